@@ -1,0 +1,78 @@
+"""labkit: a notebook lab for torch.distributed.
+
+    import labkit
+    lab = labkit.start(4)      # four ranks in a process group
+
+Then ``%%px`` cells run on every rank, which finds ``rank``, ``world_size``, ``device``, ``torch``
+and ``dist`` there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import CellSyntaxError, LabError, RankDied, RankError
+
+if TYPE_CHECKING:
+    from . import datasets, figures
+    from .lab import Lab
+
+__version__ = "0.1.0"
+__all__ = [
+    "CellSyntaxError",
+    "Lab",
+    "LabError",
+    "RankDied",
+    "RankError",
+    "datasets",
+    "figures",
+    "start",
+]
+
+
+def start(
+    n: int | None = None,
+    *,
+    engines: str = "local",
+    join: bool = True,
+    timeout: float = 600.0,
+    preload: Sequence[str] = (),
+) -> Lab:
+    """Start ``n`` ranks and form their process group.
+
+    A lab that this notebook started before is stopped first.
+
+    Parameters
+    ----------
+    n
+        Number of ranks. None: one per GPU, or 4 on a machine without one.
+    engines
+        Where they run: "local", or ipyparallel's launchers "mpi", "slurm", "ssh".
+    join
+        False leaves ``init_process_group`` to the learner.
+    timeout
+        Seconds after which a collective that cannot finish fails.
+    preload
+        Modules that every rank needs, such as "torchvision": imported once and shared.
+
+    Raises
+    ------
+    LabError
+        If an argument is wrong or the ranks cannot start; nothing is left running then.
+    """
+    from . import startup
+
+    return startup.start(n, engines=engines, join=join, timeout=timeout, preload=preload)
+
+
+_LAZY = {"Lab": ".lab", "datasets": ".datasets", "figures": ".figures"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the rest on first use: ``import labkit`` itself loads neither torch nor zmq."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name], __name__)
+    return module.Lab if name == "Lab" else module

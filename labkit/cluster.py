@@ -1,0 +1,261 @@
+"""Start and stop the processes of a lab, and keep the map of rank to engine.
+
+This module knows ipyparallel; ``lab`` and everything above it knows ranks only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ipyparallel as ipp
+from traitlets.config import Config
+
+from .errors import LabError
+from .launcher import ipp as launchers
+from .launcher.warm import WarmProcess, describe_exit
+from .placement import Place, place_ranks
+
+#: Seconds for every engine to connect, and for a short errand on a rank that is idle.
+START_SECONDS = 120.0
+ERRAND_SECONDS = 30.0
+
+
+class RankCluster:
+    """The processes behind a lab.
+
+    Parameters
+    ----------
+    size
+        Number of ranks.
+    engines
+        The ipyparallel launcher: "labkit" (forked from one warm process), "local", "mpi",
+        "slurm", "ssh" or any other that is registered.
+    warm
+        The warm process, already starting, for "labkit".
+    """
+
+    def __init__(self, size: int, engines: str, warm: WarmProcess | None) -> None:
+        self.size = size
+        self.engines = engines
+        self.warm = warm
+        self.places: list[Place] = []
+        self.deaths: dict[int, str] = {}  #: rank -> how its process ended
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if warm is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="labkit-stock-")
+        root = str(warm.root) if warm else str(self._folder and self._folder.name)
+        self.cluster = ipp.Cluster(
+            engines=engines,
+            controller="labkit" if warm else "local",
+            cluster_id="",
+            cluster_file="",
+            profile_dir=str(Path(root) / "profile"),
+            load_profile=False,
+            shutdown_atexit=False,
+            delay=0,
+            log=_quiet_log(),
+            config=_config(local=engines in ("labkit", "local", "mpi")),
+        )
+        self.cluster.warm = warm
+        self.client: Any = None
+
+    # -- start ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start controller and engines; return when every rank has its place.
+
+        Raises
+        ------
+        LabError
+            If they do not come up, with what the first one to fail wrote.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        with contextlib.suppress(FileExistsError):
+            Path(self.cluster.profile_dir).mkdir(mode=0o700)
+        try:
+            self.cluster.start_controller_sync()
+            self.cluster.start_engines_sync(self.size)
+            self._observe()
+            self.client = self.cluster.connect_client_sync()
+            self._wait_for_engines(deadline)
+            self._map()
+        except LabError:
+            raise
+        except Exception as error:
+            raise LabError(f"The ranks did not start: {error}{self._first_log()}") from error
+
+    def _observe(self) -> None:
+        launcher = self.cluster.engine_set
+        if isinstance(launcher, launchers.LabkitEngineSetLauncher):
+            launcher.observers.append(self._on_exit)
+
+    def _on_exit(self, index: int, pid: int, code: int) -> None:
+        for place in self.places:
+            if place.pid == pid:
+                self.deaths[place.rank] = describe_exit(code)
+
+    def _wait_for_engines(self, deadline: float) -> None:
+        """Wait until ``size`` engines are connected; fail as soon as one of them has ended."""
+        launcher = self.cluster.engine_set
+        while len(self.client.ids) < self.size:
+            exits = getattr(launcher, "exits", {})
+            if exits:
+                index, (_, code) = next(iter(exits.items()))
+                how = describe_exit(code)
+                raise LabError(f"Rank {index} ended at start-up ({how}){self._first_log()}")
+            if self.warm is not None and self.warm.closed.is_set():
+                raise LabError(self.warm.obituary())
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"Only {len(self.client.ids)} of {self.size} ranks connected within "
+                    f"{START_SECONDS:.0f} s{self._first_log()}"
+                )
+            time.sleep(0.005)
+
+    def _first_log(self) -> str:
+        launcher = self.cluster.engine_set
+        text = launcher.get_output().strip() if launcher is not None else ""
+        return f"; its log ends:\n{text[-1500:]}" if text else "."
+
+    def _map(self) -> None:
+        """Ask every engine who it is and decide who is which rank."""
+        ids = list(self.client.ids)
+        answers = self.errand(ids, "identity.describe")
+        self.places = place_ranks(dict(zip(ids, answers, strict=True)))
+        self.deaths.clear()
+
+    # -- errands ----------------------------------------------------------------------------
+
+    def errand(
+        self, engines: Sequence[int], function: str, *per_engine: Sequence[Any]
+    ) -> list[Any]:
+        """Run a short function of ``labkit.rank`` ("group.join") on some engines; every further
+        argument is a sequence with one value per engine.
+
+        Raises
+        ------
+        LabError
+            If one does not answer within ``ERRAND_SECONDS`` or fails.
+        """
+        results = []
+        for position, engine in enumerate(engines):
+            arguments = [values[position] for values in per_engine]
+            view = self.client.direct_view(engine)
+            results.append(view.apply_async(_on_rank, function, *arguments))
+        deadline = time.monotonic() + ERRAND_SECONDS
+        out = []
+        for engine, result in zip(engines, results, strict=True):
+            if not result.wait(max(0.0, deadline - time.monotonic())):
+                raise LabError(
+                    f"{self.name_of(engine)} does not answer: it is busy or blocked; "
+                    "lab.restart() gives you fresh ranks."
+                )
+            try:
+                out.append(result.get())
+            except ipp.error.RemoteError as error:
+                name = self.name_of(engine)
+                raise LabError(f"{name}: {error.ename}: {error.evalue}") from None
+        return out
+
+    def name_of(self, engine: int) -> str:
+        rank = next((p.rank for p in self.places if p.engine == engine), None)
+        return f"engine {engine}" if rank is None else f"rank {rank}"
+
+    # -- restart and stop -------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """End every engine and start as many fresh ones; the controller stays."""
+        before = set(self.client.ids)
+        deadline = time.monotonic() + START_SECONDS
+        launcher = self.cluster.engine_set
+        self.places = []
+        if isinstance(launcher, launchers.LabkitEngineSetLauncher):
+            launcher.replace_all()
+        else:
+            self.cluster.restart_engines_sync()
+        while before & set(self.client.ids) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._wait_for_engines(deadline)
+        self._map()
+
+    def signal(self, ranks: Sequence[int], signum: int) -> None:
+        """Send a signal to some ranks, without waiting for it to arrive."""
+        engines = [self.places[rank].engine for rank in ranks if rank not in self.deaths]
+        if engines:
+            self.client.send_signal(signum, targets=engines, block=False)
+
+    def close(self) -> None:
+        """End every process of the lab and remove its folder. Safe to call twice."""
+        if self.client is not None:
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.client.close(linger=0)
+            self.client = None
+        if self.warm is not None:
+            launcher = self.cluster.engine_set
+            if launcher is not None:
+                launcher.state = "after"
+            if self.cluster.controller is not None:
+                self.cluster.controller.state = "after"
+            self.warm.stop()
+        else:
+            with contextlib.suppress(Exception):
+                self.cluster.stop_cluster_sync()
+        self.cluster.engines.clear()
+        self.cluster.controller = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _on_rank(name: str, *args: Any) -> Any:
+    """Call a function of ``labkit.rank`` by name (the kernel never imports that package)."""
+    import importlib
+
+    module, _, function = name.partition(".")
+    return getattr(importlib.import_module(f"labkit.rank.{module}"), function)(*args)
+
+
+def _quiet_log() -> logging.Logger:
+    """Return a logger that keeps ipyparallel's own news out of the notebook."""
+    log = logging.getLogger("labkit.ipyparallel")
+    log.setLevel(logging.CRITICAL)
+    log.propagate = False
+    return log
+
+
+def _config(*, local: bool) -> Config:
+    """Configure the stock launchers: few processes, quick to connect, and on loopback unless
+    the ranks are on other hosts."""
+    config = Config()
+    config.LocalControllerLauncher.controller_args = [
+        "--IPController.use_threads=True",
+        "--HeartMonitor.period=250",
+        "--HeartMonitor.max_heartmonitor_misses=240",
+        f"--ip={'127.0.0.1' if local else '*'}",
+        "--log-level=30",
+    ]
+    config.LocalEngineSetLauncher.delay = 0.0
+    return config
+
+
+def gpu_count(warm: WarmProcess | None) -> int:
+    """Count this machine's GPUs without initialising anything in this process."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")):
+        return 0
+    if warm is None:
+        import torch
+
+        return torch.cuda.device_count()
+    path = warm.root / "gpus"
+    argv = ["labkit.rank.identity:write_gpu_count", str(path)]
+    child = warm.fork("gpus", "call", argv, dict(os.environ))
+    child.exited.wait(START_SECONDS)
+    return int(path.read_text()) if path.exists() else 0

@@ -1,0 +1,37 @@
+"""The errors that labkit raises: one clear sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class LabError(Exception):
+    """Say in one sentence what was wrong and what is allowed. Nothing was changed.
+
+    A notebook shows the sentence alone: the frames inside labkit would tell a learner nothing.
+    """
+
+    def _render_traceback_(self) -> list[str]:  # IPython's own hook
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {self}"]
+
+
+class CellSyntaxError(LabError):
+    """Say where a cell does not parse; no rank ran anything of it."""
+
+
+class RankError(LabError):
+    """Report what the ranks raised: each distinct error once, with the ranks that raised it.
+
+    ``str(error)`` has one line an error; the notebook shows the lines of the cell as well.
+    """
+
+    def __init__(self, summary: str, blocks: Sequence[str]) -> None:
+        super().__init__(summary)
+        self.blocks = list(blocks)
+
+    def _render_traceback_(self) -> list[str]:
+        return self.blocks
+
+
+class RankDied(RankError):
+    """Report that the process of a rank ended, and how."""

@@ -1,0 +1,180 @@
+"""The lab: ranks in a process group, driven from a notebook."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import cloudpickle
+
+from . import group, running
+from .cluster import RankCluster
+from .errors import LabError
+from .status import Table
+
+_current: Lab | None = None
+
+
+def current() -> Lab | None:
+    """Return the lab that ``%%px`` talks to, or None."""
+    return _current
+
+
+class Lab:
+    """A set of ranks. Made by :func:`labkit.start`; see there."""
+
+    def __init__(self, cluster: RankCluster, *, join: bool, timeout: float) -> None:
+        global _current
+        self._cluster: RankCluster | None = cluster
+        self._join = join
+        self._timeout = timeout
+        self._settle()
+        atexit.register(self.stop)
+        _current = self
+
+    # -- what it is -------------------------------------------------------------------------
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return len(self._alive().places)
+
+    def __len__(self) -> int:
+        return self.world_size
+
+    @property
+    def client(self) -> Any:
+        """The ``ipyparallel.Client`` beneath: views, ``AsyncResult`` and the rest of it.
+
+        Its engine ids are not ranks; ``lab.engine_ids`` says which is which.
+        """
+        return self._alive().client
+
+    @property
+    def engine_ids(self) -> list[int]:
+        """ipyparallel's engine id of each rank, in rank order."""
+        return [place.engine for place in self._alive().places]
+
+    def _alive(self) -> RankCluster:
+        if self._cluster is None:
+            raise LabError("This lab was stopped; labkit.start() gives you a new one.")
+        return self._cluster
+
+    # -- run --------------------------------------------------------------------------------
+
+    def run(
+        self, fn: Callable[..., Any], *args: Any, ranks: Sequence[int] | None = None, **kwargs: Any
+    ) -> list[Any]:
+        """Call ``fn(*args, **kwargs)`` on every rank at the same time.
+
+        Parameters
+        ----------
+        fn
+            Any function, also one defined in the notebook. It does not see the variables of
+            ``%%px`` cells; ``torch.distributed`` is there by ``import``.
+        ranks
+            Which ranks; all if None.
+
+        Returns
+        -------
+        list
+            The results in rank order (of ``ranks``). Tensors arrive on the CPU.
+
+        Raises
+        ------
+        RankError
+            If it raises on a rank: each distinct error once.
+        """
+        cluster = self._alive()
+        chosen = self.check_ranks(ranks)
+        payload = cloudpickle.dumps((fn, args, kwargs))
+        return running.call(cluster, chosen, payload)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
+        self._check_name(name)
+        return running.pull(self._alive(), name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set the variable ``name`` to ``value`` on every rank."""
+        self._check_name(name)
+        running.push(self._alive(), cloudpickle.dumps({name: value}))
+
+    def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
+        raise TypeError("a Lab is not iterable; lab.status() lists its ranks")
+
+    @staticmethod
+    def _check_name(name: object) -> None:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise LabError(f'lab[…] takes the name of one variable, as in lab["x"], not {name!r}.')
+
+    def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
+        """Return ``ranks`` as a sorted list, all ranks if None.
+
+        Raises
+        ------
+        LabError
+            If one is not a rank of this lab.
+        """
+        size = self.world_size
+        if ranks is None:
+            return list(range(size))
+        chosen = [ranks] if isinstance(ranks, int) else list(ranks)
+        wrong = [r for r in chosen if not isinstance(r, int) or not 0 <= r < size]
+        if wrong or not chosen:
+            what = f"no rank {wrong[0]!r}" if wrong else "no rank in an empty list"
+            raise LabError(f"There is {what} here: ranks go from 0 to {size - 1}.")
+        return sorted(set(chosen))
+
+    # -- look -------------------------------------------------------------------------------
+
+    def status(self) -> Table:
+        """Show what each rank is doing now, and at which line of which cell."""
+        return Table(running.survey(self._alive()))
+
+    def __repr__(self) -> str:
+        if self._cluster is None:
+            return "Lab (stopped)"
+        return str(Table(running.survey(self._cluster)))
+
+    def _repr_html_(self) -> str | None:
+        return None if self._cluster is None else Table(running.survey(self._cluster)).to_html()
+
+    # -- begin again ------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Form the process group anew; every variable on the ranks stays.
+
+        Sub-groups and models wrapped in DDP belong to the old group: make them again.
+        """
+        group.rebuild(self._alive(), self._timeout)
+        self._join = True
+
+    def restart(self) -> None:
+        """Replace every rank by a fresh process; variables are gone, ranks are the same."""
+        cluster = self._alive()
+        cluster.restart()
+        self._settle()
+
+    def _settle(self) -> None:
+        cluster = self._alive()
+        group.hand_out(cluster)
+        if self._join:
+            group.form(cluster, self._timeout)
+
+    def stop(self) -> None:
+        """End every process of the lab. Also happens when the notebook's kernel ends."""
+        global _current
+        cluster, self._cluster = self._cluster, None
+        if _current is self:
+            _current = None
+        if cluster is not None:
+            cluster.close()
+        atexit.unregister(self.stop)
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()

@@ -1,0 +1,50 @@
+"""Run one ipyparallel engine in a process that the warm process forked."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from ipyparallel.engine.app import IPEngine
+from traitlets import Unicode
+
+
+class LabEngine(IPEngine):
+    """An engine without a nanny process: the warm process watches it instead.
+
+    It answers signal requests itself, from its control thread, so ``Client.send_signal`` works
+    as with a nanny; and it notes the id that the hub gave it, so that whoever sees it exit can
+    take it off the hub's list.
+    """
+
+    name = "ipengine"
+    id_file = Unicode(config=True, help="Where to note the engine id that the hub gave.")
+
+    async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
+        await super().complete_registration(msg, connect, maybe_tunnel)
+        self.kernel.control_handlers["signal_request"] = self._signal_request
+        if self.id_file:
+            Path(self.id_file).write_text(str(self.id))
+
+    def _signal_stop(self, sig: int, frame: Any) -> None:
+        """End now: run exit handlers, but leave torch's and zmq's teardown to the system."""
+        self.restore_output()
+        atexit._run_exitfuncs()
+        os._exit(0)
+
+    def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        sig = parent["content"]["sig"]
+        signum = getattr(signal, sig) if isinstance(sig, str) else sig
+        self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
+        # The reply has to leave before a deadly signal arrives, or the client waits for ever.
+        self.kernel.control_thread.io_loop.call_later(0.05, os.kill, os.getpid(), signum)
+
+
+def main(argv: list[str]) -> None:
+    """Run an engine until it is told to stop."""
+    app = LabEngine.instance(enable_nanny=False, max_heartbeat_misses=0)
+    app.initialize(argv)
+    app.start()

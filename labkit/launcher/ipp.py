@@ -1,0 +1,297 @@
+"""Offer the warm process to ipyparallel: ``ipp.Cluster(engines="labkit", n=4)``.
+
+With ``controller="labkit"`` too, the controller is forked from the same warm process and
+listens on unix sockets in its private folder only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from typing import Any
+
+import zmq
+from ipyparallel import util
+from ipyparallel.cluster.launcher import (
+    BaseLauncher,
+    ControllerLauncher,
+    EngineLauncher,
+    NotRunning,
+    ProcessStateError,
+)
+from jupyter_client.session import Session
+from traitlets import Float, Instance, List, Unicode
+from traitlets import Any as AnyTrait
+
+from .warm import PRELOAD, WarmProcess
+
+#: Milliseconds between heartbeats: an engine counts as connected after the second one.
+HEARTBEAT_MS = 100
+
+
+class _WarmLauncher(BaseLauncher):
+    """What both launchers share: the warm process of their cluster."""
+
+    preload = List(Unicode(), PRELOAD, config=True, help="Modules imported once for all engines.")
+    stop_seconds_until_kill = Float(0.5, config=True, help="From SIGTERM to SIGKILL.")
+    warm = Instance(WarmProcess, allow_none=True)
+
+    def get_warm(self) -> WarmProcess:
+        """Return the cluster's warm process; make it if this is the first to ask."""
+        cluster = self.parent
+        warm = self.warm or getattr(cluster, "warm", None)
+        if warm is None or warm.closed.is_set():
+            warm = WarmProcess(self.preload)
+            cluster.warm = warm
+            cluster.warm_users = set()
+        self.warm = warm
+        users = getattr(cluster, "warm_users", None)
+        if users is not None:
+            users.add(self.identifier)
+        return warm
+
+    def release_warm(self) -> None:
+        """End the warm process with its last user, unless somebody else brought it."""
+        users = getattr(self.parent, "warm_users", None)
+        if users is None or self.warm is None:
+            return
+        users.discard(self.identifier)
+        if not users:
+            self.warm.close()
+
+    def _notify(self, data: dict[str, Any]) -> None:
+        """Report the stop in the launcher's loop, or here if that loop has ended."""
+        try:
+            self.loop.add_callback(self.notify_stop, data)
+        except RuntimeError:
+            self.notify_stop(data)
+
+    def find_args(self) -> list[str]:
+        return [self.name]
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any], **kwargs: Any) -> Any:
+        raise NotRunning("labkit's processes end with the process that started them")
+
+    async def _end(self, names: list[str]) -> None:
+        """Send SIGTERM, after ``stop_seconds_until_kill`` SIGKILL, and wait for the exits."""
+        assert self.warm is not None
+        children = [self.warm.children[n] for n in names]
+        for sig, patience in (
+            (signal.SIGTERM, self.stop_seconds_until_kill),
+            (signal.SIGKILL, self.stop_timeout),
+        ):
+            alive = [c for c in children if not c.exited.is_set()]
+            if not alive or self.warm.closed.is_set():
+                return
+            for child in alive:
+                self.warm.signal(child.name, sig)
+            deadline = time.monotonic() + patience
+            while time.monotonic() < deadline and not all(c.exited.is_set() for c in alive):
+                await asyncio.sleep(0.005)
+
+
+class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
+    """Fork the controller from the warm process."""
+
+    async def start(self) -> int:
+        warm = self.get_warm()
+        folder = self.profile_dir
+        argv = [
+            f"--profile-dir={folder}",
+            f"--cluster-id={self.cluster_id}",
+            "--IPController.use_threads=True",
+            "--IPController.transport=ipc",
+            f"--IPController.ip={warm.root}/zmq",
+            "--IPController.location=127.0.0.1",
+            "--IPController.db_class=NoDB",
+            f"--HeartMonitor.period={HEARTBEAT_MS}",
+            # Exits are reported by the warm process; a beat missed on a busy machine is no exit.
+            "--HeartMonitor.max_heartmonitor_misses=600",
+            "--log-level=30",
+            *self.controller_args,
+        ]
+        self._name = "controller"
+        self._child = warm.fork(self._name, "controller", argv, self.get_env(), self._exited)
+        return self.notify_start(0)
+
+    def _exited(self, pid: int, code: int) -> None:
+        data = {"exit_code": code, "pid": pid, "identifier": self.identifier}
+        self._notify(data)
+
+    def poll(self) -> int | None:
+        return self._child.code
+
+    def signal(self, sig: int) -> None:
+        assert self.warm is not None
+        self.warm.signal(self._name, sig)
+
+    async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
+        """Return what clients and engines need to connect, as soon as it is written."""
+        deadline = time.monotonic() + (self.connection_info_timeout if timeout is None else timeout)
+        info: dict[str, Any] = {}
+        while time.monotonic() < deadline:
+            try:
+                for kind, path in self.connection_files.items():
+                    with open(path) as file:
+                        info[kind] = json.load(file)
+                return info
+            except (FileNotFoundError, ValueError):  # not there yet, or half written
+                if self._child.exited.is_set():
+                    assert self.warm is not None
+                    tail = self.warm.output(self._name)
+                    raise RuntimeError(f"The controller ended at start-up:\n{tail}") from None
+                await asyncio.sleep(0.005)
+        raise TimeoutError(f"The controller was not ready after {timeout} s")
+
+    def get_output(self, remove: bool = False) -> str:
+        return self.warm.output(self._name) if self.warm else ""
+
+    async def stop(self) -> None:
+        assert self.warm is not None
+        self.warm.signal(self._name, signal.SIGKILL)  # it holds nothing that needs saving
+        await self._end([self._name])
+        self.release_warm()
+
+
+class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
+    """Fork engines from the warm process; report each exit at once, to ipyparallel's hub too."""
+
+    _replacing = False
+
+    async def start(self, n: int) -> list[int]:
+        if self.state != "before":
+            raise ProcessStateError(f"the engines were already started (state: {self.state})")
+        self.get_warm()
+        self.n = n
+        self._alive: dict[str, int] = {}  # name -> index
+        self.exits: dict[int, tuple[int, int]] = {}  # index -> (pid, code)
+        self.observers: list[Any] = []  # called with (index, pid, code), in a thread of ours
+        for index in range(n):
+            self.start_one(index, f"--LabEngine.id={index}")
+        return self.notify_start([])
+
+    def name_of(self, index: int) -> str:
+        return f"engine-{self.engine_set_id}-{index}"
+
+    def start_one(self, index: int, *extra_args: str) -> None:
+        """Fork the engine with this index; also replaces one that has ended.
+
+        Only a first engine asks the hub for its index as id: the hub settles a dead engine's
+        messages by id half a minute later, so an id must not be used twice.
+        """
+        name = self.name_of(index)
+        assert self.warm is not None
+        argv = [
+            f"--profile-dir={self.profile_dir}",
+            f"--cluster-id={self.cluster_id}",
+            f"--LabEngine.id_file={self._id_file(name)}",
+            "--log-level=30",
+            *extra_args,
+            *self.engine_args,
+        ]
+        env = {**self.get_env(), "LABKIT_RANK_HINT": str(index)}
+        self._alive[name] = index
+        self.exits.pop(index, None)
+
+        def on_exit(pid: int, code: int) -> None:
+            self._exited(name, pid, code)
+
+        self.warm.fork(name, "engine", argv, env, on_exit)
+
+    def replace_all(self) -> None:
+        """Kill every engine and start as many fresh ones, without ending the set."""
+        assert self.warm is not None
+        self._replacing = True
+        names = [self.name_of(index) for index in range(self.n)]
+        for name in list(self._alive):
+            self.warm.signal(name, signal.SIGTERM)
+        deadline = time.monotonic() + self.stop_seconds_until_kill
+        children = [self.warm.children[name] for name in names]
+        for child in children:
+            child.exited.wait(max(0.0, deadline - time.monotonic()))
+        for child in children:
+            if not child.exited.is_set():
+                self.warm.signal(child.name, signal.SIGKILL)
+        for child in children:
+            child.exited.wait(self.stop_timeout)
+        for index in range(self.n):
+            self.start_one(index)
+        self._replacing = False
+
+    def pid_of(self, index: int) -> int | None:
+        assert self.warm is not None
+        return self.warm.children[self.name_of(index)].pid
+
+    def _id_file(self, name: str) -> str:
+        assert self.warm is not None
+        return str(self.warm.root / f"{name}.id")
+
+    def _exited(self, name: str, pid: int, code: int) -> None:
+        index = self._alive.pop(name, None)
+        if index is None:
+            return
+        self.exits[index] = (pid, code)
+        for observer in list(self.observers):
+            observer(index, pid, code)
+        if self.state != "running":
+            return
+        self._unregister(name)
+        if not self._alive and not self._replacing:
+            codes = [c for _, c in self.exits.values()]
+            data = {"exit_code": next((c for c in codes if c), 0), "engines": dict(self.exits)}
+            self._notify(data)
+
+    def _unregister(self, name: str) -> None:
+        """Tell the hub that an engine is gone, as its nanny would have."""
+        info = json.loads(self.environment.get("IPP_CONNECTION_INFO", "null"))
+        try:
+            with open(self._id_file(name)) as file:
+                engine_id = int(file.read())
+            os.unlink(file.name)
+        except (OSError, ValueError):
+            return  # it never registered
+        if info is None:
+            return
+        session = Session(
+            key=info["key"].encode(),
+            packer=info["pack"],
+            unpacker=info["unpack"],
+            signature_scheme=info["signature_scheme"],
+        )
+        key = (info.get("curve_serverkey") or "").encode()
+        public, secret = zmq.curve_keypair() if key else (b"", b"")
+        with zmq.Context() as context:
+            socket = context.socket(zmq.DEALER)
+            socket.LINGER = 1000  # a bound: the hub may be gone too
+            proto, ip = info["interface"].split("://")
+            ip = util.disambiguate_ip_address(ip, info["location"])
+            util.connect(
+                socket,
+                f"{proto}://{ip}:{info['registration']}",
+                curve_serverkey=key or None,
+                curve_publickey=public or None,
+                curve_secretkey=secret or None,
+            )
+            session.send(socket, "unregistration_request", content={"id": engine_id})
+            socket.close()
+
+    def signal(self, sig: int) -> None:
+        assert self.warm is not None
+        for name in list(self._alive):
+            self.warm.signal(name, sig)
+
+    def get_output(self, remove: bool = False) -> str:
+        if self.warm is None:
+            return ""
+        outputs = {i: self.warm.output(self.name_of(i)) for i in range(self.n)}
+        return "\n".join(f"engine {i}:\n{text}" for i, text in outputs.items() if text)
+
+    async def stop(self) -> None:
+        self.state = "stopping"
+        await self._end(list(self._alive))
+        self.notify_stop({"exit_code": 0, "engines": dict(self.exits)})
+        self.release_warm()

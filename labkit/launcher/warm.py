@@ -1,0 +1,292 @@
+"""Hold the owner's end of the warm process that forks the ranks.
+
+Imports nothing heavy: ``labkit.start`` creates the warm process first and imports ipyparallel
+while torch is being imported over there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import LabError
+
+#: Imported once in the warm process and shared by every rank.
+PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank")
+
+PREFIX = "labkit-"
+
+
+def fork_is_safe() -> bool:
+    """Tell whether ranks can be forked here (Linux; not macOS, whose system libraries may
+    start threads on import, and not Windows, which has no fork)."""
+    return sys.platform == "linux"
+
+
+@dataclass
+class Child:
+    """One process that the warm process forked."""
+
+    name: str
+    on_exit: Callable[[int, int], None] | None = None  #: called with (pid, exit code)
+    pid: int | None = None
+    code: int | None = None
+    started: threading.Event = field(default_factory=threading.Event)
+    exited: threading.Event = field(default_factory=threading.Event)
+
+
+class WarmProcess:
+    """Start and talk to one warm process. Thread-safe.
+
+    Parameters
+    ----------
+    preload
+        Modules to import once, before any rank is forked.
+    environment
+        Variables that must be set before torch is imported (``OMP_NUM_THREADS``).
+
+    Raises
+    ------
+    LabError
+        If its private folder cannot be made.
+    """
+
+    def __init__(
+        self, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None
+    ) -> None:
+        sweep_stale_roots()
+        self.root = _make_root()
+        self.children: dict[str, Child] = {}
+        self.ready = threading.Event()
+        self.closed = threading.Event()
+        self.thread_count: int | None = None
+        self.problems: dict[str, str] = {}
+        self._lock = threading.Lock()
+        ours, theirs = socket.socketpair()
+        self._sock = ours
+        self._log = self.root / "warm.log"
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
+        args = [str(theirs.fileno()), str(self.root), *preload]
+        command = [sys.executable, "-m", __package__ + ".forkserver", *args]
+        with open(self._log, "wb") as log, theirs:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        # A process that the owner forks must not keep the socket open after the owner's end.
+        os.register_at_fork(after_in_child=_forget(weakref.ref(ours)))
+        self._reader = threading.Thread(target=self._read, name="labkit-warm", daemon=True)
+        self._reader.start()
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def fork(
+        self,
+        name: str,
+        kind: str,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        on_exit: Callable[[int, int], None] | None = None,
+    ) -> Child:
+        """Ask for a child; returns at once. ``on_exit(pid, code)`` runs in the reader thread.
+
+        Raises
+        ------
+        LabError
+            If a child of that name is running or the warm process has ended.
+        """
+        with self._lock:
+            previous = self.children.get(name)
+            if previous is not None and not previous.exited.is_set():
+                raise LabError(f"{kind} {name!r} is already running.")
+            child = self.children[name] = Child(name, on_exit)
+        log = str(self.log_file(name))
+        self._send(
+            {
+                "op": "fork",
+                "name": name,
+                "kind": kind,
+                "argv": list(argv),
+                "env": dict(env or {}),
+                "log": log,
+            }
+        )
+        return child
+
+    def signal(self, name: str, signum: int) -> None:
+        """Send a signal to a child (the warm process does it: no process id is ever re-used)."""
+        self._send({"op": "signal", "name": name, "signal": int(signum)})
+
+    def log_file(self, name: str) -> Path:
+        """Name the file that collects what a child writes outside Python's own streams."""
+        return self.root / f"{name.replace('/', '-')}.log"
+
+    def output(self, name: str, limit: int = 4000) -> str:
+        """Return the last ``limit`` characters of a child's log."""
+        try:
+            return self.log_file(name).read_text(errors="replace")[-limit:]
+        except OSError:
+            return ""
+
+    def stop(self, patience: float = 0.5) -> None:
+        """Ask the children to end (SIGTERM), wait up to ``patience`` seconds, then close."""
+        with contextlib.suppress(LabError):
+            running = [c for c in list(self.children.values()) if not c.exited.is_set()]
+            for child in running:
+                self.signal(child.name, signal.SIGTERM)
+            deadline = time.monotonic() + patience
+            for child in running:
+                child.exited.wait(max(0.0, deadline - time.monotonic()))
+        self.close()
+
+    def close(self, timeout: float = 10) -> None:
+        """End the warm process and everything it forked; remove the private folder."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if threading.current_thread() is not self._reader:
+            self._reader.join(timeout)
+        shutil.rmtree(self.root, ignore_errors=True)
+        descriptor = _held_locks.pop(self.root, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    # -- events -----------------------------------------------------------------------------
+
+    def _send(self, request: dict[str, Any]) -> None:
+        data = json.dumps(request).encode() + b"\n"
+        try:
+            with self._lock:
+                self._sock.sendall(data)
+        except OSError:
+            raise LabError(self.obituary()) from None
+
+    def obituary(self) -> str:
+        """Say in one sentence that the warm process has ended, and how."""
+        code = self.process.poll()
+        how = "" if code is None else f" with {describe_exit(code)}"
+        return f"The process that starts the ranks has ended{how}; call labkit.start() again."
+
+    def _read(self) -> None:
+        with self._sock.makefile("rb") as stream, contextlib.suppress(OSError):
+            for line in stream:
+                event = json.loads(line)
+                kind = event.pop("event")
+                if kind == "ready":
+                    self.thread_count = event["threads"]
+                    self.problems = event["problems"]
+                    self.ready.set()
+                elif kind == "started":
+                    child = self.children[event["name"]]
+                    child.pid = event["pid"]
+                    child.started.set()
+                elif kind == "exited":
+                    self._note_exit(self.children[event["name"]], event["pid"], event["code"])
+        self._sock.close()
+        code = self.process.wait()
+        # Children die with the warm process (PR_SET_PDEATHSIG); nobody else will report them.
+        for child in list(self.children.values()):
+            if not child.exited.is_set():
+                self._note_exit(child, child.pid or -1, -9)
+        self.ready.set()
+        self.closed.set()
+        if code:  # it could not tidy up itself
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    @staticmethod
+    def _note_exit(child: Child, pid: int, code: int) -> None:
+        child.code = code
+        child.started.set()
+        child.exited.set()
+        if child.on_exit is not None:
+            child.on_exit(pid, code)
+
+
+def _forget(socket_ref: weakref.ref[socket.socket]) -> Callable[[], None]:
+    def close_in_child() -> None:
+        sock = socket_ref()
+        if sock is not None:
+            sock.close()
+
+    return close_in_child
+
+
+def describe_exit(code: int) -> str:
+    """Put an exit code into words: ``signal 9 (SIGKILL)`` or ``exit code 3``."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = "unknown"
+        return f"signal {-code} ({name})"
+    return f"exit code {code}"
+
+
+# -- private folders ------------------------------------------------------------------------
+
+
+def _make_root() -> Path:
+    """Make a folder that only this user can enter, locked for as long as this process lives."""
+    try:
+        root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        descriptor = os.open(root / "owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # let go by the kernel, however we end
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise LabError(
+            f"Cannot start the ranks: no private folder in {where} ({error.strerror}); "
+            "free some space there or point TMPDIR at a folder you can write to."
+        ) from None
+    _held_locks[root] = descriptor
+    return root
+
+
+_held_locks: dict[Path, int] = {}
+
+
+def sweep_stale_roots() -> None:
+    """Remove private folders of this user whose owner is gone (both it and the warm process
+    were killed at once, so nobody could tidy up)."""
+    for root in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+        lock = root / "owner"
+        try:
+            status = lock.stat()
+            # A folder made a moment ago may not be locked yet.
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < 10:
+                continue
+            descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue  # in use
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+        finally:
+            os.close(descriptor)

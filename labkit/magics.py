@@ -1,0 +1,164 @@
+"""``%%px``: ipyparallel's magic and options, with ranks, and labkit's display."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from typing import Any
+
+from IPython.core import magic_arguments
+from IPython.core.displayhook import DisplayHook
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from ipyparallel.client.magics import ParallelMagics, exec_args, output_args
+
+from . import display, lab, running
+from .errors import CellSyntaxError, LabError
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Read ``0,2``, ``1-3`` or ``0,2-5`` (an en dash works too).
+
+    Raises
+    ------
+    LabError
+        If it is anything else.
+    """
+    ranks: list[int] = []
+    for part in text.replace("–", "-").replace(" ", "").split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match is None:
+            raise LabError(f"--ranks takes numbers and ranges as in 0,2-3, not {text!r}.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        ranks += range(first, last + 1)
+    return ranks
+
+
+def check_syntax(shell: InteractiveShell, cell: str, first_line: int) -> None:
+    """Raise CellSyntaxError if the cell does not parse, before any rank runs a part of it.
+
+    ``first_line`` is the number that the cell's first line has for the learner.
+    """
+    try:
+        code = shell.transform_cell(cell)
+        compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.lineno or 1) + first_line - 1
+        text = (error.text or "").strip()
+        raise CellSyntaxError(
+            f"line {line} does not parse ({error.msg}): {text}   No rank ran this cell."
+        ) from None
+
+
+class LabMagics(ParallelMagics):
+    """The parallel magics of the current lab."""
+
+    @classmethod
+    def load(cls, shell: InteractiveShell) -> None:
+        """Register the magics in a notebook."""
+        running_lab = lab.current()
+        assert running_lab is not None
+        view = running_lab.client.direct_view("all")
+        view.block = True
+        shell.register_magics(cls(shell, view))
+
+    @magic_arguments.magic_arguments()
+    @exec_args
+    @output_args
+    @magic_arguments.argument(
+        "--ranks", type=str, help="the ranks that run the cell, as in 0,2 or 1-3 (default: all)"
+    )
+    @magic_arguments.argument(
+        "--local", action="store_const", const=True, help="also run the cell in the notebook"
+    )
+    def cell_px(self, line: str = "", cell: str | None = None) -> Any:
+        """Run the cell on every rank (or ``--ranks``), at the same time.
+
+        Output comes in rank order when the cell ends; ranks whose output is the same share it.
+        """
+        args = magic_arguments.parse_argstring(self.cell_px, line)
+        current = self._lab()
+        if args.targets and args.ranks:
+            raise UsageError("%%px takes --ranks or --targets, not both.")
+        ranks = current.check_ranks(parse_ranks(args.ranks) if args.ranks else None)
+        if args.targets:
+            ranks = self._ranks_of_targets(current, args.targets)
+        code = cell or ""
+        check_syntax(self.shell, code, first_line=2)
+        block = self.view.block if args.block is None else args.block
+        if block and not args.local:
+            return self._run(current, ranks, code, args.save_name, args.groupby)
+        # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
+        view = current.client.direct_view([current.engine_ids[r] for r in ranks])
+        result = view.execute(self._named(code), silent=False, block=False)
+        result._fname = "%px"
+        self.last_result = result
+        if args.save_name:
+            self.shell.user_ns[args.save_name] = result
+        if args.local:
+            self.shell.run_cell(code)
+            if block:
+                result.get()
+                result.display_outputs(args.groupby)
+        return None if block else result
+
+    def parallel_execute(self, cell: str, block: Any = None, **kwargs: Any) -> Any:
+        """Run a line (``%px``) or an ``%autopx`` cell on every rank."""
+        current = self._lab()
+        check_syntax(self.shell, cell, first_line=1)
+        return self._run(current, current.check_ranks(None), cell, kwargs.get("save_name"), "type")
+
+    def _lab(self) -> lab.Lab:
+        current = lab.current()
+        if current is None:
+            raise LabError("No lab is running; labkit.start() gives you one.")
+        self.view = self.view if self.view.client is current.client else self._new_view(current)
+        return current
+
+    def _new_view(self, current: lab.Lab) -> Any:
+        view = current.client.direct_view("all")
+        view.block = self.view.block
+        return view
+
+    def _ranks_of_targets(self, current: lab.Lab, targets: str) -> list[int]:
+        chosen = self._eval_target_str(targets)
+        if chosen == "all":
+            return current.check_ranks(None)
+        engines = [chosen] if isinstance(chosen, int) else list(chosen)
+        ids = current.engine_ids
+        if wrong := [e for e in engines if e not in ids]:
+            raise LabError(f"There is no engine {wrong[0]!r}: the ids are {ids}.")
+        return [ids.index(engine) for engine in engines]
+
+    def _named(self, code: str) -> str:
+        """Put the cell's name where its ``%%px`` line was, so that line numbers stay."""
+        if code.lstrip().startswith("%%"):
+            return code  # another cell magic, which must be first
+        return f"#px In[{self.shell.execution_count}]\n{code}"
+
+    def _run(
+        self, current: lab.Lab, ranks: list[int], code: str, save_name: str | None, groupby: str
+    ) -> None:
+        """Run a cell, wait, show its output, raise what it raised."""
+        cluster = current._alive()
+        pending = running.cell(cluster, ranks, self._named(code))
+        try:
+            pending.wait()
+        except KeyboardInterrupt:
+            display.show(pending.outcomes())
+            if stuck := pending.busy():
+                sys.stderr.write(
+                    f"{display.label(stuck)} did not stop within {running.GRACE} s; "
+                    "lab.restart() gives you fresh ranks.\n"
+                )
+            raise
+        finally:
+            result = running.join(pending)
+            self.last_result = result
+            if save_name:
+                self.shell.user_ns[save_name] = result
+        outcomes = pending.outcomes()
+        quiet = DisplayHook.semicolon_at_end_of_expression(code)
+        display.show(outcomes, results=not quiet)
+        pending.raise_errors(outcomes)

@@ -1,0 +1,65 @@
+"""Run a function that came from the notebook, and move variables between the two."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import cloudpickle
+import torch
+
+from . import cells
+
+
+#: True while a function of `lab.run` runs here.
+running = False
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Pickle for the notebook's kernel: tensors arrive there on the CPU."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
+            return obj.cpu().__reduce_ex__(self.proto)
+        return super().reducer_override(obj)
+
+    proto = cloudpickle.DEFAULT_PROTOCOL
+
+
+def dump(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+def call(payload: bytes) -> tuple[str, Any]:
+    """Call the pickled ``(fn, args)``. Returns ("ok", pickled result) or ("error", name, lines)."""
+    global running
+    running = True
+    try:
+        fn, args, kwargs = cloudpickle.loads(payload)
+        return "ok", dump(fn(*args, **kwargs))
+    except BaseException as error:
+        return "error", (type(error).__name__, cells.tidy(error), cells.format_exception(error))
+    finally:
+        running = False
+
+
+def pull(name: str) -> tuple[str, Any]:
+    """Return a variable of the cells: ("ok", pickled value) or ("missing", None)."""
+    names = cells.get_shell().user_ns
+    if name not in names:
+        return "missing", None
+    try:
+        return "ok", dump(names[name])
+    except BaseException as error:
+        return "error", (type(error).__name__, cells.tidy(error), [str(error)])
+
+
+def push(payload: bytes) -> tuple[str, Any]:
+    """Set variables of the cells from a pickled dict."""
+    try:
+        cells.get_shell().push(cloudpickle.loads(payload), interactive=False)
+    except BaseException as error:
+        return "error", (type(error).__name__, cells.tidy(error), cells.format_exception(error))
+    return "ok", None

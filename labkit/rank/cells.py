@@ -1,0 +1,122 @@
+"""Name the cells that run on a rank, and keep their errors and warnings short.
+
+The notebook sends a cell with its ``%%px`` line turned into the comment ``#px In[7]``: line
+numbers are those the learner sees, and the comment names the cell.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import traceback
+import warnings
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+MARK = re.compile(r"#px (In\[\d+\])")
+_SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
+
+
+def get_shell() -> Any:
+    """Return the IPython shell of this engine."""
+    from ipykernel.zmqshell import ZMQInteractiveShell
+
+    return ZMQInteractiveShell.instance()
+
+
+def install(shell: Any) -> None:
+    """Make this engine name cells after the notebook's, and format errors and warnings."""
+    stock_name = shell.compile.get_code_name
+
+    def get_code_name(raw_code: str, code: str, number: int) -> str:
+        match = MARK.match(raw_code)
+        return match[1] if match else stock_name(raw_code, code, number)
+
+    shell.compile.get_code_name = get_code_name
+    shell.set_custom_exc((BaseException,), _on_error)
+    warnings.formatwarning = format_warning
+
+
+def _on_error(
+    shell: Any, etype: type, value: BaseException, tb: TracebackType, tb_offset: Any = None
+) -> list[str]:
+    lines = format_exception(value)
+    shell._showtraceback(etype, value, lines)
+    return lines
+
+
+def is_cell(filename: str) -> bool:
+    """Tell whether a code object's file name is that of a notebook cell."""
+    return filename.startswith("In[") or "/ipykernel_" in filename
+
+
+def tidy(error: BaseException) -> str:
+    """Return the error's message without torch's C++ stack."""
+    return str(error).split("\nException raised from ")[0].split("\nC++ CapturedTraceback")[0]
+
+
+def format_exception(error: BaseException) -> list[str]:
+    """Format an error in a few lines: what it says, and the lines of the cells it came through.
+
+    Frames inside libraries are left out, but for the innermost one.
+    """
+    name = type(error).__name__
+    message = tidy(error)
+    lines = [f"{name}: {message}" if message else name]
+    frames = traceback.extract_tb(error.__traceback__)
+    shown = [i for i, f in enumerate(frames) if is_cell(f.filename)]
+    for i in shown[:1] + shown[1:][-3:]:  # where it began, and the last three
+        frame = frames[i]
+        assert frame.lineno is not None
+        where = f", in {frame.name}" if frame.name != "<module>" else ""
+        lines.append(f"  {place(frame.filename)}line {frame.lineno}{where}")
+        lines += _context(frame.filename, frame.lineno)
+    if frames and not is_cell(frames[-1].filename):
+        last = frames[-1]
+        path = _SITE.sub("", last.filename)
+        if shown or not path.startswith("labkit/"):
+            lines.append(f"  raised in {path}:{last.lineno}, {last.name}")
+    if error.__cause__ is not None:
+        lines.append(f"  caused by {type(error.__cause__).__name__}: {tidy(error.__cause__)}")
+    return lines
+
+
+def place(filename: str) -> str:
+    """Name a cell for a reader: ``In[7], `` or nothing where it has no number."""
+    return f"{filename}, " if filename.startswith("In[") else ""
+
+
+def _context(filename: str, lineno: int) -> list[str]:
+    """Show the line and its two neighbours, the line itself marked."""
+    out = []
+    for number in range(lineno - 1, lineno + 2):
+        text = linecache.getline(filename, number).rstrip()
+        if not text or MARK.match(text):
+            continue
+        out.append(f"  {'-->' if number == lineno else '   '} {number:3} {text}")
+    return out
+
+
+def format_warning(
+    message: Any, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Format a warning in one line; for one that a cell caused, with the cell's line."""
+    if is_cell(filename):
+        where = f"{place(filename)}line {lineno}"
+    else:
+        where = f"{_SITE.sub('', filename)}:{lineno}"
+        where = where.replace(str(Path.cwd()) + os.sep, "")
+    return f"{category.__name__} ({where}): {message}\n"
+
+
+def innermost(frame: FrameType | None) -> tuple[str, str] | None:
+    """Return place and text of the innermost line of a cell that a stack stands in."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if is_cell(filename):
+            text = linecache.getline(filename, frame.f_lineno).strip()
+            return f"{place(filename)}line {frame.f_lineno}", text
+        frame = frame.f_back
+    return None

@@ -1,0 +1,85 @@
+"""Open a store, join and leave the process group."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+#: Kept alive here: the group's store on every rank, which on rank 0 is its server too.
+_store: dist.Store | None = None
+
+
+def open_store(host: str, timeout: float) -> int:
+    """Serve a TCPStore on ``host`` from this rank. Returns its port.
+
+    The system picks the port, and the store gets the listening socket itself: handing over a
+    number would leave a moment in which somebody else could take it, and a TCPStore that opens
+    its own socket listens on every interface.
+    """
+    global _store
+    listener = socket.create_server((host, 0), backlog=512)
+    port = listener.getsockname()[1]
+    _store = dist.TCPStore(
+        host,
+        port,
+        is_master=True,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+        timeout=timedelta(seconds=timeout),
+    )
+    return port
+
+
+def join(
+    rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
+) -> None:
+    """Join the default process group through the store that rank 0 serves.
+
+    ``timeout`` in seconds, for joining and for every later collective.
+    """
+    global _store
+    limit = timedelta(seconds=timeout)
+    if rank != 0:
+        _store = dist.TCPStore(
+            host, port, is_master=False, wait_for_workers=False, timeout=limit
+        )
+    assert _store is not None
+    _store.set_timeout(limit)
+    # What torchrun would have set: scripts and libraries look here.
+    os.environ.update(
+        RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR=host, MASTER_PORT=str(port)
+    )
+    target = torch.device(device)
+    dist.init_process_group(
+        backend,
+        store=dist.PrefixStore("labkit", _store),
+        rank=rank,
+        world_size=world_size,
+        timeout=limit,
+        device_id=target if backend == "nccl" else None,
+    )
+
+
+def leave() -> None:
+    """Leave the process group, if this rank is in one (its sub-groups end too)."""
+    global _store
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    _store = None
+
+
+def loopback_only() -> None:
+    """Keep gloo and NCCL on the loopback interface. Settings that are there already stay."""
+    name = next((n for _, n in socket.if_nameindex() if n.startswith("lo")), None)
+    if name:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+
+
+def address() -> str:
+    """Return the address of this host that other hosts reach it by."""
+    return socket.gethostbyname(socket.gethostname())

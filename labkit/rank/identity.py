@@ -1,0 +1,78 @@
+"""Say who this process is, and give a cell the names it works with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import cells, control, group
+
+#: Where a launcher tells a process its place among the others, first found first.
+HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def describe() -> dict[str, Any]:
+    """Describe this process: host, pid, launcher's hint, GPUs in sight, NCCL version.
+
+    Initialises no CUDA context: counting devices does not need one.
+    """
+    hint = next((int(os.environ[name]) for name in HINTS if name in os.environ), None)
+    gpus = torch.cuda.device_count()
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "hint": hint,
+        "gpus": gpus,
+        "nccl": list(torch.cuda.nccl.version()) if gpus and dist.is_nccl_available() else None,
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
+    }
+
+
+def assign(
+    rank: int,
+    world_size: int,
+    device: str,
+    threads: int,
+    environment: Mapping[str, str],
+    one_host: bool,
+) -> None:
+    """Put ``rank``, ``world_size``, ``device``, ``torch`` and ``dist`` into the cell's names.
+
+    ``threads`` is the number of threads torch may use inside an operation, unless the user set
+    OMP_NUM_THREADS; ``one_host`` keeps the traffic between ranks on the loopback interface.
+    """
+    os.environ.update(environment)
+    if one_host:
+        group.loopback_only()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", threads)))
+    target = torch.device(device)
+    if target.type == "cuda":
+        torch.cuda.set_device(target)
+    shell = cells.get_shell()
+    shell.push(
+        {
+            "rank": rank,
+            "world_size": world_size,
+            "device": target,
+            "torch": torch,
+            "dist": dist,
+        },
+        interactive=False,
+    )
+    cells.install(shell)
+    control.install(shell.kernel)
+
+
+def write_gpu_count(path: str) -> None:
+    """Write the number of GPUs to a file: run in a child, so that the parent meets no driver."""
+    Path(path).write_text(str(torch.cuda.device_count()))
+    sys.stdout.flush()

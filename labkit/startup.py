@@ -1,0 +1,140 @@
+"""Check what ``labkit.start`` was asked for, and start it.
+
+The warm process comes first: ipyparallel is imported here while torch is imported there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+import psutil
+
+from .errors import LabError
+from .launcher.warm import PRELOAD, WarmProcess, fork_is_safe
+
+if TYPE_CHECKING:
+    from .lab import Lab
+
+#: Ranks that `start()` gives on a machine without a GPU.
+DEFAULT_RANKS = 4
+MAX_LOCAL_RANKS = 256
+#: What to leave for one idle rank, bytes (`make bench` measures what it takes).
+RANK_BYTES = 64 << 20
+
+
+def start(
+    n: int | None, *, engines: str, join: bool, timeout: float, preload: Sequence[str]
+) -> Lab:
+    """Start a lab: the body of :func:`labkit.start`."""
+    n = check_size(override_size(n), engines)
+    check_engines(engines)
+    check_timeout(timeout)
+    stop_current()
+    warm = None
+    if engines == "local" and fork_is_safe():
+        warm = WarmProcess((*PRELOAD, *check_preload(preload)), thread_settings(n))
+    elif engines == "local":
+        print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
+
+    from .cluster import RankCluster, gpu_count
+    from .lab import Lab
+
+    cluster = None
+    try:
+        size = n or gpu_count(warm) or DEFAULT_RANKS
+        cluster = RankCluster(size, "labkit" if warm else engines, warm)
+        cluster.start()
+        if warm is not None and warm.problems:
+            module, problem = next(iter(warm.problems.items()))
+            raise LabError(f"preload: cannot import {module!r} ({problem}).")
+        lab = Lab(cluster, join=join, timeout=timeout)
+    except BaseException:
+        if cluster is not None:
+            cluster.close()
+        elif warm is not None:
+            warm.close()
+        raise
+    _load_magics()
+    return lab
+
+
+def stop_current() -> None:
+    """Stop the lab that this notebook has, if any: running the start cell twice is normal."""
+    module = sys.modules.get("labkit.lab")
+    lab = module.current() if module else None
+    if lab is not None:
+        lab.stop()
+
+
+def check_size(n: object, engines: str) -> int | None:
+    """Return the number of ranks that somebody asked for.
+
+    Raises
+    ------
+    LabError
+        If it is no positive whole number, or more than this machine can hold.
+    """
+    if n is None:
+        return None
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise LabError(f"The number of ranks is a whole number from 1 up, not {n!r}.")
+    if engines == "local":
+        free = psutil.virtual_memory().available
+        limit = max(1, min(MAX_LOCAL_RANKS, free // RANK_BYTES))
+        if n > limit:
+            raise LabError(f"{n} ranks are more than this machine can hold: at most {limit} now.")
+    return n
+
+
+def override_size(n: int | None) -> int | None:
+    """Let the variable LABKIT_RANKS (``labkit run --ranks``) replace the notebook's number."""
+    text = os.environ.get("LABKIT_RANKS")
+    if not text:
+        return n
+    if not text.isdigit():
+        raise LabError(f"The variable LABKIT_RANKS is a whole number from 1 up, not {text!r}.")
+    return int(text)
+
+
+def check_engines(engines: object) -> None:
+    """Raise LabError unless ipyparallel has a launcher of that name."""
+    known = {point.name for point in entry_points(group="ipyparallel.engine_launchers")}
+    if engines not in known:
+        raise LabError(f"engines is one of {', '.join(sorted(known))}, not {engines!r}.")
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise LabError unless ``timeout`` is a positive number of seconds."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise LabError(f"timeout is a positive number of seconds, not {timeout!r}.")
+
+
+def check_preload(preload: object) -> Sequence[str]:
+    """Return ``preload``; raise LabError unless it is a list of module names."""
+    if isinstance(preload, str) or not isinstance(preload, Sequence):
+        raise LabError(f'preload is a list of module names, as in ["torchvision"], not {preload!r}.')
+    wrong = [m for m in preload if not isinstance(m, str) or not m.replace(".", "_").isidentifier()]
+    if wrong:
+        raise LabError(f"preload takes module names; {wrong[0]!r} is none.")
+    return preload
+
+
+def thread_settings(size: int | None) -> dict[str, str]:
+    """Share the cores among the ranks, unless OMP_NUM_THREADS says otherwise already."""
+    cores = len(os.sched_getaffinity(0))
+    threads = max(1, cores // (size or DEFAULT_RANKS))
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
+
+
+def _load_magics() -> None:
+    """Give the notebook ``%%px`` (in a plain Python program there is nothing to do)."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None:
+        from .magics import LabMagics
+
+        LabMagics.load(shell)

@@ -1,0 +1,62 @@
+"""Show ranks as a table, in a notebook and in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What one rank is and does."""
+
+    rank: int
+    host: str
+    pid: int
+    device: str
+    backend: str
+    state: str  #: "idle", "busy", "not answering" or "dead: how"
+    where: str = ""  #: "In[7], line 3: dist.barrier()" while it is busy in a cell
+
+
+class Table(Sequence[RankState]):
+    """A list of RankState that shows itself as a table."""
+
+    HEAD = ("rank", "host", "pid", "device", "backend", "state")
+
+    def __init__(self, states: Sequence[RankState]) -> None:
+        self.states = list(states)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.states[index]
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells as text, head first."""
+        out = [self.HEAD]
+        for s in self.states:
+            state = f"{s.state}, {s.where}" if s.where else s.state
+            out.append((str(s.rank), s.host, str(s.pid), s.device, s.backend, state))
+        return out
+
+    def __repr__(self) -> str:
+        rows = self.rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.HEAD))]
+        return "\n".join(
+            "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+
+    def to_html(self) -> str:
+        """Return an HTML table that needs no style sheet."""
+        head, *body = self.rows()
+        cells = "".join(f"<th>{escape(text)}</th>" for text in head)
+        lines = [f"<table><thead><tr>{cells}</tr></thead><tbody>"]
+        for row in body:
+            lines.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>")
+        return "\n".join([*lines, "</tbody></table>"])
+
+    _repr_html_ = to_html
