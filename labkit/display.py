@@ -103,7 +103,7 @@ def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, 
     summary, blocks = [], []
     for ranks, text in fold(keyed):
         name, message, lines = json.loads(text)
-        summary.append(f"{label(ranks)}: {name}: {message}" if message else f"{label(ranks)}: {name}")
+        summary.append(f"{label(ranks)}: {name}" + (f": {message}" if message else ""))
         head, *rest = lines or [f"{name}: {message}"]
         title, _, tail = head.partition(":")
         head = f"{red(title)}:{tail}" if tail else red(title)

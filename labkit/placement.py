@@ -52,7 +52,7 @@ def place_ranks(engines: Mapping[int, Mapping[str, Any]]) -> list[Place]:
     for engine in sorted(engines, key=order):
         by_host.setdefault(engines[engine]["host"], []).append(engine)
     backend = _backend(engines, by_host)
-    places = []
+    places: list[Place] = []
     for host, members in by_host.items():
         for local_rank, engine in enumerate(members):
             facts = engines[engine]
@@ -78,9 +78,7 @@ def place_ranks(engines: Mapping[int, Mapping[str, Any]]) -> list[Place]:
     return places
 
 
-def _backend(
-    engines: Mapping[int, Mapping[str, Any]], by_host: Mapping[str, Sequence[int]]
-) -> str:
+def _backend(engines: Mapping[int, Mapping[str, Any]], by_host: Mapping[str, Sequence[int]]) -> str:
     for members in by_host.values():
         for engine in members:
             gpus, nccl = engines[engine]["gpus"], engines[engine]["nccl"]

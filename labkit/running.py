@@ -105,7 +105,9 @@ class Pending:
 
 def _outcome(rank: int, result: Any) -> Outcome:
     md = result.metadata
-    out = Outcome(rank, md["stdout"] or "", md["stderr"] or "")
+    # A shell command's output comes through a terminal, with its line ends.
+    stdout, stderr = ((md[name] or "").replace("\r\n", "\n") for name in ("stdout", "stderr"))
+    out = Outcome(rank, stdout, stderr)
     out.displays = [message["data"] for message in md["outputs"]]
     out.result = md["execute_result"]["data"] if md["execute_result"] else None
     if result.done():
@@ -133,9 +135,7 @@ def _died(cluster: RankCluster, dead: Sequence[int], busy: Sequence[int] = ()) -
 
 def cell(cluster: RankCluster, ranks: Sequence[int], code: str) -> Pending:
     """Send a cell to some ranks."""
-    return Pending(
-        cluster, ranks, lambda view: view.execute(code, silent=False, block=False)
-    )
+    return Pending(cluster, ranks, lambda view: view.execute(code, silent=False, block=False))
 
 
 def join(pending: Pending) -> Any:
@@ -166,7 +166,7 @@ def _unwrap(outcome: Outcome) -> Outcome:
     if outcome.error is None and outcome.value is not None:
         kind, content = outcome.value
         if kind == "error":
-            outcome.error = tuple(content)  # type: ignore[assignment]
+            outcome.error = content
         else:
             outcome.value = None if content is None else cloudpickle.loads(content)
     return outcome
@@ -237,8 +237,6 @@ def survey(cluster: RankCluster) -> list[RankState]:
             if answer["where"]:
                 where = f"{answer['where']}: {answer['line']}"
         states.append(
-            RankState(
-                place.rank, place.host, place.pid, place.device, place.backend, state, where
-            )
+            RankState(place.rank, place.host, place.pid, place.device, place.backend, state, where)
         )
     return states

@@ -116,7 +116,7 @@ def check_timeout(timeout: object) -> None:
 def check_preload(preload: object) -> Sequence[str]:
     """Return ``preload``; raise LabError unless it is a list of module names."""
     if isinstance(preload, str) or not isinstance(preload, Sequence):
-        raise LabError(f'preload is a list of module names, as in ["torchvision"], not {preload!r}.')
+        raise LabError(f'preload is a list of names, as in ["torchvision"], not {preload!r}.')
     wrong = [m for m in preload if not isinstance(m, str) or not m.replace(".", "_").isidentifier()]
     if wrong:
         raise LabError(f"preload takes module names; {wrong[0]!r} is none.")

@@ -36,7 +36,7 @@ class Table(Sequence[RankState]):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells as text, head first."""
-        out = [self.HEAD]
+        out: list[tuple[str, ...]] = [self.HEAD]
         for s in self.states:
             state = f"{s.state}, {s.where}" if s.where else s.state
             out.append((str(s.rank), s.host, str(s.pid), s.device, s.backend, state))

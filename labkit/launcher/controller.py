@@ -24,9 +24,9 @@ class LabController(IPController):
 
     def init_hub(self) -> None:
         super().init_hub()
-        process = self.heartmonitor_process
+        settings = self.heartmonitor_process._kwargs  # type: ignore[has-type]
         self.heartmonitor_process = threading.Thread(
-            target=start_heartmonitor, kwargs=process._kwargs, name="heartmonitor", daemon=True
+            target=start_heartmonitor, kwargs=settings, name="heartmonitor", daemon=True
         )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 from ipyparallel.engine.app import IPEngine
@@ -21,13 +21,15 @@ class LabEngine(IPEngine):
     """
 
     name = "ipengine"
-    id_file = Unicode(config=True, help="Where to note the engine id that the hub gave.")
+    id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
 
     async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         await super().complete_registration(msg, connect, maybe_tunnel)
         self.kernel.control_handlers["signal_request"] = self._signal_request
         if self.id_file:
-            Path(self.id_file).write_text(str(self.id))
+            with contextlib.suppress(OSError):
+                # A link's target needs no room of its own: this works on a full disk too.
+                os.symlink(str(self.id), self.id_file)
 
     def _signal_stop(self, sig: int, frame: Any) -> None:
         """End now: run exit handlers, but leave torch's and zmq's teardown to the system."""

@@ -24,7 +24,6 @@ from ipyparallel.cluster.launcher import (
 )
 from jupyter_client.session import Session
 from traitlets import Float, Instance, List, Unicode
-from traitlets import Any as AnyTrait
 
 from .warm import PRELOAD, WarmProcess
 
@@ -35,7 +34,9 @@ HEARTBEAT_MS = 100
 class _WarmLauncher(BaseLauncher):
     """What both launchers share: the warm process of their cluster."""
 
-    preload = List(Unicode(), PRELOAD, config=True, help="Modules imported once for all engines.")
+    preload = List(
+        Unicode(), list(PRELOAD), config=True, help="Modules imported once for all engines."
+    )
     stop_seconds_until_kill = Float(0.5, config=True, help="From SIGTERM to SIGKILL.")
     warm = Instance(WarmProcess, allow_none=True)
 
@@ -63,10 +64,11 @@ class _WarmLauncher(BaseLauncher):
             self.warm.close()
 
     def _notify(self, data: dict[str, Any]) -> None:
-        """Report the stop in the launcher's loop, or here if that loop has ended."""
-        try:
+        """Report the stop in the launcher's loop, or here if that loop does not run (a Cluster
+        used without asyncio ends its loop after every call)."""
+        if self.loop.asyncio_loop.is_running():
             self.loop.add_callback(self.notify_stop, data)
-        except RuntimeError:
+        else:
             self.notify_stop(data)
 
     def find_args(self) -> list[str]:
@@ -249,9 +251,8 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         """Tell the hub that an engine is gone, as its nanny would have."""
         info = json.loads(self.environment.get("IPP_CONNECTION_INFO", "null"))
         try:
-            with open(self._id_file(name)) as file:
-                engine_id = int(file.read())
-            os.unlink(file.name)
+            engine_id = int(os.readlink(self._id_file(name)))
+            os.unlink(self._id_file(name))
         except (OSError, ValueError):
             return  # it never registered
         if info is None:

@@ -229,8 +229,8 @@ class WarmProcess:
 def _forget(socket_ref: weakref.ref[socket.socket]) -> Callable[[], None]:
     def close_in_child() -> None:
         sock = socket_ref()
-        if sock is not None:
-            sock.close()
+        if sock is not None and sock.fileno() >= 0:
+            os.close(sock.detach())  # close() would wait for the reader's file object
 
     return close_in_child
 

@@ -10,7 +10,6 @@ import torch
 
 from . import cells
 
-
 #: True while a function of `lab.run` runs here.
 running = False
 

@@ -44,9 +44,7 @@ def join(
     global _store
     limit = timedelta(seconds=timeout)
     if rank != 0:
-        _store = dist.TCPStore(
-            host, port, is_master=False, wait_for_workers=False, timeout=limit
-        )
+        _store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
     assert _store is not None
     _store.set_timeout(limit)
     # What torchrun would have set: scripts and libraries look here.

@@ -1,0 +1,66 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import labkit
+
+
+@pytest.fixture(scope="module")
+def lab4() -> Iterator[labkit.Lab]:
+    """Four ranks in a process group, shared by the tests of one file."""
+    with labkit.start(4) as lab:
+        yield lab
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object], float], None]:
+    """Wait until something is true; fail after a bound."""
+
+    def wait(condition: Callable[[], object], seconds: float = 5.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not true within {seconds} s"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left() -> Iterator[None]:
+    """Fail a test after which a warm process is still there whose owner has gone."""
+    yield
+    deadline = time.monotonic() + 5
+    while orphans := [p.pid for p in psutil.process_iter() if _is_orphan(p)]:
+        assert time.monotonic() < deadline, f"orphaned warm processes: {orphans}"
+        time.sleep(0.05)
+
+
+def _is_orphan(process: psutil.Process) -> bool:
+    try:
+        return process.ppid() == 1 and "labkit.launcher.forkserver" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def descendants(pid: int | None = None) -> list[psutil.Process]:
+    """List the processes below one (default: this one)."""
+    return psutil.Process(pid or os.getpid()).children(recursive=True)
+
+
+def fill_disk(folder: Path) -> Path:
+    """Write into ``folder`` until its file system is full; return the file that fills it."""
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return filler

@@ -1,0 +1,210 @@
+"""%%px in a real IPython shell on four ranks."""
+
+import re
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+import labkit
+from labkit import CellSyntaxError, LabError, RankDied, RankError
+from labkit.magics import parse_ranks
+
+
+@pytest.fixture(scope="module")
+def shell():
+    instance = InteractiveShell.instance()
+    instance.history_manager.enabled = False
+    yield instance
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture(scope="module")
+def lab(shell):
+    with labkit.start(4) as started:
+        yield started
+
+
+@pytest.fixture
+def px(shell, lab, capsys):
+    """Run a %%px cell; return what it wrote to stdout and stderr, without colours."""
+
+    def run(cell, line=""):
+        capsys.readouterr()
+        shell.run_cell_magic("px", line, cell)
+        return tuple(re.sub(r"\x1b\[[0-9;]*m", "", text) for text in capsys.readouterr())
+
+    return run
+
+
+def test_prints_come_in_rank_order(px):
+    cell = "import time\ntime.sleep((3 - rank) / 20)\nprint('rank', rank)\n"
+    assert px(cell)[0] == "".join(f"rank {r}: rank {r}\n" for r in range(4))
+
+
+def test_equal_outputs_share_a_block(px):
+    assert px("print('same')\n")[0] == "ranks 0–3: same\n"
+    assert px("rank // 2\n")[0] == "ranks 0–1: 0\nranks 2–3: 1\n"
+
+
+def test_long_outputs_stand_below_their_label(px):
+    assert px("print('a\\nb')\n", "--ranks 2")[0] == "rank 2:\n  a\n  b\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks"), [("--ranks 0,2", [0, 2]), ("--ranks 1-3", [1, 2, 3]), ("-t 1", [1])]
+)
+def test_some_ranks_only(px, lab, line, ranks):
+    lab["touched"] = False
+    px("touched = True\n", line)
+    assert lab["touched"] == [r in ranks for r in range(4)]
+
+
+def test_stderr_stays_stderr(px):
+    out, err = px("import sys\nprint('no', file=sys.stderr)\n")
+    assert (out, err) == ("", "ranks 0–3: no\n")
+
+
+def test_warnings_name_the_line_of_the_cell(px, shell):
+    err = px("import warnings\nwarnings.warn('careful')\n")[1]
+    assert err == f"ranks 0–3: UserWarning (In[{shell.execution_count}], line 3): careful\n"
+
+
+def test_a_semicolon_silences_the_result(px):
+    assert px("rank;\n") == ("", "")
+    assert px("rank  # not; this\n", "--ranks 0")[0] == "rank 0: 0\n"
+
+
+def test_one_traceback_for_equal_errors_pointing_at_the_line(px, shell):
+    cell = "def f(x):\n    return x / 0\n\nf(1)\n"
+    with pytest.raises(RankError) as caught:
+        px(cell)
+    assert str(caught.value) == "ranks 0–3: ZeroDivisionError: division by zero"
+    (block,) = caught.value.blocks
+    text = re.sub(r"\x1b\[[0-9;]*m", "", block)
+    # Line numbers count the %%px line, as JupyterLab does.
+    count = shell.execution_count
+    assert f"In[{count}], line 5\n" in text
+    assert "-->   5 f(1)" in text
+    assert f"In[{count}], line 3, in f\n" in text
+    assert "-->   3     return x / 0" in text
+
+
+def test_different_errors_are_told_apart(px):
+    with pytest.raises(RankError) as caught:
+        px("if rank:\n    [][rank]\nelse:\n    1 / 0\n")
+    lines = str(caught.value).splitlines()
+    assert lines == [
+        "rank 0: ZeroDivisionError: division by zero",
+        "ranks 1–3: IndexError: list index out of range",
+    ]
+
+
+def test_what_was_printed_before_an_error_is_shown(px, capsys):
+    with pytest.raises(RankError):
+        px("print('first')\n1 / 0\n")
+    assert "first" in capsys.readouterr().out
+
+
+def test_library_frames_are_left_out(px):
+    with pytest.raises(RankError) as caught:
+        px("torch.nn.Linear(2, 2)(torch.ones(3))\n", "--ranks 0")
+    (block,) = caught.value.blocks
+    assert "torch/nn/modules" in block
+    assert block.count("\n") <= 5
+
+
+def test_a_syntax_error_reaches_no_rank(px, lab):
+    lab["ran"] = 0
+    with pytest.raises(CellSyntaxError) as caught:
+        px("ran = 1\nx = = 2\n")
+    assert "line 3 does not parse (invalid syntax): x = = 2" in str(caught.value)
+    assert lab["ran"] == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--ranks 9", "There is no rank 9 here: ranks go from 0 to 3."),
+        ("--ranks a", "--ranks takes numbers and ranges as in 0,2-3, not 'a'."),
+        ("--ranks 3-1", "There is no rank in an empty list"),
+        ("-t 77", "There is no engine 77"),
+    ],
+)
+def test_bad_ranks_are_one_sentence(px, line, message):
+    with pytest.raises(LabError) as caught:
+        px("1\n", line)
+    assert message in str(caught.value)
+    assert px("1\n")[0] == "ranks 0–3: 1\n"
+
+
+def test_ranks_and_targets_exclude_each_other(px):
+    with pytest.raises(UsageError, match="--ranks or --targets, not both"):
+        px("1\n", "--ranks 0 --targets 0")
+
+
+@pytest.mark.parametrize("text", ["", ",", "1,", "-1", "1--2", "0x1"])
+def test_parse_ranks_refuses(text):
+    with pytest.raises(LabError, match="--ranks takes"):
+        parse_ranks(text)
+
+
+def test_not_blocking_returns_ipyparallels_result(shell, lab, px):
+    shell.run_cell_magic("px", "--noblock -o later", "rank * 2\n")
+    shell.user_ns["later"].wait_for_output(5)
+    results = shell.user_ns["later"].get(5)
+    assert [r.execute_result["data"]["text/plain"] for r in results] == ["0", "2", "4", "6"]
+
+
+def test_out_option_keeps_the_result(shell, px):
+    px("rank\n", "-o kept")
+    assert len(shell.user_ns["kept"].get(5)) == 4
+
+
+def test_line_magic_and_other_cell_magics(shell, px, capsys):
+    shell.run_line_magic("px", "mark = rank + 1")
+    assert px("mark\n")[0].splitlines()[3] == "rank 3: 4"
+    assert "Wall time" in px("%%time\nsum(range(9))\n", "--ranks 1")[0]
+
+
+def test_top_level_await_is_refused_before_it_can_hang(px):
+    with pytest.raises(CellSyntaxError, match=r"line 3 does not parse .'await' outside function"):
+        px("import asyncio\nawait asyncio.sleep(0)\n")
+
+
+def test_shell_commands_and_magics_parse(px):
+    assert px("!echo hello\n", "--ranks 1")[0] == "rank 1: hello\n"
+
+
+def test_a_cell_that_survives_sys_exit(px):
+    with pytest.raises(RankError, match="SystemExit: 3"):
+        px("raise SystemExit(3)\n")
+    assert px("1\n")[0] == "ranks 0–3: 1\n"
+
+
+def test_tensors_on_a_rank_are_one_block(px):
+    cell = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx\n"
+    assert px(cell)[0] == "ranks 0–3: tensor([10.])\n"
+
+
+def test_a_killed_rank_is_named_at_once_and_restart_brings_it_back(px, lab):
+    import time
+
+    start = time.monotonic()
+    with pytest.raises(RankDied, match=r"rank 1 ended with signal 9 \(SIGKILL\)"):
+        px("import os, signal\nif rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+    assert time.monotonic() - start < 3
+    start = time.monotonic()
+    with pytest.raises(RankDied, match=r"lab.restart\(\) gives you fresh ranks"):
+        px("1\n")
+    assert time.monotonic() - start < 0.5
+    assert lab.status()[1].state == "dead: signal 9 (SIGKILL)"
+    assert px("1\n", "--ranks 0,2-3")[0] == "ranks 0, 2–3: 1\n"
+    lab.restart()
+    assert px("rank\n", "--ranks 1")[0] == "rank 1: 1\n"
+
+
+def test_without_a_lab_px_says_what_to_do(px, lab):
+    lab.stop()
+    with pytest.raises(LabError, match=r"No lab is running; labkit.start\(\) gives you one."):
+        px("1\n")

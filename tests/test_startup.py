@@ -1,0 +1,110 @@
+"""What labkit.start accepts, and what it says when it does not."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+import labkit
+from labkit import LabError, startup
+from tests.conftest import descendants, fill_disk
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((0,), {}, "The number of ranks is a whole number from 1 up, not 0."),
+        ((-1,), {}, "not -1."),
+        (("four",), {}, "not 'four'."),
+        ((2.0,), {}, "not 2.0."),
+        ((True,), {}, "not True."),
+        ((10_000,), {}, "10000 ranks are more than this machine can hold: at most"),
+        ((2,), {"engines": "cloud"}, "engines is one of"),
+        ((2,), {"timeout": 0}, "timeout is a positive number of seconds, not 0."),
+        ((2,), {"timeout": "5"}, "timeout is a positive number of seconds, not '5'."),
+        ((2,), {"preload": "torchvision"}, "preload is a list of names"),
+        ((2,), {"preload": ["not a name"]}, "preload takes module names"),
+        ((1,), {"preload": ["no_such_module"]}, "preload: cannot import 'no_such_module'"),
+    ],
+)
+def test_bad_arguments_are_one_sentence_and_start_nothing(args, kwargs, message):
+    with pytest.raises(LabError) as caught:
+        labkit.start(*args, **kwargs)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert descendants() == []
+
+
+def test_a_bad_argument_leaves_the_running_lab_alone(lab4):
+    with pytest.raises(LabError):
+        labkit.start(0)
+    assert lab4.run(os.getpid) == [s.pid for s in lab4.status()]
+
+
+def test_labkit_ranks_replaces_the_number(monkeypatch):
+    monkeypatch.setenv("LABKIT_RANKS", "3")
+    assert startup.override_size(4) == 3
+    monkeypatch.setenv("LABKIT_RANKS", "three")
+    with pytest.raises(LabError, match="LABKIT_RANKS is a whole number from 1 up, not 'three'"):
+        startup.override_size(4)
+
+
+def test_threads_are_shared_unless_the_user_says(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert startup.thread_settings(10_000) == {"OMP_NUM_THREADS": "1"}
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert startup.thread_settings(4) == {"OMP_NUM_THREADS": "7"}
+
+
+def test_importing_labkit_loads_nothing_heavy():
+    code = (
+        "import sys, labkit; print([m for m in ('torch', 'ipyparallel', 'numpy') "
+        "if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def small_disk(tmp_path, monkeypatch):
+    """A file system of its own, with room for little."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "labkit-test", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode:
+        pytest.skip("mounting a small disk needs root")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_sentence(small_disk):
+    fill_disk(small_disk)
+    with pytest.raises(LabError) as caught:
+        labkit.start(2)
+    assert "free some space there or point TMPDIR at a folder" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert descendants() == []
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_later_does_not_stop_the_lab(small_disk):
+    def shout():
+        import os
+
+        os.write(2, b"x" * 100_000)  # past Python, into the rank's log
+        return "fine"
+
+    with labkit.start(2) as lab:
+        filler = fill_disk(small_disk)
+        assert lab.run(shout) == ["fine", "fine"]
+        lab.restart()
+        assert lab.run(lambda: 1) == [1, 1]
+        filler.unlink()
