@@ -1,0 +1,67 @@
+# One environment, made from the lock; nothing else to set up. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK := requirements.lock
+
+export JUPYTER_PLATFORM_DIRS := 1
+
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Only a changed lock (or a new interpreter) installs anything again. Byte-compiling once halves
+# every later start of Python with torch. The stamp carries the lock's checksum, so that a
+# checkout with new time stamps installs nothing.
+$(STAMP): $(LOCK) pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "make: '$(PYTHON) -m venv' failed; on Debian it comes with the package python3-venv" >&2; exit 1; }
+	@if ! cksum $(LOCK) pyproject.toml | cmp -s - $(STAMP); then set -e; \
+	  grep -A40 '^uv==' $(LOCK) | awk 'NR>1 && !/^ /{exit} {print}' > $(VENV)/uv.lock; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $(VENV)/uv.lock; \
+	  $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK); \
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
+	  env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true; \
+	fi
+	@cksum $(LOCK) pyproject.toml > $(STAMP)
+
+setup: $(STAMP)  ## make or update the environment (the others call it)
+
+lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
+	@$(BIN)/labkit lab
+
+test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP)  ## run the quick tests only: no notebooks, nothing slow
+	$(BIN)/python -m pytest tests -m "not slow"
+
+bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.json
+	$(BIN)/python -m tests.bench
+
+lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labkit
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/nbqa ruff notebooks --nbqa-process-cells px --config tests/ruff_notebooks.toml
+	$(BIN)/mypy
+
+lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and environment.yml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --no-emit-index-url --group dev --custom-compile-command "make lock" \
+	  --output-file $(LOCK) pyproject.toml
+	$(BIN)/python -m tests.conda_versions --write
+
+# What some tests need beyond Python. Debian only, as root; elsewhere those tests are skipped.
+SYSTEM_PACKAGES :=
+system-deps:  ## install what some tests need beyond Python (Debian, root)
+	@if [ -n "$(SYSTEM_PACKAGES)" ]; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $(SYSTEM_PACKAGES); \
+	else echo "system-deps: no test needs anything beyond Python yet"; fi
+
+clean:  ## remove the environment and every cache (not work/)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench.json
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.PHONY: help setup lab test test-fast bench lint lock system-deps clean
