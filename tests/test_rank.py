@@ -115,3 +115,11 @@ def test_every_store_gets_a_port_of_its_own(on_loopback):
     second = group.open_store("127.0.0.1", 10)
     assert first != second
     assert keep is not group._store
+
+
+def test_our_own_sentences_come_without_our_frames():
+    error = raise_from("import labkit\nlabkit.datasets.mnist(size='huge')\n")
+    lines = cells.format_exception(error)
+    assert lines[0].startswith("LabError: size is")
+    assert lines[1] == "  In[7], line 2"
+    assert not any("raised in" in line for line in lines)

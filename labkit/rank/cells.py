@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from ..errors import LabError
+
 MARK = re.compile(r"#px (In\[\d+\])")
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 
@@ -65,7 +67,10 @@ def format_exception(error: BaseException) -> list[str]:
     name = type(error).__name__
     message = tidy(error)
     lines = [f"{name}: {message}" if message else name]
-    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, LabError):  # its sentence says all; our own frames would add nothing
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if is_cell(f.filename)]
+    else:
+        frames = list(traceback.extract_tb(error.__traceback__))
     shown = [i for i, f in enumerate(frames) if is_cell(f.filename)]
     for i in shown[:1] + shown[1:][-3:]:  # where it began, and the last three
         frame = frames[i]
