@@ -275,8 +275,8 @@ def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(datasets, "PACKAGE", tmp_path / "site" / "labkit")
     with pytest.raises(LabError, match=r"There is no MNIST in data or \.\./data"):
         first()
-    shutil.copytree(DATA / "MNIST", tmp_path / "site" / "labkit" / "course" / "data" / "MNIST")
-    assert first() == tmp_path / "site" / "labkit" / "course" / "data"
+    shutil.copytree(DATA / "MNIST", tmp_path / "site" / "labkit" / "_course" / "data" / "MNIST")
+    assert first() == tmp_path / "site" / "labkit" / "_course" / "data"
     assert len(datasets.mnist_tensors(False, size="subset")[0]) == 1000
 
 
