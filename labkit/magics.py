@@ -155,10 +155,9 @@ class LabMagics(ParallelMagics):
                 )
             raise
         finally:
-            result = running.join(pending)
-            self.last_result = result
+            self.last_result = pending.result
             if save_name:
-                self.shell.user_ns[save_name] = result
+                self.shell.user_ns[save_name] = pending.result
         outcomes = pending.outcomes()
         quiet = DisplayHook.semicolon_at_end_of_expression(code)
         display.show(outcomes, results=not quiet)

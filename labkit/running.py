@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +41,11 @@ class Outcome:
 
 
 class Pending:
-    """Something that runs on some ranks."""
+    """Something that runs on some ranks.
+
+    ``send`` takes a view of their engines and returns ipyparallel's AsyncResult for all of
+    them: one for each rank would double the cost of an empty cell (``make bench``).
+    """
 
     def __init__(
         self, cluster: RankCluster, ranks: Sequence[int], send: Callable[[Any], Any]
@@ -50,15 +55,13 @@ class Pending:
         self.cluster = cluster
         self.ranks = list(ranks)
         engines = [cluster.places[r].engine for r in ranks]
-        #: rank -> AsyncResult of one engine
-        self.results = {
-            rank: send(cluster.client.direct_view(engine))
-            for rank, engine in zip(ranks, engines, strict=True)
-        }
+        self.result = send(cluster.client.direct_view(engines))
+        #: rank -> ipyparallel's future of its reply
+        self.replies = dict(zip(self.ranks, self.result._children, strict=True))
 
     def busy(self) -> list[int]:
         """Return the ranks that have not ended, dead ones left out."""
-        return [r for r, ar in self.results.items() if not ar.done() and not self._dead(r)]
+        return [r for r, reply in self.replies.items() if not (reply.done() or self._dead(r))]
 
     def _dead(self, rank: int) -> bool:
         return rank in self.cluster.deaths
@@ -76,23 +79,23 @@ class Pending:
                 if any(self._dead(r) for r in self.ranks):
                     self._wait_a_little(busy)
                     break
-                self.results[busy[0]].wait(TICK)
+                self.replies[busy[0]].wait(TICK)
         except KeyboardInterrupt:
             self.cluster.signal(self.busy(), signal.SIGINT)
             self._wait_a_little(self.busy())
             raise
-        for rank in self.ranks:
-            if not self._dead(rank) and self.results[rank].done():
-                self.results[rank].wait_for_output(OUTPUT_SECONDS)
+        # The reply can be here before the last output is.
+        ended = [r.output for n, r in self.replies.items() if r.done() and not self._dead(n)]
+        concurrent.futures.wait(ended, OUTPUT_SECONDS)
 
     def _wait_a_little(self, ranks: Sequence[int]) -> None:
         deadline = time.monotonic() + GRACE
         for rank in ranks:
-            self.results[rank].wait(max(0.0, deadline - time.monotonic()))
+            self.replies[rank].wait(max(0.0, deadline - time.monotonic()))
 
     def outcomes(self) -> list[Outcome]:
         """Collect what the ranks have made so far, in rank order."""
-        return [_outcome(rank, self.results[rank]) for rank in self.ranks]
+        return [_outcome(rank, self.replies[rank]) for rank in self.ranks]
 
     def raise_errors(self, outcomes: Sequence[Outcome]) -> None:
         """Raise what went wrong, if anything did: deaths first, then distinct errors."""
@@ -103,21 +106,22 @@ class Pending:
             raise RankError(*display.error_texts(errors))
 
 
-def _outcome(rank: int, result: Any) -> Outcome:
-    md = result.metadata
+def _outcome(rank: int, reply: Any) -> Outcome:
+    md = reply.output.metadata
     # A shell command's output comes through a terminal, with its line ends.
     stdout, stderr = ((md[name] or "").replace("\r\n", "\n") for name in ("stdout", "stderr"))
     out = Outcome(rank, stdout, stderr)
     out.displays = [message["data"] for message in md["outputs"]]
     out.result = md["execute_result"]["data"] if md["execute_result"] else None
-    if result.done():
-        try:
-            out.value = result.get()
-        except ipp.error.RemoteError as error:
-            lines = error.traceback.split("\n") if error.traceback else []
-            out.error = (error.ename, error.evalue, lines)
-        except ipp.error.EngineError as error:
-            out.error = ("EngineError", str(error), [f"EngineError: {error}"])
+    value = reply.result() if reply.done() else None
+    if isinstance(value, ipp.error.RemoteError):
+        lines = value.traceback.split("\n") if value.traceback else []
+        out.error = (value.ename, value.evalue, lines)
+    elif isinstance(value, Exception):
+        name = type(value).__name__
+        out.error = (name, str(value), [f"{name}: {value}"])
+    else:
+        out.value = value
     return out
 
 
@@ -136,12 +140,6 @@ def _died(cluster: RankCluster, dead: Sequence[int], busy: Sequence[int] = ()) -
 def cell(cluster: RankCluster, ranks: Sequence[int], code: str) -> Pending:
     """Send a cell to some ranks."""
     return Pending(cluster, ranks, lambda view: view.execute(code, silent=False, block=False))
-
-
-def join(pending: Pending) -> Any:
-    """Return one AsyncResult for all ranks, as ipyparallel's own ``%%px`` would."""
-    results = list(pending.results.values())
-    return type(results[0]).join(*results)
 
 
 # -- calls --------------------------------------------------------------------------------------
