@@ -108,3 +108,27 @@ def test_a_disk_that_fills_up_later_does_not_stop_the_lab(small_disk):
         lab.restart()
         assert lab.run(lambda: 1) == [1, 1]
         filler.unlink()
+
+
+@pytest.mark.slow
+def test_where_fork_is_not_safe_the_stock_launcher_is_used_and_said(monkeypatch, capsys):
+    monkeypatch.setattr(startup, "fork_is_safe", lambda: False)
+
+    def add_up():
+        import torch
+        import torch.distributed as dist
+
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        return x.item(), os.getppid()
+
+    with labkit.start(2) as lab:
+        assert capsys.readouterr().out.count("\n") == 1
+        first = lab.run(add_up)
+        assert [value for value, _ in first] == [2.0, 2.0]
+        lab["x"] = 1
+        lab.restart()
+        assert [value for value, _ in lab.run(add_up)] == [2.0, 2.0]
+        with pytest.raises(LabError, match="There is no variable 'x'"):
+            lab["x"]
+    assert descendants() == []

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from labkit.errors import LabError
-from labkit.launcher import warm as warm_module
+from labkit.launcher import folder
 from labkit.launcher.warm import WarmProcess, describe_exit
 
 
@@ -127,7 +127,7 @@ def test_nothing_is_left_after_a_kill(how, tmp_path, eventually, monkeypatch):
             age(Path(root))
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
             owner.wait(5)
-            warm_module.sweep_stale_roots()  # as the next start does
+            folder.sweep()  # as the next start does
         eventually(lambda: not Path(root).exists(), 5)
         owner.kill()
 
@@ -146,7 +146,7 @@ def age(root: Path) -> None:
 
 def test_sweeping_leaves_a_living_owners_folder(warm):
     age(warm.root)
-    warm_module.sweep_stale_roots()
+    folder.sweep()
     assert warm.root.is_dir()
 
 

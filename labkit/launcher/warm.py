@@ -7,15 +7,12 @@ while torch is being imported over there.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -25,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LabError
+from . import folder
 
 #: Imported once in the warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank")
-
-PREFIX = "labkit-"
 
 
 def fork_is_safe() -> bool:
@@ -69,8 +65,9 @@ class WarmProcess:
     def __init__(
         self, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None
     ) -> None:
-        sweep_stale_roots()
-        self.root = _make_root()
+        folder.sweep()
+        self.folder = folder.PrivateFolder()
+        self.root = self.folder.path
         self.children: dict[str, Child] = {}
         self.ready = threading.Event()
         self.closed = threading.Event()
@@ -82,7 +79,8 @@ class WarmProcess:
         self._log = self.root / "warm.log"
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
         args = [str(theirs.fileno()), str(self.root), *preload]
-        command = [sys.executable, "-m", __package__ + ".forkserver", *args]
+        # -P: a stray random.py in the learner's folder must not be taken for Python's own.
+        command = [sys.executable, "-P", "-m", __package__ + ".forkserver", *args]
         with open(self._log, "wb") as log, theirs:
             self.process = subprocess.Popen(
                 command,
@@ -170,10 +168,7 @@ class WarmProcess:
             self.process.wait()
         if threading.current_thread() is not self._reader:
             self._reader.join(timeout)
-        shutil.rmtree(self.root, ignore_errors=True)
-        descriptor = _held_locks.pop(self.root, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        self.folder.remove()
 
     # -- events -----------------------------------------------------------------------------
 
@@ -215,7 +210,7 @@ class WarmProcess:
         self.ready.set()
         self.closed.set()
         if code:  # it could not tidy up itself
-            shutil.rmtree(self.root, ignore_errors=True)
+            self.folder.remove()
 
     @staticmethod
     def _note_exit(child: Child, pid: int, code: int) -> None:
@@ -244,49 +239,3 @@ def describe_exit(code: int) -> str:
             name = "unknown"
         return f"signal {-code} ({name})"
     return f"exit code {code}"
-
-
-# -- private folders ------------------------------------------------------------------------
-
-
-def _make_root() -> Path:
-    """Make a folder that only this user can enter, locked for as long as this process lives."""
-    try:
-        root = Path(tempfile.mkdtemp(prefix=PREFIX))
-        descriptor = os.open(root / "owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # let go by the kernel, however we end
-        os.write(descriptor, f"{os.getpid()}\n".encode())
-    except OSError as error:
-        where = tempfile.gettempdir()
-        raise LabError(
-            f"Cannot start the ranks: no private folder in {where} ({error.strerror}); "
-            "free some space there or point TMPDIR at a folder you can write to."
-        ) from None
-    _held_locks[root] = descriptor
-    return root
-
-
-_held_locks: dict[Path, int] = {}
-
-
-def sweep_stale_roots() -> None:
-    """Remove private folders of this user whose owner is gone (both it and the warm process
-    were killed at once, so nobody could tidy up)."""
-    for root in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
-        lock = root / "owner"
-        try:
-            status = lock.stat()
-            # A folder made a moment ago may not be locked yet.
-            if status.st_uid != os.getuid() or time.time() - status.st_mtime < 10:
-                continue
-            descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            continue  # in use
-        else:
-            shutil.rmtree(root, ignore_errors=True)
-        finally:
-            os.close(descriptor)
