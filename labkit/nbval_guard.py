@@ -1,0 +1,63 @@
+"""Make nbval strict and gentle: a pytest plugin, loaded with ``-p labkit.nbval_guard``.
+
+Stock nbval lets three things through:
+
+- a cell that ran into ``--nbval-cell-timeout`` passes if its code swallows the interrupt;
+- a code cell without an execution count is run, but its output is compared with nothing;
+- the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs.
+
+Nothing else is changed; in particular no output is sanitised before it is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+#: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
+STOP_SECONDS = 15.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let nbval start kernels that end gently, for as long as this pytest session lasts."""
+    # Not at the top: pytest wants to rewrite nbval's assertions when it loads that plugin.
+    from nbval import plugin
+    from nbval.kernel import RunningKernel
+
+    class GentleKernel(RunningKernel):
+        """Ask the kernel to end, and kill it only if it does not."""
+
+        def stop(self) -> None:
+            self.kc.stop_channels()
+            self.km.shutdown_wait_time = STOP_SECONDS
+            self.km.shutdown_kernel(now=False)
+            del self.km  # nbval asks for it to learn whether the kernel runs
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(plugin, "RunningKernel", GentleKernel)
+    config.add_cleanup(patch.undo)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a notebook cell that timed out or that has nothing to be compared with."""
+    from nbval.plugin import IPyNbCell
+
+    if not isinstance(item, IPyNbCell):
+        return (yield)
+    timed_out_before = item.parent.timed_out
+    result = yield  # a cell that is skipped or fails by itself leaves here
+    if item.parent.timed_out and not timed_out_before:
+        limit = item.config.option.nbval_cell_timeout
+        item.raise_cell_error(f"Timeout: the cell ran longer than {limit:g} s and was interrupted")
+    if _compares_nothing(item):
+        item.raise_cell_error("The cell was stored without having run: no output to compare with")
+    return result
+
+
+def _compares_nothing(item: Any) -> bool:
+    """Tell whether nbval ran the cell of ``item`` without a stored run to compare with."""
+    strict = item.config.option.nbval or item.options["check"]  # --nbval-lax runs most cells only
+    return bool(strict and item.cell.source.strip() and item.cell.execution_count is None)

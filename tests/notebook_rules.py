@@ -1,0 +1,297 @@
+"""The rules that every notebook of the course keeps: one function each, in ``RULES``.
+
+A rule takes a notebook and its path, and returns one sentence for each break of it. Cells are
+numbered from 1, text cells included, as somebody who scrolls counts them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from nbformat import NotebookNode
+from nbval.plugin import find_comment_markers, find_metadata_tags
+
+Rule = Callable[[NotebookNode, Path], list[str]]
+
+MAX_LINES = 25
+MAX_OUTPUT_BYTES = 400_000
+#: How many code cells after one whose output is ignored may pass until one is compared.
+COMPARED_WITHIN = 3
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+#: A home or temporary folder at the start of a path; `notebooks/work/` is none.
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:tmp|home|root|work|Users)/[^\s'\"<>,)]*")
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def code_cells(nb: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
+    """Yield (number, cell) of the code cells."""
+    return ((i, cell) for i, cell in enumerate(nb.cells, 1) if cell.cell_type == "code")
+
+
+def nbval_options(cell: NotebookNode) -> dict[str, bool]:
+    """Return what nbval reads from a cell's tags and comments: check, skip, check_exception."""
+    from_tags, from_comments = find_metadata_tags(cell.metadata), find_comment_markers(cell.source)
+    return {"check": True, "skip": False, **dict(from_tags), **dict(from_comments)}
+
+
+def bundles(cell: NotebookNode) -> Iterator[dict[str, object]]:
+    """Yield the mime bundle of every rich output of a code cell."""
+    return (out.data for out in cell.outputs if "data" in out)
+
+
+def texts(cell: NotebookNode) -> Iterator[str]:
+    """Yield every text that a code cell has stored: streams, tracebacks, results, SVG, HTML."""
+    for out in cell.outputs:
+        if out.output_type == "stream":
+            yield out.text
+        elif out.output_type == "error":
+            yield "\n".join([out.evalue, *out.traceback])
+    for bundle in bundles(cell):
+        for mime, data in bundle.items():
+            if mime not in ("image/png", "image/jpeg", "application/pdf"):
+                yield data if isinstance(data, str) else json.dumps(data)
+
+
+# -- the rules ----------------------------------------------------------------------------------
+
+
+def was_run_once_in_order(nb: NotebookNode, path: Path) -> list[str]:
+    """Every code cell has an execution count, and the counts are 1, 2, 3, …"""
+    problems = []
+    for expected, (i, cell) in enumerate(code_cells(nb), 1):
+        if cell.execution_count != expected:
+            problems.append(f"cell {i} has execution count {cell.execution_count}, not {expected}")
+    return problems
+
+
+def stores_no_widget_or_script(nb: NotebookNode, path: Path) -> list[str]:
+    """No output needs a widget's state or runs JavaScript: neither survives a reopened notebook."""
+    problems = ["metadata.widgets is stored"] if "widgets" in nb.metadata else []
+    for i, cell in code_cells(nb):
+        for bundle in bundles(cell):
+            bad = [mime for mime in bundle if mime == WIDGET or "javascript" in mime]
+            if "<script" in str(bundle.get("text/html", "")).lower():
+                bad.append("a <script> in text/html")
+            problems += [f"cell {i} stores {what}" for what in bad]
+    return problems
+
+
+def links_lead_somewhere(nb: NotebookNode, path: Path) -> list[str]:
+    """Every relative link and image exists, and so does every anchor into a notebook.
+
+    A learner's copy of the course has the folders notebooks/ and data/ only, so links stay there.
+    """
+    problems = []
+    root = path.parent.parent
+    for i, cell in enumerate(nb.cells, 1):
+        for link in links(cell.source) if cell.cell_type == "markdown" else ():
+            problem = link_problem(link, cell, nb, path, root)
+            if problem:
+                problems.append(f"cell {i}: {link} {problem}")
+    return problems
+
+
+def link_problem(
+    link: str, cell: NotebookNode, nb: NotebookNode, path: Path, root: Path
+) -> str | None:
+    """Say what is wrong with one link of a text cell, if anything."""
+    parts = urlsplit(link)
+    if parts.scheme == "attachment":
+        known = unquote(parts.path) in cell.get("attachments", {})
+        return None if known else "is not attached to the cell"
+    if parts.scheme or parts.netloc:
+        return None  # another site
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if parts.path.startswith("/") or not any(
+        target.is_relative_to((root / part).resolve()) for part in ("notebooks", "data")
+    ):
+        return "leads out of notebooks/ and data/"
+    if not parts.path or target == path.resolve():
+        target_nb = nb
+    elif not target.exists():
+        return "does not exist"
+    elif target.suffix == ".ipynb" and parts.fragment:
+        target_nb = nbformat.read(target, as_version=4)
+    else:
+        return None
+    if parts.fragment and unquote(parts.fragment) not in anchors(target_nb):
+        return "names a heading that does not exist"
+    return None
+
+
+def explains_what_is_skipped(nb: NotebookNode, path: Path) -> list[str]:
+    """A cell that the tests skip stands below a text cell that says why it is skipped."""
+    problems = []
+    for i, cell in code_cells(nb):
+        before = nb.cells[i - 2] if i > 1 else None
+        explained = (
+            before is not None
+            and before.cell_type == "markdown"
+            and re.search(r"\bskip", before.source, re.IGNORECASE)
+        )
+        if nbval_options(cell)["skip"] and not explained:
+            problems.append(f"cell {i} is skipped by the tests; the text before it does not say so")
+    return problems
+
+
+def checks_what_it_ignores(nb: NotebookNode, path: Path) -> list[str]:
+    """After a cell whose output is ignored comes one whose output is compared, soon."""
+    problems = []
+    cells = list(code_cells(nb))
+    for position, (i, cell) in enumerate(cells):
+        if nbval_options(cell)["check"]:
+            continue
+        following = [c for _, c in cells[position + 1 : position + 1 + COMPARED_WITHIN]]
+        if not any(is_compared(c) for c in following):
+            problems.append(
+                f"cell {i} is not compared, nor is any of the {COMPARED_WITHIN} code cells after it"
+            )
+    return problems
+
+
+def is_compared(cell: NotebookNode) -> bool:
+    """Tell whether nbval compares something: a stored output other than a picture."""
+    options = nbval_options(cell)
+    if options["skip"] or not options["check"] or cell.execution_count is None:
+        return False
+    return any(text.strip() for text in texts(cell))
+
+
+def is_short(nb: NotebookNode, path: Path) -> list[str]:
+    """No cell is longer than a screen."""
+    lengths = [(i, len(cell.source.splitlines())) for i, cell in enumerate(nb.cells, 1)]
+    return [f"cell {i} has {n} lines, not ≤ {MAX_LINES}" for i, n in lengths if n > MAX_LINES]
+
+
+def stores_little(nb: NotebookNode, path: Path) -> list[str]:
+    """The stored output of a cell stays small: a notebook is downloaded, diffed and reviewed."""
+    problems = []
+    for i, cell in code_cells(nb):
+        size = len(json.dumps(cell.outputs).encode())
+        if size > MAX_OUTPUT_BYTES:
+            problems.append(f"cell {i} stores {size // 1000} kB, not ≤ {MAX_OUTPUT_BYTES // 1000}")
+    return problems
+
+
+def stores_no_machine_path(nb: NotebookNode, path: Path) -> list[str]:
+    """No stored output shows a home or temporary folder of the machine that it was made on."""
+    problems = []
+    for i, cell in code_cells(nb):
+        for text in texts(cell):
+            found = dict.fromkeys(MACHINE_PATH.findall(ESCAPE.sub("", text)))
+            problems += [f"cell {i} stores the path {name}" for name in found]
+    return problems
+
+
+def stops_its_lab(nb: NotebookNode, path: Path) -> list[str]:
+    """A notebook that starts a lab stops it, after the last start."""
+    starts, stops = [], []
+    for i, cell in code_cells(nb):
+        for line in cell.source.splitlines():
+            if line.lstrip().startswith("#"):
+                continue
+            if "labkit.start(" in line and not line.lstrip().startswith("with "):
+                starts.append(i)
+            if "lab.stop()" in line:
+                stops.append(i)
+    if starts and (not stops or stops[-1] < starts[-1]):
+        return [f"the lab that cell {starts[-1]} starts is not stopped by lab.stop()"]
+    return []
+
+
+def uses_the_python3_kernel(nb: NotebookNode, path: Path) -> list[str]:
+    """The notebook opens in the kernel that every installation has."""
+    name = nb.metadata.get("kernelspec", {}).get("name")
+    return [] if name == "python3" else [f"the kernelspec is {name!r}, not 'python3'"]
+
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        was_run_once_in_order,
+        stores_no_widget_or_script,
+        links_lead_somewhere,
+        explains_what_is_skipped,
+        checks_what_it_ignores,
+        is_short,
+        stores_little,
+        stores_no_machine_path,
+        stops_its_lab,
+        uses_the_python3_kernel,
+    )
+}
+
+
+# -- reading text cells -------------------------------------------------------------------------
+
+
+class _Tags(HTMLParser):
+    """Collect where the HTML of a text cell leads to, and the ids that it sets.
+
+    JupyterLab takes ``name`` out of an ``<a>``, so only an id makes an anchor.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if value and (tag, name) in (("a", "href"), ("img", "src")):
+                self.links.append(value)
+            if value and name == "id":
+                self.ids.add(value)
+
+
+def links(source: str) -> list[str]:
+    """Return where the links and images of a Markdown text lead, HTML ones included."""
+    found = []
+    for token in _tokens(source):
+        if token.type in ("link_open", "image"):
+            found.append(str(token.attrGet("href") or token.attrGet("src") or ""))
+    return found + _tags(source).links
+
+
+def anchors(nb: NotebookNode) -> set[str]:
+    """Return the anchors of a notebook: HTML ids, and its headings as JupyterLab names them (the
+    text as it is, with hyphens for spaces)."""
+    names = set()
+    for cell in nb.cells:
+        if cell.cell_type != "markdown":
+            continue
+        names |= _tags(cell.source).ids
+        tokens = _tokens(cell.source)
+        for before, token in itertools.pairwise(tokens):
+            if before.type == "heading_open":
+                shown = [
+                    t.content for t in token.children or () if t.type in ("text", "code_inline")
+                ]
+                names.add("".join(shown).strip().replace(" ", "-"))
+    return names
+
+
+def _tags(source: str) -> _Tags:
+    tags = _Tags()
+    for token in _tokens(source):
+        if token.type in ("html_inline", "html_block"):
+            tags.feed(token.content)
+    return tags
+
+
+def _tokens(source: str) -> list[Token]:
+    """Parse Markdown into a flat list: the inline tokens of a block come after it."""
+    flat = []
+    for token in MarkdownIt("commonmark").enable("table").parse(source):
+        flat += [token, *(token.children or ())]
+    return flat
