@@ -126,12 +126,12 @@ def _locate(train: object, size: object, root: str | os.PathLike[str] | None) ->
         raise LabError(f"train is True (training images) or False (test images), not {train!r}.")
     if not isinstance(size, str) or size not in COUNTS:
         raise LabError(f'size is "full" or "subset", not {size!r}.')
-    places = [Path(root).expanduser()] if root is not None else _places()
+    places = [Path(root).expanduser()] if root is not None else folders()
     if size == "subset":
         return _subset(places), "subset"
     for place in places:
         for folder in (place / "full", place):
-            if not _problem(folder, "full"):
+            if not problem(folder, "full"):
                 return folder, "full"
     home = places[0]
     why = _given_up.get(home.resolve())
@@ -140,12 +140,12 @@ def _locate(train: object, size: object, root: str | os.PathLike[str] | None) ->
     if why is None:
         return home / "full", "full"
     _given_up[home.resolve()] = why
-    folder = _subset([*places, *_places()])
+    folder = _subset([*places, *folders()])
     _announce(why)
     return folder, "subset"
 
 
-def _places() -> list[Path]:
+def folders() -> list[Path]:
     """List the data folders to look in, best first.
 
     Raises
@@ -170,15 +170,15 @@ def _places() -> list[Path]:
 def _subset(places: list[Path]) -> Path:
     """Return the first folder with a sound subset; LabError says what is wrong with the first."""
     for place in places:
-        if not _problem(place, "subset"):
+        if not problem(place, "subset"):
             return place
     raise LabError(
-        f"The MNIST subset in {places[0]} cannot be used: {_problem(places[0], 'subset')}. Take "
+        f"The MNIST subset in {places[0]} cannot be used: {problem(places[0], 'subset')}. Take "
         "the folder data/MNIST from the course again, or make it with data/make_mnist_subset.py."
     )
 
 
-def _problem(folder: Path, size: str) -> str:
+def problem(folder: Path, size: str) -> str:
     """Say which file of a set is missing or has a wrong length; nothing if all are right."""
     for name, expected in _lengths(size).items():
         path = folder / "MNIST" / "raw" / name
@@ -231,7 +231,7 @@ def _get_full(home: Path, *, strict: bool) -> str | None:
     try:
         full.mkdir(exist_ok=True)
         with FileLock(full / ".lock", timeout=WAIT_SECONDS):
-            if not _problem(full, "full"):
+            if not problem(full, "full"):
                 return None
             failure = full / ".failed"
             with contextlib.suppress(FileNotFoundError):
@@ -272,7 +272,7 @@ def _download() -> dict[str, bytes]:
     Raises _DownloadError; with no network after ``PROBE_SECONDS``.
     """
     from torchvision.datasets import MNIST
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     first = _answering(MNIST.mirrors, MNIST.resources[0][0])
     mirrors = [first, *(mirror for mirror in MNIST.mirrors if mirror != first)]

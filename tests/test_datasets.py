@@ -259,7 +259,7 @@ def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "elsewhere").mkdir()
 
     def first() -> Path:
-        return datasets._places()[0]
+        return datasets.folders()[0]
 
     monkeypatch.chdir(tmp_path)
     assert first() == Path("data")
@@ -285,7 +285,7 @@ def test_a_data_folder_without_mnist_is_passed_over(
 ) -> None:
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert datasets._places()[0] == DATA
+    assert datasets.folders()[0] == DATA
 
 
 def test_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,210 @@
+"""Find the course's own files, and give a learner a copy that can be updated.
+
+A learner's folder remembers what was delivered to it (``.labkit-course.json``: a checksum for
+each file). So a file that the learner has not touched is updated, and one that the learner has
+touched is never written to: a newer course version of it is laid beside as ``NAME.new.ipynb``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import LabError
+from .files import reason, write_whole
+
+PARTS = ("notebooks", "data")
+#: What a running course leaves behind, and the full MNIST that anybody can download.
+NOT_COPIED = ("data/full",)
+NOT_COPIED_SUFFIXES = (".executed.ipynb", ".pyc")
+RECORD = ".labkit-course.json"
+
+
+def root() -> Path:
+    """Return the folder that holds the course: the checkout, else what the wheel brought.
+
+    Raises
+    ------
+    LabError
+        If neither is there.
+    """
+    package = Path(__file__).resolve().parent
+    checkout = package.parent
+    if (checkout / "notebooks").is_dir() and (checkout / "pyproject.toml").is_file():
+        return checkout
+    if (package / "_course" / "notebooks").is_dir():
+        return package / "_course"
+    raise LabError("This installation of labkit came without the course: install it again.")
+
+
+def notebooks() -> list[Path]:
+    """List the course's notebooks in reading order."""
+    return sorted((root() / "notebooks").glob("*.ipynb"))
+
+
+@dataclass
+class Delivery:
+    """What :func:`new_course` did, as lists of names such as ``notebooks/00_start_here.ipynb``."""
+
+    folder: Path
+    new: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)  #: the learner had not touched them
+    unchanged: list[str] = field(default_factory=list)  #: those the learner works in included
+    kept: dict[str, str] = field(default_factory=dict)  #: touched -> newer version beside it
+
+    def __str__(self) -> str:
+        """Say it in a line, and in one more for each file that waits beside the learner's."""
+        counts = {"new": len(self.new), "updated": len(self.updated)}
+        said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        lines = [
+            f"Course in {self.folder}: {said or 'nothing new'}, {len(self.unchanged)} as before."
+        ]
+        for name, beside in self.kept.items():
+            lines.append(f"You changed {name}; its newer version is {beside}.")
+        return "\n".join(lines)
+
+
+def new_course(directory: str | os.PathLike[str]) -> Delivery:
+    """Copy the course into a folder, or bring a copy there up to date. Nothing a learner wrote
+    is overwritten.
+
+    Parameters
+    ----------
+    directory
+        A folder that does not exist, is empty, or has had the course before.
+
+    Raises
+    ------
+    LabError
+        If it is something else or cannot be written to. What was delivered until then stays.
+    """
+    source, folder = root(), Path(directory).expanduser()
+    _check(folder, source)
+    record = _Record(folder)
+    delivery = Delivery(folder)
+    steps = [_plan(name, source, folder, record, delivery) for name in _names(source)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        record.begin()
+        for step in filter(None, steps):
+            write_whole(folder / step.target, step.content)
+        record.store()
+    except OSError as error:
+        raise LabError(f"The course cannot be copied to {folder} ({reason(error)}).") from None
+    return delivery
+
+
+def _check(folder: Path, source: Path) -> None:
+    """Raise LabError unless ``folder`` can take the course."""
+    if any(folder.resolve().is_relative_to((source / part).resolve()) for part in PARTS):
+        raise LabError(f"{folder} is part of the course itself; choose a folder outside it.")
+    try:
+        if not folder.exists() or (folder / RECORD).is_file() or not any(folder.iterdir()):
+            return
+    except OSError as error:
+        raise LabError(f"{folder} cannot hold the course ({reason(error)}).") from None
+    raise LabError(
+        f"{folder} has files in it but is no copy of the course; choose a new or an empty folder."
+    )
+
+
+def _names(source: Path) -> list[str]:
+    """List the course's files by name, checkpoints and other left-overs left out."""
+    names = []
+    for part in PARTS:
+        for path in sorted((source / part).rglob("*")):
+            relative = path.relative_to(source)
+            name = relative.as_posix()
+            hidden = any(piece.startswith((".", "__")) for piece in relative.parts)
+            if hidden or name.endswith(NOT_COPIED_SUFFIXES) or not path.is_file():
+                continue
+            if not any(relative.is_relative_to(skipped) for skipped in NOT_COPIED):
+                names.append(name)
+    return names
+
+
+# -- what was delivered -------------------------------------------------------------------------
+
+
+class _Record:
+    """The checksums of what a folder was given: name -> SHA-256."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / RECORD
+        self.sums: dict[str, str] = {}
+        try:
+            stored = json.loads(self.path.read_text())
+            self.sums = {str(name): str(value) for name, value in stored["delivered"].items()}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            # Without it every file that differs counts as the learner's: nothing is lost.
+            self.sums = {}
+
+    def begin(self) -> None:
+        """Mark the folder as a copy of the course, so that a copy cut short can be taken up."""
+        if not self.path.exists():
+            write_whole(self.path, b'{"delivered": {}}\n')
+
+    def store(self) -> None:
+        """Remember what the folder has now been given."""
+        text = json.dumps({"delivered": dict(sorted(self.sums.items()))}, indent=1) + "\n"
+        if self.path.read_text() != text:
+            write_whole(self.path, text.encode())
+
+
+@dataclass
+class _Step:
+    target: str  #: name inside the learner's folder
+    content: bytes
+
+
+def _plan(
+    name: str, source: Path, folder: Path, record: _Record, delivery: Delivery
+) -> _Step | None:
+    """Decide what happens to one file; note it in the record and the delivery."""
+    content = (source / name).read_bytes()
+    ours, theirs = _sum(content), _sum_of(folder / name)
+    delivered = record.sums.get(name)
+    record.sums[name] = ours
+    if theirs is None:
+        delivery.new.append(name)
+        return _Step(name, content)
+    if theirs == delivered != ours:
+        delivery.updated.append(name)
+        return _Step(name, content)
+    if ours in (theirs, delivered):  # the same, or not changed since the learner got it
+        delivery.unchanged.append(name)
+        return None
+    beside = _free_name(name, ours, folder, record)
+    record.sums[beside] = ours
+    delivery.kept[name] = beside
+    return _Step(beside, content)
+
+
+def _free_name(name: str, ours: str, folder: Path, record: _Record) -> str:
+    """Return ``NAME.new.ipynb``, or ``NAME.new-2.ipynb`` if the learner has touched that one."""
+    path = Path(name)
+    for number in range(1, 1000):
+        suffix = ".new" if number == 1 else f".new-{number}"
+        beside = path.with_name(f"{path.stem}{suffix}{path.suffix}").as_posix()
+        if _sum_of(folder / beside) in (None, ours, record.sums.get(beside)):
+            return beside
+    raise LabError(f"{folder} has a thousand newer versions of {name}; remove some of them.")
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sum_of(path: Path) -> str | None:
+    """Return the checksum of a file, None if there is none; LabError if it cannot be one."""
+    try:
+        return _sum(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LabError(f"{path} is in the way of a file of the course ({reason(error)}).") from None

@@ -1,0 +1,235 @@
+"""A learner's copy of the course: delivered, updated, and never written over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit import course
+
+ONE, TWO, DATA = "notebooks/one.ipynb", "notebooks/two.ipynb", "data/digits/raw.idx"
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small course in place of the real one, with the left-overs of somebody who ran it."""
+    folder = tmp_path / "source"
+    for name in (
+        ONE,
+        TWO,
+        DATA,
+        "notebooks/.ipynb_checkpoints/one-checkpoint.ipynb",
+        "notebooks/one.executed.ipynb",
+        "data/full/MNIST/raw/train",
+        "data/__pycache__/make.pyc",
+        "labkit/code.py",
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"first {name}")
+    monkeypatch.setattr(course, "root", lambda: folder)
+    return folder
+
+
+@pytest.fixture
+def work(source: Path, tmp_path: Path) -> Path:
+    """A learner's folder that has just been given the course."""
+    folder = tmp_path / "a" / "work"
+    course.new_course(folder)
+    return folder
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Return every file below a folder, the course's record left out: name -> text."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != course.RECORD
+    }
+
+
+def test_the_real_course_is_found() -> None:
+    root = course.root()
+    assert (root / "data" / "MNIST").is_dir()
+    assert root / "notebooks" / "00_start_here.ipynb" in course.notebooks()
+
+
+def test_the_wheel_puts_the_course_where_it_is_looked_for() -> None:
+    import tomllib
+
+    text = (Path(labkit.__file__).parent.parent / "pyproject.toml").read_text()
+    wheel = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["sources"] == {part: f"labkit/_course/{part}" for part in course.PARTS}
+    assert set(course.PARTS) < set(wheel["only-include"])
+
+
+def test_root_of_an_installed_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "labkit"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(course, "__file__", str(package / "course.py"))
+    with pytest.raises(labkit.LabError, match="came without the course"):
+        course.root()
+    (package / "_course" / "notebooks").mkdir(parents=True)
+    assert course.root() == package / "_course"
+
+
+def test_a_new_folder_gets_the_course_and_nothing_else(source: Path, tmp_path: Path) -> None:
+    delivery = course.new_course(tmp_path / "work")
+    assert sorted(delivery.new) == sorted([ONE, TWO, DATA])
+    assert files(tmp_path / "work") == {name: f"first {name}" for name in (ONE, TWO, DATA)}
+    assert str(delivery) == f"Course in {tmp_path / 'work'}: 3 new, 0 as before."
+
+
+def test_an_empty_folder_will_do(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    assert len(course.new_course(tmp_path / "work").new) == 3
+
+
+def test_the_second_time_changes_nothing(work: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
+    delivery = course.new_course(work)
+    assert sorted(delivery.unchanged) == sorted([ONE, TWO, DATA])
+    assert (delivery.new, delivery.updated, delivery.kept) == ([], [], {})
+    assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == before
+
+
+def test_an_untouched_file_is_updated(source: Path, work: Path) -> None:
+    (source / ONE).write_text("second")
+    delivery = course.new_course(work)
+    assert delivery.updated == [ONE]
+    assert (work / ONE).read_text() == "second"
+    assert sorted(files(work)) == sorted([ONE, TWO, DATA])
+
+
+def test_a_touched_file_is_kept_and_the_newer_one_laid_beside(source: Path, work: Path) -> None:
+    (work / ONE).write_text("mine")
+    (source / ONE).write_text("second")
+    delivery = course.new_course(work)
+    assert delivery.kept == {ONE: "notebooks/one.new.ipynb"}
+    assert "You changed notebooks/one.ipynb; its newer version is" in str(delivery)
+    assert (work / ONE).read_text() == "mine"
+    assert (work / "notebooks/one.new.ipynb").read_text() == "second"
+
+
+def test_a_newer_version_is_delivered_once(source: Path, work: Path) -> None:
+    (work / ONE).write_text("mine")
+    assert course.new_course(work).kept == {}  # the course has not changed
+    (source / ONE).write_text("second")
+    course.new_course(work)
+    (work / "notebooks/one.new.ipynb").unlink()  # the learner has seen enough of it
+    assert course.new_course(work).kept == {}
+    assert sorted(files(work)) == sorted([ONE, TWO, DATA])
+
+
+def test_a_version_still_newer_replaces_the_one_beside(source: Path, work: Path) -> None:
+    (work / ONE).write_text("mine")
+    for version in ("second", "third"):
+        (source / ONE).write_text(version)
+        course.new_course(work)
+    assert (work / ONE).read_text() == "mine"
+    assert (work / "notebooks/one.new.ipynb").read_text() == "third"
+    assert len(files(work)) == 4
+
+
+def test_what_the_learner_wrote_into_the_one_beside_is_kept_too(source: Path, work: Path) -> None:
+    (work / ONE).write_text("mine")
+    (source / ONE).write_text("second")
+    course.new_course(work)
+    (work / "notebooks/one.new.ipynb").write_text("mine as well")
+    (source / ONE).write_text("third")
+    assert course.new_course(work).kept == {ONE: "notebooks/one.new-2.ipynb"}
+    assert (work / ONE).read_text() == "mine"
+    assert (work / "notebooks/one.new.ipynb").read_text() == "mine as well"
+    assert (work / "notebooks/one.new-2.ipynb").read_text() == "third"
+
+
+def test_a_deleted_file_comes_back(source: Path, work: Path) -> None:
+    (work / ONE).unlink()
+    assert course.new_course(work).new == [ONE]
+
+
+def test_a_touched_file_that_becomes_the_newer_one_is_updated_again(
+    source: Path, work: Path
+) -> None:
+    (work / ONE).write_text("second")
+    (source / ONE).write_text("second")
+    assert course.new_course(work).kept == {}
+    (source / ONE).write_text("third")
+    assert course.new_course(work).updated == [ONE]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"delivered": 1}'])
+def test_a_damaged_record_loses_nothing(source: Path, work: Path, text: str) -> None:
+    """Without checksums, every file that differs counts as the learner's."""
+    (work / course.RECORD).write_text(text)
+    (source / ONE).write_text("second")
+    assert course.new_course(work).kept == {ONE: "notebooks/one.new.ipynb"}
+    assert (work / ONE).read_text() == f"first {ONE}"
+    assert ONE in json.loads((work / course.RECORD).read_text())["delivered"]
+
+
+def test_a_copy_that_was_cut_short_is_taken_up(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = course.write_whole
+
+    def full_disk(path: Path, content: bytes) -> None:
+        if path.name == "two.ipynb":
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(course, "write_whole", full_disk)
+    with pytest.raises(labkit.LabError, match=r"cannot be copied to .* \(No space left"):
+        course.new_course(tmp_path / "work")
+    monkeypatch.setattr(course, "write_whole", write)
+    assert TWO in course.new_course(tmp_path / "work").new
+    assert files(tmp_path / "work") == {name: f"first {name}" for name in (ONE, TWO, DATA)}
+
+
+# -- folders that cannot take it ----------------------------------------------------------------
+
+
+def refused(folder: Path) -> str:
+    """Return the sentence with which a folder is refused."""
+    with pytest.raises(labkit.LabError) as caught:
+        course.new_course(folder)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_folder_with_other_things_in_it(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "draft.tex").write_text("mine")
+    assert "choose a new or an empty folder" in refused(tmp_path / "thesis")
+    assert files(tmp_path / "thesis") == {"draft.tex": "mine"}
+
+
+def test_a_file(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").write_text("mine")
+    assert "Not a directory" in refused(tmp_path / "work")
+    assert "Not a directory" in refused(tmp_path / "work" / "below")
+    assert (tmp_path / "work").read_text() == "mine"
+
+
+def test_a_folder_where_a_file_belongs(source: Path, work: Path) -> None:
+    (work / TWO).unlink()
+    (work / TWO).mkdir()
+    (source / ONE).write_text("second")
+    assert "is in the way of a file of the course" in refused(work)
+    assert (work / ONE).read_text() == f"first {ONE}"  # nothing was begun
+
+
+def test_a_place_that_cannot_be_written_to(source: Path) -> None:
+    if not Path("/proc/self").is_dir():
+        pytest.skip("needs a file system that nobody can write to, such as Linux's /proc")
+    assert "cannot be copied to" in refused(Path("/proc/labkit-course"))
+
+
+def test_the_course_itself(source: Path) -> None:
+    assert "choose a folder outside it" in refused(source / "notebooks")
+    assert "choose a folder outside it" in refused(source / "data" / "work")
+    assert "is no copy of the course" in refused(source)
