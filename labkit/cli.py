@@ -1,0 +1,184 @@
+"""The command line: ``labkit lab | run | test | doctor | new``.
+
+Every command imports what it needs when it runs: ``labkit --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from . import __version__
+from .errors import LabError
+
+app = typer.Typer(
+    help="A notebook lab for distributed PyTorch.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+#: Exit codes besides 0 and 1, as every shell has them.
+USAGE, INTERRUPTED = 2, 130
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Turn a LabError into its sentence on stderr and exit code 2."""
+    try:
+        yield
+    except LabError as error:
+        typer.echo(f"labkit: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+class _PassesOn(TyperCommand):
+    """A command that hands what stands after ``--`` on, as ``context.obj``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own, extra = list(args), []
+        if "--" in own:
+            at = own.index("--")
+            own, extra = own[:at], own[at + 1 :]
+        ctx.obj = extra
+        return super().parse_args(ctx, own)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"labkit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Learn distributed PyTorch in notebooks whose cells run on real ranks."""
+
+
+@app.command(cls=_PassesOn)
+def lab(
+    context: typer.Context,
+    directory: Annotated[Path, typer.Argument(help="Your copy of the course.")] = Path("work"),
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+) -> None:
+    """Make or update your copy of the course and open it in JupyterLab.
+
+    What stands after -- goes to JupyterLab as it is.
+    """
+    from . import course, jupyter, programs
+
+    with _one_sentence():
+        typer.echo(course.new_course(directory))
+    argv = jupyter.command(directory, port=port, browser=browser, extra=context.obj)
+    if "--allow-root" in argv:
+        typer.echo("You are root: JupyterLab is started with --allow-root.")
+    programs.become(argv)
+
+
+@app.command()
+def run(
+    notebook: Annotated[Path, typer.Argument(help="The notebook to run.")],
+    ranks: Annotated[
+        int | None, typer.Option(min=1, help="Ranks, instead of the number in the notebook.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Where to write the executed copy (default: NAME.executed.ipynb)."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=1, help="Seconds that one cell may take (default: no limit)."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what cells print.")] = (
+        False
+    ),
+) -> None:
+    """Run a notebook here in the terminal and write an executed copy of it."""
+    from . import notebook_run, run_view
+
+    target = output or notebook.with_name(f"{notebook.stem}.executed.ipynb")
+    with _one_sentence():
+        nb = notebook_run.read(notebook)
+        notebook_run.check_output(target)
+        cells = len(notebook_run.cells_to_run(nb))
+        with run_view.RunView(notebook.name, cells, verbose=verbose) as view:
+            failure = notebook_run.execute(
+                nb, notebook.resolve().parent, ranks=ranks, timeout=timeout, watcher=view
+            )
+        if failure is not None:
+            run_view.show_failure(failure, cells)
+        notebook_run.store(nb, target)
+    typer.echo(f"Executed copy: {target}")
+    if failure is not None:
+        raise typer.Exit(INTERRUPTED if failure.interrupted else 1)
+
+
+@app.command("test")
+def validate_notebooks(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Notebooks or folders (default: the course's notebooks)."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that one cell may take.")] = 180,
+) -> None:
+    """Run notebooks and compare their output with the stored one; exit as pytest does."""
+    from . import programs, validate
+
+    with _one_sentence():
+        notebooks = validate.find(paths or [])
+    programs.become(validate.command(notebooks, timeout=timeout))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can do; exit with 1 if something needed is broken."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from .doctor import examine
+
+    console = Console(highlight=False)
+    with console.status("looking at this machine") as status:
+        findings = examine(lambda topic: status.update(f"looking at {topic}"))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    colours = {"ok": "green", "note": "yellow", "problem": "bold red"}
+    for finding in findings:
+        state = Text(finding.state, style=colours[finding.state])
+        table.add_row(state, Text(finding.topic), Text(finding.text))
+    console.print(table)
+    problems = sum(finding.state == "problem" for finding in findings)
+    if problems:
+        console.print(
+            f"{problems} problem(s): the course will not run properly before that is solved."
+        )
+        raise typer.Exit(1)
+    console.print("This machine can run the course.")
+
+
+@app.command()
+def new(
+    course_dir: Annotated[Path, typer.Argument(help="A folder for your copy of the course.")],
+) -> None:
+    """Make a copy of the course, or bring one up to date; your changes stay."""
+    from . import course
+
+    with _one_sentence():
+        typer.echo(course.new_course(course_dir))
+
+
+if __name__ == "__main__":
+    app()

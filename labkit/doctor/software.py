@@ -1,0 +1,137 @@
+"""Check the software: Python, packages, torch, and what labkit would make of the GPUs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from .. import placement
+from ..launcher.warm import describe_exit
+from .finding import Finding, State
+
+#: Seconds for torch to be imported and to look at the GPUs.
+TORCH_SECONDS = 90.0
+#: Packages whose version is worth a look; torch has a line of its own.
+SHOWN = ("ipyparallel", "jupyterlab")
+#: Ranks of most lessons.
+RANKS = 4
+GIB = 1 << 30
+
+
+def check_python() -> Finding:
+    """Name the interpreter: it has to be the one with labkit's environment."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding("Python", "ok", f"{version} in {sys.prefix}")
+
+
+def check_packages(requirements: Sequence[str] | None = None) -> Finding:
+    """Compare what is installed with what labkit asks for."""
+    if requirements is None:
+        requirements = metadata.requires("labkit") or []
+    wrong, versions = [], {}
+    for requirement in map(Requirement, requirements):
+        if requirement.marker and not requirement.marker.evaluate():
+            continue
+        try:
+            versions[requirement.name] = version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
+    if wrong:
+        return Finding("packages", "problem", "; ".join(wrong) + ". Run make setup.")
+    shown = [f"{name} {versions[name]}" for name in SHOWN if name in versions]
+    return Finding("packages", "ok", ", ".join([*shown, f"{len(versions)} as required"]))
+
+
+def torch_facts(timeout: float = TORCH_SECONDS) -> dict[str, Any]:
+    """Ask a child process what torch finds (``torch_facts.gather``).
+
+    Returns ``{"problem": sentence}`` if it fails or gives no answer within ``timeout`` seconds.
+    """
+    command = [sys.executable, "-P", "-m", "labkit.doctor.torch_facts"]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        # Files, not pipes, and no wait without a bound: a process that is stuck inside a GPU
+        # driver cannot even be killed.
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+        try:
+            child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            try:
+                child.wait(5)
+            except subprocess.TimeoutExpired:
+                child.returncode = -9  # nobody can wait for it
+            return {"problem": f"no answer within {timeout:g} s"}
+        out.seek(0)
+        err.seek(0)
+        lines, errors = out.read().split("\n"), err.read().strip().splitlines()
+    if child.returncode:
+        return {"problem": errors[-1] if errors else describe_exit(child.returncode)}
+    return dict(json.loads(lines[-2]))
+
+
+def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
+    """Say which torch this is, what GPUs it sees, and what the ranks would get."""
+    if "problem" in facts:
+        return [Finding("torch", "problem", f"cannot be used: {facts['problem']}")]
+    findings = [_torch_version(facts), _gpus(facts), _nccl(facts)]
+    described = {i: {**facts["place"], "hint": i} for i in range(RANKS)}
+    places = placement.place_ranks(described)
+    devices = list(dict.fromkeys(place.device for place in places))
+    text = f"labkit.start({RANKS}) gives {', '.join(devices)} with backend {places[0].backend}"
+    if facts["gpus"] and len(devices) < RANKS:
+        text += f"; they take turns on {'it' if len(devices) == 1 else 'them'}"
+    return [*findings, Finding("ranks", "ok", text)]
+
+
+def _torch_version(facts: Mapping[str, Any]) -> Finding:
+    problem = facts.get("torchvision_problem")
+    if problem:
+        text = f"{facts['torch']}; torchvision does not fit to it ({problem.splitlines()[0]})"
+        return Finding("torch", "problem", text)
+    if not facts["gloo"]:
+        return Finding("torch", "problem", f"{facts['torch']} was built without gloo")
+    built = f"for CUDA {facts['cuda']}" if facts["cuda"] else "without CUDA"
+    return Finding(
+        "torch", "ok", f"{facts['torch']} (built {built}), torchvision {facts['torchvision']}"
+    )
+
+
+def _gpus(facts: Mapping[str, Any]) -> Finding:
+    gpus = facts["gpus"]
+    if gpus:
+        kinds: dict[str, int] = {}
+        for gpu in gpus:
+            kind = f"{gpu['name']}, {gpu['bytes'] / GIB:.0f} GiB"
+            kinds[kind] = kinds.get(kind, 0) + 1
+        return Finding("GPUs", "ok", "; ".join(f"{n} × {kind}" for kind, n in kinds.items()))
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        why = "this torch has no CUDA" if not facts["cuda"] else "is its driver too old?"
+        return Finding("GPUs", "note", f"there is one, but torch cannot use it: {why}")
+    return Finding(
+        "GPUs", "ok", "none: every rank computes on the CPU, the course runs all the same"
+    )
+
+
+def _nccl(facts: Mapping[str, Any]) -> Finding:
+    if facts["nccl"] is None:
+        state: State = "note" if facts["gpus"] else "ok"
+        return Finding("NCCL", state, "not in this torch: ranks on GPUs use gloo, which is slower")
+    version = ".".join(map(str, facts["nccl"]))
+    needed = ".".join(map(str, placement.NCCL_SHARES_GPU))
+    if tuple(facts["nccl"][:2]) >= placement.NCCL_SHARES_GPU:
+        return Finding("NCCL", "ok", f"{version}: several ranks can share one GPU")
+    text = f"{version}: one rank per GPU; ranks that share one use gloo (NCCL {needed} could)"
+    return Finding("NCCL", "ok", text)

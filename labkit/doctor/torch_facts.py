@@ -1,0 +1,46 @@
+"""Print what torch finds on this machine, as JSON: ``python -m labkit.doctor.torch_facts``.
+
+A process of its own, because a broken GPU driver can hang or kill whoever asks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def gather() -> dict[str, Any]:
+    """Return what a rank would say of itself, and what there is to say of torch and the GPUs.
+
+    The key "place" holds the facts that ``placement.place_ranks`` decides by.
+    """
+    import torch
+    import torch.distributed as dist
+
+    from ..rank.identity import describe
+
+    nccl = dist.is_nccl_available()
+    facts: dict[str, Any] = {
+        "place": describe(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "nccl": list(torch.cuda.nccl.version()) if nccl else None,
+        "gloo": dist.is_gloo_available(),
+        "gpus": [],
+    }
+    for index in range(facts["place"]["gpus"]):
+        gpu = torch.cuda.get_device_properties(index)
+        facts["gpus"].append({"name": gpu.name, "bytes": gpu.total_memory})
+    try:
+        import torchvision
+    except Exception as error:  # a build for another torch fails in ways of its own
+        facts["torchvision_problem"] = f"{type(error).__name__}: {error}"
+    else:
+        facts["torchvision"] = torchvision.__version__
+    return facts
+
+
+if __name__ == "__main__":
+    # The last line, whatever a library says before.
+    sys.stdout.write("\n" + json.dumps(gather()) + "\n")

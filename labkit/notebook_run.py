@@ -1,0 +1,213 @@
+"""Run a notebook in the terminal: every cell in order, in a kernel of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
+from .errors import LabError
+from .files import reason, write_whole
+from .programs import kernel_environment
+
+#: How much of what a kernel wrote outside its cells is shown when it has died.
+LOG_LINES = 15
+
+
+class Watcher(Protocol):
+    """Somebody who is told how a run goes. Cells are numbered from 1, code cells only."""
+
+    def begins(self, number: int, cell: NotebookNode) -> None: ...
+
+    def ended(self, number: int, cell: NotebookNode) -> None: ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run ended before the last cell."""
+
+    number: int  #: of the code cell; 0 if the kernel did not even start
+    source: str
+    error: str  #: as the notebook shows it, with its colours
+    interrupted: bool = False
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook.
+
+    Raises
+    ------
+    LabError
+        If there is none at ``path``.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        nb = nbformat.reads(text, as_version=4)
+        nbformat.validate(nb)
+    except OSError as error:
+        raise LabError(f"{path} cannot be read ({reason(error)}).") from None
+    except Exception:  # nbformat stumbles over foreign JSON in many ways
+        raise LabError(f"{path} is not a Jupyter notebook.") from None
+    return nb
+
+
+def cells_to_run(nb: NotebookNode) -> list[int]:
+    """Return the positions of the code cells that have something in them."""
+    cells = enumerate(nb.cells)
+    return [i for i, cell in cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def check_output(path: Path) -> None:
+    """Raise LabError unless a file can be written at ``path``."""
+    if path.is_dir():
+        raise LabError(f"{path} is a folder; --output takes the name of a file.")
+    if not path.parent.is_dir():
+        raise LabError(f"There is no folder {path.parent} to write {path.name} into.")
+    if not os.access(path.parent, os.W_OK):
+        raise LabError(f"Nothing can be written into the folder {path.parent}.")
+
+
+def store(nb: NotebookNode, path: Path) -> None:
+    """Write a notebook; LabError says why it cannot be."""
+    try:
+        write_whole(path, (nbformat.writes(nb).rstrip("\n") + "\n").encode())
+    except OSError as error:
+        raise LabError(f"{path} cannot be written ({reason(error)}).") from None
+
+
+def execute(
+    nb: NotebookNode, folder: Path, *, ranks: int | None, timeout: float | None, watcher: Watcher
+) -> Failure | None:
+    """Run a notebook; its outputs are replaced by those of this run.
+
+    Parameters
+    ----------
+    nb
+        Changed in place. Cells that were not reached have no output.
+    folder
+        The kernel's working directory.
+    ranks
+        What ``labkit.start`` shall give, whatever the notebook asks for. None: as it asks.
+    timeout
+        Seconds that one cell may take. None: no limit.
+
+    Returns
+    -------
+    Failure or None
+        What ended it early, if anything. Ctrl-C interrupts the cell, a second one the run.
+
+    Raises
+    ------
+    LabError
+        If the notebook's kernel is not installed here.
+    """
+    run = _Run(nb, watcher)
+    client = NotebookClient(
+        nb,
+        timeout=timeout,
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,  # no times of day in a file that is kept under version control
+        store_widget_state=False,
+        coalesce_streams=True,
+        on_notebook_start=run.starts,
+        on_cell_execute=run.begins,
+        on_cell_executed=run.ended,
+    )
+    run.client = client
+    # What the kernel's process says outside its cells is of interest only if it dies.
+    with tempfile.TemporaryFile() as log:
+        return asyncio.run(run.go({"env": kernel_environment(ranks), "stderr": log}))
+
+
+class _Run:
+    """One run: where it is, and whether somebody wants it to end."""
+
+    def __init__(self, nb: NotebookNode, watcher: Watcher) -> None:
+        self.nb = nb
+        self.watcher = watcher
+        self.client: Any = None
+        self.number = 0
+        self.cell = nbformat.v4.new_code_cell()
+        self.interrupted = False
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+
+    async def go(self, options: dict[str, Any]) -> Failure | None:
+        from jupyter_client.kernelspec import NoSuchKernel
+
+        try:
+            await self.client.async_execute(**options)
+        except NoSuchKernel as error:
+            raise LabError(f"The notebook's kernel {error.name!r} is not installed here.") from None
+        except CellTimeoutError:
+            return self._failure(f"It ran longer than {self.client.timeout:g} s (--timeout).")
+        except CellExecutionError as error:
+            return self._failure(self._traceback() or f"{error.ename}: {error.evalue}")
+        except (DeadKernelError, _InterruptedError, asyncio.CancelledError):
+            return self._failure("The notebook's kernel ended by itself.", options["stderr"])
+        except RuntimeError as error:
+            if self.number:
+                raise
+            return self._failure(f"The notebook's kernel did not start: {error}", options["stderr"])
+        return None
+
+    def _traceback(self) -> str:
+        """Return the error that the cell shows."""
+        errors = [out for out in self.cell.outputs if out.output_type == "error"]
+        return "\n".join(errors[-1].traceback).strip("\n") if errors else ""
+
+    def _failure(self, error: str, log: BinaryIO | None = None) -> Failure:
+        if self.interrupted:
+            return Failure(self.number, self.cell.source, "Interrupted.", interrupted=True)
+        if log is not None:
+            log.seek(0)
+            lines = log.read().decode(errors="replace").splitlines()[-LOG_LINES:]
+            error = "\n".join([error, *lines])
+        return Failure(self.number, self.cell.source, error)
+
+    # -- called by nbclient ---------------------------------------------------------------------
+
+    def starts(self, notebook: NotebookNode) -> None:
+        """Take over the signals: nbclient would shut the kernel down under its own feet."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):  # not main thread
+            loop.add_signal_handler(signal.SIGINT, self._interrupt, task.cancel)
+            loop.add_signal_handler(signal.SIGTERM, self._end, task.cancel)
+
+    def begins(self, cell: NotebookNode, cell_index: int) -> None:
+        self.number += 1
+        self.cell = cell
+        self.watcher.begins(self.number, cell)
+
+    def ended(self, cell: NotebookNode, cell_index: int, execute_reply: Any) -> None:
+        self.watcher.ended(self.number, cell)
+        if self.interrupted:  # also if the cell took the interrupt for its own
+            raise _InterruptedError
+
+    def _interrupt(self, cancel: Callable[[], object]) -> None:
+        if self.interrupted or self.client.km is None:
+            self._end(cancel)
+            return
+        self.interrupted = True
+        self._asking = asyncio.ensure_future(self.client.km.interrupt_kernel())
+
+    def _end(self, cancel: Callable[[], object]) -> None:
+        self.interrupted = True
+        cancel()
+
+
+class _InterruptedError(Exception):
+    """Ends a run after the cell that was interrupted."""

@@ -1,0 +1,221 @@
+"""What the doctor finds here, and what it says of machines that are not here."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from labkit import doctor, placement
+from labkit.doctor import machine, software
+
+GPU = {"name": "H200", "bytes": 141 * software.GIB}
+
+
+@pytest.fixture(scope="module")
+def here() -> dict[str, Any]:
+    """What torch finds on this machine."""
+    return software.torch_facts()
+
+
+def facts(gpus: int, nccl: tuple[int, ...] | None = (2, 30, 7), **more: Any) -> dict[str, Any]:
+    """Describe a machine with some GPUs."""
+    version = list(nccl) if nccl else None
+    place = {"host": "a", "pid": 1, "hint": None, "gpus": gpus, "nccl": version, "cores": 8}
+    return {
+        "place": place,
+        "torch": "2.15.0",
+        "torchvision": "0.29.2",
+        "cuda": "13.2",
+        "nccl": version,
+        "gloo": True,
+        "gpus": [GPU] * gpus,
+        **more,
+    }
+
+
+def finding(findings: list[doctor.Finding], topic: str) -> doctor.Finding:
+    return next(f for f in findings if f.topic == topic)
+
+
+def test_this_machine_can_run_the_course() -> None:
+    looked_at: list[str] = []
+    findings = doctor.examine(looked_at.append)
+    assert [f for f in findings if f.state == "problem"] == []
+    assert looked_at == ["packages", "torch and GPUs", "machine"]
+    assert finding(findings, "torch").text.startswith(torch.__version__)
+
+
+# -- torch and GPUs -----------------------------------------------------------------------------
+
+
+def test_the_facts_are_those_of_this_torch(here: dict[str, Any]) -> None:
+    assert here["torch"] == torch.__version__
+    assert len(here["gpus"]) == here["place"]["gpus"] == torch.cuda.device_count()
+    assert here["gloo"] is True
+
+
+def test_what_the_ranks_get_is_what_placement_says(here: dict[str, Any]) -> None:
+    described = {i: {**here["place"], "hint": i} for i in range(software.RANKS)}
+    place = placement.place_ranks(described)[0]
+    text = finding(software.check_torch(here), "ranks").text
+    assert place.device in text
+    assert text.split("backend ")[1].startswith(place.backend)
+
+
+@pytest.mark.parametrize(
+    ("machine_facts", "text"),
+    [
+        (facts(0), "labkit.start(4) gives cpu with backend gloo"),
+        (facts(1), "labkit.start(4) gives cuda:0 with backend nccl; they take turns on it"),
+        (
+            facts(1, nccl=(2, 29, 1)),
+            "labkit.start(4) gives cuda:0 with backend gloo; they take turns on it",
+        ),
+        (facts(4), "labkit.start(4) gives cuda:0, cuda:1, cuda:2, cuda:3 with backend nccl"),
+        (
+            facts(2, nccl=None),
+            "labkit.start(4) gives cuda:0, cuda:1 with backend gloo; they take turns on them",
+        ),
+    ],
+)
+def test_ranks(machine_facts: dict[str, Any], text: str) -> None:
+    assert finding(software.check_torch(machine_facts), "ranks").text == text
+
+
+def test_gpus_are_counted_by_kind() -> None:
+    findings = software.check_torch(facts(2))
+    assert finding(findings, "GPUs").text == "2 × H200, 141 GiB"
+
+
+def test_nccl_that_cannot_share_a_gpu() -> None:
+    old = finding(software.check_torch(facts(1, nccl=(2, 29, 1))), "NCCL").text
+    new = finding(software.check_torch(facts(1)), "NCCL").text
+    assert "one rank per GPU" in old
+    assert "several ranks can share one GPU" in new
+
+
+def test_a_torchvision_for_another_torch_is_a_problem() -> None:
+    broken = facts(0, torchvision_problem="RuntimeError: operator nms does not exist\nmore")
+    assert finding(software.check_torch(broken), "torch").state == "problem"
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Let a piece of Python stand in for the process that asks torch."""
+    popen = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", code], **options)
+
+    monkeypatch.setattr(software.subprocess, "Popen", start)
+
+
+def test_a_driver_that_hangs_does_not_hang_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "import time; time.sleep(600)")
+    before = time.monotonic()
+    answer = software.torch_facts(timeout=1)
+    assert time.monotonic() - before < 10
+    [only] = software.check_torch(answer)
+    assert (only.state, only.text) == ("problem", "cannot be used: no answer within 1 s")
+    assert [p for p in psutil.Process().children() if "time.sleep(600)" in p.cmdline()] == []
+
+
+def test_a_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "raise ImportError('libcudart.so.13: cannot open')")
+    [only] = software.check_torch(software.torch_facts())
+    assert only.state == "problem"
+    assert "libcudart.so.13: cannot open" in only.text
+
+
+def test_a_torch_that_kills_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "import os; os.abort()")
+    [only] = software.check_torch(software.torch_facts())
+    assert only.state == "problem"
+    assert "SIGABRT" in only.text
+
+
+# -- packages -----------------------------------------------------------------------------------
+
+
+def test_packages_are_compared_with_what_is_required() -> None:
+    assert software.check_packages(["torch>=2.11"]).state == "ok"
+    wrong = software.check_packages(
+        ["torch>=99", "no-such-package-here", 'torch>=99; python_version < "3"']
+    )
+    assert wrong.state == "problem"
+    assert wrong.text.startswith("torch is ")
+    assert "needed is >=99; no-such-package-here is missing." in wrong.text
+
+
+# -- the machine --------------------------------------------------------------------------------
+
+
+def test_room_follows_labkits_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from labkit import startup
+
+    monkeypatch.setattr(startup, "RANK_BYTES", psutil.virtual_memory().total // 2)
+    assert machine.check_room().state == "note"
+    monkeypatch.setattr(startup, "RANK_BYTES", psutil.virtual_memory().total * 2)
+    assert machine.check_room().state == "problem"
+    monkeypatch.setattr(startup, "RANK_BYTES", 1)
+    room = machine.check_room()
+    assert room.state == "ok"
+    assert f"about {startup.MAX_LOCAL_RANKS} ranks" in room.text
+
+
+def test_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert machine.check_shm(str(tmp_path / "missing")).state == "note"
+    monkeypatch.setattr(machine, "SMALL_SHM", 1 << 60)
+    small = machine.check_shm(str(tmp_path))
+    assert small.state == "note"
+    assert "--shm-size" in small.text
+
+
+def test_a_machine_without_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise OSError(99, "Cannot assign requested address")
+
+    assert machine.check_loopback().state == "ok"
+    monkeypatch.setattr(socket, "create_server", refuse)
+    found = machine.check_loopback()
+    assert found.state == "problem"
+    assert "Cannot assign requested address" in found.text
+
+
+def test_a_temporary_folder_that_does_not_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert machine.check_temp().state == "ok"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    assert machine.check_temp().state == "problem"
+    deep = tmp_path / ("long" * 25)  # too long for the name of a socket
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    found = machine.check_temp()
+    assert found.state == "problem"
+    assert "short path" in found.text
+    assert list(deep.iterdir()) == []
+
+
+def test_a_damaged_subset_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert machine.check_data().state == "ok"
+    (tmp_path / "data" / "MNIST" / "raw").mkdir(parents=True)
+    monkeypatch.setattr(machine.datasets, "folders", lambda: [tmp_path / "data"])
+    found = machine.check_data()
+    assert found.state == "problem"
+    assert "is missing" in found.text
+
+
+def test_tools() -> None:
+    assert machine.check_tools(lambda tool: f"/usr/bin/{tool}").state == "ok"
+    some = machine.check_tools(lambda tool: "/usr/bin/srun" if tool == "srun" else None)
+    assert some.state == "note"
+    assert some.text.startswith("found srun; not here: mpiexec (")

@@ -1,0 +1,250 @@
+"""`labkit run`: notebooks in the terminal, good ones, failing ones, slow ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat import NotebookNode
+
+import labkit
+from labkit import notebook_run, run_view
+
+LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
+
+NEVER_ENDS = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
+SWALLOWS = f"try:\n    {NEVER_ENDS.replace(chr(10), chr(10) + '    ')}\nexcept BaseException: pass"
+
+
+class Log:
+    """A watcher that remembers."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def begins(self, number: int, cell: NotebookNode) -> None:
+        self.seen.append(("begins", number))
+
+    def ended(self, number: int, cell: NotebookNode) -> None:
+        self.seen.append(("ended", number))
+
+
+def notebook(*sources: str, kernel: str = "python3") -> NotebookNode:
+    """Make a notebook that was stored with the output of some other run."""
+    old = [nbformat.v4.new_output("stream", text="old\n")]
+    cells = [nbformat.v4.new_code_cell(s, execution_count=9, outputs=old) for s in sources]
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number}"
+    nb = nbformat.v4.new_notebook(cells=cells)
+    nb.metadata.kernelspec = {"name": kernel, "display_name": kernel}
+    return nb
+
+
+def stored(path: Path, *sources: str) -> Path:
+    nbformat.write(notebook(*sources), path)
+    return path
+
+
+def texts(nb: NotebookNode) -> list[str]:
+    """Return what each code cell has stored, pictures by their description."""
+    return ["".join(map(run_view.output_text, c.outputs)) for c in nb.cells if "outputs" in c]
+
+
+def execute(
+    nb: NotebookNode, folder: Path, timeout: float | None = None
+) -> tuple[notebook_run.Failure | None, Log]:
+    log = Log()
+    failure = notebook_run.execute(nb, folder, ranks=None, timeout=timeout, watcher=log)
+    return failure, log
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [str(LABKIT), "run", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+# -- a run --------------------------------------------------------------------------------------
+
+
+def test_every_cell_runs_in_the_notebooks_folder(tmp_path: Path) -> None:
+    nb = notebook("import os\nx = 2", "  ", "print(os.getcwd())", "x + 1")
+    nb.cells.insert(1, nbformat.v4.new_markdown_cell("text", id="text"))
+    failure, log = execute(nb, tmp_path)
+    assert failure is None
+    assert texts(nb) == ["", "", f"{tmp_path}\n", "3"]
+    assert [c.execution_count for c in nb.cells if "outputs" in c] == [1, None, 2, 3]
+    assert log.seen == [(what, n) for n in (1, 2, 3) for what in ("begins", "ended")]
+    assert len(notebook_run.cells_to_run(nb)) == 3
+
+
+def test_nothing_of_the_day_or_the_machine_is_stored(tmp_path: Path) -> None:
+    nb = notebook("print('a')\nprint('b')")
+    execute(nb, tmp_path)
+    assert nb.cells[0].metadata == {}
+    assert "widgets" not in nb.metadata
+    assert len(nb.cells[0].outputs) == 1
+
+
+def test_a_failing_cell_ends_the_run(tmp_path: Path) -> None:
+    nb = notebook("print('one')", "print('two')\n1 / 0", "print('three')")
+    failure, log = execute(nb, tmp_path)
+    assert failure is not None
+    assert (failure.number, failure.interrupted) == (2, False)
+    assert "ZeroDivisionError" in failure.error
+    assert log.seen[-1] == ("ended", 2)
+    assert texts(nb)[0] == "one\n"
+    assert texts(nb)[1].startswith("two\n")
+    assert texts(nb)[2] == ""  # and not the old one
+
+
+def test_an_error_that_the_notebook_announces_is_none(tmp_path: Path) -> None:
+    nb = notebook("1 / 0", "print('on')")
+    nb.cells[0].metadata.tags = ["raises-exception"]
+    failure, _ = execute(nb, tmp_path)
+    assert failure is None
+    assert texts(nb)[1] == "on\n"
+
+
+def test_a_cell_that_takes_too_long(tmp_path: Path) -> None:
+    nb = notebook(NEVER_ENDS)
+    before = time.monotonic()
+    failure, _ = execute(nb, tmp_path, timeout=2)
+    assert time.monotonic() - before < 30
+    assert failure is not None
+    assert failure.error == "It ran longer than 2 s (--timeout)."
+    assert texts(nb)[0].startswith("begun\n")  # and where it was then, if it came to say so
+
+
+def test_a_kernel_that_dies(tmp_path: Path) -> None:
+    nb = notebook("import os\nos.write(2, b'out of luck\\n')\nos._exit(3)")
+    failure, _ = execute(nb, tmp_path)
+    assert failure is not None
+    assert failure.error.startswith("The notebook's kernel ended by itself.\n")
+    assert failure.error.endswith("out of luck")
+
+
+def test_a_kernel_that_is_not_installed(tmp_path: Path) -> None:
+    with pytest.raises(labkit.LabError, match="kernel 'julia-9' is not installed"):
+        execute(notebook("1", kernel="julia-9"), tmp_path)
+
+
+# -- on the command line ------------------------------------------------------------------------
+
+
+def test_the_copy_is_written_beside_and_the_notebook_left_alone(tmp_path: Path) -> None:
+    path = stored(tmp_path / "a.ipynb", "print(1)", "2")
+    before = path.read_bytes()
+    done = run(path)
+    assert done.returncode == 0, done.stderr
+    assert "cell 2 of 2" in done.stdout
+    assert f"Executed copy: {tmp_path / 'a.executed.ipynb'}\n" in done.stdout
+    assert path.read_bytes() == before
+    assert texts(notebook_run.read(tmp_path / "a.executed.ipynb")) == ["1\n", "2"]
+
+
+def test_output_may_name_the_notebook_itself(tmp_path: Path) -> None:
+    path = stored(tmp_path / "a.ipynb", "print(1)")
+    assert run(path, "--output", path).returncode == 0
+    assert texts(notebook_run.read(path)) == ["1\n"]
+    assert [p.name for p in tmp_path.iterdir()] == ["a.ipynb"]
+
+
+def test_verbose_prints_what_cells_print(tmp_path: Path) -> None:
+    path = stored(
+        tmp_path / "a.ipynb", "print('x' * 200)", "import sys\nprint('[b]', file=sys.stderr)"
+    )
+    assert "xxx" not in run(path).stdout
+    done = run(path, "--verbose")
+    assert "x" * 200 + "\n" in done.stdout  # not cut to the terminal's width
+    assert "\n[b]\n" in done.stdout
+    assert "cell 2 of 2: import sys" in done.stdout
+
+
+def test_a_failure_is_one_block_and_exit_code_1(tmp_path: Path) -> None:
+    path = stored(tmp_path / "a.ipynb", "print('one')", "import labkit\nlabkit.start(0)", "3")
+    done = run(path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Cell 2 of 3 failed:",
+        "    import labkit",
+        "    labkit.start(0)",
+        "LabError: The number of ranks is a whole number from 1 up, not 0.",
+    ]
+    partial = notebook_run.read(tmp_path / "a.executed.ipynb")
+    assert texts(partial)[0] == "one\n"
+    assert "LabError" in texts(partial)[1]
+    assert texts(partial)[2] == ""
+
+
+@pytest.mark.slow
+def test_ranks_replace_the_number_in_the_notebook(tmp_path: Path) -> None:
+    path = stored(
+        tmp_path / "a.ipynb",
+        "import labkit\nlab = labkit.start(4)",
+        "%%px\nx = torch.ones(1)\ndist.all_reduce(x)",
+        "print(lab.world_size, lab['x'])",
+        "lab.stop()",
+    )
+    done = run(path, "--ranks", 2)
+    assert done.returncode == 0, done.stderr
+    executed = notebook_run.read(tmp_path / "a.executed.ipynb")
+    assert texts(executed)[2] == "2 [tensor([2.]), tensor([2.])]\n"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize("source", [NEVER_ENDS, SWALLOWS], ids=["plain", "swallows"])
+def test_an_interrupt_ends_the_run_and_its_processes(
+    tmp_path: Path, how: signal.Signals, source: str, eventually: Callable[..., None]
+) -> None:
+    path = stored(tmp_path / "a.ipynb", source, "print('next')")
+    command = [str(LABKIT), "run", str(path), "--verbose"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+        assert p.stdout is not None
+        for line in p.stdout:
+            if "cell 1 of 2" in line:
+                break
+        time.sleep(0.5)  # the cell has been sent; it sleeps for minutes
+        family = psutil.Process(p.pid).children(recursive=True)
+        assert family
+        os.kill(p.pid, how)
+        _, errors = p.communicate(timeout=30)
+    assert p.returncode == 130
+    assert errors.startswith("Cell 1 of 2 was interrupted:\n")
+    eventually(lambda: not any(q.is_running() for q in family), 5)
+    assert texts(notebook_run.read(tmp_path / "a.executed.ipynb"))[1] == ""
+
+
+# -- the view -----------------------------------------------------------------------------------
+
+
+def test_the_cell_is_shown_only_if_the_error_does_not_quote_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = "\n".join(f"line {i}" for i in range(1, 21))
+    run_view.show_failure(notebook_run.Failure(3, source, "\x1b[31mIt broke.\x1b[0m"), 9)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Cell 3 of 9 failed:"
+    assert lines[1:8] == [f"    line {i}" for i in range(1, 8)]
+    assert lines[8:] == ["    … 13 more lines", "It broke."]
+    run_view.show_failure(notebook_run.Failure(3, source, "Cell \x1b[32mIn[3]\x1b[0m, line 2"), 9)
+    assert capsys.readouterr().err.splitlines() == ["Cell 3 of 9 failed:", "Cell In[3], line 2"]
+
+
+def test_first_line() -> None:
+    assert run_view.first_line("\n\nx = 1\ny = 2") == "x = 1"
+    assert run_view.first_line("a" * 50) == "a" * 39 + "…"
+
+
+def test_a_picture_is_shown_by_its_description() -> None:
+    output = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
+    assert run_view.output_text(output) == "[image/png]"
+    output.data["text/plain"] = "<Figure>"
+    assert run_view.output_text(output) == "<Figure>"
