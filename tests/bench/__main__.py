@@ -1,0 +1,93 @@
+"""Run the benchmarks: ``python -m tests.bench --help``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from . import cell, ddp, memory, report, restart, scale, start, stock
+from .child import BenchError, environment, program, time_to_answer
+from .claim import Claim
+
+
+class Benchmark(Protocol):
+    """What one module of this package offers."""
+
+    CLAIM: Claim
+    measure: Callable[[int, Mapping[str, str]], Claim]
+
+
+#: In the order they run.
+BENCHMARKS: tuple[Benchmark, ...] = (start, stock, scale, restart, memory, cell, ddp)
+NAMES = [benchmark.CLAIM.name for benchmark in BENCHMARKS]
+
+
+def run(
+    benchmarks: Iterable[Benchmark], rounds: int, command: str, path: Path, console: Console
+) -> int:
+    """Measure every claim, show the table, save the JSON.
+
+    Returns the exit code: 0 if every claim keeps to its bound, else 1. One that fails does not
+    keep the others from being measured.
+    """
+    claims = []
+    load = {"before": os.getloadavg()}
+    for benchmark in benchmarks:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+            try:
+                claim = benchmark.measure(rounds, environment(scratch))
+            except BenchError as error:
+                claim = replace(benchmark.CLAIM, error=str(error))
+        claims.append(claim)
+        seconds = time.monotonic() - began
+        console.print(f"[dim]{claim.name}: {claim.verdict}, took {seconds:.0f} s[/]")
+    load["after"] = os.getloadavg()
+    report.save(path, claims, command, load)
+    console.print(report.table(claims))
+    for note in report.notes(claims):
+        console.print(escape(note), highlight=False)
+    return 0 if all(claim.ok for claim in claims) else 1
+
+
+def warm_up() -> None:
+    """Read once what the programs read: a cold start has fresh processes, not a cold disk."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        time_to_answer(program("warm_up"), seconds=120, env=environment(scratch))
+
+
+def main(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Measure this claim only; may be repeated. One of: {', '.join(NAMES)}."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each thing is measured.")] = 5,
+    json: Annotated[Path, typer.Option(help="Where every measurement goes.")] = Path("bench.json"),
+) -> None:
+    """Measure what the README claims: a table here, every measurement in a JSON file.
+
+    The exit code is 1 if a claim is over its bound or could not be measured.
+    """
+    if unknown := [name for name in only or [] if name not in NAMES]:
+        raise typer.BadParameter(f"no claim {unknown[0]!r}: {', '.join(NAMES)}", param_hint="only")
+    chosen = [b for b in BENCHMARKS if not only or b.CLAIM.name in only]
+    command = shlex.join(["python", "-m", "tests.bench", *sys.argv[1:]])
+    warm_up()
+    raise typer.Exit(run(chosen, rounds, command, json, Console()))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # tidy up as after a Ctrl-C
+    typer.run(main)
