@@ -149,7 +149,7 @@ class RankCluster:
         for position, engine in enumerate(engines):
             arguments = [values[position] for values in per_engine]
             view = self.client.direct_view(engine)
-            results.append(view.apply_async(_on_rank, function, *arguments))
+            results.append(view.apply_async(on_rank, function, *arguments))
         deadline = time.monotonic() + ERRAND_SECONDS
         out = []
         for engine, result in zip(engines, results, strict=True):
@@ -200,11 +200,10 @@ class RankCluster:
                 self.client.close(linger=0)
             self.client = None
         if self.warm is not None:
-            launcher = self.cluster.engine_set
-            if launcher is not None:
-                launcher.state = "after"
-            if self.cluster.controller is not None:
-                self.cluster.controller.state = "after"
+            # The exits that follow are ours: nobody has to hear of them.
+            for launcher in (self.cluster.engine_set, self.cluster.controller):
+                if launcher is not None:
+                    launcher.state = "after"
             self.warm.stop()
         else:
             with contextlib.suppress(Exception):
@@ -215,7 +214,7 @@ class RankCluster:
             self._folder.cleanup()
 
 
-def _on_rank(name: str, *args: Any) -> Any:
+def on_rank(name: str, *args: Any) -> Any:
     """Call a function of ``labkit.rank`` by name (the kernel never imports that package)."""
     import importlib
 

@@ -13,7 +13,7 @@ import cloudpickle
 import ipyparallel as ipp
 
 from . import display
-from .cluster import RankCluster, _on_rank
+from .cluster import RankCluster, on_rank
 from .errors import LabError, RankDied, RankError
 from .status import RankState
 
@@ -148,7 +148,7 @@ def cell(cluster: RankCluster, ranks: Sequence[int], code: str) -> Pending:
 def call(cluster: RankCluster, ranks: Sequence[int], payload: bytes) -> list[Any]:
     """Call a pickled function on some ranks; show what it printed; return its results."""
     pending = Pending(
-        cluster, ranks, lambda view: view.apply_async(_on_rank, "calls.call", payload)
+        cluster, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload)
     )
     try:
         pending.wait()
@@ -174,7 +174,7 @@ def pull(cluster: RankCluster, name: str) -> list[Any]:
     """Return a variable of every rank; LabError names the ranks that do not have it."""
     everyone = range(len(cluster.places))
     pending = Pending(
-        cluster, everyone, lambda view: view.apply_async(_on_rank, "calls.pull", name)
+        cluster, everyone, lambda view: view.apply_async(on_rank, "calls.pull", name)
     )
     pending.wait()
     outcomes = pending.outcomes()
@@ -190,7 +190,7 @@ def push(cluster: RankCluster, payload: bytes) -> None:
     """Set variables on every rank from a pickled dict."""
     everyone = range(len(cluster.places))
     pending = Pending(
-        cluster, everyone, lambda view: view.apply_async(_on_rank, "calls.push", payload)
+        cluster, everyone, lambda view: view.apply_async(on_rank, "calls.push", payload)
     )
     pending.wait()
     pending.raise_errors([_unwrap(o) for o in pending.outcomes()])
