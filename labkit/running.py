@@ -147,9 +147,7 @@ def cell(cluster: RankCluster, ranks: Sequence[int], code: str) -> Pending:
 
 def call(cluster: RankCluster, ranks: Sequence[int], payload: bytes) -> list[Any]:
     """Call a pickled function on some ranks; show what it printed; return its results."""
-    pending = Pending(
-        cluster, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload)
-    )
+    pending = Pending(cluster, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload))
     try:
         pending.wait()
     finally:
@@ -173,9 +171,7 @@ def _unwrap(outcome: Outcome) -> Outcome:
 def pull(cluster: RankCluster, name: str) -> list[Any]:
     """Return a variable of every rank; LabError names the ranks that do not have it."""
     everyone = range(len(cluster.places))
-    pending = Pending(
-        cluster, everyone, lambda view: view.apply_async(on_rank, "calls.pull", name)
-    )
+    pending = Pending(cluster, everyone, lambda view: view.apply_async(on_rank, "calls.pull", name))
     pending.wait()
     outcomes = pending.outcomes()
     missing = [o.rank for o in outcomes if o.value and o.value[0] == "missing"]

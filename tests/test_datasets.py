@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import torch
 
-from labkit import LabError, datasets
+from labkit import LabError, datasets, download
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data"
@@ -367,7 +367,7 @@ def test_a_failure_is_remembered_for_a_while(
     assert len(datasets.mnist_tensors(root=place)[0]) == 4000
     assert len(mirror.requests) == asked
     # And later still: asks again.
-    past = time.time() - datasets.FAILURE_SECONDS - 1
+    past = time.time() - download.FAILURE_SECONDS - 1
     os.utime(place / "full" / ".failed", (past, past))
     monkeypatch.setattr(datasets, "_given_up", {})
     assert len(datasets.mnist_tensors(root=place)[0]) == 40
@@ -383,7 +383,7 @@ def test_second_mirror_helps_where_the_first_is_damaged(
     try:
         bad.packed["train-labels-idx1-ubyte.gz"] = b"<html>moved</html>"
         monkeypatch.setattr(MNIST, "mirrors", [bad.url, mirror.url])
-        monkeypatch.setattr(datasets, "_answering", lambda mirrors, name: bad.url)
+        monkeypatch.setattr(download, "_answering", lambda mirrors, name: bad.url)
         assert len(datasets.mnist_tensors(root=place)[0]) == 40
         assert bad.gets() == ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
         assert mirror.gets() == sorted(mirror.packed)
@@ -402,7 +402,7 @@ def test_a_network_that_swallows_everything_costs_two_seconds(
         monkeypatch.setattr(MNIST, "mirrors", [url, url])
         start = time.monotonic()
         assert len(datasets.mnist_tensors(root=place)[0]) == 4000
-        assert time.monotonic() - start < datasets.PROBE_SECONDS + 1
+        assert time.monotonic() - start < download.PROBE_SECONDS + 1
     assert "because no server that has it can be reached." in capsys.readouterr().out
 
 
@@ -412,7 +412,7 @@ def test_waiting_for_another_process_is_bounded(
     from filelock import FileLock
 
     (place / "full").mkdir()
-    monkeypatch.setattr(datasets, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(download, "WAIT_SECONDS", 0.1)
     with FileLock(place / "full" / ".lock"):
         assert len(datasets.mnist_tensors(root=place)[0]) == 4000
     assert "another process is still downloading it" in capsys.readouterr().out

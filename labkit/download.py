@@ -1,0 +1,176 @@
+"""Download the full MNIST once on each host, however many processes ask for it.
+
+torchvision has a download of its own, but no time limit, no lock and no whole-or-nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import queue
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+#: Compressed size of the full set, bytes.
+DOWNLOAD_BYTES = 11_594_722
+#: Seconds for the first answer of a server, for each further one, and for the whole download.
+PROBE_SECONDS, READ_SECONDS, DOWNLOAD_SECONDS = 2.0, 15.0, 240.0
+#: Seconds that a process waits for the one that downloads: longer than that one may take.
+WAIT_SECONDS = DOWNLOAD_SECONDS + 60
+#: Seconds for which every process believes another's failure, so that all ranks of a job get
+#: the same data.
+FAILURE_SECONDS = 60.0
+
+
+class _DownloadError(Exception):
+    """Say why the full set could not be downloaded, as the end of a sentence."""
+
+
+def problem(folder: Path, lengths: Mapping[str, int]) -> str:
+    """Say which file of a set is missing or has a wrong length; nothing if all are right.
+
+    ``lengths`` has the length of each file in bytes, by name.
+    """
+    for name, expected in lengths.items():
+        path = folder / "MNIST" / "raw" / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if (length := path.stat().st_size) != expected:
+            return f"{name} has {length:,} bytes instead of {expected:,}"
+    return ""
+
+
+def get(full: Path, lengths: Mapping[str, int]) -> str | None:
+    """Put the full set into ``full``, unless another process just did or failed.
+
+    Returns why it is not there, or None. Raises OSError if the folder cannot take it.
+    """
+    from filelock import FileLock, Timeout
+
+    full.mkdir(exist_ok=True)
+    try:
+        with FileLock(full / ".lock", timeout=WAIT_SECONDS):
+            if not problem(full, lengths):
+                return None
+            failure = full / ".failed"
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - failure.stat().st_mtime < FAILURE_SECONDS:
+                    return failure.read_text()
+            try:
+                _store(full, _download(lengths))
+            except _DownloadError as error:
+                failure.write_text(str(error))
+                return str(error)
+            failure.unlink(missing_ok=True)
+            return None
+    except Timeout:
+        return "another process is still downloading it"
+
+
+def _store(full: Path, files: dict[str, bytes]) -> None:
+    """Write the files; a name appears only with its whole content behind it."""
+    for left in full.glob(".part-*"):  # of a process that was killed here
+        shutil.rmtree(left)
+    raw = full / "MNIST" / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=full) as part:
+        for name, content in files.items():
+            Path(part, name).write_bytes(content)
+        for name in files:
+            os.replace(Path(part, name), raw / name)
+
+
+def _download(lengths: Mapping[str, int]) -> dict[str, bytes]:
+    """Fetch the four files into memory (55 MB), check and unpack them.
+
+    Raises _DownloadError; with no network after ``PROBE_SECONDS``.
+    """
+    from torchvision.datasets import MNIST
+    from tqdm import tqdm
+
+    first = _answering(MNIST.mirrors, MNIST.resources[0][0])
+    mirrors = [first, *(mirror for mirror in MNIST.mirrors if mirror != first)]
+    deadline = time.monotonic() + DOWNLOAD_SECONDS
+    for mirror in mirrors:
+        bar = tqdm(desc="MNIST", total=DOWNLOAD_BYTES, unit="B", unit_scale=True, file=sys.stdout)
+        try:
+            with bar:
+                return dict(_fetch(mirror, MNIST.resources, lengths, deadline, bar.update))
+        except _DownloadError as error:
+            failure = error
+    raise failure
+
+
+def _answering(mirrors: list[str], name: str) -> str:
+    """Return the mirror that answers first.
+
+    Asked from threads: looking up a name has no timeout of its own, and can take much longer
+    than ``PROBE_SECONDS`` on a machine without a network.
+    """
+    answers: queue.Queue[str | None] = queue.Queue()
+
+    def ask(mirror: str) -> None:
+        try:
+            with _open(mirror + name, PROBE_SECONDS, "HEAD"):
+                answers.put(mirror)
+        except Exception:  # whatever it is, this mirror is of no use
+            answers.put(None)
+
+    for mirror in mirrors:
+        threading.Thread(target=ask, args=(mirror,), daemon=True).start()
+    deadline = time.monotonic() + PROBE_SECONDS
+    for _ in mirrors:
+        with contextlib.suppress(queue.Empty):
+            if answer := answers.get(timeout=max(0.0, deadline - time.monotonic())):
+                return answer
+    raise _DownloadError("no server that has it can be reached")
+
+
+def _fetch(
+    mirror: str,
+    resources: list[tuple[str, str]],
+    lengths: Mapping[str, int],
+    deadline: float,
+    progress: Callable[[int], Any],
+) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of each file, unpacked, its checksum and length right."""
+    for packed_name, md5 in resources:
+        name = packed_name.removesuffix(".gz")
+        packed = bytearray()
+        with _open(mirror + packed_name, READ_SECONDS) as response:
+            while chunk := response.read(1 << 16):
+                packed += chunk
+                progress(len(chunk))
+                if time.monotonic() > deadline:
+                    raise _DownloadError(f"it did not arrive within {DOWNLOAD_SECONDS:.0f} s")
+        if hashlib.md5(packed, usedforsecurity=False).hexdigest() != md5:
+            raise _DownloadError(f"{packed_name} arrived damaged")
+        content = gzip.decompress(packed)
+        if len(content) != lengths[name]:
+            raise _DownloadError(f"{packed_name} has another length than it should")
+        yield name, content
+
+
+@contextlib.contextmanager
+def _open(url: str, timeout: float, method: str = "GET") -> Iterator[Any]:
+    """Open a connection; turn whatever goes wrong with it into a _DownloadError."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            yield response
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the connection
+        raise _DownloadError(f"the download broke off ({error})") from error
