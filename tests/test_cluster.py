@@ -1,0 +1,61 @@
+"""Errands on ranks, and what a start that fails says."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+import labkit
+from labkit import LabError, cluster
+from labkit.launcher import ipp
+from tests.conftest import descendants
+
+
+def test_an_errand_takes_one_value_for_each_engine(lab4):
+    inner = lab4._cluster
+    assert inner.errand(lab4.engine_ids, "identity.describe")[2]["pid"] == lab4.status()[2].pid
+
+
+def test_an_errand_that_fails_names_the_rank(lab4):
+    with pytest.raises(LabError, match=r"^rank 3: TypeError: "):
+        lab4._cluster.errand(lab4.engine_ids[3:], "group.open_store")
+
+
+def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
+    monkeypatch.setattr(cluster, "ERRAND_SECONDS", 0.5)
+    view = lab4.client.direct_view(lab4.engine_ids[1])
+    busy = view.execute("import time; time.sleep(2)", block=False)
+    with pytest.raises(LabError, match=r"rank 1 does not answer: it is busy or blocked; lab.rest"):
+        lab4._cluster.errand(lab4.engine_ids, "identity.describe")
+    busy.get(5)
+
+
+def test_gpus_are_counted_in_a_child(lab4, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(cluster.Path, "glob", lambda self, pattern: iter(["nvidia0"]))
+    assert cluster.gpu_count(lab4._cluster.warm) == torch.cuda.device_count()
+
+
+def test_a_rank_that_dies_at_start_up_is_named_with_its_log(monkeypatch):
+    start_one = ipp.LabkitEngineSetLauncher.start_one
+
+    def broken(self, index, *extra):
+        start_one(self, index, *extra, *(["--no-such-option=1"] if index == 1 else []))
+
+    monkeypatch.setattr(ipp.LabkitEngineSetLauncher, "start_one", broken)
+    with pytest.raises(LabError, match=r"Rank 1 ended at start-up .*; its log ends:"):
+        labkit.start(2)
+    assert descendants() == []
+
+
+def test_a_killed_controller_is_no_leak(eventually):
+    lab = labkit.start(2)
+    below = descendants()
+    (controller,) = [
+        p for p in below if p.pid not in lab.run(os.getpid) and p.ppid() != os.getpid()
+    ]
+    controller.send_signal(signal.SIGKILL)
+    lab.stop()
+    assert psutil.wait_procs(below, timeout=5)[1] == []

@@ -1,0 +1,42 @@
+"""Forming the process group, and forming it again while somebody else has old ports."""
+
+from labkit import group
+
+
+def address():
+    import os
+
+    return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ["RANK"]
+
+
+def test_the_store_is_on_loopback_and_every_rank_knows_it(lab4):
+    answers = lab4.run(address)
+    assert {host for host, _, _ in answers} == {group.LOOPBACK}
+    assert len({port for _, port, _ in answers}) == 1
+    assert [rank for _, _, rank in answers] == list("0123")
+
+
+def test_each_group_has_a_port_of_its_own(lab4):
+    before = lab4.run(address)[0][1]
+    group.rebuild(lab4._cluster, 60)
+    assert lab4.run(address)[0][1] != before
+
+
+def test_one_host_is_local(lab4):
+    assert group.is_local(lab4._cluster)
+
+
+def test_sub_groups_end_with_the_group(lab4):
+    def pair():
+        import torch
+        import torch.distributed as dist
+
+        half = dist.new_group([0, 1])
+        x = torch.ones(1)
+        if dist.get_rank() < 2:
+            dist.all_reduce(x, group=half)
+        return x.item()
+
+    assert lab4.run(pair) == [2, 2, 1, 1]
+    lab4.reset()
+    assert lab4.run(pair) == [2, 2, 1, 1]

@@ -1,0 +1,70 @@
+"""Waiting for ranks: replies, last outputs, questions that nobody answers."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import labkit
+from labkit import running
+
+
+def cell(lab, code, ranks=range(4)):
+    pending = running.cell(lab._cluster, list(ranks), code)
+    pending.wait()
+    return pending.outcomes()
+
+
+def test_the_last_output_is_never_missed(lab4):
+    for _ in range(20):
+        outcomes = cell(lab4, "print('x' * 5000)\nrank")
+        assert [len(o.stdout) for o in outcomes] == [5001] * 4
+        assert [o.result["text/plain"] for o in outcomes] == list("0123")
+
+
+def test_outcomes_are_in_the_order_of_the_ranks_asked(lab4):
+    outcomes = cell(lab4, "rank", [2, 0])
+    assert [(o.rank, o.result["text/plain"]) for o in outcomes] == [(2, "2"), (0, "0")]
+
+
+def test_busy_lists_who_has_not_ended(lab4):
+    pending = running.cell(lab4._cluster, [0, 1, 2, 3], "import time\ntime.sleep(rank / 2)")
+    time.sleep(0.25)
+    assert set(pending.busy()) <= {1, 2, 3}
+    assert 3 in pending.busy()
+    pending.wait()
+    assert pending.busy() == []
+
+
+def test_a_stopped_rank_does_not_answer_and_the_others_do(lab4):
+    pid = lab4.status()[2].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        start = time.monotonic()
+        states = [s.state for s in lab4.status()]
+        assert states == ["idle", "idle", "not answering", "idle"]
+        assert time.monotonic() - start < running.ANSWER_SECONDS + 1
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert lab4.run(lambda: 1) == [1] * 4
+
+
+def test_a_death_frees_the_notebook_though_others_wait_in_a_collective():
+    def die_or_wait():
+        import os
+        import signal
+
+        import torch.distributed as dist
+
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        dist.barrier()
+
+    with labkit.start(3) as lab:
+        start = time.monotonic()
+        with pytest.raises(labkit.RankDied, match=r"rank 1 ended with signal 11 \(SIGSEGV\)"):
+            lab.run(die_or_wait)
+        assert time.monotonic() - start < running.GRACE + 2
+        lab.restart()
+        assert lab.run(lambda: 1) == [1] * 3
