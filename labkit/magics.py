@@ -136,7 +136,8 @@ class LabMagics(ParallelMagics):
         """Put the cell's name where its ``%%px`` line was, so that line numbers stay."""
         if code.lstrip().startswith("%%"):
             return code  # another cell magic, which must be first
-        return f"#px In[{self.shell.execution_count}]\n{code}"
+        # Not shell.execution_count: IPython counts on before it runs a cell.
+        return f"#px In[{self.shell.displayhook.prompt_count}]\n{code}"
 
     def _run(
         self, current: lab.Lab, ranks: list[int], code: str, save_name: str | None, groupby: str

@@ -5,6 +5,7 @@ import re
 import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
+from jupyter_client.manager import start_new_kernel
 
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError
@@ -67,7 +68,9 @@ def test_stderr_stays_stderr(px):
 
 def test_warnings_name_the_line_of_the_cell(px, shell):
     err = px("import warnings\nwarnings.warn('careful')\n")[1]
-    assert err == f"ranks 0–3: UserWarning (In[{shell.execution_count}], line 3): careful\n"
+    assert (
+        err == f"ranks 0–3: UserWarning (In[{shell.displayhook.prompt_count}], line 3): careful\n"
+    )
 
 
 def test_a_semicolon_silences_the_result(px):
@@ -83,11 +86,25 @@ def test_one_traceback_for_equal_errors_pointing_at_the_line(px, shell):
     (block,) = caught.value.blocks
     text = re.sub(r"\x1b\[[0-9;]*m", "", block)
     # Line numbers count the %%px line, as JupyterLab does.
-    count = shell.execution_count
+    count = shell.displayhook.prompt_count
     assert f"In[{count}], line 5\n" in text
     assert "-->   5 f(1)" in text
     assert f"In[{count}], line 3, in f\n" in text
     assert "-->   3     return x / 0" in text
+
+
+def test_a_cell_has_the_number_that_the_notebook_shows():
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        for code in ("import labkit; lab = labkit.start(1)", "1", "%%px\n1 / 0"):
+            reply = client.execute_interactive(code, timeout=60, output_hook=lambda m: None)
+        content = reply["content"]
+        assert content["ename"] == "RankError"
+        assert f"In[{content['execution_count']}], line 2" in "".join(content["traceback"])
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
 
 
 def test_different_errors_are_told_apart(px):

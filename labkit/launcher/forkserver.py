@@ -254,11 +254,12 @@ def main(argv: list[str]) -> Callable[[], None] | None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     server = ForkServer(socket.socket(fileno=int(fd)), Path(root))
     importlib.import_module("ipyparallel.controller.app")
-    if job := server.serve_early():
-        return job
     _import_without_debugger()
     problems = {}
     for module in (*ENGINE_MODULES, *preload):
+        # The controller can start while torch, the next of these, is being imported.
+        if job := server.serve_early():
+            return job
         try:
             importlib.import_module(module)
         except Exception as error:  # the ranks will meet it again, with a traceback
