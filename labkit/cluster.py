@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import tempfile
 import time
 import warnings
@@ -135,10 +134,13 @@ class RankCluster:
     # -- errands ----------------------------------------------------------------------------
 
     def errand(
-        self, engines: Sequence[int], function: str, *per_engine: Sequence[Any]
+        self,
+        engines: Sequence[int],
+        function: str,
+        arguments: Sequence[tuple[Any, ...]] | None = None,
     ) -> list[Any]:
-        """Run a short function of ``labkit.rank`` ("group.join") on some engines; every further
-        argument is a sequence with one value per engine.
+        """Run a short function of ``labkit.rank`` ("group.join") on some engines, each with its
+        own tuple of arguments (none if None).
 
         Raises
         ------
@@ -146,10 +148,9 @@ class RankCluster:
             If one does not answer within ``ERRAND_SECONDS`` or fails.
         """
         results = []
-        for position, engine in enumerate(engines):
-            arguments = [values[position] for values in per_engine]
+        for engine, own in zip(engines, arguments or [()] * len(engines), strict=True):
             view = self.client.direct_view(engine)
-            results.append(view.apply_async(on_rank, function, *arguments))
+            results.append(view.apply_async(on_rank, function, *own))
         deadline = time.monotonic() + ERRAND_SECONDS
         out = []
         for engine, result in zip(engines, results, strict=True):
@@ -255,6 +256,6 @@ def gpu_count(warm: WarmProcess | None) -> int:
         return torch.cuda.device_count()
     path = warm.root / "gpus"
     argv = ["labkit.rank.identity:write_gpu_count", str(path)]
-    child = warm.fork("gpus", "call", argv, dict(os.environ))
+    child = warm.fork("gpus", "call", argv)
     child.exited.wait(START_SECONDS)
     return int(path.read_text()) if path.exists() else 0

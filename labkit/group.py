@@ -9,17 +9,11 @@ LOOPBACK = "127.0.0.1"
 
 def hand_out(cluster: RankCluster) -> None:
     """Tell every rank who it is; no process group yet."""
-    places = cluster.places
-    cluster.errand(
-        [p.engine for p in places],
-        "identity.assign",
-        [p.rank for p in places],
-        [len(places)] * len(places),
-        [p.device for p in places],
-        [p.threads for p in places],
-        [dict(p.environment) for p in places],
-        [is_local(cluster)] * len(places),
-    )
+    places, one_host = cluster.places, is_local(cluster)
+    own = [
+        (p.rank, len(places), p.device, p.threads, dict(p.environment), one_host) for p in places
+    ]
+    cluster.errand([p.engine for p in places], "identity.assign", own)
 
 
 def form(cluster: RankCluster, timeout: float) -> None:
@@ -27,19 +21,9 @@ def form(cluster: RankCluster, timeout: float) -> None:
     places = cluster.places
     first = [places[0].engine]
     host = LOOPBACK if is_local(cluster) else cluster.errand(first, "group.address")[0]
-    port = cluster.errand(first, "group.open_store", [host], [timeout])[0]
-    size = len(places)
-    cluster.errand(
-        [p.engine for p in places],
-        "group.join",
-        [p.rank for p in places],
-        [size] * size,
-        [p.backend for p in places],
-        [p.device for p in places],
-        [host] * size,
-        [port] * size,
-        [timeout] * size,
-    )
+    port = cluster.errand(first, "group.open_store", [(host, timeout)])[0]
+    own = [(p.rank, len(places), p.backend, p.device, host, port, timeout) for p in places]
+    cluster.errand([p.engine for p in places], "group.join", own)
 
 
 def rebuild(cluster: RankCluster, timeout: float) -> None:

@@ -33,10 +33,11 @@ def start(
     n = check_size(override_size(n), engines)
     check_engines(engines)
     check_timeout(timeout)
+    check_preload(preload, engines)
     stop_current()
     warm = None
     if engines == "local" and fork_is_safe():
-        warm = WarmProcess((*PRELOAD, *check_preload(preload)), thread_settings(n))
+        warm = WarmProcess((*PRELOAD, *preload), thread_settings(n))
     elif engines == "local":
         print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
 
@@ -113,14 +114,15 @@ def check_timeout(timeout: object) -> None:
         raise LabError(f"timeout is a positive number of seconds, not {timeout!r}.")
 
 
-def check_preload(preload: object) -> Sequence[str]:
-    """Return ``preload``; raise LabError unless it is a list of module names."""
+def check_preload(preload: object, engines: str) -> None:
+    """Raise LabError unless ``preload`` is a list of module names that these engines can take."""
     if isinstance(preload, str) or not isinstance(preload, Sequence):
         raise LabError(f'preload is a list of names, as in ["torchvision"], not {preload!r}.')
     wrong = [m for m in preload if not isinstance(m, str) or not m.replace(".", "_").isidentifier()]
     if wrong:
         raise LabError(f"preload takes module names; {wrong[0]!r} is none.")
-    return preload
+    if preload and engines != "local":
+        raise LabError(f'preload needs engines="local", whose ranks share it, not {engines!r}.')
 
 
 def thread_settings(size: int | None) -> dict[str, str]:

@@ -26,6 +26,7 @@ from tests.conftest import descendants, fill_disk
         ((2,), {"timeout": "5"}, "timeout is a positive number of seconds, not '5'."),
         ((2,), {"preload": "torchvision"}, "preload is a list of names"),
         ((2,), {"preload": ["not a name"]}, "preload takes module names"),
+        ((2,), {"preload": ["torchvision"], "engines": "mpi"}, 'preload needs engines="local"'),
         ((1,), {"preload": ["no_such_module"]}, "preload: cannot import 'no_such_module'"),
     ],
 )
@@ -37,9 +38,12 @@ def test_bad_arguments_are_one_sentence_and_start_nothing(args, kwargs, message)
     assert descendants() == []
 
 
-def test_a_bad_argument_leaves_the_running_lab_alone(lab4):
+@pytest.mark.parametrize(
+    "wrong", [{"n": 0}, {"engines": "cloud"}, {"timeout": 0}, {"preload": "torchvision"}]
+)
+def test_a_bad_argument_leaves_the_running_lab_alone(lab4, wrong):
     with pytest.raises(LabError):
-        labkit.start(0)
+        labkit.start(**wrong)
     assert lab4.run(os.getpid) == [s.pid for s in lab4.status()]
 
 

@@ -111,7 +111,6 @@ class ForkServer:
     def send(self, **event: Any) -> None:
         data = json.dumps(event).encode() + b"\n"
         with contextlib.suppress(OSError):
-            self.sock.setblocking(True)
             self.sock.settimeout(5)
             self.sock.sendall(data)
         self.sock.setblocking(False)

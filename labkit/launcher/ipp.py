@@ -25,7 +25,7 @@ from ipyparallel.cluster.launcher import (
 from jupyter_client.session import Session
 from traitlets import Float, Instance, List, Unicode
 
-from .warm import PRELOAD, WarmProcess
+from .warm import PATIENCE, PRELOAD, WarmProcess
 
 #: Milliseconds between heartbeats: an engine counts as connected after the second one.
 HEARTBEAT_MS = 100
@@ -37,7 +37,7 @@ class _WarmLauncher(BaseLauncher):
     preload = List(
         Unicode(), list(PRELOAD), config=True, help="Modules imported once for all engines."
     )
-    stop_seconds_until_kill = Float(0.5, config=True, help="From SIGTERM to SIGKILL.")
+    stop_seconds_until_kill = Float(PATIENCE, config=True, help="From SIGTERM to SIGKILL.")
     warm = Instance(WarmProcess, allow_none=True)
 
     def get_warm(self) -> WarmProcess:
@@ -79,21 +79,8 @@ class _WarmLauncher(BaseLauncher):
         raise NotRunning("labkit's processes end with the process that started them")
 
     async def _end(self, names: list[str]) -> None:
-        """Send SIGTERM, after ``stop_seconds_until_kill`` SIGKILL, and wait for the exits."""
         assert self.warm is not None
-        children = [self.warm.children[n] for n in names]
-        for sig, patience in (
-            (signal.SIGTERM, self.stop_seconds_until_kill),
-            (signal.SIGKILL, self.stop_timeout),
-        ):
-            alive = [c for c in children if not c.exited.is_set()]
-            if not alive or self.warm.closed.is_set():
-                return
-            for child in alive:
-                self.warm.signal(child.name, sig)
-            deadline = time.monotonic() + patience
-            while time.monotonic() < deadline and not all(c.exited.is_set() for c in alive):
-                await asyncio.sleep(0.005)
+        await asyncio.to_thread(self.warm.end, names, self.stop_seconds_until_kill)
 
 
 class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
@@ -208,25 +195,10 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         """Kill every engine and start as many fresh ones, without ending the set."""
         assert self.warm is not None
         self._replacing = True
-        names = [self.name_of(index) for index in range(self.n)]
-        for name in list(self._alive):
-            self.warm.signal(name, signal.SIGTERM)
-        deadline = time.monotonic() + self.stop_seconds_until_kill
-        children = [self.warm.children[name] for name in names]
-        for child in children:
-            child.exited.wait(max(0.0, deadline - time.monotonic()))
-        for child in children:
-            if not child.exited.is_set():
-                self.warm.signal(child.name, signal.SIGKILL)
-        for child in children:
-            child.exited.wait(self.stop_timeout)
+        self.warm.end([self.name_of(i) for i in range(self.n)], self.stop_seconds_until_kill)
         for index in range(self.n):
             self.start_one(index)
         self._replacing = False
-
-    def pid_of(self, index: int) -> int | None:
-        assert self.warm is not None
-        return self.warm.children[self.name_of(index)].pid
 
     def _id_file(self, name: str) -> str:
         assert self.warm is not None

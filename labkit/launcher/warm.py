@@ -27,6 +27,9 @@ from . import folder
 #: Imported once in the warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank")
 
+#: Seconds from SIGTERM to SIGKILL, and for a killed process to be gone.
+PATIENCE, KILL_SECONDS = 0.5, 10.0
+
 
 def fork_is_safe() -> bool:
     """Tell whether ranks can be forked here (Linux; not macOS, whose system libraries may
@@ -76,12 +79,11 @@ class WarmProcess:
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
         self._sock = ours
-        self._log = self.root / "warm.log"
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
         args = [str(theirs.fileno()), str(self.root), *preload]
         # -P: a stray random.py in the learner's folder must not be taken for Python's own.
         command = [sys.executable, "-P", "-m", __package__ + ".forkserver", *args]
-        with open(self._log, "wb") as log, theirs:
+        with open(self.root / "warm.log", "wb") as log, theirs:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -146,15 +148,21 @@ class WarmProcess:
         except OSError:
             return ""
 
-    def stop(self, patience: float = 0.5) -> None:
-        """Ask the children to end (SIGTERM), wait up to ``patience`` seconds, then close."""
-        with contextlib.suppress(LabError):
-            running = [c for c in list(self.children.values()) if not c.exited.is_set()]
-            for child in running:
-                self.signal(child.name, signal.SIGTERM)
-            deadline = time.monotonic() + patience
+    def end(self, names: Sequence[str], patience: float = PATIENCE) -> None:
+        """End some children: SIGTERM, after ``patience`` seconds SIGKILL, and wait for it."""
+        children = [self.children[name] for name in names]
+        for signum, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, KILL_SECONDS)):
+            running = [c for c in children if not c.exited.is_set()]
+            with contextlib.suppress(LabError):  # all of them end with the warm process
+                for child in running:
+                    self.signal(child.name, signum)
+            deadline = time.monotonic() + seconds
             for child in running:
                 child.exited.wait(max(0.0, deadline - time.monotonic()))
+
+    def stop(self) -> None:
+        """End the children, those that wish it by themselves; then close."""
+        self.end(list(self.children))
         self.close()
 
     def close(self, timeout: float = 10) -> None:

@@ -31,15 +31,20 @@ def dump(value: Any) -> bytes:
     return buffer.getvalue()
 
 
+def _failed(error: BaseException) -> tuple[str, tuple[str, str, list[str]]]:
+    return "error", (type(error).__name__, cells.tidy(error), cells.format_exception(error))
+
+
 def call(payload: bytes) -> tuple[str, Any]:
-    """Call the pickled ``(fn, args)``. Returns ("ok", pickled result) or ("error", name, lines)."""
+    """Call the pickled ``(fn, args)``. Returns ("ok", pickled result) or
+    ("error", (name, message, lines))."""
     global running
     running = True
     try:
         fn, args, kwargs = cloudpickle.loads(payload)
         return "ok", dump(fn(*args, **kwargs))
     except BaseException as error:
-        return "error", (type(error).__name__, cells.tidy(error), cells.format_exception(error))
+        return _failed(error)
     finally:
         running = False
 
@@ -52,7 +57,7 @@ def pull(name: str) -> tuple[str, Any]:
     try:
         return "ok", dump(names[name])
     except BaseException as error:
-        return "error", (type(error).__name__, cells.tidy(error), [str(error)])
+        return _failed(error)
 
 
 def push(payload: bytes) -> tuple[str, Any]:
@@ -60,5 +65,5 @@ def push(payload: bytes) -> tuple[str, Any]:
     try:
         cells.get_shell().push(cloudpickle.loads(payload), interactive=False)
     except BaseException as error:
-        return "error", (type(error).__name__, cells.tidy(error), cells.format_exception(error))
+        return _failed(error)
     return "ok", None

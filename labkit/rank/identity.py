@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,4 +74,3 @@ def assign(
 def write_gpu_count(path: str) -> None:
     """Write the number of GPUs to a file: run in a child, so that the parent meets no driver."""
     Path(path).write_text(str(torch.cuda.device_count()))
-    sys.stdout.flush()
