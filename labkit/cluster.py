@@ -187,7 +187,7 @@ class RankCluster:
         self._wait_for_engines(deadline)
         self._map()
 
-    def signal(self, ranks: Sequence[int], signum: int) -> None:
+    def signal(self, ranks: Sequence[int], signum: str | int) -> None:
         """Send a signal to some ranks, without waiting for it to arrive."""
         engines = [self.places[rank].engine for rank in ranks if rank not in self.deaths]
         if engines:

@@ -89,7 +89,9 @@ class LabMagics(ParallelMagics):
         check_syntax(self.shell, code, first_line=2)
         block = self.view.block if args.block is None else args.block
         if block and not args.local:
-            return self._run(current, ranks, code, args.save_name, args.groupby)
+            chosen = args.signal_on_interrupt
+            signum = self._eval_signal_str(chosen) if chosen else self.signal_on_interrupt
+            return self._run(current, ranks, code, args.save_name, args.groupby, signum)
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
         view = current.client.direct_view([current.engine_ids[r] for r in ranks])
         result = view.execute(self._named(code), silent=False, block=False)
@@ -108,7 +110,7 @@ class LabMagics(ParallelMagics):
         """Run a line (``%px``) or an ``%autopx`` cell on every rank."""
         current = self._lab()
         check_syntax(self.shell, cell, first_line=1)
-        return self._run(current, current.check_ranks(None), cell, kwargs.get("save_name"), "type")
+        return self._run(current, current.check_ranks(None), cell, kwargs.get("save_name"))
 
     def _lab(self) -> lab.Lab:
         current = lab.current()
@@ -140,13 +142,22 @@ class LabMagics(ParallelMagics):
         return f"#px In[{self.shell.displayhook.prompt_count}]\n{code}"
 
     def _run(
-        self, current: lab.Lab, ranks: list[int], code: str, save_name: str | None, groupby: str
+        self,
+        current: lab.Lab,
+        ranks: list[int],
+        code: str,
+        save_name: str | None,
+        groupby: str = "type",
+        signum: str | int = "SIGINT",
     ) -> None:
-        """Run a cell, wait, show its output, raise what it raised."""
+        """Run a cell, wait, show its output, raise what it raised.
+
+        Any ``groupby`` but the default leaves the display to ipyparallel.
+        """
         cluster = current._alive()
         pending = running.cell(cluster, ranks, self._named(code))
         try:
-            pending.wait()
+            pending.wait(signum)
         except KeyboardInterrupt:
             display.show(pending.outcomes())
             if stuck := pending.busy():
@@ -160,6 +171,9 @@ class LabMagics(ParallelMagics):
             if save_name:
                 self.shell.user_ns[save_name] = pending.result
         outcomes = pending.outcomes()
-        quiet = DisplayHook.semicolon_at_end_of_expression(code)
-        display.show(outcomes, results=not quiet)
+        if groupby != "type" and pending.result.done():
+            pending.result.display_outputs(groupby)
+        else:
+            quiet = DisplayHook.semicolon_at_end_of_expression(code)
+            display.show(outcomes, results=not quiet)
         pending.raise_errors(outcomes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -66,8 +65,8 @@ class Pending:
     def _dead(self, rank: int) -> bool:
         return rank in self.cluster.deaths
 
-    def wait(self) -> None:
-        """Wait for every rank.
+    def wait(self, signum: str | int = "SIGINT") -> None:
+        """Wait for every rank; on an interrupt send ``signum`` to those that are busy.
 
         Raises
         ------
@@ -81,7 +80,7 @@ class Pending:
                     break
                 self.replies[busy[0]].wait(TICK)
         except KeyboardInterrupt:
-            self.cluster.signal(self.busy(), signal.SIGINT)
+            self.cluster.signal(self.busy(), signum)
             self._wait_a_little(self.busy())
             raise
         # The reply can be here before the last output is.

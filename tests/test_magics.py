@@ -61,6 +61,12 @@ def test_some_ranks_only(px, lab, line, ranks):
     assert lab["touched"] == [r in ranks for r in range(4)]
 
 
+def test_grouping_by_engine_is_ipyparallels_own(px):
+    out = px("print('hello')\nrank\n", "--ranks 0-1 --group-outputs engine")[0]
+    assert out.count("[output:") == 2
+    assert "ranks 0–1" not in out
+
+
 def test_stderr_stays_stderr(px):
     out, err = px("import sys\nprint('no', file=sys.stderr)\n")
     assert (out, err) == ("", "ranks 0–3: no\n")
