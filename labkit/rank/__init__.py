@@ -5,8 +5,41 @@
 ``cells``     cell names, warnings and compact tracebacks
 ``control``   answer questions while the rank is busy
 ``calls``     run a function that came from the notebook; move variables
+
+and, for ranks that wait for one another:
+
+``record``    count sends, receives and monitored barriers
+``recorder``  read torch's flight recorder, which has the collectives
+``waits``     tell from its frames what a blocked rank waits for
+``idle``      tell whether the process stands still
+``looker``    look, ten times a second, while somebody wants to know
+``sockets``   free a rank that is blocked
 """
 
-from . import calls, cells, control, group, identity
+from . import (
+    calls,
+    cells,
+    control,
+    group,
+    identity,
+    idle,
+    looker,
+    record,
+    recorder,
+    sockets,
+    waits,
+)
 
-__all__ = ["calls", "cells", "control", "group", "identity"]
+__all__ = [
+    "calls",
+    "cells",
+    "control",
+    "group",
+    "identity",
+    "idle",
+    "looker",
+    "record",
+    "recorder",
+    "sockets",
+    "waits",
+]

@@ -38,6 +38,8 @@ def install(shell: Any) -> None:
 
     shell.compile.get_code_name = get_code_name
     shell.set_custom_exc((BaseException,), _on_error)
+    # IPython formats each error once more, for the notebook's history: half a second of a rank.
+    shell.InteractiveTB.structured_traceback = _structured_traceback
     warnings.formatwarning = format_warning
 
 
@@ -47,6 +49,10 @@ def _on_error(
     lines = format_exception(value)
     shell._showtraceback(etype, value, lines)
     return lines
+
+
+def _structured_traceback(etype: type, value: BaseException, *rest: Any, **named: Any) -> list[str]:
+    return format_exception(value)
 
 
 def is_cell(filename: str) -> bool:
@@ -121,7 +127,11 @@ def innermost(frame: FrameType | None) -> tuple[str, str] | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         if is_cell(filename):
-            text = linecache.getline(filename, frame.f_lineno).strip()
-            return f"{place(filename)}line {frame.f_lineno}", text
+            return describe(filename, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def describe(filename: str, lineno: int) -> tuple[str, str]:
+    """Return place and text of one line: ``("In[7], line 3", "dist.barrier()")``."""
+    return f"{place(filename)}line {lineno}", linecache.getline(filename, lineno).strip()

@@ -8,24 +8,47 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from . import calls, cells
+from ..connections import list_connections
+from . import cells, group, looker, sockets
 
 
 def install(kernel: Any) -> None:
-    """Let this engine answer ``labkit_survey`` requests on its control channel."""
+    """Let this engine answer labkit's requests on its control channel.
 
-    def survey(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-        kernel.session.send(stream, "labkit_reply", look(), parent=parent, ident=ident)
+    ``labkit_survey``  what the main thread does
+    ``labkit_watch``   answered when the main thread waits for another rank
+    ``labkit_sample``  what it waits for, and what this rank has provided
+    ``labkit_connections``, ``labkit_free``  list and shut down connections
+    """
+    eyes = looker.Looker(kernel.control_thread.io_loop.call_later)
 
-    kernel.control_handlers["labkit_survey"] = survey
+    def reply(stream: Any, ident: Any, parent: dict[str, Any], content: dict[str, Any]) -> None:
+        kernel.session.send(stream, "labkit_reply", content, parent=parent, ident=ident)
+
+    def watch(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        eyes.watch(parent["content"]["known"], partial(reply, stream, ident, parent))
+
+    def answers(function: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., None]:
+        def handler(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+            reply(stream, ident, parent, function(parent["content"]))
+
+        return handler
+
+    kernel.control_handlers.update(
+        labkit_survey=answers(lambda asked: look()),
+        labkit_watch=watch,
+        labkit_sample=answers(lambda asked: eyes.sample()),
+        labkit_connections=answers(lambda asked: {"connections": list_connections()}),
+        labkit_free=answers(lambda asked: {"count": sockets.shut(asked["pairs"]) + group.abort()}),
+    )
 
 
 def look() -> dict[str, Any]:
     """Say what the main thread does: idle, or busy at which line of which cell."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    place = cells.innermost(frame)
-    busy = place is not None or calls.running
-    where, line = place or ("", "")
-    return {"status": "ok", "busy": busy, "where": where, "line": line}
+    where, line = cells.innermost(frame) or ("", "")
+    return {"status": "ok", "busy": looker.is_busy(), "where": where, "line": line}

@@ -70,6 +70,19 @@ def leave() -> None:
     _store = None
 
 
+def abort() -> int:
+    """Abort this rank's NCCL groups, which frees it from their collectives; return how many.
+
+    Gloo has no working abort: see ``sockets``.
+    """
+    count = 0
+    for pg in list(dist.distributed_c10d._world.pg_map):
+        if "nccl" in dist.get_backend(pg):
+            pg.abort()
+            count += 1
+    return count
+
+
 def loopback_only() -> None:
     """Keep gloo and NCCL on the loopback interface. Settings that are there already stay."""
     name = next((n for _, n in socket.if_nameindex() if n.startswith("lo")), None)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import cells, control, group
+from . import cells, control, group, record
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -68,6 +68,7 @@ def assign(
         interactive=False,
     )
     cells.install(shell)
+    record.install()
     control.install(shell.kernel)
 
 

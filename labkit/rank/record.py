@@ -1,0 +1,113 @@
+"""Record what torch's flight recorder leaves out: sends, receives and monitored barriers.
+
+The methods of ``ProcessGroup`` and ``Work`` that every such call goes through are replaced by
+ones that count and pass on. A rank that waits stands inside our ``wait``, whose frame holds the
+``Work`` it waits for. Counters only grow, which is what makes a deadlock provable: a message that
+was sent stays sent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter, deque
+from datetime import timedelta
+from types import CodeType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from torch._C._distributed_c10d import ProcessGroup, Work
+
+from . import cells
+
+#: A wait with a time limit of its own, up to this one, ends by itself: nobody has to watch it.
+BOUND = timedelta(seconds=60)
+#: Entries that torch's flight recorder keeps: enough to explain a hang, and read in 3 ms.
+RECORDER_SIZE = "128"
+
+
+class Message(NamedTuple):
+    """One end of a message: the n-th of its kind, with this peer and tag, in this group."""
+
+    group: str
+    kind: str  #: "send", "recv" or "recv_any"
+    peer: int  #: rank in the group; -1 with "recv_any"
+    tag: int
+    number: int  #: counted from 1
+
+
+#: group -> (kind, peer, tag) -> how many were posted
+posted: WeakKeyDictionary[ProcessGroup, Counter[tuple[str, int, int]]] = WeakKeyDictionary()
+#: group -> monitored barriers entered
+barriers: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
+#: when a group was made, nanoseconds since 1970: older entries of the recorder are of another
+#: group that had its name
+born: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
+#: what a send's or a receive's Work is about
+messages: WeakKeyDictionary[Work, Message] = WeakKeyDictionary()
+
+#: file and line of the cells' calls that waited last, oldest first
+places: deque[tuple[str, int]] = deque(maxlen=64)
+
+_stock: dict[str, Any] = {}
+
+
+def install() -> None:
+    """Begin to record; call it before the first process group is formed."""
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", RECORDER_SIZE)
+    if _stock:
+        return
+    for owner, ours in (
+        (ProcessGroup, (_set_group_name, send, recv, recv_anysource, monitored_barrier)),
+        (Work, (wait,)),
+    ):
+        for function in ours:
+            name = function.__name__
+            _stock[name] = getattr(owner, name)
+            setattr(owner, name, function)
+
+
+def _set_group_name(self: ProcessGroup, name: str) -> None:
+    born[self] = time.time_ns()
+    _stock["_set_group_name"](self, name)
+
+
+def _note(group: ProcessGroup, kind: str, peer: int, tag: int, work: Work) -> Work:
+    counter = posted.setdefault(group, Counter())
+    counter[kind, peer, tag] += 1
+    messages[work] = Message(group.group_name, kind, peer, tag, counter[kind, peer, tag])
+    return work
+
+
+def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
+    return _note(self, "send", peer, tag, _stock["send"](self, tensors, peer, tag))
+
+
+def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
+    return _note(self, "recv", peer, tag, _stock["recv"](self, tensors, peer, tag))
+
+
+def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work:
+    return _note(self, "recv_any", -1, tag, _stock["recv_anysource"](self, tensors, tag))
+
+
+def monitored_barrier(
+    self: ProcessGroup, timeout: timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
+    barriers[self] = barriers.get(self, 0) + 1
+    own = {} if timeout is None else {"timeout": timeout}
+    _stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
+
+
+def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not cells.is_cell(frame.f_code.co_filename):
+        frame = frame.f_back
+    places.append((frame.f_code.co_filename, frame.f_lineno))
+    return _stock["wait"](self, *timeout, **named)
+
+
+#: The code of our functions that block: a frame with one of them is a rank that waits.
+WAIT: CodeType = wait.__code__
+MONITORED_BARRIER: CodeType = monitored_barrier.__code__

@@ -1,0 +1,121 @@
+"""Read torch's flight recorder: which collectives this rank has issued, and which are pending.
+
+The recorder numbers the collectives of a group from 1; ranks match them by that number. It keeps
+the last ``record.RECORDER_SIZE`` entries, and answers while the rank is blocked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import torch.distributed as dist
+from torch._C import _distributed_c10d
+from torch._C._distributed_c10d import ProcessGroup
+from torch.distributed import distributed_c10d as c10d
+
+from . import record
+
+#: Collectives with a root: not every rank has to wait for every other.
+ROOTED = ("broadcast", "reduce", "scatter", "gather")
+#: Entries of a group that an answer carries, beside the pending ones.
+RECENT = 4
+
+
+def _backends() -> list[str]:
+    """Say which recorders to ask: every backend has its own."""
+    names = {dist.get_backend(g) for g in c10d._world.pg_map}
+    return [name for name in ("gloo", "nccl") if any(name in n for n in names)]
+
+
+def _belongs(entry: dict[str, Any], births: dict[str, int]) -> bool:
+    """Tell whether an entry is of a group of today: a name comes again after
+    ``destroy_process_group``."""
+    born = births.get(entry["process_group"][0])
+    return born is not None and entry["time_created_ns"] >= born and not entry["is_p2p"]
+
+
+def _births() -> dict[str, int]:
+    return {g.group_name: record.born.get(g, 0) for g in _groups()}
+
+
+def _groups() -> dict[ProcessGroup, dict[int, int]]:
+    """Return this rank's groups: rank in the world -> rank in the group."""
+    found = dict(c10d._world.pg_group_ranks)
+    return {g: ranks for g, ranks in found.items() if isinstance(g, ProcessGroup)}
+
+
+def entries() -> list[dict[str, Any]]:
+    """Return what the recorder has on the groups of today, oldest first."""
+    if not dist.is_initialized():
+        return []
+    births = _births()
+    found: list[dict[str, Any]] = []
+    for backend in _backends():
+        dump = json.loads(_distributed_c10d._dump_fr_trace_json(backend=backend))
+        found += [e for e in dump.get("entries", []) if _belongs(e, births)]
+    return found
+
+
+def is_done(entry: dict[str, Any]) -> bool:
+    return bool(entry["retired"]) or entry["state"] == "completed"
+
+
+def pending(operation: int | None = None) -> list[dict[str, Any]]:
+    """List the collectives that this rank has issued and that have not finished, as
+    ``{"group": name, "number": n}``; only the one with this sequence number if given.
+
+    A Work knows its sequence number (which counts messages too) but not its group: where two
+    groups are at the same number, both are listed.
+    """
+    return [
+        {"group": e["process_group"][0], "number": e["collective_seq_id"]}
+        for e in entries()
+        if not is_done(e) and (operation is None or e["op_id"] == operation)
+    ]
+
+
+def groups() -> list[dict[str, Any]]:
+    """Describe every group that this rank is in, with what was issued there.
+
+    ``ranks`` in the order of the group; ``last`` the number of the newest collective;
+    ``entries`` the newest and the pending ones; ``posted`` the messages; ``barriers`` the
+    monitored barriers.
+    """
+    if not dist.is_initialized():
+        return []
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries():
+        by_name.setdefault(entry["process_group"][0], []).append(entry)
+    out = []
+    for group, ranks in _groups().items():
+        members = sorted(ranks, key=ranks.__getitem__)
+        own = by_name.get(group.group_name, [])
+        shown = [e for e in own[:-RECENT] if not is_done(e)] + own[-RECENT:]
+        posted = record.posted.get(group) or Counter()
+        out.append(
+            {
+                "name": group.group_name,
+                "default": group is c10d._get_default_group(),
+                "ranks": members,
+                "last": max((e["collective_seq_id"] for e in own), default=0),
+                "entries": [_short(e) for e in shown],
+                "posted": [
+                    [kind, members[peer] if peer >= 0 else -1, tag, count]
+                    for (kind, peer, tag), count in posted.items()
+                ],
+                "barriers": record.barriers.get(group, 0),
+            }
+        )
+    return out
+
+
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "number": entry["collective_seq_id"],
+        "name": entry["profiling_name"].rpartition(":")[2],
+        "shapes": entry["input_sizes"] or entry["output_sizes"],
+        "types": entry["input_dtypes"] or entry["output_dtypes"],
+        "done": is_done(entry),
+    }

@@ -1,0 +1,162 @@
+"""Tell what a blocked rank waits for, from the frames of its main thread."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from . import cells, record, recorder
+
+TORCH = os.path.dirname(torch.__file__) + os.sep
+C10D = c10d.__file__
+#: Where torch waits in C++ for collectives that it issued itself: DDP, functional collectives.
+#: A frame of one of these on top of the stack, in an idle process, is such a wait.
+BLIND = tuple(
+    TORCH + path.replace("/", os.sep)
+    for path in (
+        "autograd/graph.py",
+        "autograd/__init__.py",
+        "autograd/function.py",
+        "nn/parallel/",
+        "futures/",
+        "_ops.py",
+        "distributed/distributed_c10d.py",
+        "distributed/utils.py",
+        "distributed/_functional_collectives.py",
+        "distributed/algorithms/",
+        "distributed/fsdp/",
+        "distributed/_composable/",
+        "distributed/tensor/",
+    )
+)
+#: Functions of torch.distributed that make a group: every rank has to come.
+MAKERS = ("new_group", "split_group", "new_subgroups", "new_subgroups_by_enumeration")
+#: Frames that a reader does not take for the call: decorators and torch's own plumbing.
+PLUMBING = ("wrapper", "_wrapped_call_impl", "_call_impl", "__call__", "decorate_context", "wait")
+
+
+def describe(frame: FrameType | None) -> dict[str, Any] | None:
+    """Describe what the main thread waits for, None if it does not wait for another rank.
+
+    Meaningful for a thread that does not run: see ``looker``.
+    """
+    if frame is None:
+        return None
+    frames = list(_outwards(frame))
+    what = _what(frames)
+    if what is None:
+        return None
+    place = cells.innermost(frame) or ("", "")
+    call = _call(frames)
+    return {**what, "call": call, "where": place[0], "line": place[1]}
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _what(frames: list[FrameType]) -> dict[str, Any] | None:
+    top = frames[0]
+    if top.f_code is record.WAIT:
+        return _work(frames)
+    if top.f_code is record.MONITORED_BARRIER:
+        timeout = top.f_locals.get("timeout")
+        if _bounded(timeout):
+            return None
+        group = top.f_locals["self"]
+        return {
+            "kind": "monitored_barrier",
+            "group": group.group_name,
+            "number": record.barriers.get(group, 0),
+        }
+    if top.f_code.co_filename.startswith(TORCH):
+        for frame in frames:
+            if frame.f_code.co_filename != C10D:
+                continue
+            if frame.f_code.co_name == "init_process_group":
+                size = frame.f_locals.get("world_size", -1)
+                return {"kind": "init", "size": size if isinstance(size, int) else -1}
+            if frame.f_code.co_name in MAKERS:
+                return {"kind": "new_group", "number": c10d._world.group_count}
+    if top.f_code.co_filename.startswith(BLIND):
+        options = recorder.pending()
+        return {"kind": "collective", "options": options, **_root(frames)} if options else None
+    return None
+
+
+def _work(frames: list[FrameType]) -> dict[str, Any] | None:
+    """Describe a wait for a Work: a message, or a collective of the recorder."""
+    values = frames[0].f_locals
+    if any(_bounded(t) for t in (*values["timeout"], *values["named"].values())):
+        return None
+    work = values["self"]
+    message = record.messages.get(work)
+    if message is not None:
+        return {
+            "kind": message.kind,
+            "group": message.group,
+            "peer": message.peer,
+            "tag": message.tag,
+            "number": message.number,
+        }
+    options = recorder.pending(work._get_sequence_number())
+    return {"kind": "collective", "options": options, **_root(frames)} if options else None
+
+
+def _bounded(timeout: object) -> bool:
+    return isinstance(timeout, timedelta) and timedelta(0) < timeout <= record.BOUND
+
+
+def _root(frames: list[FrameType]) -> dict[str, int]:
+    """Find the source or destination of a rooted collective among the arguments of the call."""
+    for frame in frames[1:4]:
+        code = frame.f_code
+        if code.co_filename != C10D or code.co_name not in recorder.ROOTED:
+            continue
+        values = frame.f_locals
+        end = "src" if code.co_name in ("broadcast", "scatter") else "dst"
+        in_group, in_world = values.get(f"group_{end}"), values.get(end)
+        if isinstance(in_group, int):  # resolved by then, whichever the caller gave
+            group = values.get("group") or c10d._get_default_group()
+            return {"root": dist.get_global_rank(group, in_group)}
+        if isinstance(in_world, int):
+            return {"root": in_world}
+    return {}
+
+
+def _call(frames: list[FrameType]) -> str:
+    """Name the call as the learner wrote it: the outermost frame of torch above their code."""
+    name = "wait"
+    for frame in frames:
+        filename = frame.f_code.co_filename
+        if filename != record.__file__ and not filename.startswith(TORCH):
+            break
+        if frame.f_code.co_name not in PLUMBING:
+            name = _qualified(frame)
+    return name
+
+
+def _qualified(frame: FrameType) -> str:
+    name = frame.f_code.co_qualname
+    if name.endswith(".__init__"):
+        return name.removesuffix(".__init__")
+    return name.rpartition(".")[2] if name.startswith(("Tensor.", "_")) else name
+
+
+def other_threads_run_cells(main: int | None) -> bool:
+    """Tell whether a thread that a cell started is in the cell's code: it may still provide
+    what others wait for, so a rank with one is never called stuck."""
+    for ident, frame in sys._current_frames().items():
+        if ident != main and any(cells.is_cell(f.f_code.co_filename) for f in _outwards(frame)):
+            return True
+    return False
