@@ -1,0 +1,245 @@
+"""Name the likely cause of a deadlock in one sentence, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..display import label
+from .facts import Entry, Wait
+from .proof import SAME_SIZE, Situation, needs
+
+#: torch's short names of types, as the flight recorder has them.
+TYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A deadlock, with what is known around it."""
+
+    situation: Situation
+    stuck: frozenset[int]
+    #: what each rank that is gone did: "ended its cell", "was not asked to run the cell", …
+    fates: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> dict[int, Wait]:
+        """What each stuck rank waits for, in rank order."""
+        out = {}
+        for rank in sorted(self.stuck):
+            wait = self.situation.samples[rank].wait
+            assert wait is not None
+            out[rank] = wait
+        return out
+
+    def absent(self) -> set[int]:
+        """Ranks that somebody waits for and that are not waiting themselves."""
+        missing: set[int] = set()
+        for rank, wait in self.waits.items():
+            for need in needs(self.situation, rank, wait):
+                missing |= need.missing
+        return missing & (self.situation.gone - self.stuck)
+
+    def entry(self, rank: int) -> Entry | None:
+        """Return the collective that a stuck rank waits in."""
+        return self.situation.samples[rank].entry
+
+
+def likely_cause(case: Case) -> str:
+    """Return the first explanation that fits."""
+    return next(text for explain in EXPLANATIONS if (text := explain(case)))
+
+
+def _new_group(case: Case) -> str:
+    kinds = {w.kind for w in case.waits.values()}
+    if "new_group" in kinds:
+        return (
+            "new_group has to be called by every rank of the lab, also by those that are not "
+            "in the new group, and in the same order."
+        )
+    if "init" not in kinds:
+        return ""
+    sizes = {w.size for w in case.waits.values()}
+    if max(sizes) > case.situation.size:
+        return (
+            f"world_size={max(sizes)} is more than the {case.situation.size} ranks that are "
+            "here, so init_process_group waits for ranks that do not exist."
+        )
+    return "init_process_group returns when all world_size ranks have called it."
+
+
+def _messages(case: Case) -> str:
+    """Explain deadlocks of sends and receives alone."""
+    waits = case.waits
+    kinds = {w.kind for w in waits.values()}
+    if not kinds <= {"send", "recv", "recv_any"}:
+        return ""
+    for rank, wait in waits.items():
+        text = _tags(case, rank, wait)
+        if text:
+            return text
+    if absent := case.absent():
+        what = " and ".join(
+            text
+            for kind, text in (("send", "a receive"), ("recv", "a send"), ("recv_any", "a send"))
+            if kind in kinds and not (kind == "recv_any" and "recv" in kinds)
+        )
+        return (
+            f"Every send needs one receive and every receive one send: {what} of "
+            f"{label(sorted(absent))} is missing (or goes to another rank)."
+        )
+    if kinds == {"send"}:
+        return (
+            "Every one of them sends before it receives, and a send returns only when its "
+            "message is taken. Let one side receive first, or use isend or batch_isend_irecv."
+        )
+    if "send" not in kinds:
+        return "Every one of them waits to receive before it sends. One side has to send first."
+    return (
+        "The sends and receives do not pair up: each send needs a receive on the rank that it "
+        "names, with the same tag and the same size, and that names the sender."
+    )
+
+
+def _tags(case: Case, rank: int, wait: Wait) -> str:
+    other = case.waits.get(wait.peer)
+    opposite = {"send": ("recv", "recv_any"), "recv": ("send",)}.get(wait.kind, ())
+    if other is None or other.kind not in opposite or other.tag == wait.tag:
+        return ""
+    if other.peer not in (rank, -1):
+        return ""
+    return (
+        f"The tags differ: rank {rank} waits in {wait.kind} with tag {wait.tag}, "
+        f"rank {wait.peer} in {other.kind} with tag {other.tag}."
+    )
+
+
+def _mixed(case: Case) -> str:
+    kinds = {w.kind for w in case.waits.values()}
+    if "collective" in kinds and kinds & {"send", "recv", "recv_any"} and not case.absent():
+        return (
+            "Some ranks wait in a collective, others for a message from them. The calls have to "
+            "come in an order that suits both sides."
+        )
+    return ""
+
+
+def _disagreement(case: Case) -> str:
+    """Explain ranks that stand at the same number of a group with different calls."""
+    by_place: dict[object, dict[int, Entry]] = {}
+    for rank, wait in case.waits.items():
+        entry = case.entry(rank)
+        if entry is not None:
+            by_place.setdefault(wait.options[0], {})[rank] = entry
+    for entries in by_place.values():
+        if len({e.name for e in entries.values()}) > 1:
+            return (
+                "They are in different collectives. Every rank of a group has to make the same "
+                "calls in the same order."
+            )
+        first = next(iter(entries.values()))
+        if len(entries) > 1 and first.name in SAME_SIZE:
+            if len({e.elements for e in entries.values()}) > 1:
+                return (
+                    f"They call {first.name} with different shapes. Every rank has to bring a "
+                    "tensor of the same size."
+                )
+            if len({e.types for e in entries.values()}) > 1:
+                return f"They call {first.name} with different types of tensors."
+        roots = {case.waits[r].root for r in entries} - {None}
+        if len(roots) > 1:
+            end = "source" if first.name in ("broadcast", "scatter") else "destination"
+            return f"They name different ranks as the {end} of {first.name}."
+    return ""
+
+
+def _two_groups(case: Case) -> str:
+    keys = {w.options[0][0] for w in case.waits.values() if w.kind == "collective"}
+    if len(keys) > 1 and not case.absent():
+        return (
+            "They are in collectives of different groups. Ranks that share groups have to use "
+            "them in the same order."
+        )
+    return ""
+
+
+def _not_asked(case: Case) -> str:
+    absent = case.absent()
+    left_out = sorted(r for r in absent if "not asked" in case.fates.get(r, ""))
+    if not left_out:
+        return ""
+    return (
+        f"The cell ran without {label(left_out)}, but the group has them as members: run it on "
+        "every rank of the group, or use a group of these ranks only."
+    )
+
+
+def _uneven(case: Case) -> str:
+    """Explain loops that are shorter on some ranks."""
+    absent = sorted(case.absent())
+    if any(w.call.startswith("DistributedDataParallel") for w in case.waits.values()) or any(
+        w.call == "backward" for w in case.waits.values()
+    ):
+        return (
+            f"{label(absent).capitalize()} made fewer training steps. DDP needs the same number "
+            "of batches on every rank: use a DistributedSampler (with set_epoch), drop_last, or "
+            "model.join()."
+            if absent
+            else ""
+        )
+    places = {w.where for w in case.waits.values()}
+    samples = case.situation.samples
+    again = [r for r in absent if r in samples and samples[r].places & places]
+    if again:
+        return (
+            f"{label(again).capitalize()} made this call too, but fewer times: a loop is shorter "
+            "there (uneven data?). Every rank has to make the same number of calls."
+        )
+    return ""
+
+
+def _condition(case: Case) -> str:
+    absent = sorted(case.absent())
+    if not absent:
+        return ""
+    raised = [r for r in absent if "raised" in case.fates.get(r, "")]
+    if raised:
+        return f"{label(raised).capitalize()} stopped at an error before this call."
+    dead = [r for r in absent if r in case.situation.dead]
+    if dead:
+        return f"The process of {label(dead)} is gone."
+    return (
+        f"The call stands under a condition (an if on the rank, an early return, a continue) "
+        f"that {label(absent)} did not meet. Every rank of a group has to make it."
+    )
+
+
+def _otherwise(case: Case) -> str:
+    return (
+        "Every rank waits for another one. The ranks of a group have to make the same calls, in "
+        "the same order, with tensors of the same shape."
+    )
+
+
+EXPLANATIONS: tuple[Callable[[Case], str], ...] = (
+    _new_group,
+    _not_asked,
+    _messages,
+    _disagreement,
+    _mixed,
+    _two_groups,
+    _uneven,
+    _condition,
+    _otherwise,
+)

@@ -1,0 +1,102 @@
+"""Tell a learner what happened: who waits in what and where, who never came, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..display import label
+from .cause import TYPES, Case, likely_cause
+from .facts import Entry, GroupKey, Wait
+
+
+def tell(case: Case) -> list[str]:
+    """Return the lines of the message: what is so, who waits where, the likely cause."""
+    return [headline(case), *who_waits(case), *who_is_absent(case), f"Cause: {likely_cause(case)}"]
+
+
+def headline(case: Case) -> str:
+    """Say in one line who waits for whom."""
+    stuck = sorted(case.stuck)
+    if absent := sorted(case.absent()):
+        fates = {case.fates.get(r, "ended its cell") for r in absent}
+        fate = fates.pop() if len(fates) == 1 else "cannot come any more"
+        return f"{label(stuck)} {_verb(stuck)} for {label(absent)}, which {_plural(fate, absent)}."
+    if len(stuck) == 1:
+        return f"{label(stuck)} waits for something that cannot come."
+    return f"{label(stuck)} wait for one another."
+
+
+def who_waits(case: Case) -> list[str]:
+    """Return one line for each place where stuck ranks wait."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for rank, wait in case.waits.items():
+        what = describe(wait, case.entry(rank))
+        groups.setdefault((what, wait.where, wait.line), []).append(rank)
+    lines = []
+    for (what, where, line), ranks in groups.items():
+        at = f" at {where}" if where else ""
+        code = f":  {line}" if line else ""
+        lines.append(f"  {label(ranks)} {_verb(ranks)} in {what}{at}{code}")
+    return lines
+
+
+def who_is_absent(case: Case) -> list[str]:
+    """Return one line for each thing that absent ranks did instead, where they differ."""
+    absent = sorted(case.absent())
+    fates: dict[str, list[int]] = {}
+    for rank in absent:
+        fates.setdefault(case.fates.get(rank, "ended its cell"), []).append(rank)
+    return [f"  {label(ranks)} {_plural(fate, ranks)}" for fate, ranks in fates.items()]
+
+
+def describe(wait: Wait, entry: Entry | None = None) -> str:
+    """Put a wait into words: ``all_reduce (float32 [4], collective 3)``."""
+    tag = f" with tag {wait.tag}" if wait.tag else ""
+    if wait.kind == "send":
+        text = f"send to rank {wait.peer}{tag}"
+    elif wait.kind == "recv":
+        text = f"recv from rank {wait.peer}{tag}"
+    elif wait.kind == "recv_any":
+        text = f"recv from any rank{tag}"
+    elif wait.kind == "init":
+        return "init_process_group"
+    elif wait.kind == "new_group":
+        return "new_group"
+    elif entry is None:
+        text = wait.kind if wait.kind == "monitored_barrier" else "a collective"
+    else:
+        root = "" if wait.root is None else f", root {wait.root}"
+        size = f"{_tensors(entry)}, " if entry.shapes else ""
+        text = f"{entry.name} ({size}collective {entry.number}{root})"
+    via = _via(wait, entry)
+    return text + via + _group(wait.options[0][0] if wait.options else None)
+
+
+def _via(wait: Wait, entry: Entry | None) -> str:
+    """Name the call that the learner wrote where it is another one."""
+    known = {wait.kind, entry.name if entry else "", "wait", "recv", "send", ""}
+    return "" if wait.call in known else f" of {wait.call}"
+
+
+def _tensors(entry: Entry) -> str:
+    parts = [
+        f"{TYPES.get(kind, kind)} {list(shape)}"
+        for shape, kind in zip(entry.shapes, entry.types, strict=False)
+    ]
+    return parts[0] if len(parts) == 1 else f"{len(parts)} tensors"
+
+
+def _group(key: GroupKey | None) -> str:
+    if key is None or key[0] == "0":
+        return ""
+    return f" in the group of {label(key[1])}"
+
+
+def _verb(ranks: Sequence[int]) -> str:
+    return "wait" if len(ranks) > 1 else "waits"
+
+
+def _plural(fate: str, ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return fate
+    return fate.replace("its cell", "their cell").replace("was ", "were ").replace("has ", "have ")

@@ -1,0 +1,176 @@
+"""Watch the ranks while something runs on them, and ask only those that stand still.
+
+A rank that works is not asked anything: it looks at itself ten times a second (one system call)
+and answers the question that it was given once, when it waits for another rank. Only then are the
+waiting ranks and those that have ended compared, for only they can be part of a deadlock.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import psutil
+
+from .. import questions
+from ..cluster import RankCluster
+from ..display import fold, label
+from . import facts, story
+from .cause import Case
+from .proof import Situation, find_stuck
+
+#: Seconds between the two looks that must agree before a deadlock is declared.
+CONFIRM_SECONDS = 0.15
+#: Seconds to the next look when nothing was found, doubled each time without news.
+AGAIN_SECONDS = (0.3, 5.0)
+
+
+class Watcher:
+    """Follow the ranks of a lab while something is out.
+
+    Parameters
+    ----------
+    asked
+        The ranks that were asked to run it.
+    """
+
+    def __init__(self, cluster: RankCluster, asked: Sequence[int]) -> None:
+        self.cluster = cluster
+        self.asked = list(asked)
+        self.waiting: dict[int, facts.Sample] = {}  #: what waiting ranks said last
+        self._open: dict[int, Any] = {}  # rank -> future of its answer
+        self._known: dict[int, list[int]] = {}
+        self._seen: object = None
+        self._pause = AGAIN_SECONDS[0]
+        self._due = 0.0
+
+    def look(
+        self, replies: Sequence[Any], failures: Mapping[int, str], seconds: float
+    ) -> Case | None:
+        """Wait up to ``seconds`` for news; return a deadlock if there is one for certain.
+
+        ``replies`` are the futures to wait for, ``failures`` what ranks have raised so far.
+        """
+        busy = self._busy()
+        for rank in busy:
+            if rank not in self._open:
+                content = {"known": self._known.get(rank, [])}
+                future = questions.post(self.cluster, rank, "labkit_watch", content)
+                if future is not None:
+                    self._open[rank] = future
+        concurrent.futures.wait(
+            [*replies, *self._open.values()],
+            seconds,
+            return_when=concurrent.futures.FIRST_COMPLETED,
+        )
+        self._collect()
+        # Their replies are here before they are asked: what they have provided is final.
+        gone = frozenset(range(self.cluster.size)) - frozenset(self._busy())
+        news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
+        now = time.monotonic()
+        if not self.waiting or (news == self._seen and now < self._due):
+            return None
+        short, long = AGAIN_SECONDS
+        self._pause = short if news != self._seen else min(2 * self._pause, long)
+        case = self._judge(gone, failures)
+        self._seen, self._due = news, time.monotonic() + self._pause
+        return case
+
+    def _busy(self) -> list[int]:
+        return [r for r in range(self.cluster.size) if self.cluster.is_busy(r)]
+
+    def progress(self) -> str:
+        """Say what the busy ranks do: who waits in what, who computes, who does not answer."""
+        busy = self._busy()
+        answers = questions.ask(self.cluster, busy, "labkit_survey")
+        texts = {}
+        for rank in busy:
+            if rank not in answers:
+                texts[rank] = "no answer" + _why_silent(self.cluster, rank)
+            elif (sample := self.waiting.get(rank)) is not None and sample.wait is not None:
+                texts[rank] = f"waiting in {story.describe(sample.wait, sample.entry)}"
+                texts[rank] += f" at {sample.wait.where}" if sample.wait.where else ""
+            elif where := answers[rank]["where"]:
+                texts[rank] = f"running {where}: {answers[rank]['line']}"
+            else:
+                texts[rank] = "running"
+        return "".join(f"{label(ranks)}: {text}\n" for ranks, text in fold(texts))
+
+    def _collect(self) -> None:
+        """Read what ranks have said of themselves."""
+        told = {}
+        for rank, future in list(self._open.items()):
+            if future.done():
+                del self._open[rank]
+                answer = future.result()["content"]
+                if answer.get("state") == "waiting":
+                    told[rank] = answer
+                    self._known[rank] = answer["stamp"]
+        self.waiting.update(facts.read(told))
+
+    def _judge(self, gone: frozenset[int], failures: Mapping[int, str]) -> Case | None:
+        suspects = self.waiting.keys() | gone
+        first = self._sample(suspects, gone)
+        self._update(first)
+        if not find_stuck(first):
+            return None
+        # Look again, and at all ranks: others may wait by now.
+        first = self._sample(range(self.cluster.size), gone)
+        time.sleep(CONFIRM_SECONDS)
+        second = self._sample(range(self.cluster.size), gone)
+        # Who has run in between can go on, whatever it looks like now.
+        same = {
+            r: s
+            for r, s in second.samples.items()
+            if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
+        }
+        second = Situation(second.size, same, gone, second.dead)
+        stuck = find_stuck(second)
+        if not stuck:
+            return None
+        return Case(second, frozenset(stuck), self._fates(gone, failures))
+
+    def _sample(self, ranks: Iterable[int], gone: frozenset[int]) -> Situation:
+        """Ask some ranks what they wait for and what they have provided."""
+        dead = frozenset(self.cluster.deaths)
+        wanted = sorted(frozenset(ranks) - dead)
+        samples = facts.read(questions.ask(self.cluster, wanted, "labkit_sample"))
+        return Situation(self.cluster.size, samples, gone, dead)
+
+    def _update(self, situation: Situation) -> None:
+        """Forget the waits of ranks that have run since: they tell by themselves when they
+        wait again. One that has not is only awake by chance."""
+        for rank, old in list(self.waiting.items()):
+            new = situation.samples.get(rank)
+            if new is not None and new.wait is not None:
+                self.waiting[rank] = new
+            elif new is None or new.stamp != old.stamp:
+                del self.waiting[rank]
+
+    def _fates(self, gone: frozenset[int], failures: Mapping[int, str]) -> dict[int, str]:
+        fates = {}
+        for rank in gone:
+            if rank in self.cluster.deaths:
+                fates[rank] = f"ended with {self.cluster.deaths[rank]}"
+            elif rank not in self.asked:
+                fates[rank] = "was not asked to run the cell"
+            elif rank in failures:
+                fates[rank] = f"has raised {failures[rank]}"
+            else:
+                fates[rank] = "has ended its cell"
+        return fates
+
+
+def _why_silent(cluster: RankCluster, rank: int) -> str:
+    """Say why a rank does not answer, where the system knows."""
+    place = cluster.places[rank]
+    if place.host == socket.gethostname():
+        try:
+            if psutil.Process(place.pid).status() == psutil.STATUS_STOPPED:
+                return " (its process is stopped: SIGSTOP or a debugger)"
+        except psutil.Error:
+            pass
+    return ""
