@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import CellSyntaxError, LabError, RankDied, RankError
+from .errors import CellSyntaxError, Deadlock, LabError, RankDied, RankError
 
 if TYPE_CHECKING:
     from . import datasets, figures
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "CellSyntaxError",
+    "Deadlock",
     "Lab",
     "LabError",
     "RankDied",

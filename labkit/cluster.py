@@ -170,18 +170,37 @@ class RankCluster:
         rank = next((p.rank for p in self.places if p.engine == engine), None)
         return f"engine {engine}" if rank is None else f"rank {rank}"
 
+    def is_busy(self, rank: int) -> bool:
+        """Tell whether a rank has anything to do: a request of this client without a reply."""
+        engine = self.places[rank].engine
+        uuid = self.client._engines.get(engine)
+        return rank not in self.deaths and bool(self.client._outstanding_dict.get(uuid))
+
     # -- restart and stop -------------------------------------------------------------------
 
-    def restart(self) -> None:
-        """End every engine and start as many fresh ones; the controller stays."""
-        before = set(self.client.ids)
-        deadline = time.monotonic() + START_SECONDS
+    def restart(self, ranks: Sequence[int] | None = None) -> None:
+        """End some engines (all if None) and start as many fresh ones; the controller stays.
+
+        Raises
+        ------
+        LabError
+            If only some are to be replaced and their launcher cannot do that.
+        """
         launcher = self.cluster.engine_set
-        self.places = []
-        if isinstance(launcher, launchers.LabkitEngineSetLauncher):
-            launcher.replace_all()
+        deadline = time.monotonic() + START_SECONDS
+        ours = isinstance(launcher, launchers.LabkitEngineSetLauncher)
+        if ranks is not None and not ours:
+            raise LabError(
+                f'engines="{self.engines}" replaces all ranks or none: lab.restart() does that.'
+            )
+        leaving = [p for p in self.places if ranks is None or p.rank in ranks]
+        staying = [p for p in self.places if p not in leaving]
+        self.places = staying  # an exit that is ours is no death
+        if ours:
+            launcher.replace([p.hint for p in leaving])
         else:
             self.cluster.restart_engines_sync()
+        before = {p.engine for p in leaving}
         while before & set(self.client.ids) and time.monotonic() < deadline:
             time.sleep(0.005)
         self._wait_for_engines(deadline)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .running import Outcome
 
+#: Seconds after which a cell says what it waits for, and between two such looks.
+NOTICE_SECONDS = 3.0
+#: Set to 0 where nobody looks on: what comes and goes would stay in a stored notebook.
+LIVE = "LABKIT_LIVE"
 #: ANSI colours of single ranks, repeated from rank 6 on; every theme has its own shade of them.
 COLOURS = (34, 35, 36, 32, 33, 94)
 
@@ -109,3 +115,37 @@ def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, 
         head = f"{red(title)}:{tail}" if tail else red(title)
         blocks.append("\n".join([f"{coloured_label(ranks)}: {head}", *rest]))
     return "\n".join(summary), blocks
+
+
+class Notice:
+    """A line in a cell's output that says what its ranks wait for, and goes when they end.
+
+    For cells whose output is all ours: what else was in it would go too.
+    """
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + NOTICE_SECONDS
+        self._text = ""
+
+    def offer(self, make: Callable[[], str]) -> None:
+        """Show what ``make()`` returns, if it is time for that."""
+        if time.monotonic() < self._due or os.environ.get(LIVE) == "0":
+            return
+        text = make()
+        if text != self._text:
+            self._clear()
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._text = text
+        self._due = time.monotonic() + NOTICE_SECONDS
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._text:
+            self._clear()
+
+    @staticmethod
+    def _clear() -> None:
+        from IPython.display import clear_output
+
+        clear_output(wait=False)

@@ -33,5 +33,17 @@ class RankError(LabError):
         return self.blocks
 
 
+class Deadlock(RankError):
+    """Report ranks that waited for one another in vain: who, in what, at which line, and why.
+
+    They were freed and every variable is still there. ``str(error)`` has the whole message.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        head, *rest = lines
+        block = "\n".join([f"\x1b[31m{type(self).__name__}\x1b[0m: {head}", *rest])
+        super().__init__("\n".join(lines), [block])
+
+
 class RankDied(RankError):
     """Report that the process of a rank ended, and how."""

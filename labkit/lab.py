@@ -8,9 +8,10 @@ from typing import Any
 
 import cloudpickle
 
-from . import group, running
+from . import display, questions, running
 from .cluster import RankCluster
 from .errors import LabError
+from .group import GroupKeeper
 from .status import Table
 
 _current: Lab | None = None
@@ -27,9 +28,8 @@ class Lab:
     def __init__(self, cluster: RankCluster, *, join: bool, timeout: float) -> None:
         global _current
         self._cluster: RankCluster | None = cluster
-        self._join = join
-        self._timeout = timeout
-        self._settle()
+        self._group = GroupKeeper(cluster, join=join, timeout=timeout)
+        self._group.settle()
         atexit.register(self.stop)
         _current = self
 
@@ -61,6 +61,11 @@ class Lab:
             raise LabError("This lab was stopped; labkit.start() gives you a new one.")
         return self._cluster
 
+    def _ready(self) -> GroupKeeper:
+        """Return the lab's process group, and with it its ranks."""
+        self._alive()
+        return self._group
+
     # -- run --------------------------------------------------------------------------------
 
     def run(
@@ -86,20 +91,19 @@ class Lab:
         RankError
             If it raises on a rank: each distinct error once.
         """
-        cluster = self._alive()
         chosen = self.check_ranks(ranks)
         payload = cloudpickle.dumps((fn, args, kwargs))
-        return running.call(cluster, chosen, payload)
+        return running.call(self._ready(), chosen, payload)
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
         self._check_name(name)
-        return running.pull(self._alive(), name)
+        return running.pull(self._ready(), name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank."""
         self._check_name(name)
-        running.push(self._alive(), cloudpickle.dumps({name: value}))
+        running.push(self._ready(), cloudpickle.dumps({name: value}))
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
         raise TypeError("a Lab is not iterable; lab.status() lists its ranks")
@@ -131,15 +135,15 @@ class Lab:
 
     def status(self) -> Table:
         """Show what each rank is doing now, and at which line of which cell."""
-        return Table(running.survey(self._alive()))
+        return Table(questions.survey(self._alive()))
 
     def __repr__(self) -> str:
         if self._cluster is None:
             return "Lab (stopped)"
-        return str(Table(running.survey(self._cluster)))
+        return str(Table(questions.survey(self._cluster)))
 
     def _repr_html_(self) -> str | None:
-        return None if self._cluster is None else Table(running.survey(self._cluster)).to_html()
+        return None if self._cluster is None else Table(questions.survey(self._cluster)).to_html()
 
     # -- begin again ------------------------------------------------------------------------
 
@@ -148,20 +152,42 @@ class Lab:
 
         Sub-groups and models wrapped in DDP belong to the old group: make them again.
         """
-        group.rebuild(self._alive(), self._timeout)
-        self._join = True
-
-    def restart(self) -> None:
-        """Replace every rank by a fresh process; variables are gone, ranks are the same."""
         cluster = self._alive()
-        cluster.restart()
-        self._settle()
+        if dead := sorted(cluster.deaths):
+            raise LabError(
+                f"{display.label(dead).capitalize()} ended; lab.restart(ranks={dead}) first."
+            )
+        self._group.join = True
+        self._group.rebuild()
 
-    def _settle(self) -> None:
+    def restart(self, ranks: Sequence[int] | None = None) -> None:
+        """Replace ranks by fresh processes; a rank keeps its number.
+
+        Parameters
+        ----------
+        ranks
+            Which ranks; all if None. The others keep their variables, and the process group is
+            formed again with the new ones.
+
+        Raises
+        ------
+        LabError
+            If ``ranks`` leaves out one that has ended.
+        """
         cluster = self._alive()
-        group.hand_out(cluster)
-        if self._join:
-            group.form(cluster, self._timeout)
+        chosen = self.check_ranks(ranks)
+        if ranks is None:
+            cluster.restart()
+            self._group.settle()
+            return
+        if missing := sorted(set(cluster.deaths) - set(chosen)):
+            everyone = sorted({*chosen, *missing})
+            raise LabError(
+                f"{display.label(missing).capitalize()} ended too; restart all of them at once: "
+                f"lab.restart(ranks={everyone})."
+            )
+        cluster.restart(chosen)
+        self._group.settle(chosen)
 
     def stop(self) -> None:
         """End every process of the lab. Also happens when the notebook's kernel ends."""

@@ -12,7 +12,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import display, lab, running
+from . import display, lab, running, verdict
 from .errors import CellSyntaxError, LabError
 
 
@@ -93,6 +93,7 @@ class LabMagics(ParallelMagics):
             signum = self._eval_signal_str(chosen) if chosen else self.signal_on_interrupt
             return self._run(current, ranks, code, args.save_name, args.groupby, signum)
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
+        current._ready().check()
         view = current.client.direct_view([current.engine_ids[r] for r in ranks])
         result = view.execute(self._named(code), silent=False, block=False)
         result._fname = "%px"
@@ -154,17 +155,13 @@ class LabMagics(ParallelMagics):
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
-        cluster = current._alive()
-        pending = running.cell(cluster, ranks, self._named(code))
+        pending = running.cell(current._ready(), ranks, self._named(code))
         try:
-            pending.wait(signum)
+            pending.wait(signum, display.Notice())
         except KeyboardInterrupt:
             display.show(pending.outcomes())
-            if stuck := pending.busy():
-                sys.stderr.write(
-                    f"{display.label(stuck)} did not stop within {running.GRACE} s; "
-                    "lab.restart() gives you fresh ranks.\n"
-                )
+            for line in verdict.what_was_done(pending.keeper, pending.ending):
+                sys.stderr.write(f"{line}\n")
             raise
         finally:
             self.last_result = pending.result

@@ -1,9 +1,9 @@
-"""Run things on ranks and wait for them: cells, functions, variables, questions."""
+"""Run things on ranks and wait for them: cells, functions, variables."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import time
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,19 +11,18 @@ from typing import Any
 import cloudpickle
 import ipyparallel as ipp
 
-from . import display
-from .cluster import RankCluster, on_rank
-from .errors import LabError, RankDied, RankError
-from .status import RankState
+from . import display, recovery, verdict
+from .cluster import on_rank
+from .errors import LabError, RankDied
+from .group import GroupKeeper
+from .watch.watcher import Watcher
 
+#: Seconds that a cell has before anybody watches it: short ones cost nothing more.
+UNWATCHED_SECONDS = 0.2
 #: Seconds between looks at the ranks while something runs.
 TICK = 0.2
-#: Seconds that ranks get to end by themselves after an interrupt or a death.
-GRACE = 1.5
 #: Seconds to wait for the last output of a rank whose cell has ended.
 OUTPUT_SECONDS = 5.0
-#: Seconds for the answer to a question on the control channel.
-ANSWER_SECONDS = 1.0
 
 
 @dataclass
@@ -44,65 +43,130 @@ class Pending:
 
     ``send`` takes a view of their engines and returns ipyparallel's AsyncResult for all of
     them: one for each rank would double the cost of an empty cell (``make bench``).
+
+    Raises
+    ------
+    RankDied
+        If one of the ranks has ended.
     """
 
     def __init__(
-        self, cluster: RankCluster, ranks: Sequence[int], send: Callable[[Any], Any]
+        self, keeper: GroupKeeper, ranks: Sequence[int], send: Callable[[Any], Any]
     ) -> None:
-        if dead := [r for r in ranks if r in cluster.deaths]:
-            raise _died(cluster, dead)
-        self.cluster = cluster
+        self.keeper = keeper
+        self.cluster = cluster = keeper.cluster
         self.ranks = list(ranks)
+        if dead := self.dead():
+            raise RankDied(*verdict.died(cluster, dead))
         engines = [cluster.places[r].engine for r in ranks]
         self.result = send(cluster.client.direct_view(engines))
         #: rank -> ipyparallel's future of its reply
         self.replies = dict(zip(self.ranks, self.result._children, strict=True))
+        self.ending = verdict.Ending()  #: how it ended, if not by itself
 
     def busy(self) -> list[int]:
         """Return the ranks that have not ended, dead ones left out."""
-        return [r for r, reply in self.replies.items() if not (reply.done() or self._dead(r))]
+        return [r for r in self.replies if not (self._replied(r) or r in self.cluster.deaths)]
 
-    def _dead(self, rank: int) -> bool:
-        return rank in self.cluster.deaths
+    def dead(self) -> list[int]:
+        """Return the ranks whose process has ended."""
+        return [r for r in self.ranks if r in self.cluster.deaths]
 
-    def wait(self, signum: str | int = "SIGINT") -> None:
-        """Wait for every rank; on an interrupt send ``signum`` to those that are busy.
+    def _replied(self, rank: int) -> bool:
+        return bool(self.replies[rank].done())
+
+    def failures(self) -> dict[int, str]:
+        """Return the names of the errors that ranks have raised, by rank."""
+        done = [r for r in self.ranks if self._replied(r) and r not in self.cluster.deaths]
+        errors = {r: _unwrap_error(self.replies[r].result()) for r in done}
+        return {r: error[0] for r, error in errors.items() if error is not None}
+
+    # -- wait -------------------------------------------------------------------------------
+
+    def wait(self, signum: str | int = "SIGINT", notice: display.Notice | None = None) -> None:
+        """Wait for every rank: until it ends, dies, or is proved to wait in vain.
+
+        On an interrupt ``signum`` goes to the ranks that are busy, and those that are blocked
+        are freed.
 
         Raises
         ------
         KeyboardInterrupt
-            After the ranks were interrupted too.
+            After the ranks have ended.
         """
         try:
-            while busy := self.busy():
-                if any(self._dead(r) for r in self.ranks):
-                    self._wait_a_little(busy)
-                    break
-                self.replies[busy[0]].wait(TICK)
+            self._follow(notice)
         except KeyboardInterrupt:
-            self.cluster.signal(self.busy(), signum)
-            self._wait_a_little(self.busy())
+            freed, still = recovery.interrupt(self.cluster, self.busy, signum)
+            self.ending = verdict.Ending("interrupted", freed, still)
+            self._repair(broken=bool(freed) or recovery.out_of_step(self.cluster))
             raise
+        finally:
+            if notice is not None:
+                notice.clear()
+        if self.ending.kind:
+            self._repair(broken=True)
+        elif self.failures():
+            self._repair(broken=recovery.out_of_step(self.cluster))
         # The reply can be here before the last output is.
-        ended = [r.output for n, r in self.replies.items() if r.done() and not self._dead(n)]
-        concurrent.futures.wait(ended, OUTPUT_SECONDS)
+        ended = [reply.output for r, reply in self.replies.items() if self._replied(r)]
+        concurrent.futures.wait(ended, 0 if self.dead() else OUTPUT_SECONDS)
 
-    def _wait_a_little(self, ranks: Sequence[int]) -> None:
-        deadline = time.monotonic() + GRACE
-        for rank in ranks:
-            self.replies[rank].wait(max(0.0, deadline - time.monotonic()))
+    def _follow(self, notice: display.Notice | None) -> None:
+        concurrent.futures.wait(self.replies.values(), UNWATCHED_SECONDS)
+        watcher = None
+        while busy := self.busy():
+            if self.dead():
+                freed, still = recovery.interrupt(self.cluster, self.busy, "SIGINT")
+                self.ending = verdict.Ending("died", freed, still)
+                return
+            watcher = watcher or Watcher(self.cluster, self.ranks)
+            case = watcher.look([self.replies[r] for r in busy], self.failures(), TICK)
+            if case is not None and case.stuck & set(self.ranks):
+                stuck = sorted(case.stuck)
+                still = recovery.end(self.cluster, self.busy, stuck)
+                self.ending = verdict.Ending("deadlock", stuck, still, case)
+                return
+            if notice is not None:
+                notice.offer(watcher.progress)
+
+    def _repair(self, *, broken: bool) -> None:
+        """Leave a process group behind that works, if the ranks allow it."""
+        if not broken:
+            return
+        self.keeper.broken = True
+        with contextlib.suppress(LabError):  # the next cell tries again, and says why not
+            self.ending.repaired = self.keeper.repair()
+
+    # -- what came of it --------------------------------------------------------------------
 
     def outcomes(self) -> list[Outcome]:
         """Collect what the ranks have made so far, in rank order."""
-        return [_outcome(rank, self.replies[rank]) for rank in self.ranks]
+        outcomes = [_outcome(rank, self.replies[rank]) for rank in self.ranks]
+        for outcome in outcomes:
+            if self.ending.kind and outcome.rank in self.ending.freed:
+                outcome.stderr = verdict.without_torch_log(outcome.stderr)
+        return outcomes
 
     def raise_errors(self, outcomes: Sequence[Outcome]) -> None:
-        """Raise what went wrong, if anything did: deaths first, then distinct errors."""
-        if dead := [r for r in self.ranks if self._dead(r)]:
-            raise _died(self.cluster, dead, self.busy())
+        """Raise what went wrong, if anything did: deaths, then true errors, then deadlocks."""
         errors = {o.rank: o.error for o in outcomes if o.error}
-        if errors:
-            raise RankError(*display.error_texts(errors))
+        error = verdict.judge(self.keeper, self.dead(), errors, self.ending)
+        if error is not None:
+            raise error
+
+
+def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
+    """Return name, message and lines of the error that a reply stands for, None if none."""
+    if isinstance(value, ipp.error.RemoteError):
+        lines = value.traceback.split("\n") if value.traceback else []
+        return value.ename, value.evalue, lines
+    if isinstance(value, Exception):
+        name = type(value).__name__
+        return name, str(value), [f"{name}: {value}"]
+    if isinstance(value, tuple) and value[:1] == ("error",):  # of labkit.rank.calls
+        return value[1]
+    return None
 
 
 def _outcome(rank: int, reply: Any) -> Outcome:
@@ -113,40 +177,27 @@ def _outcome(rank: int, reply: Any) -> Outcome:
     out.displays = [message["data"] for message in md["outputs"]]
     out.result = md["execute_result"]["data"] if md["execute_result"] else None
     value = reply.result() if reply.done() else None
-    if isinstance(value, ipp.error.RemoteError):
-        lines = value.traceback.split("\n") if value.traceback else []
-        out.error = (value.ename, value.evalue, lines)
-    elif isinstance(value, Exception):
-        name = type(value).__name__
-        out.error = (name, str(value), [f"{name}: {value}"])
-    else:
-        out.value = value
+    out.error = _unwrap_error(value)
+    out.value = value if out.error is None else None
     return out
-
-
-def _died(cluster: RankCluster, dead: Sequence[int], busy: Sequence[int] = ()) -> RankDied:
-    how = display.fold({rank: cluster.deaths[rank] for rank in dead})
-    parts = [f"{display.label(ranks)} ended with {text}" for ranks, text in how]
-    if busy:
-        parts.append(f"{display.label(busy)} did not return from this cell")
-    summary = "; ".join(parts) + ". lab.restart() gives you fresh ranks."
-    return RankDied(summary, [display.red("RankDied") + f": {summary}"])
 
 
 # -- cells --------------------------------------------------------------------------------------
 
 
-def cell(cluster: RankCluster, ranks: Sequence[int], code: str) -> Pending:
+def cell(keeper: GroupKeeper, ranks: Sequence[int], code: str) -> Pending:
     """Send a cell to some ranks."""
-    return Pending(cluster, ranks, lambda view: view.execute(code, silent=False, block=False))
+    keeper.check()
+    return Pending(keeper, ranks, lambda view: view.execute(code, silent=False, block=False))
 
 
 # -- calls --------------------------------------------------------------------------------------
 
 
-def call(cluster: RankCluster, ranks: Sequence[int], payload: bytes) -> list[Any]:
+def call(keeper: GroupKeeper, ranks: Sequence[int], payload: bytes) -> list[Any]:
     """Call a pickled function on some ranks; show what it printed; return its results."""
-    pending = Pending(cluster, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload))
+    keeper.check()
+    pending = Pending(keeper, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload))
     try:
         pending.wait()
     finally:
@@ -157,20 +208,17 @@ def call(cluster: RankCluster, ranks: Sequence[int], payload: bytes) -> list[Any
 
 
 def _unwrap(outcome: Outcome) -> Outcome:
-    """Turn the answer of ``labkit.rank.calls`` into a value or an error."""
+    """Turn the answer of ``labkit.rank.calls`` into a value."""
     if outcome.error is None and outcome.value is not None:
-        kind, content = outcome.value
-        if kind == "error":
-            outcome.error = content
-        else:
-            outcome.value = None if content is None else cloudpickle.loads(content)
+        _, content = outcome.value
+        outcome.value = None if content is None else cloudpickle.loads(content)
     return outcome
 
 
-def pull(cluster: RankCluster, name: str) -> list[Any]:
+def pull(keeper: GroupKeeper, name: str) -> list[Any]:
     """Return a variable of every rank; LabError names the ranks that do not have it."""
-    everyone = range(len(cluster.places))
-    pending = Pending(cluster, everyone, lambda view: view.apply_async(on_rank, "calls.pull", name))
+    everyone = range(keeper.cluster.size)
+    pending = Pending(keeper, everyone, lambda view: view.apply_async(on_rank, "calls.pull", name))
     pending.wait()
     outcomes = pending.outcomes()
     missing = [o.rank for o in outcomes if o.value and o.value[0] == "missing"]
@@ -181,55 +229,11 @@ def pull(cluster: RankCluster, name: str) -> list[Any]:
     return [o.value for o in outcomes]
 
 
-def push(cluster: RankCluster, payload: bytes) -> None:
+def push(keeper: GroupKeeper, payload: bytes) -> None:
     """Set variables on every rank from a pickled dict."""
-    everyone = range(len(cluster.places))
+    everyone = range(keeper.cluster.size)
     pending = Pending(
-        cluster, everyone, lambda view: view.apply_async(on_rank, "calls.push", payload)
+        keeper, everyone, lambda view: view.apply_async(on_rank, "calls.push", payload)
     )
     pending.wait()
     pending.raise_errors([_unwrap(o) for o in pending.outcomes()])
-
-
-# -- questions ----------------------------------------------------------------------------------
-
-
-def ask(cluster: RankCluster, ranks: Sequence[int], message: str) -> dict[int, dict[str, Any]]:
-    """Ask ranks on their control channel, which answers while a cell runs.
-
-    Returns the answers by rank; a rank that gives none within ``ANSWER_SECONDS`` is left out.
-    """
-    client = cluster.client
-    futures = {}
-    for rank in ranks:
-        engine = cluster.places[rank].engine
-        if rank not in cluster.deaths and engine in client.ids:
-            (identity,) = client._build_targets(engine)[0]
-            futures[rank] = client._send(client._control_stream, message, {}, ident=identity)
-    deadline = time.monotonic() + ANSWER_SECONDS
-    answers = {}
-    for rank, future in futures.items():
-        if future.wait(max(0.0, deadline - time.monotonic())):
-            answers[rank] = future.result()["content"]
-    return answers
-
-
-def survey(cluster: RankCluster) -> list[RankState]:
-    """Find out what every rank does now."""
-    answers = ask(cluster, range(len(cluster.places)), "labkit_survey")
-    states = []
-    for place in cluster.places:
-        where = ""
-        if place.rank in cluster.deaths:
-            state = f"dead: {cluster.deaths[place.rank]}"
-        elif place.rank not in answers:
-            state = "not answering"
-        else:
-            answer = answers[place.rank]
-            state = "busy" if answer["busy"] else "idle"
-            if answer["where"]:
-                where = f"{answer['where']}: {answer['line']}"
-        states.append(
-            RankState(place.rank, place.host, place.pid, place.device, place.backend, state, where)
-        )
-    return states

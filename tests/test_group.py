@@ -18,7 +18,7 @@ def test_the_store_is_on_loopback_and_every_rank_knows_it(lab4):
 
 def test_each_group_has_a_port_of_its_own(lab4):
     before = lab4.run(address)[0][1]
-    group.rebuild(lab4._cluster, 60)
+    lab4._group.rebuild()
     assert lab4.run(address)[0][1] != before
 
 

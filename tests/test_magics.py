@@ -218,7 +218,7 @@ def test_a_killed_rank_is_named_at_once_and_restart_brings_it_back(px, lab):
         px("import os, signal\nif rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n")
     assert time.monotonic() - start < 3
     start = time.monotonic()
-    with pytest.raises(RankDied, match=r"lab.restart\(\) gives you fresh ranks"):
+    with pytest.raises(RankDied, match=r"lab.restart\(ranks=\[1\]\) replaces it"):
         px("1\n")
     assert time.monotonic() - start < 0.5
     assert lab.status()[1].state == "dead: signal 9 (SIGKILL)"

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import zmq
@@ -191,12 +192,12 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
 
         self.warm.fork(name, "engine", argv, env, on_exit)
 
-    def replace_all(self) -> None:
-        """Kill every engine and start as many fresh ones, without ending the set."""
+    def replace(self, indexes: Sequence[int]) -> None:
+        """End some engines and start as many fresh ones, without ending the set."""
         assert self.warm is not None
         self._replacing = True
-        self.warm.end([self.name_of(i) for i in range(self.n)], self.stop_seconds_until_kill)
-        for index in range(self.n):
+        self.warm.end([self.name_of(i) for i in indexes], self.stop_seconds_until_kill)
+        for index in indexes:
             self.start_one(index)
         self._replacing = False
 

@@ -1,0 +1,117 @@
+"""Free ranks that are blocked, and end what runs on the others.
+
+Gloo has no working abort, and an interrupt does not reach a rank inside a collective. What does
+is the end of its connections: everything that waits on them fails at once. Only connections
+between two ranks of the lab are shut; what a rank has with the rest of the world stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+
+from . import questions
+from .cluster import RankCluster
+from .connections import list_connections
+
+#: Seconds to wait for freed ranks before they are interrupted too, and after that.
+PATIENCE = (0.5, 0.5)
+#: Seconds for ranks to end by themselves when interrupted, before they are freed.
+INTERRUPT_SECONDS = 0.25
+
+#: One connection: own address and the other's, each ``[host, port]``.
+Pair = list[list[Any]]
+
+
+def free(cluster: RankCluster, ranks: Sequence[int]) -> None:
+    """Shut down the connections of some ranks with every rank of the lab."""
+    everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
+    ends = [pair for pairs in everyone.values() for pair in pairs]
+    own = {r: {"pairs": [[a, b] for a, b in everyone[r] if [b, a] in ends]} for r in ranks}
+    questions.ask(cluster, ranks, "labkit_free", own)
+
+
+def _connections(cluster: RankCluster, rank: int) -> list[Pair]:
+    """List a rank's connections; of one on this host also when it does not answer."""
+    place = cluster.places[rank]
+    if rank in cluster.deaths:
+        return []
+    if place.host == socket.gethostname():
+        with contextlib.suppress(psutil.Error, OSError):
+            return [[c.own, c.other] for c in list_connections(place.pid)]
+        return []
+    answer = questions.ask(cluster, [rank], "labkit_connections").get(rank, {})
+    return [[own, other] for _, own, other in answer.get("connections", [])]
+
+
+def end(
+    cluster: RankCluster,
+    busy: Callable[[], list[int]],
+    stuck: Sequence[int],
+    signum: str | int = "SIGINT",
+) -> list[int]:
+    """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same."""
+    free(cluster, stuck)
+    cluster.signal([r for r in busy() if r not in stuck], signum)
+    _wait(busy, PATIENCE[0])
+    if still := busy():  # freed, and waiting again: it caught the error and went on
+        cluster.signal(still, signum)
+        free(cluster, still)
+        _wait(busy, PATIENCE[1])
+    return busy()
+
+
+def interrupt(
+    cluster: RankCluster, busy: Callable[[], list[int]], signum: str | int
+) -> tuple[list[int], list[int]]:
+    """Interrupt busy ranks; return those that had to be freed and those that did not end."""
+    cluster.signal(busy(), signum)
+    _wait(busy, INTERRUPT_SECONDS)
+    blocked = busy()
+    if not blocked:
+        return [], []
+    return blocked, end(cluster, busy, blocked, signum)
+
+
+def _wait(busy: Callable[[], list[int]], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while busy() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def out_of_step(cluster: RankCluster) -> bool:
+    """Tell whether ranks have made different numbers of calls in a group, so that their next
+    ones would be mistaken for one another."""
+    free_ranks = [
+        r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)
+    ]
+    answers = questions.ask(cluster, free_ranks, "labkit_sample")
+    if len(answers) < cluster.size:
+        return True
+    counts: dict[Any, set[Any]] = {}
+    balance: dict[Any, int] = {}
+    takes_any = set()
+    for answer in answers.values():
+        for group in answer["groups"]:
+            name = (group["name"], tuple(group["ranks"]))
+            done = all(entry["done"] for entry in group["entries"])
+            counts.setdefault(name, set()).add((group["last"], group["barriers"], done))
+            for kind, peer, tag, count in group["posted"]:
+                if kind == "recv_any":
+                    takes_any.add((name, answer["me"], tag))  # from whom is not on record
+                    continue
+                sends = kind == "send"
+                pair = (answer["me"], peer) if sends else (peer, answer["me"])
+                key = (name, *pair, tag)
+                balance[key] = balance.get(key, 0) + (count if sends else -count)
+    joined = {answer["me"] >= 0 for answer in answers.values()}
+    return (
+        len(joined) > 1
+        or any(len(seen) > 1 or not next(iter(seen))[2] for seen in counts.values())
+        or any(n and (name, to, tag) not in takes_any for (name, _, to, tag), n in balance.items())
+    )

@@ -1,0 +1,137 @@
+"""Turn what went wrong on the ranks into one error: the true cause first, and only once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from . import display
+from .cluster import RankCluster
+from .display import label
+from .errors import Deadlock, RankDied, RankError
+from .group import GroupKeeper
+from .watch import story
+from .watch.cause import Case
+
+#: What a rank raises because another one has gone, or because its connections were shut.
+CONSEQUENCE = re.compile(
+    r"Connection (closed|reset)|Broken pipe|Socket (closed|Timeout)|recvValue failed|"
+    r"sendBytes failed|Failed to recv|Timed out waiting|Application timeout"
+)
+
+#: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``
+TORCH_LOG = re.compile(r"^(\[rank\d+\]:)?\[[EW]\d{4} .*\n?", re.MULTILINE)
+
+#: Name, message and formatted lines of what a rank raised.
+Raised = tuple[str, str, list[str]]
+
+
+@dataclass
+class Ending:
+    """How something on the ranks was ended, if it did not end by itself."""
+
+    kind: str = ""  #: "deadlock", "died" or "interrupted"
+    freed: Sequence[int] = ()  #: were blocked; what they raised is our doing
+    still: Sequence[int] = field(default_factory=tuple)  #: did not end
+    case: Case | None = None
+    repaired: bool = False  #: the process group was formed again
+
+
+def judge(
+    keeper: GroupKeeper, dead: Sequence[int], errors: Mapping[int, Raised], ending: Ending
+) -> RankError | None:
+    """Return the error to raise, None if all went well."""
+    own = {r: e for r, e in errors.items() if r not in ending.freed}
+    if dead:
+        own = {r: e for r, e in own.items() if not is_consequence(e)}
+        return RankDied(*died(keeper.cluster, dead, own, ending))
+    case = ending.case
+    if case is not None:
+        own = {r: e for r, e in own.items() if not is_consequence(e)}
+    if own:
+        summary, blocks = display.error_texts(own)
+        if case is not None:
+            text = [*_waited(case, own), *what_was_done(keeper, ending)]
+            summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
+        elif ending.repaired and keeper.join:
+            text = [GROUP_ANEW + "."]
+            summary, blocks = "\n".join([summary, *text]), [*blocks, *text]
+        return RankError(summary, blocks)
+    if case is not None:
+        return Deadlock([*story.tell(case), *what_was_done(keeper, ending)])
+    return None
+
+
+GROUP_ANEW = "The ranks were out of step, so labkit formed the process group anew"
+
+
+def without_torch_log(stderr: str) -> str:
+    """Take out what torch logged on a rank that was freed: it describes our doing."""
+    return TORCH_LOG.sub("", stderr)
+
+
+def is_consequence(error: Raised) -> bool:
+    """Tell whether an error only says that a connection or the other end has gone."""
+    name, message, _ = error
+    return name == "KeyboardInterrupt" or bool(CONSEQUENCE.search(message))
+
+
+def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:
+    """Sum up the ranks that waited for those that failed; tell all if it was not for those."""
+    if not case.absent() & own.keys():
+        return story.tell(case)
+    ranks = sorted(case.stuck)
+    places = sorted({f" in {w.where}" if w.where else "" for w in case.waits.values()})
+    where = places[0] if len(places) == 1 else ""
+    return [f"{label(ranks)} waited{where} for {label(sorted(case.absent()))}."]
+
+
+def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
+    """Say what labkit did about blocked ranks, and what is left to do."""
+    lines = []
+    text = f"labkit freed {label(ending.freed)}" if ending.freed else "labkit"
+    if ending.repaired and keeper.join:
+        lines.append(
+            f"{text} and formed the process group anew. Variables are kept; make sub-groups and "
+            "DDP models again."
+        )
+    elif ending.repaired:
+        lines.append(
+            f"{text} and left the process group; variables are kept. Run the cell with "
+            "init_process_group again."
+        )
+    elif ending.freed:
+        lines.append(f"{text}; variables are kept.")
+    if ending.still:
+        still = list(ending.still)
+        lines.append(
+            f"{label(still)} did not return from the cell; lab.restart(ranks={still}) replaces "
+            f"{'it' if len(still) == 1 else 'them'}."
+        )
+    return lines
+
+
+def died(
+    cluster: RankCluster,
+    dead: Sequence[int],
+    errors: Mapping[int, Raised] | None = None,
+    ending: Ending | None = None,
+) -> tuple[str, list[str]]:
+    """Return summary and blocks for ranks whose process has ended."""
+    how = display.fold({rank: cluster.deaths[rank] for rank in dead})
+    head = "; ".join(f"{label(ranks)} ended with {text}" for ranks, text in how) + "."
+    rest = []
+    if ending and ending.freed:
+        rest.append(f"{label(ending.freed)} waited and was freed." if len(ending.freed) == 1 else
+                    f"{label(ending.freed)} waited and were freed.")  # fmt: skip
+    if ending and ending.still:
+        rest.append(f"{label(ending.still)} did not return from the cell.")
+    everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
+    rest.append(
+        f"lab.restart(ranks={everyone}) replaces {'it' if len(everyone) == 1 else 'them'}; "
+        "the others keep their variables."
+    )
+    summary, blocks = display.error_texts(dict(errors or {}))
+    lines = [f"{display.red('RankDied')}: {head}", *rest]
+    return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]
