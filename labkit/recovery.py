@@ -24,16 +24,42 @@ PATIENCE = (0.5, 0.5)
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
 INTERRUPT_SECONDS = 0.25
 
+#: Seconds for a signal to arrive (the engine's reply to the request leaves first).
+SIGNAL_SECONDS = 0.1
+
 #: One connection: own address and the other's, each ``[host, port]``.
 Pair = list[list[Any]]
 
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> None:
-    """Shut down the connections of some ranks with every rank of the lab."""
+    """End what blocks some ranks; what they are in raises an error."""
+    _wake(cluster, ranks)
     everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
     ends = [pair for pairs in everyone.values() for pair in pairs]
     own = {r: {"pairs": [[a, b] for a, b in everyone[r] if [b, a] in ends]} for r in ranks}
-    questions.ask(cluster, ranks, "labkit_free", own)
+    questions.ask(cluster, ranks, "labkit_shut", own)
+
+
+def _wake(cluster: RankCluster, ranks: Sequence[int]) -> None:
+    """Let ranks return that receive from any rank, into an interrupt.
+
+    Such a receive is tied to no connection, but one byte ends it.
+    """
+    answers = questions.ask(cluster, ranks, "labkit_wait")
+    receivers = {
+        r: a["wait"] for r, a in answers.items() if a["wait"] and a["wait"]["kind"] == "recv_any"
+    }
+    if not receivers:
+        return
+    cluster.signal(sorted(receivers), "SIGINT")
+    time.sleep(SIGNAL_SECONDS)
+    for rank, wait in receivers.items():
+        others = [r for r in range(cluster.size) if r != rank and r not in cluster.deaths]
+        message = {"message": [wait["group"], wait["me"], wait["tag"]]}
+        for other in others:  # the first that is in the group
+            answer = questions.ask(cluster, [other], "labkit_wake", {other: message})
+            if answer.get(other, {}).get("count"):
+                break
 
 
 def _connections(cluster: RankCluster, rank: int) -> list[Pair]:

@@ -15,7 +15,7 @@ from . import display, recovery, verdict
 from .cluster import on_rank
 from .errors import LabError, RankDied
 from .group import GroupKeeper
-from .watch.watcher import Watcher
+from .watch.watcher import Watcher, sample
 
 #: Seconds that a cell has before anybody watches it: short ones cost nothing more.
 UNWATCHED_SECONDS = 0.2
@@ -115,10 +115,13 @@ class Pending:
     def _follow(self, notice: display.Notice | None) -> None:
         concurrent.futures.wait(self.replies.values(), UNWATCHED_SECONDS)
         watcher = None
-        while busy := self.busy():
+        while True:
             if self.dead():
+                hint = verdict.why_died(self.cluster, sample(self.cluster, self.ranks))
                 freed, still = recovery.interrupt(self.cluster, self.busy, "SIGINT")
-                self.ending = verdict.Ending("died", freed, still)
+                self.ending = verdict.Ending("died", freed, still, hint=hint)
+                return
+            if not (busy := self.busy()):
                 return
             watcher = watcher or Watcher(self.cluster, self.ranks)
             case = watcher.look([self.replies[r] for r in busy], self.failures(), TICK)

@@ -11,8 +11,9 @@ from .cluster import RankCluster
 from .display import label
 from .errors import Deadlock, RankDied, RankError
 from .group import GroupKeeper
-from .watch import story
 from .watch.cause import Case
+from .watch.facts import Sample
+from .watch.story import tell, tensors
 
 #: What a rank raises because another one has gone, or because its connections were shut.
 CONSEQUENCE = re.compile(
@@ -35,6 +36,7 @@ class Ending:
     freed: Sequence[int] = ()  #: were blocked; what they raised is our doing
     still: Sequence[int] = field(default_factory=tuple)  #: did not end
     case: Case | None = None
+    hint: str = ""  #: the likely cause of a death
     repaired: bool = False  #: the process group was formed again
 
 
@@ -44,7 +46,7 @@ def judge(
     """Return the error to raise, None if all went well."""
     own = {r: e for r, e in errors.items() if r not in ending.freed}
     if dead:
-        own = {r: e for r, e in own.items() if not is_consequence(e)}
+        own = {r: e for r, e in own.items() if r not in dead and not is_consequence(e)}
         return RankDied(*died(keeper.cluster, dead, own, ending))
     case = ending.case
     if case is not None:
@@ -59,11 +61,43 @@ def judge(
             summary, blocks = "\n".join([summary, *text]), [*blocks, *text]
         return RankError(summary, blocks)
     if case is not None:
-        return Deadlock([*story.tell(case), *what_was_done(keeper, ending)])
+        return Deadlock([*tell(case), *what_was_done(keeper, ending)])
     return None
 
 
 GROUP_ANEW = "The ranks were out of step, so labkit formed the process group anew"
+
+
+#: What usually ends a process in these ways.
+CAUSES = {
+    "SIGKILL": "Cause: it was killed from outside (kill -9), or the system ran out of memory.",
+    "SIGSEGV": "Cause: a bad memory access in C or C++ code.",
+    "SIGBUS": "Cause: a bad memory access in C or C++ code, or no room left in /dev/shm.",
+}
+
+
+def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
+    """Explain how ranks ended, as far as their signal tells; ``samples`` are of the others.
+
+    Gloo aborts a rank that gets more than its tensor holds.
+    """
+    for name, cause in CAUSES.items():
+        if any(name in how for how in cluster.deaths.values()):
+            return cause
+    if not any("SIGABRT" in how for how in cluster.deaths.values()):
+        return ""
+    last = {}
+    for rank, sample in samples.items():
+        entries = [e for g in sample.groups.values() for e in g.entries.values() if e.shapes]
+        if entries:
+            last[rank] = f"{entries[-1].name} with {tensors(entries[-1])}"
+    if not last:
+        return ""
+    calls = "; ".join(f"{label(ranks)} called {text}" for ranks, text in display.fold(last))
+    return (
+        "Cause: gloo aborts a rank that gets more than its tensor holds, so the shapes or types "
+        f"probably differ: {calls}."
+    )
 
 
 def without_torch_log(stderr: str) -> str:
@@ -80,7 +114,7 @@ def is_consequence(error: Raised) -> bool:
 def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:
     """Sum up the ranks that waited for those that failed; tell all if it was not for those."""
     if not case.absent() & own.keys():
-        return story.tell(case)
+        return tell(case)
     ranks = sorted(case.stuck)
     places = sorted({f" in {w.where}" if w.where else "" for w in case.waits.values()})
     where = places[0] if len(places) == 1 else ""
@@ -122,6 +156,8 @@ def died(
     how = display.fold({rank: cluster.deaths[rank] for rank in dead})
     head = "; ".join(f"{label(ranks)} ended with {text}" for ranks, text in how) + "."
     rest = []
+    if ending and ending.hint:
+        rest.append(ending.hint)
     if ending and ending.freed:
         rest.append(f"{label(ending.freed)} waited and was freed." if len(ending.freed) == 1 else
                     f"{label(ending.freed)} waited and were freed.")  # fmt: skip

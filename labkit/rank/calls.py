@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 import torch
 
-from . import cells
+from . import cells, record
 
 #: True while a function of `lab.run` runs here.
 running = False
@@ -40,6 +40,7 @@ def call(payload: bytes) -> tuple[str, Any]:
     ("error", (name, message, lines))."""
     global running
     running = True
+    record.places.clear()
     try:
         fn, args, kwargs = cloudpickle.loads(payload)
         return "ok", dump(fn(*args, **kwargs))

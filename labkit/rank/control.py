@@ -10,10 +10,11 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from ..connections import list_connections
-from . import cells, group, looker, sockets
+from . import cells, group, looker, sockets, waits
 
 
 def install(kernel: Any) -> None:
@@ -22,7 +23,9 @@ def install(kernel: Any) -> None:
     ``labkit_survey``  what the main thread does
     ``labkit_watch``   answered when the main thread waits for another rank
     ``labkit_sample``  what it waits for, and what this rank has provided
-    ``labkit_connections``, ``labkit_free``  list and shut down connections
+    ``labkit_connections``, ``labkit_shut``  list and shut down connections
+    ``labkit_wake``    send a byte to a rank that receives from any
+    ``labkit_wait``    what the main thread waits for, whether it stands still or not
     """
     eyes = looker.Looker(kernel.control_thread.io_loop.call_later)
 
@@ -43,12 +46,18 @@ def install(kernel: Any) -> None:
         labkit_watch=watch,
         labkit_sample=answers(lambda asked: eyes.sample()),
         labkit_connections=answers(lambda asked: {"connections": list_connections()}),
-        labkit_free=answers(lambda asked: {"count": sockets.shut(asked["pairs"]) + group.abort()}),
+        labkit_shut=answers(lambda asked: {"count": sockets.shut(asked["pairs"]) + group.abort()}),
+        labkit_wake=answers(lambda asked: {"count": sockets.wake(*asked["message"])}),
+        labkit_wait=answers(lambda asked: {"wait": waits.describe(_main_frame())}),
     )
+
+
+def _main_frame() -> FrameType | None:
+    return sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def look() -> dict[str, Any]:
     """Say what the main thread does: idle, or busy at which line of which cell."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = _main_frame()
     where, line = cells.innermost(frame) or ("", "")
     return {"status": "ok", "busy": looker.is_busy(), "where": where, "line": line}

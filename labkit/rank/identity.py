@@ -69,6 +69,7 @@ def assign(
     )
     cells.install(shell)
     record.install()
+    shell.events.register("pre_run_cell", lambda info: record.places.clear())
     control.install(shell.kernel)
 
 

@@ -6,6 +6,7 @@ between two looks is the rest read: whether the process stands still, and what i
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from . import calls, cells, idle, record, recorder, waits
 
+log = logging.getLogger("labkit")
 #: Seconds between looks.
 LOOK_SECONDS = 0.1
 #: Seconds that it goes on looking after the last question.
@@ -75,7 +77,11 @@ class Looker:
             self._looking = False
             self._forget()
             return
-        self._look()
+        try:
+            self._look()
+        except Exception:  # a rank that cannot be understood is one that works: never stuck
+            log.exception("labkit could not tell what this rank waits for")
+            self._forget()
         if self._tell is not None and self._wait is not None and self._stamp() != self._known:
             tell, self._tell = self._tell, None
             tell(self._sample())

@@ -35,6 +35,7 @@ class Message(NamedTuple):
     peer: int  #: rank in the group; -1 with "recv_any"
     tag: int
     number: int  #: counted from 1
+    me: int  #: this rank's own number in the group
 
 
 #: group -> (kind, peer, tag) -> how many were posted
@@ -50,13 +51,14 @@ messages: WeakKeyDictionary[Work, Message] = WeakKeyDictionary()
 #: file and line of the cells' calls that waited last, oldest first
 places: deque[tuple[str, int]] = deque(maxlen=64)
 
-_stock: dict[str, Any] = {}
+#: torch's own methods, which ours call
+stock: dict[str, Any] = {}
 
 
 def install() -> None:
     """Begin to record; call it before the first process group is formed."""
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", RECORDER_SIZE)
-    if _stock:
+    if stock:
         return
     for owner, ours in (
         (ProcessGroup, (_set_group_name, send, recv, recv_anysource, monitored_barrier)),
@@ -64,32 +66,33 @@ def install() -> None:
     ):
         for function in ours:
             name = function.__name__
-            _stock[name] = getattr(owner, name)
+            stock[name] = getattr(owner, name)
             setattr(owner, name, function)
 
 
 def _set_group_name(self: ProcessGroup, name: str) -> None:
     born[self] = time.time_ns()
-    _stock["_set_group_name"](self, name)
+    stock["_set_group_name"](self, name)
 
 
 def _note(group: ProcessGroup, kind: str, peer: int, tag: int, work: Work) -> Work:
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
-    messages[work] = Message(group.group_name, kind, peer, tag, counter[kind, peer, tag])
+    number = counter[kind, peer, tag]
+    messages[work] = Message(group.group_name, kind, peer, tag, number, group.rank())
     return work
 
 
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
-    return _note(self, "send", peer, tag, _stock["send"](self, tensors, peer, tag))
+    return _note(self, "send", peer, tag, stock["send"](self, tensors, peer, tag))
 
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
-    return _note(self, "recv", peer, tag, _stock["recv"](self, tensors, peer, tag))
+    return _note(self, "recv", peer, tag, stock["recv"](self, tensors, peer, tag))
 
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work:
-    return _note(self, "recv_any", -1, tag, _stock["recv_anysource"](self, tensors, tag))
+    return _note(self, "recv_any", -1, tag, stock["recv_anysource"](self, tensors, tag))
 
 
 def monitored_barrier(
@@ -97,7 +100,7 @@ def monitored_barrier(
 ) -> None:
     barriers[self] = barriers.get(self, 0) + 1
     own = {} if timeout is None else {"timeout": timeout}
-    _stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
+    stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
 
 
 def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
@@ -105,7 +108,7 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
     while frame.f_back is not None and not cells.is_cell(frame.f_code.co_filename):
         frame = frame.f_back
     places.append((frame.f_code.co_filename, frame.f_lineno))
-    return _stock["wait"](self, *timeout, **named)
+    return stock["wait"](self, *timeout, **named)
 
 
 #: The code of our functions that block: a frame with one of them is a rank that waits.

@@ -1,4 +1,8 @@
-"""Free a rank that is blocked in a collective: end its connections with the other ranks."""
+"""Free a rank that is blocked: end its connections with the other ranks, or send to it.
+
+A receive from any rank is tied to no connection, so the end of them all does not reach it; one
+byte does.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,11 @@ import socket
 from collections.abc import Collection
 from typing import Any
 
+import torch
+from torch.distributed import distributed_c10d as c10d
+
 from ..connections import list_connections
+from . import record
 
 
 def shut(pairs: Collection[list[list[Any]]]) -> int:
@@ -27,3 +35,12 @@ def shut(pairs: Collection[list[list[Any]]]) -> int:
         except OSError:  # closed in the meantime
             continue
     return count
+
+
+def wake(group: str, peer: int, tag: int) -> int:
+    """Send one byte to a rank (its number in the group) that receives from any; return how many
+    groups of that name there were."""
+    found = [g for g in list(c10d._world.pg_map) if g.group_name == group]
+    for g in found:
+        record.stock["send"](g, [torch.zeros(1, dtype=torch.uint8)], peer, tag)
+    return len(found)

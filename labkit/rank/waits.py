@@ -40,7 +40,17 @@ BLIND = tuple(
 #: Functions of torch.distributed that make a group: every rank has to come.
 MAKERS = ("new_group", "split_group", "new_subgroups", "new_subgroups_by_enumeration")
 #: Frames that a reader does not take for the call: decorators and torch's own plumbing.
-PLUMBING = ("wrapper", "_wrapped_call_impl", "_call_impl", "__call__", "decorate_context", "wait")
+PLUMBING = (
+    "wrapper",
+    "decorate_context",
+    "_wrapped_call_impl",
+    "_call_impl",
+    "__call__",
+    "__torch_dispatch__",
+    "trigger_wait",
+    "wait_tensor",
+    "wait",
+)
 
 
 def describe(frame: FrameType | None) -> dict[str, Any] | None:
@@ -108,8 +118,13 @@ def _work(frames: list[FrameType]) -> dict[str, Any] | None:
             "peer": message.peer,
             "tag": message.tag,
             "number": message.number,
+            "me": message.me,
         }
-    options = recorder.pending(work._get_sequence_number())
+    try:
+        number = work._get_sequence_number()
+    except RuntimeError:  # reduce_scatter's Work has none: any that is pending, then
+        number = None
+    options = recorder.pending(number) or recorder.pending()
     return {"kind": "collective", "options": options, **_root(frames)} if options else None
 
 

@@ -188,15 +188,12 @@ def _not_asked(case: Case) -> str:
 def _uneven(case: Case) -> str:
     """Explain loops that are shorter on some ranks."""
     absent = sorted(case.absent())
-    if any(w.call.startswith("DistributedDataParallel") for w in case.waits.values()) or any(
-        w.call == "backward" for w in case.waits.values()
-    ):
+    calls = {w.call for w in case.waits.values()}
+    if absent and any(c == "backward" or c.startswith("DistributedDataParallel.") for c in calls):
         return (
             f"{label(absent).capitalize()} made fewer training steps. DDP needs the same number "
             "of batches on every rank: use a DistributedSampler (with set_epoch), drop_last, or "
             "model.join()."
-            if absent
-            else ""
         )
     places = {w.where for w in case.waits.values()}
     samples = case.situation.samples

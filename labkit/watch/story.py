@@ -46,6 +46,8 @@ def who_is_absent(case: Case) -> list[str]:
     fates: dict[str, list[int]] = {}
     for rank in absent:
         fates.setdefault(case.fates.get(rank, "ended its cell"), []).append(rank)
+    if len(fates) == 1:
+        return []  # the first line has it
     return [f"  {label(ranks)} {_plural(fate, ranks)}" for fate, ranks in fates.items()]
 
 
@@ -66,7 +68,7 @@ def describe(wait: Wait, entry: Entry | None = None) -> str:
         text = wait.kind if wait.kind == "monitored_barrier" else "a collective"
     else:
         root = "" if wait.root is None else f", root {wait.root}"
-        size = f"{_tensors(entry)}, " if entry.shapes else ""
+        size = f"{tensors(entry)}, " if entry.shapes else ""
         text = f"{entry.name} ({size}collective {entry.number}{root})"
     via = _via(wait, entry)
     return text + via + _group(wait.options[0][0] if wait.options else None)
@@ -78,7 +80,8 @@ def _via(wait: Wait, entry: Entry | None) -> str:
     return "" if wait.call in known else f" of {wait.call}"
 
 
-def _tensors(entry: Entry) -> str:
+def tensors(entry: Entry) -> str:
+    """Put the tensors of a collective into words: ``float32 [4]``."""
     parts = [
         f"{TYPES.get(kind, kind)} {list(shape)}"
         for shape, kind in zip(entry.shapes, entry.types, strict=False)
@@ -89,7 +92,7 @@ def _tensors(entry: Entry) -> str:
 def _group(key: GroupKey | None) -> str:
     if key is None or key[0] == "0":
         return ""
-    return f" in the group of {label(key[1])}"
+    return f" in group {key[0]} of {label(key[1])}"
 
 
 def _verb(ranks: Sequence[int]) -> str:

@@ -24,8 +24,16 @@ from .proof import Situation, find_stuck
 
 #: Seconds between the two looks that must agree before a deadlock is declared.
 CONFIRM_SECONDS = 0.15
+#: How often it looks again while some rank neither runs nor stands still for certain, so that
+#: the message has all that wait.
+CONFIRM_TIMES = 4
 #: Seconds to the next look when nothing was found, doubled each time without news.
 AGAIN_SECONDS = (0.3, 5.0)
+
+
+def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, facts.Sample]:
+    """Ask some ranks what they wait for and what they have provided."""
+    return facts.read(questions.ask(cluster, ranks, "labkit_sample"))
 
 
 class Watcher:
@@ -90,9 +98,9 @@ class Watcher:
         for rank in busy:
             if rank not in answers:
                 texts[rank] = "no answer" + _why_silent(self.cluster, rank)
-            elif (sample := self.waiting.get(rank)) is not None and sample.wait is not None:
-                texts[rank] = f"waiting in {story.describe(sample.wait, sample.entry)}"
-                texts[rank] += f" at {sample.wait.where}" if sample.wait.where else ""
+            elif (known := self.waiting.get(rank)) is not None and known.wait is not None:
+                texts[rank] = f"waiting in {story.describe(known.wait, known.entry)}"
+                texts[rank] += f" at {known.wait.where}" if known.wait.where else ""
             elif where := answers[rank]["where"]:
                 texts[rank] = f"running {where}: {answers[rank]['line']}"
             else:
@@ -118,17 +126,21 @@ class Watcher:
         if not find_stuck(first):
             return None
         # Look again, and at all ranks: others may wait by now.
-        first = self._sample(range(self.cluster.size), gone)
-        time.sleep(CONFIRM_SECONDS)
-        second = self._sample(range(self.cluster.size), gone)
-        # Who has run in between can go on, whatever it looks like now.
-        same = {
-            r: s
-            for r, s in second.samples.items()
-            if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
-        }
-        second = Situation(second.size, same, gone, second.dead)
-        stuck = find_stuck(second)
+        everyone = range(self.cluster.size)
+        first = self._sample(everyone, gone)
+        for _ in range(CONFIRM_TIMES):
+            time.sleep(CONFIRM_SECONDS)
+            second = self._sample(everyone, gone)
+            # Who has run in between can go on, whatever it looks like now.
+            same = {
+                r: s
+                for r, s in second.samples.items()
+                if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
+            }
+            stuck = find_stuck(Situation(second.size, same, gone, second.dead))
+            if not stuck or not _undecided(first, second, stuck):
+                break
+            first = second
         if not stuck:
             return None
         return Case(second, frozenset(stuck), self._fates(gone, failures))
@@ -137,7 +149,7 @@ class Watcher:
         """Ask some ranks what they wait for and what they have provided."""
         dead = frozenset(self.cluster.deaths)
         wanted = sorted(frozenset(ranks) - dead)
-        samples = facts.read(questions.ask(self.cluster, wanted, "labkit_sample"))
+        samples = sample(self.cluster, wanted)
         return Situation(self.cluster.size, samples, gone, dead)
 
     def _update(self, situation: Situation) -> None:
@@ -162,6 +174,18 @@ class Watcher:
             else:
                 fates[rank] = "has ended its cell"
         return fates
+
+
+def _undecided(first: Situation, second: Situation, stuck: set[int]) -> bool:
+    """Tell whether a rank may turn out to be stuck too: it is about to stand still."""
+    for rank, sample in second.samples.items():
+        if rank in second.gone or rank in stuck:
+            continue
+        before = first.samples.get(rank)
+        ran = before is not None and before.stamp[:1] != sample.stamp[:1]
+        if sample.wait is not None or not (sample.still or ran):
+            return True
+    return False
 
 
 def _why_silent(cluster: RankCluster, rank: int) -> str:

@@ -1,0 +1,472 @@
+"""Break cells in every way that learners do: each is named, freed and survived.
+
+The table has one row a fault: what the cell does, which ranks are stuck for certain, at which
+line, and what the message says. Every fault runs on two and on four ranks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+import labkit
+from labkit import Deadlock, RankDied, RankError, running
+
+#: From the start of a cell to its error and a lab that works; `make bench` has the median.
+SECONDS = 6.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One way to break a cell.
+
+    ``stuck`` gives the ranks that wait in vain in a world of n; ``line`` is where; ``says`` are
+    patterns of the message.
+    """
+
+    name: str
+    code: str
+    says: tuple[str, ...]
+    stuck: Callable[[int], set[int]] | None = None
+    line: int | None = None
+    error: type[RankError] | tuple[type[RankError], ...] = Deadlock
+    ranks: Callable[[int], list[int]] | None = None
+    dead: int | None = None
+
+
+def but(rank):
+    """Everybody but one rank."""
+    return lambda n: set(range(n)) - {rank}
+
+
+def only(*ranks):
+    return lambda n: set(ranks)
+
+
+def everyone(n):
+    return set(range(n))
+
+
+CONDITION = r"Cause: The call stands under a condition"
+FEWER = r"made this call too, but fewer times"
+STEPS = r"made fewer training steps"
+ORDER = r"different collectives"
+SEND_FIRST = r"sends before it receives"
+MISSING = r"is missing \(or goes to another rank\)"
+
+FAULTS = [
+    Fault(
+        "a rank skips all_reduce",
+        "x = torch.ones(3)\nif rank != 0:\n    dist.all_reduce(x)",
+        (CONDITION, r"all_reduce \(float32 \[3\], collective \d+\)", "rank 0, which has ended"),
+        but(0),
+        4,
+    ),
+    Fault(
+        "a rank returns early",
+        "def step():\n    if rank == 1:\n        return\n"
+        "    dist.all_reduce(torch.ones(1))\nstep()",
+        (CONDITION, "rank 1, which has ended its cell"),
+        but(1),
+        5,
+    ),
+    Fault(
+        "a rank skips barrier",
+        "if rank == 0:\n    dist.barrier()",
+        (CONDITION, r"rank 0 waits in barrier \(collective"),
+        only(0),
+        3,
+    ),
+    Fault(
+        "the source skips broadcast",
+        "if rank != 0:\n    dist.broadcast(torch.ones(2, 3), 0)",
+        (CONDITION, r"broadcast \(float32 \[2, 3\], collective \d+, root 0\)"),
+        but(0),
+        3,
+    ),
+    Fault(
+        "a receiver skips broadcast",
+        "if rank != 1:\n    dist.broadcast(torch.ones(2), 0)",
+        (CONDITION, "for rank 1"),
+        None,
+        3,
+    ),
+    Fault(
+        "the destination skips gather",
+        "if rank != 0:\n    dist.gather(torch.ones(1), None, 0)",
+        (CONDITION, "for rank 0"),
+        but(0),
+        3,
+    ),
+    Fault(
+        "a rank skips gather",
+        "if rank != 1:\n"
+        "    out = [torch.ones(1) for _ in range(world_size)] if rank == 0 else None\n"
+        "    dist.gather(torch.ones(1), out, 0)",
+        (CONDITION, "for rank 1"),
+        None,
+        4,
+    ),
+    Fault(
+        "the source skips scatter",
+        "if rank != 0:\n    dist.scatter(torch.ones(1), None, 0)",
+        (CONDITION, "scatter"),
+        but(0),
+        3,
+    ),
+    Fault(
+        "a rank skips reduce",
+        "if rank != 1:\n    dist.reduce(torch.ones(1), 0)",
+        (CONDITION, r"reduce \(float32 \[1\]"),
+        None,
+        3,
+    ),
+    Fault(
+        "a rank skips all_gather",
+        "out = [torch.ones(1) for _ in range(world_size)]\nif rank:\n"
+        "    dist.all_gather(out, torch.ones(1))",
+        (CONDITION, r"all_gather \(float32 \[1\]"),
+        but(0),
+        4,
+    ),
+    Fault(
+        "a rank skips reduce_scatter",
+        "if rank:\n    dist.reduce_scatter_tensor(torch.ones(1), torch.ones(world_size))",
+        (CONDITION, "reduce_scatter_tensor"),
+        but(0),
+        3,
+    ),
+    Fault(
+        "a rank skips all_to_all",
+        "if rank:\n    dist.all_to_all_single(torch.ones(world_size), torch.ones(world_size))",
+        (CONDITION, "all_to_all"),
+        but(0),
+        3,
+    ),
+    Fault(
+        "a rank skips all_gather_object",
+        "out = [None] * world_size\nif rank:\n    dist.all_gather_object(out, rank)",
+        (CONDITION, "of all_gather_object"),
+        but(0),
+        4,
+    ),
+    Fault(
+        "the source skips broadcast_object_list",
+        "if rank:\n    dist.broadcast_object_list([None], 0)",
+        (CONDITION, "of broadcast_object_list"),
+        but(0),
+        3,
+    ),
+    Fault(
+        "another collective on one rank",
+        "x = torch.ones(4)\nif rank == 1:\n    dist.broadcast(x, 0)\nelse:\n    dist.all_reduce(x)",
+        (ORDER, "all_reduce", "broadcast"),
+        None,
+    ),
+    Fault(
+        "another order on one rank",
+        "x = torch.ones(4)\nif rank == 1:\n    dist.barrier()\n    dist.all_reduce(x)\nelse:\n"
+        "    dist.all_reduce(x)\n    dist.barrier()",
+        (ORDER, "line 4", "line 7"),
+        None,
+    ),
+    Fault(
+        "another shape on one rank",
+        "dist.all_reduce(torch.ones(100 if rank == 1 else 3))",
+        (r"different shapes|shapes or types probably differ", r"float32 \[100\]"),
+        error=(Deadlock, RankDied),  # gloo aborts a rank that gets more than it has room for
+    ),
+    Fault(
+        "another type on one rank",
+        "dist.all_reduce(torch.ones(3, dtype=torch.float64 if rank == 1 else torch.float32))",
+        (r"different types of tensors|shapes or types probably differ", "float64"),
+        error=(Deadlock, RankDied),
+    ),
+    Fault(
+        "two sources",
+        "dist.broadcast(torch.ones(2), rank % 2)",
+        ("different ranks as the source of broadcast", "root 0", "root 1"),
+        None,
+        2,
+    ),
+    Fault(
+        "a loop is shorter on one rank",
+        "x = torch.ones(2)\nfor batch in range(3 if rank == 0 else 5):\n    dist.all_reduce(x)",
+        (FEWER, "Rank 0 made"),
+        but(0),
+        4,
+    ),
+    Fault(
+        "a rank has fewer batches for DDP",
+        "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))\n"
+        "for batch in range(2 if rank == 1 else 4):\n    model(torch.ones(1, 4)).sum().backward()",
+        (STEPS, "of backward"),
+        but(1),
+        4,
+    ),
+    Fault(
+        "a rank does not wrap its model",
+        "model = torch.nn.Linear(4, 2)\nif rank == 0:\n"
+        "    model = torch.nn.parallel.DistributedDataParallel(model)",
+        ("of DistributedDataParallel", "rank 0 waits"),
+        only(0),
+        4,
+    ),
+    Fault(
+        "nobody receives",
+        "if rank == 0:\n    dist.send(torch.ones(1), 1)",
+        (MISSING, "send to rank 1"),
+        only(0),
+        3,
+    ),
+    Fault(
+        "nobody sends",
+        "x = torch.ones(1)\nif rank == 1:\n    dist.recv(x, 0)",
+        (MISSING, "recv from rank 0"),
+        only(1),
+        4,
+    ),
+    Fault(
+        "nobody sends to one that takes from any",
+        "x = torch.ones(1)\nif rank == 1:\n    dist.recv(x)",
+        ("recv from any rank",),
+        only(1),
+        4,
+    ),
+    Fault(
+        "both send first",
+        "x = torch.ones(1)\npeer = rank ^ 1\ndist.send(x, peer)\ndist.recv(x, peer)",
+        (SEND_FIRST, "wait for one another"),
+        everyone,
+        4,
+    ),
+    Fault(
+        "both receive first",
+        "x = torch.ones(1)\npeer = rank ^ 1\ndist.recv(x, peer)\ndist.send(x, peer)",
+        ("waits to receive before it sends",),
+        everyone,
+        4,
+    ),
+    Fault(
+        "a ring of sends",
+        "x = torch.ones(1)\ndist.send(x, (rank + 1) % world_size)\n"
+        "dist.recv(x, (rank - 1) % world_size)",
+        (SEND_FIRST,),
+        everyone,
+        3,
+    ),
+    Fault(
+        "isend is waited for before the receive",
+        "x = torch.ones(1)\nwork = dist.isend(x, rank ^ 1)\nwork.wait()\ndist.recv(x, rank ^ 1)",
+        (SEND_FIRST,),
+        everyone,
+        4,
+    ),
+    Fault(
+        "the tags differ",
+        "x = torch.ones(1)\nif rank == 0:\n    dist.send(x, 1, tag=5)\nif rank == 1:\n"
+        "    dist.recv(x, 0, tag=6)",
+        ("The tags differ: rank 0 waits in send with tag 5, rank 1 in recv with tag 6",),
+        only(0, 1),
+    ),
+    Fault(
+        "one send too many",
+        "x = torch.ones(1)\nif rank == 0:\n    for _ in range(3):\n        dist.send(x, 1)\n"
+        "elif rank == 1:\n    for _ in range(2):\n        dist.recv(x, 0)",
+        (MISSING,),
+        only(0),
+        5,
+    ),
+    Fault(
+        "a collective here, a receive there",
+        "x = torch.ones(1)\nif rank == 0:\n    dist.recv(x, 1)\nelse:\n    dist.all_reduce(x)",
+        ("Some ranks wait in a collective, others for a message",),
+        everyone,
+    ),
+    Fault(
+        "an asynchronous all_reduce that one rank never starts",
+        "x = torch.ones(1)\nwork = dist.all_reduce(x, async_op=True) if rank else None\n"
+        "if work:\n    work.wait()",
+        (CONDITION, "all_reduce"),
+        but(0),
+        5,
+    ),
+    Fault(
+        "a rank skips monitored_barrier",
+        "if rank != 1:\n    dist.monitored_barrier()",
+        (CONDITION, "monitored_barrier"),
+        but(1),
+        3,
+    ),
+    Fault(
+        "a member skips its group's all_reduce",
+        "pair = dist.new_group([0, 1])\nif rank == 0:\n"
+        "    dist.all_reduce(torch.ones(1), group=pair)",
+        (CONDITION, "for rank 1"),
+        only(0),
+        4,
+    ),
+    Fault(
+        "two groups in different order",
+        "a = dist.new_group([0, 1])\nb = dist.new_group([0, 1])\nx = torch.ones(1)\n"
+        "if rank < 2:\n    for g in (a, b) if rank == 0 else (b, a):\n"
+        "        dist.all_reduce(x, group=g)",
+        ("collectives of different groups", r"in group \d+ of ranks 0–1"),
+        only(0, 1),
+        7,
+    ),
+    Fault(
+        "a cell for some ranks calls on all",
+        "dist.barrier()",
+        (r"The cell ran without rank\w* ", "not asked to run the cell"),
+        only(0),
+        2,
+        ranks=lambda n: [0],
+    ),
+    Fault(
+        "a functional collective",
+        "import torch.distributed._functional_collectives as funcol\n"
+        "if rank:\n    y = funcol.all_reduce(torch.ones(2), 'sum', dist.group.WORLD) + 1",
+        (CONDITION, "all_reduce"),
+        but(0),
+        4,
+    ),
+    Fault(
+        "the error is caught and the next call made",
+        "import contextlib\nif rank:\n    with contextlib.suppress(RuntimeError):\n"
+        "        dist.all_reduce(torch.ones(1))\n    dist.barrier()",
+        (CONDITION,),
+        but(0),
+        5,
+    ),
+    Fault(
+        "an error on one rank before the call",
+        "if rank == 1:\n    raise ValueError('boom')\ndist.barrier()",
+        ("^rank 1: ValueError: boom", "waited in In\\[7\\], line 4 for rank 1"),
+        but(1),
+        4,
+        error=RankError,
+    ),
+    Fault(
+        "an error on one rank in the middle of a loop",
+        "x = torch.ones(1)\nfor i in range(9):\n    dist.all_reduce(x)\n"
+        "    if rank == 0 and i == 4:\n        1 / 0",
+        ("^rank 0: ZeroDivisionError", "waited in In\\[7\\], line 4 for rank 0"),
+        but(0),
+        4,
+        error=RankError,
+    ),
+    Fault(
+        "sys.exit on one rank",
+        "import sys\nif rank == 0:\n    sys.exit(3)\ndist.all_reduce(torch.ones(1))",
+        ("^rank 0: SystemExit: 3",),
+        but(0),
+        5,
+        error=RankError,
+    ),
+    Fault(
+        "kill -9",
+        "import os, signal\nif rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "dist.barrier()",
+        (r"^rank 1 ended with signal 9 \(SIGKILL\)", r"lab.restart\(ranks=\[1\]\) replaces it"),
+        error=RankDied,
+        dead=1,
+    ),
+    Fault(
+        "a segmentation fault",
+        "import ctypes\nif rank == 0:\n    ctypes.string_at(0)\ndist.barrier()",
+        (r"^rank 0 ended with signal 11 \(SIGSEGV\)",),
+        error=RankDied,
+        dead=0,
+    ),
+    Fault(
+        "abort in C++",
+        "import os\nif rank == 1:\n    os.abort()\ndist.all_reduce(torch.ones(1))",
+        (r"^rank 1 ended with signal 6 \(SIGABRT\)",),
+        error=RankDied,
+        dead=1,
+    ),
+    Fault(
+        "os._exit",
+        "import os\nif rank == 1:\n    os._exit(3)\ndist.all_reduce(torch.ones(1))",
+        (r"^rank 1 ended with exit code 3",),
+        error=RankDied,
+        dead=1,
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def module_lab(request):
+    with labkit.start(request.param) as started:
+        yield started
+
+
+@pytest.fixture
+def lab(module_lab):
+    if module_lab._cluster.deaths:  # a test before this one failed
+        module_lab.restart()
+    return module_lab
+
+
+def run(lab, code, ranks=None):
+    """Run a cell as %%px does; its number is 7 and its first line the magic's."""
+    chosen = list(range(len(lab))) if ranks is None else ranks
+    pending = running.cell(lab._group, chosen, f"#px In[7]\n{code}\n")
+    pending.wait()
+    outcomes = pending.outcomes()
+    pending.raise_errors(outcomes)
+    return pending, outcomes
+
+
+def usable(lab):
+    """Check that the ranks are in step and in one group."""
+    _, outcomes = run(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()")
+    n = len(lab)
+    assert [o.result["text/plain"] for o in outcomes] == [str(n * (n + 1) / 2)] * n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+def test_a_fault_is_named_and_survived(lab, fault):
+    n = len(lab)
+    lab["marker"] = fault.name
+    children = {p.pid for p in psutil.Process(lab._cluster.warm.process.pid).children()}
+    ranks = fault.ranks(n) if fault.ranks else list(range(n))
+    pending = running.cell(lab._group, ranks, f"#px In[7]\n{fault.code}\n")
+    start = time.monotonic()
+    pending.wait()
+    with pytest.raises(RankError) as caught:
+        pending.raise_errors(pending.outcomes())
+    assert time.monotonic() - start < SECONDS
+    allowed = fault.error if isinstance(fault.error, tuple) else (fault.error,)
+    assert type(caught.value) in allowed, caught.value
+    text = str(caught.value)
+    for pattern in fault.says:
+        assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+    if fault.line is not None:
+        assert f"In[7], line {fault.line}" in text, text
+    case = pending.ending.case
+    if fault.stuck is not None:
+        assert set(case.stuck) == fault.stuck(n), text
+    assert not pending.ending.still
+
+    dead = sorted(lab._cluster.deaths)
+    if fault.dead is not None:
+        assert dead == [fault.dead]
+    if dead:
+        with pytest.raises(RankDied, match="ended with"):
+            run(lab, "1")
+        lab.restart(ranks=dead)
+    usable(lab)
+    expected = [r for r in range(n) if r not in dead]
+    _, outcomes = run(lab, "marker", expected)
+    assert [o.result["text/plain"] for o in outcomes] == [repr(fault.name)] * len(expected)
+    after = psutil.Process(lab._cluster.warm.process.pid).children()
+    assert len(after) == len(children)
+    assert not [p.pid for p in after if p.status() == psutil.STATUS_ZOMBIE]
