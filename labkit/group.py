@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from . import recovery
 from .cluster import RankCluster
 from .display import label
 from .errors import LabError
@@ -34,14 +35,18 @@ class GroupKeeper:
         chosen = places if ranks is None else [places[r] for r in ranks]
         hand_out(self.cluster, [p.rank for p in chosen])
         if ranks is not None:
-            others = [p.engine for p in places if p.rank not in ranks]
-            self.cluster.errand(others, "group.leave")
+            self._leave([p.rank for p in places if p.rank not in ranks])
         self._form()
 
     def rebuild(self) -> None:
         """Leave the group on every rank and form a new one; variables stay."""
-        self.cluster.errand([p.engine for p in self.cluster.places], "group.leave")
+        self._leave(range(self.cluster.size))
         self._form()
+
+    def _leave(self, ranks: Sequence[int]) -> None:
+        """Leave the group on some ranks. What is still under way in it would hold them up."""
+        recovery.shut(self.cluster, ranks)
+        self.cluster.errand([self.cluster.places[r].engine for r in ranks], "group.leave")
 
     def _form(self) -> None:
         self.broken = True  # until it is formed
@@ -54,12 +59,12 @@ class GroupKeeper:
         if not self.broken:
             return True
         cluster = self.cluster
-        alive = [p for p in cluster.places if p.rank not in cluster.deaths]
-        free = [p.engine for p in alive if not cluster.is_busy(p.rank)]
+        ranks = [r for r in range(cluster.size) if r not in cluster.deaths]
+        free = [r for r in ranks if not cluster.is_busy(r)]
         if len(free) == cluster.size:
             self.rebuild()
         else:
-            cluster.errand(free, "group.leave")
+            self._leave(free)
         return not self.broken
 
     def check(self) -> None:

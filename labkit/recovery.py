@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -20,7 +20,9 @@ from .cluster import RankCluster
 from .connections import list_connections
 
 #: Seconds to wait for freed ranks before they are interrupted too, and after that.
-PATIENCE = (0.5, 0.5)
+PATIENCE = (0.5, 0.4)
+#: Seconds for answers here: they come in milliseconds, or not at all.
+QUICK_SECONDS = 0.2
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
 INTERRUPT_SECONDS = 0.25
 
@@ -31,24 +33,28 @@ SIGNAL_SECONDS = 0.1
 Pair = list[list[Any]]
 
 
-def free(cluster: RankCluster, ranks: Sequence[int]) -> None:
-    """End what blocks some ranks; what they are in raises an error."""
-    _wake(cluster, ranks)
+def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
+    """End what blocks some ranks: what they are in raises an error. Return those that answer."""
+    answers = questions.ask(cluster, ranks, "labkit_wait", seconds=QUICK_SECONDS)
+    _wake(cluster, {r: a["wait"] for r, a in answers.items() if a["wait"]})
+    shut(cluster, sorted(answers))
+    return sorted(answers)
+
+
+def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
+    """Shut down the connections of some ranks with every rank of the lab."""
     everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
     ends = [pair for pairs in everyone.values() for pair in pairs]
     own = {r: {"pairs": [[a, b] for a, b in everyone[r] if [b, a] in ends]} for r in ranks}
-    questions.ask(cluster, ranks, "labkit_shut", own)
+    questions.ask(cluster, ranks, "labkit_shut", own, seconds=QUICK_SECONDS)
 
 
-def _wake(cluster: RankCluster, ranks: Sequence[int]) -> None:
+def _wake(cluster: RankCluster, waits: Mapping[int, Mapping[str, Any]]) -> None:
     """Let ranks return that receive from any rank, into an interrupt.
 
     Such a receive is tied to no connection, but one byte ends it.
     """
-    answers = questions.ask(cluster, ranks, "labkit_wait")
-    receivers = {
-        r: a["wait"] for r, a in answers.items() if a["wait"] and a["wait"]["kind"] == "recv_any"
-    }
+    receivers = {r: wait for r, wait in waits.items() if wait["kind"] == "recv_any"}
     if not receivers:
         return
     cluster.signal(sorted(receivers), "SIGINT")
@@ -57,7 +63,8 @@ def _wake(cluster: RankCluster, ranks: Sequence[int]) -> None:
         others = [r for r in range(cluster.size) if r != rank and r not in cluster.deaths]
         message = {"message": [wait["group"], wait["me"], wait["tag"]]}
         for other in others:  # the first that is in the group
-            answer = questions.ask(cluster, [other], "labkit_wake", {other: message})
+            told = {other: message}
+            answer = questions.ask(cluster, [other], "labkit_wake", told, seconds=QUICK_SECONDS)
             if answer.get(other, {}).get("count"):
                 break
 
@@ -82,13 +89,13 @@ def end(
     signum: str | int = "SIGINT",
 ) -> list[int]:
     """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same."""
-    free(cluster, stuck)
     cluster.signal([r for r in busy() if r not in stuck], signum)
-    _wait(busy, PATIENCE[0])
-    if still := busy():  # freed, and waiting again: it caught the error and went on
+    silent = set(stuck) - set(free(cluster, stuck))
+    _wait(lambda: sorted(set(busy()) - silent), PATIENCE[0])
+    if still := sorted(set(busy()) - silent):  # freed, and waiting again: it caught the error
         cluster.signal(still, signum)
         free(cluster, still)
-        _wait(busy, PATIENCE[1])
+        _wait(lambda: sorted(set(busy()) - silent), PATIENCE[1])
     return busy()
 
 
@@ -116,6 +123,8 @@ def out_of_step(cluster: RankCluster) -> bool:
     free_ranks = [
         r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)
     ]
+    if len(free_ranks) < cluster.size:
+        return True
     answers = questions.ask(cluster, free_ranks, "labkit_sample")
     if len(answers) < cluster.size:
         return True

@@ -6,11 +6,8 @@ the interpreter, which a rank that waits inside a collective leaves free.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from ..connections import list_connections
@@ -48,16 +45,12 @@ def install(kernel: Any) -> None:
         labkit_connections=answers(lambda asked: {"connections": list_connections()}),
         labkit_shut=answers(lambda asked: {"count": sockets.shut(asked["pairs"]) + group.abort()}),
         labkit_wake=answers(lambda asked: {"count": sockets.wake(*asked["message"])}),
-        labkit_wait=answers(lambda asked: {"wait": waits.describe(_main_frame())}),
+        labkit_wait=answers(lambda asked: {"wait": waits.describe(looker.main_frame())}),
     )
-
-
-def _main_frame() -> FrameType | None:
-    return sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def look() -> dict[str, Any]:
     """Say what the main thread does: idle, or busy at which line of which cell."""
-    frame = _main_frame()
+    frame = looker.main_frame()
     where, line = cells.innermost(frame) or ("", "")
     return {"status": "ok", "busy": looker.is_busy(), "where": where, "line": line}

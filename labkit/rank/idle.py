@@ -42,10 +42,10 @@ def read() -> Clock:
     if not sys.platform.startswith("linux"):
         return Clock(main_clock(), 0, False)
     python = {t.native_id for t in threading.enumerate()}
-    main = threading.main_thread().native_id
+    main = os.getpid()  # threading keeps the parent's number after a fork
     others, runs, polls = 0, False, False
     for task in os.listdir(TASKS):
-        if int(task) in python and int(task) != main:
+        if int(task) in python - {main}:
             continue
         try:
             stat = _read(f"{TASKS}/{task}/stat")

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from torch.distributed import distributed_c10d as c10d
@@ -20,6 +21,8 @@ from . import calls, cells, idle, record, recorder, waits
 log = logging.getLogger("labkit")
 #: Seconds between looks.
 LOOK_SECONDS = 0.1
+#: Share of the time that a thread may use and still only poll.
+MEETING_SHARE = 0.2
 #: Seconds that it goes on looking after the last question.
 LINGER_SECONDS = 3.0
 
@@ -89,9 +92,14 @@ class Looker:
 
     def _look(self) -> None:
         main = idle.main_clock()
-        if main != self._main:  # it has run since the last look
+        ran, self._main = main - self._main, main
+        frame = main_frame()
+        if waits.find_maker(frame) is not None:
+            self._look_at_meeting(frame, ran)
+            return
+        if ran:
             self._forget()
-            self._main, self._since = main, time.monotonic()
+            self._since = time.monotonic()
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
             return
@@ -101,10 +109,18 @@ class Looker:
             self._still, self._wait = False, None
         elif not self._still:
             self._still = True
-            ident = threading.main_thread().ident
-            frame = sys._current_frames().get(ident or 0)
-            if not waits.other_threads_run_cells(ident):
+            if not waits.other_threads_run_cells(threading.main_thread().ident):
                 self._wait = waits.describe(frame)
+
+    def _look_at_meeting(self, frame: FrameType | None, ran: int) -> None:
+        """See whether a thread that has run for ``ran`` nanoseconds only asks, again and again,
+        whether the others have come to make a group: torch polls there."""
+        spot = idle.Clock(id(frame), frame.f_lasti if frame else 0, False)
+        if spot != self._clock or ran > MEETING_SHARE * LOOK_SECONDS * 1e9:
+            self._forget()
+            self._clock, self._since = spot, time.monotonic()
+        elif not self._still:
+            self._still, self._wait = True, waits.describe(frame)
 
     def _forget(self) -> None:
         self._clock, self._wait, self._still = None, None, False
@@ -127,7 +143,12 @@ class Looker:
         }
 
 
+def main_frame() -> FrameType | None:
+    """Return the frame in which the main thread is."""
+    return sys._current_frames().get(threading.main_thread().ident or 0)
+
+
 def is_busy() -> bool:
     """Tell whether a cell or a function of the notebook runs in the main thread."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = main_frame()
     return cells.innermost(frame) is not None or calls.running

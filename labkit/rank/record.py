@@ -107,7 +107,8 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
     frame = sys._getframe(1)
     while frame.f_back is not None and not cells.is_cell(frame.f_code.co_filename):
         frame = frame.f_back
-    places.append((frame.f_code.co_filename, frame.f_lineno))
+    if frame.f_back is not None:
+        places.append((frame.f_code.co_filename, frame.f_lineno))
     return stock["wait"](self, *timeout, **named)
 
 

@@ -37,8 +37,16 @@ BLIND = tuple(
         "distributed/tensor/",
     )
 )
+#: Where ranks meet to make a group, through the store.
+MEETINGS = (C10D, TORCH + os.path.join("distributed", "rendezvous.py"))
 #: Functions of torch.distributed that make a group: every rank has to come.
-MAKERS = ("new_group", "split_group", "new_subgroups", "new_subgroups_by_enumeration")
+MAKERS = (
+    "init_process_group",
+    "new_group",
+    "split_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+)
 #: Frames that a reader does not take for the call: decorators and torch's own plumbing.
 PLUMBING = (
     "wrapper",
@@ -89,18 +97,27 @@ def _what(frames: list[FrameType]) -> dict[str, Any] | None:
             "group": group.group_name,
             "number": record.barriers.get(group, 0),
         }
-    if top.f_code.co_filename.startswith(TORCH):
-        for frame in frames:
-            if frame.f_code.co_filename != C10D:
-                continue
-            if frame.f_code.co_name == "init_process_group":
-                size = frame.f_locals.get("world_size", -1)
-                return {"kind": "init", "size": size if isinstance(size, int) else -1}
-            if frame.f_code.co_name in MAKERS:
-                return {"kind": "new_group", "number": c10d._world.group_count}
+    maker = find_maker(top)
+    if maker is not None:
+        if maker.f_code.co_name != "init_process_group":
+            return {"kind": "new_group", "number": c10d._world.group_count}
+        size = maker.f_locals.get("world_size", -1)
+        if not isinstance(size, int) or size < 1:
+            size = int(os.environ.get("WORLD_SIZE", -1))
+        return {"kind": "init", "size": size}
     if top.f_code.co_filename.startswith(BLIND):
         options = recorder.pending()
         return {"kind": "collective", "options": options, **_root(frames)} if options else None
+    return None
+
+
+def find_maker(top: FrameType | None) -> FrameType | None:
+    """Return the frame of the call that makes a group, if a thread waits there for the others."""
+    if top is None or top.f_code.co_filename not in MEETINGS:
+        return None
+    for frame in _outwards(top):
+        if frame.f_code.co_filename == C10D and frame.f_code.co_name in MAKERS:
+            return frame
     return None
 
 

@@ -88,7 +88,7 @@ class Sample:
     @property
     def entry(self) -> Entry | None:
         """The collective that it waits in."""
-        if self.wait is None or self.wait.kind != "collective":
+        if self.wait is None or self.wait.kind != "collective" or not self.wait.options:
             return None
         key, number = self.wait.options[0]
         return self.groups[key].entries.get(number)
@@ -97,11 +97,23 @@ class Sample:
 def read(answers: Mapping[int, Mapping[str, Any]]) -> dict[int, Sample]:
     """Read what some ranks answered; theirs are ranks of ``torch.distributed``, which a learner
     may have numbered differently from the lab's."""
-    names = {a["me"]: rank for rank, a in answers.items() if a["me"] >= 0}
+    names = _Names({a["me"]: rank for rank, a in answers.items() if a["me"] >= 0})
     return {rank: _sample(rank, answer, names) for rank, answer in answers.items()}
 
 
-def _sample(rank: int, answer: Mapping[str, Any], names: Mapping[int, int]) -> Sample:
+class _Names(dict[int, int]):
+    """The lab's rank of each rank of ``torch.distributed``.
+
+    One that gave no answer keeps its number where the two are the same for all others; else it
+    gets one that no rank has, and that nothing is known of.
+    """
+
+    def __missing__(self, number: int) -> int:
+        same = all(theirs == ours for theirs, ours in self.items())
+        return number if same or number < 0 else -2 - number
+
+
+def _sample(rank: int, answer: Mapping[str, Any], names: _Names) -> Sample:
     groups = {g.key: g for g in (_group(raw, names) for raw in answer["groups"])}
     return Sample(
         rank,
@@ -116,7 +128,7 @@ def _sample(rank: int, answer: Mapping[str, Any], names: Mapping[int, int]) -> S
     )
 
 
-def _group(raw: Mapping[str, Any], names: Mapping[int, int]) -> Group:
+def _group(raw: Mapping[str, Any], names: _Names) -> Group:
     entries = {
         e["number"]: Entry(
             e["number"],
@@ -127,12 +139,12 @@ def _group(raw: Mapping[str, Any], names: Mapping[int, int]) -> Group:
         )
         for e in raw["entries"]
     }
-    posted = {(kind, names.get(peer, peer), tag): count for kind, peer, tag, count in raw["posted"]}
-    key = (raw["name"], tuple(names.get(r, r) for r in raw["ranks"]))
+    posted = {(kind, names[peer], tag): count for kind, peer, tag, count in raw["posted"]}
+    key = (raw["name"], tuple(names[r] for r in raw["ranks"]))
     return Group(key, raw["default"], raw["last"], entries, posted, raw["barriers"])
 
 
-def _wait(raw: Mapping[str, Any], groups: Iterable[Group], names: Mapping[int, int]) -> Wait:
+def _wait(raw: Mapping[str, Any], groups: Iterable[Group], names: _Names) -> Wait:
     by_name = {g.key[0]: g for g in groups}
     kind = raw["kind"]
     peer = raw.get("peer", -1)
@@ -151,7 +163,7 @@ def _wait(raw: Mapping[str, Any], groups: Iterable[Group], names: Mapping[int, i
         tuple(options),
         peer,
         raw.get("tag", 0),
-        None if root is None else names.get(root, root),
+        None if root is None else names[root],
         raw.get("size", -1),
         raw.get("number", 0),
         raw["call"],

@@ -47,40 +47,50 @@ class Situation:
 class Need:
     """What one wait needs.
 
-    ``missing`` have not provided it; every one of them has to, or, where ``one_will_do``, the
-    coming of any may let the waiting rank go on. ``conflict`` says that another rank has provided
-    something else in its place. ``partners`` are those whose data it gets.
+    ``missing`` have not provided it, and ``enough`` of them have to come (all if None). Where
+    ``uncertain``, it may also be on its way already, from any of ``partners``. ``conflict`` says
+    that another rank has provided something else in its place.
     """
 
     missing: frozenset[int]
     partners: frozenset[int] = frozenset()
-    one_will_do: bool = False
+    enough: int | None = None
+    uncertain: bool = False
     conflict: bool = False
 
 
 def find_stuck(situation: Situation) -> set[int]:
     """Return the ranks that wait for something that nobody can provide any more."""
-    waiting = {r: s.wait for r, s in situation.samples.items() if s.wait and s.still}
-    able = set(range(situation.size)) - waiting.keys() - situation.gone
+    samples = situation.samples
+    waiting = {r: s.wait for r, s in samples.items() if s.wait and s.still}
+    # One that ended and does not answer may have provided anything before.
+    gone = {r for r in situation.gone if r in samples or r in situation.dead}
+    held = gone | waiting.keys()
     while True:
-        more = {
+        free = {
             rank
             for rank, wait in waiting.items()
-            if rank not in able
-            and any(_possible(need, able, situation) for need in needs(situation, rank, wait))
+            if rank in held and _may_go_on(needs(situation, rank, wait), held, situation)
         }
-        if not more:
-            return set(waiting) - able
-        able |= more
+        if not free:
+            return held & waiting.keys()
+        held -= free
 
 
-def _possible(need: Need, able: set[int], situation: Situation) -> bool:
+def _may_go_on(options: list[Need], held: set[int], situation: Situation) -> bool:
+    return not options or any(_possible(need, held, situation) for need in options)
+
+
+def _possible(need: Need, held: set[int], situation: Situation) -> bool:
     if need.conflict:
         return False
     if need.missing:
-        come = [rank in able for rank in need.missing]
-        return any(come) if need.one_will_do else all(come)
-    # Everybody has come and still it waits. While anything runs, data may be on its way; when
+        able = len(need.missing - held)
+        if able >= (len(need.missing) if need.enough is None else need.enough):
+            return True
+        if not need.uncertain:
+            return False
+    # All may have come and still it waits. While anything runs, data may be on its way; when
     # all stand still, it never arrives: they disagree about shapes, types or the root.
     return not all(situation.is_still(rank) for rank in need.partners)
 
@@ -127,7 +137,7 @@ def _rooted(
         return Need(missing, others, conflict=conflict)  # it gives to each, or takes from each
     if root in missing and root is not None and name != "reduce":
         return Need(frozenset({root}), others, conflict=conflict)
-    return Need(missing, others, one_will_do=True, conflict=conflict)
+    return Need(missing, others, enough=1, uncertain=True, conflict=conflict)
 
 
 def _entry(s: Situation, rank: int, key: GroupKey, number: int) -> Entry | None:
@@ -157,22 +167,29 @@ def _posted(s: Situation, rank: int, key: GroupKey, kind: str, peer: int, tag: i
 
 
 def _send(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) -> Need:
-    peer, tag = wait.peer, wait.tag
-    taken = _posted(s, peer, key, "recv", rank, tag) + _posted(s, peer, key, "recv_any", -1, tag)
-    return Need(frozenset({peer} if taken < number else ()), frozenset({peer}))
+    peer = frozenset({wait.peer})
+    taken = _posted(s, wait.peer, key, "recv", rank, wait.tag)
+    from_any = _posted(s, wait.peer, key, "recv_any", -1, wait.tag)
+    if taken >= number:
+        return Need(frozenset(), peer)
+    # A receive from any may have taken another rank's message.
+    return Need(peer, peer, uncertain=taken + from_any >= number)
 
 
 def _recv(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) -> Need:
-    sent = _posted(s, wait.peer, key, "send", rank, wait.tag)
-    return Need(frozenset({wait.peer} if sent < number else ()), frozenset({wait.peer}))
+    peer = frozenset({wait.peer})
+    if _posted(s, wait.peer, key, "send", rank, wait.tag) < number:
+        return Need(peer, peer)
+    # A receive from any of this rank may have taken the message.
+    taken = _posted(s, rank, key, "recv_any", -1, wait.tag) > 0
+    return Need(peer if taken else frozenset(), peer, uncertain=taken)
 
 
 def _recv_any(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) -> Need:
     others = frozenset(key[1]) - {rank}
     sent = sum(_posted(s, other, key, "send", rank, wait.tag) for other in others)
     asked = number + sum(_posted(s, rank, key, "recv", other, wait.tag) for other in others)
-    missing = frozenset(others if sent < asked else ())
-    return Need(missing, others, one_will_do=True)
+    return Need(others, others, enough=1, uncertain=sent >= asked)
 
 
 def _new_group(s: Situation, rank: int, wait: Wait) -> Need:
@@ -183,10 +200,18 @@ def _new_group(s: Situation, rank: int, wait: Wait) -> Need:
 
 
 def _init(s: Situation, wait: Wait) -> Need:
-    inside = {r for r, sample in s.samples.items() if sample.wait and sample.wait.kind == "init"}
-    outside = frozenset(range(s.size)) - inside
-    # More ranks than there are: the rest will not come.
-    return Need(outside, _NOBODY_IS_STILL, conflict=wait.size > s.size)
+    """As many ranks as ``world_size`` have to come, whichever they are."""
+    come = {
+        r
+        for r, sample in s.samples.items()
+        if sample.joined or (sample.wait and sample.wait.kind == "init")
+    }
+    size = wait.size if wait.size > 0 else s.size
+    lacking = size - len(come)
+    outside = frozenset(range(s.size)) - come
+    if lacking <= 0:
+        return Need(frozenset(), _NOBODY_IS_STILL)
+    return Need(outside, enough=lacking, conflict=lacking > len(outside))
 
 
 #: Partners of waits that are never called vain once everybody has come.

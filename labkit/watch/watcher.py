@@ -50,6 +50,7 @@ class Watcher:
         self.asked = list(asked)
         self.waiting: dict[int, facts.Sample] = {}  #: what waiting ranks said last
         self._open: dict[int, Any] = {}  # rank -> future of its answer
+        self._primed: set[int] = set()
         self._known: dict[int, list[int]] = {}
         self._seen: object = None
         self._pause = AGAIN_SECONDS[0]
@@ -77,6 +78,9 @@ class Watcher:
         self._collect()
         # Their replies are here before they are asked: what they have provided is final.
         gone = frozenset(range(self.cluster.size)) - frozenset(self._busy())
+        for rank in gone - self._primed:  # it looks at itself from now on, should that matter
+            questions.post(self.cluster, rank, "labkit_sample")
+        self._primed |= gone
         news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
         now = time.monotonic()
         if not self.waiting or (news == self._seen and now < self._due):

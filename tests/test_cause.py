@@ -1,0 +1,216 @@
+"""Every explanation of a deadlock, once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from labkit.watch.cause import EXPLANATIONS, Case, likely_cause
+from labkit.watch.facts import Entry, Group, Sample, Wait
+from labkit.watch.proof import Situation, find_stuck
+
+ENDED = "has ended its cell"
+
+
+def call(name="all_reduce", number=1, shape=(4,), kind="Float"):
+    return Entry(number, name, (shape,), (kind,), False)
+
+
+def group(size, *entries, name="0"):
+    last = max((e.number for e in entries), default=0)
+    key = (name, tuple(range(size)))
+    return Group(key, name == "0", last, {e.number: e for e in entries}, {}, 0)
+
+
+def waits(kind, place, number=1, **named):
+    """Make the sample of a rank that waits; ``place`` is its group."""
+    wait = Wait(kind, ((place.key, number),), number=number, **named)
+    return Sample(0, "waiting", True, wait, groups={place.key: place})
+
+
+def in_call(size, entry=None, name="0", **named):
+    entry = entry or call()
+    return waits("collective", group(size, entry, name=name), entry.number, **named)
+
+
+def sends(size, peer, **named):
+    return waits("send", group(size), peer=peer, **named)
+
+
+def receives(size, peer=-1, **named):
+    return waits("recv" if peer >= 0 else "recv_any", group(size), peer=peer, **named)
+
+
+def joins(size):
+    return Sample(0, "waiting", True, Wait("init", size=size), joined=False)
+
+
+def ended(**named):
+    return Sample(0, "idle", True, **named)
+
+
+def case(*samples, fate=ENDED, dead=()):
+    """Make the case of these ranks, in order; those that are idle are gone."""
+    known = {r: dataclasses.replace(s, rank=r) for r, s in enumerate(samples)}
+    gone = {r for r, s in known.items() if s.state == "idle"}
+    situation = Situation(len(samples), known, frozenset(gone), frozenset(dead))
+    return Case(situation, frozenset(find_stuck(situation)), dict.fromkeys(gone, fate))
+
+
+BACKWARD = {"call": "backward", "where": "In[7], line 9"}
+LOOP = {"call": "all_reduce", "where": "In[7], line 4"}
+KEEPS_PLACE = ended(places=frozenset({"In[7], line 4"}))
+
+#: The ranks of a deadlock, and what the explanation says.
+CASES = {
+    "new_group": (
+        case(waits("new_group", group(2)), ended()),
+        "new_group has to be called by every rank of the lab",
+    ),
+    "init": (
+        case(joins(2), ended(joined=False)),
+        "init_process_group returns when all world_size ranks have called it.",
+    ),
+    "init of too many": (
+        case(joins(3), joins(3)),
+        "world_size=3 is more than the 2 ranks that are here",
+    ),
+    "not asked": (
+        case(in_call(2), ended(), fate="was not asked to run the cell"),
+        "The cell ran without rank 1, but the group has them as members",
+    ),
+    "tags": (
+        case(sends(2, 1, tag=5), receives(2, 0, tag=6)),
+        "The tags differ: rank 0 waits in send with tag 5, rank 1 in recv with tag 6.",
+    ),
+    "tags, from any": (
+        case(receives(2, tag=6), sends(2, 0, tag=5)),
+        "The tags differ: rank 1 waits in send with tag 5, rank 0 in recv_any with tag 6.",
+    ),
+    "no receive": (
+        case(sends(2, 1), ended()),
+        "a receive of rank 1 is missing (or goes to another rank).",
+    ),
+    "no send": (case(receives(2, 1), ended()), ": a send of rank 1 is missing"),
+    "no send to any": (case(receives(3), ended(), ended()), ": a send of ranks 1–2 is missing"),
+    "neither": (
+        case(sends(3, 2), receives(3, 2), ended()),
+        "a receive and a send of rank 2 is missing",
+    ),
+    "send first": (
+        case(sends(2, 1), sends(2, 0)),
+        "Every one of them sends before it receives, and a send returns only when",
+    ),
+    "receive first": (
+        case(receives(2, 1), receives(2, 0)),
+        "Every one of them waits to receive before it sends.",
+    ),
+    "no pairs": (
+        case(sends(3, 1), receives(3, 2), sends(3, 0)),
+        "The sends and receives do not pair up",
+    ),
+    "a pair that agrees on the tag": (
+        case(sends(2, 1, tag=5), receives(2, 0, tag=5)),
+        "The sends and receives do not pair up",
+    ),
+    "another call": (case(in_call(2), in_call(2, call("barrier"))), "in different collectives."),
+    "another shape": (
+        case(in_call(2), in_call(2, call(shape=(5,)))),
+        "They call all_reduce with different shapes.",
+    ),
+    "another type": (
+        case(in_call(2), in_call(2, call(kind="Double"))),
+        "They call all_reduce with different types of tensors.",
+    ),
+    "two sources": (
+        case(in_call(2, call("scatter"), root=0), in_call(2, call("scatter"), root=1)),
+        "They name different ranks as the source of scatter.",
+    ),
+    "two destinations": (
+        case(in_call(2, call("reduce"), root=0), in_call(2, call("reduce"), root=1)),
+        "They name different ranks as the destination of reduce.",
+    ),
+    "a call and a message": (
+        case(in_call(2), receives(2, 0)),
+        "Some ranks wait in a collective, others for a message from them.",
+    ),
+    "two groups": (
+        case(in_call(2, name="1"), in_call(2, name="2")),
+        "They are in collectives of different groups.",
+    ),
+    "steps of DDP": (
+        case(in_call(2, **BACKWARD), ended()),
+        "Rank 1 made fewer training steps. DDP needs the same number of batches on every rank",
+    ),
+    "steps of a DDP model's forward": (
+        case(in_call(2, call="DistributedDataParallel.forward"), ended()),
+        "Rank 1 made fewer training steps.",
+    ),
+    "a shorter loop": (
+        case(in_call(3, **LOOP), KEEPS_PLACE, KEEPS_PLACE),
+        "Ranks 1–2 made this call too, but fewer times: a loop is shorter there",
+    ),
+    "an error": (
+        case(in_call(2), ended(), fate="has raised ValueError"),
+        "Rank 1 stopped at an error before this call.",
+    ),
+    "a death": (
+        case(in_call(2), ended(), fate="ended with signal 9 (SIGKILL)", dead={1}),
+        "The process of rank 1 is gone.",
+    ),
+    "a condition": (
+        case(in_call(2), ended()),
+        "The call stands under a condition (an if on the rank, an early return, a continue) that "
+        "rank 1 did not meet.",
+    ),
+    "otherwise": (
+        case(in_call(2), in_call(2)),
+        "Every rank waits for another one.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("deadlock", "says"), CASES.values(), ids=CASES)
+def test_the_likely_cause(deadlock, says):
+    assert deadlock.stuck
+    assert says in likely_cause(deadlock)
+
+
+def test_every_explanation_has_a_case():
+    first = {
+        next(e for e in EXPLANATIONS if e(deadlock)).__name__ for deadlock, _ in CASES.values()
+    }
+    assert first == {e.__name__ for e in EXPLANATIONS}
+
+
+def test_an_explanation_of_the_lab_comes_before_one_of_the_code():
+    """Rank 1 was not asked: that it made the call before does not matter."""
+    waiting = in_call(2, **LOOP)
+    assert "fewer times" in likely_cause(case(waiting, KEEPS_PLACE))
+    not_asked = case(waiting, KEEPS_PLACE, fate="was not asked to run the cell")
+    assert "The cell ran without rank 1" in likely_cause(not_asked)
+
+
+def test_absent_are_those_that_are_waited_for_and_do_not_wait():
+    elsewhere = group(4, name="1")
+    deadlock = case(in_call(3), in_call(3), ended(), ended(groups={elsewhere.key: elsewhere}))
+    assert deadlock.stuck == {0, 1}
+    assert deadlock.absent() == {2}
+
+
+def test_a_rank_that_is_live_is_not_absent():
+    deadlock = case(in_call(3), ended(), Sample(0, "computing"))
+    assert deadlock.absent() == {1}
+
+
+def test_a_rank_that_waits_itself_is_not_absent():
+    deadlock = case(receives(2, 1), receives(2, 0))
+    late = dataclasses.replace(deadlock.situation, gone=frozenset({1}))
+    assert deadlock.stuck == find_stuck(late) == {0, 1}
+    assert Case(late, deadlock.stuck).absent() == set()
+
+
+def test_waits_are_in_rank_order():
+    deadlock = case(*(in_call(9) for _ in range(8)), ended())
+    assert list(deadlock.waits) == list(range(8))

@@ -1,0 +1,170 @@
+"""A process stands still if its main thread and the threads that are not Python's do."""
+
+from __future__ import annotations
+
+import _thread
+import hashlib
+import sys
+import threading
+import time
+
+import pytest
+
+from labkit.rank import idle
+from labkit.rank.idle import Clock, stood_still
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def compute(seconds):
+    """Keep the processor busy in C, without the interpreter's lock."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)  # about 5 ms
+
+
+def beside(look):
+    """Run ``look`` in a thread while the main one is blocked; return what it returned."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(look()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+def pairs(seconds=3.0):
+    """Read the clock again and again; give each reading with the one before."""
+    deadline = time.monotonic() + seconds
+    before = idle.read()
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+        now = idle.read()
+        yield before, now
+        before = now
+
+
+class Foreign:
+    """A busy thread that is none of Python's, as gloo's and OpenMP's are."""
+
+    def __init__(self, name="pt_busy"):
+        self.name = name
+        self.stop = False
+        self.done = threading.Event()
+
+    def __enter__(self):
+        started = threading.Event()
+
+        def run():
+            with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+                file.write(self.name)
+            started.set()
+            while not self.stop:
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
+            self.done.set()
+
+        _thread.start_new_thread(run, ())
+        assert started.wait(5)
+        return self
+
+    def __exit__(self, *error):
+        self.stop = True
+        assert self.done.wait(5)
+
+
+def test_the_clock_stands_still_while_the_main_thread_waits():
+    assert beside(lambda: any(stood_still(*pair) for pair in pairs()))
+
+
+def test_the_clock_moves_while_the_main_thread_computes():
+    before = idle.main_clock()
+    compute(0.1)
+    assert idle.main_clock() - before > 10_000_000
+
+
+@linux
+def test_a_busy_main_thread_is_never_still():
+    seen = []
+    thread = threading.Thread(target=lambda: seen.extend(pairs(0.2)))
+    thread.start()
+    while thread.is_alive():
+        compute(0.02)
+    assert seen
+    assert not any(stood_still(*pair) for pair in seen)
+
+
+@linux
+def test_the_time_of_another_python_thread_does_not_count():
+    """It answers questions, so it would always run."""
+
+    def look():
+        before = idle.read()
+        compute(0.05)
+        return stood_still(before, idle.read())
+
+    assert any(beside(look) for _ in range(20))
+
+
+@linux
+def test_the_time_of_a_foreign_thread_counts():
+    with Foreign():
+        seen = beside(lambda: list(pairs(0.2)))
+    assert seen
+    assert not any(stood_still(*pair) for pair in seen)
+    assert seen[-1][1].others - seen[0][0].others > 10_000_000
+
+
+@linux
+@pytest.mark.parametrize("name", ["ZMQbg/IO/0", "ZMQbg/Reaper"])
+def test_zeromqs_threads_do_not_count(name):
+    with Foreign(name):
+        assert beside(lambda: any(stood_still(*pair) for pair in pairs()))
+
+
+@linux
+def test_gloos_polling_thread_is_told_apart():
+    """Busy with data it is awake whenever somebody looks; its time says nothing."""
+    with Foreign(idle.POLLING):
+        seen = beside(lambda: list(pairs(0.2)))
+    assert any(now.polls for _, now in seen)
+    assert not any(stood_still(*pair) for pair in seen if all(clock.polls for clock in pair))
+    assert seen[-1][1].others - seen[0][0].others < 10_000_000
+
+
+@linux
+def test_the_main_thread_is_known_in_a_forked_process(monkeypatch):
+    """Python keeps the number that the thread had in the parent (seen with 3.11)."""
+    monkeypatch.setattr(threading.main_thread(), "_native_id", 2**22 + 1)
+    before = idle.read()
+    compute(0.1)
+    assert idle.read().others - before.others < 10_000_000
+
+
+STILL = Clock(5, 7, False, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (STILL, STILL, True),
+        (None, STILL, False),
+        (STILL, STILL._replace(main=6), False),
+        (STILL, STILL._replace(others=8), False),
+        (STILL, STILL._replace(runs=True), False),
+        (STILL._replace(runs=True), STILL, True),
+        (STILL, STILL._replace(polls=True), True),
+        (STILL._replace(polls=True), STILL, True),
+        (STILL._replace(polls=True), STILL._replace(polls=True), False),
+    ],
+)
+def test_stood_still(before, now, expected):
+    assert stood_still(before, now) is expected
+
+
+def test_where_there_is_no_proc_only_the_main_thread_is_read(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(time, "pthread_getcpuclockid")
+    before = idle.read()
+    compute(0.05)
+    now = idle.read()
+    assert now.main > before.main
+    assert now[1:] == (0, False, False)

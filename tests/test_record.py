@@ -1,0 +1,286 @@
+"""Counting sends, receives and monitored barriers, beside what torch does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from labkit.rank import record
+from labkit.rank.record import Message
+
+#: Two ranks that send to each other; each prints what it has seen.
+PAIR = """
+import json, sys, threading, time
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup, Work
+from labkit.rank import group, record
+
+me, path = int(sys.argv[1]), sys.argv[2]
+methods = [(c, n) for c, n in (
+    (ProcessGroup, "_set_group_name"), (ProcessGroup, "send"), (ProcessGroup, "recv"),
+    (ProcessGroup, "recv_anysource"), (ProcessGroup, "monitored_barrier"), (Work, "wait"),
+)]
+own = {n: getattr(c, n) for c, n in methods}
+record.install()
+record.install()
+seen = {"once": all(record.stock[n] is own[n] for _, n in methods)}
+seen["ours"] = all(getattr(c, n) is getattr(record, n) for c, n in methods)
+
+group.loopback_only()
+began = time.time_ns()
+store = dist.FileStore(path, 2)
+dist.init_process_group("gloo", store=store, rank=me, world_size=2)
+world, second = dist.group.WORLD, dist.new_group([0, 1])
+other = 1 - me
+x = torch.full((3,), float(me))
+
+
+def about(work):
+    return list(record.messages[work])
+
+
+def see_main_wait():
+    main = threading.main_thread().ident
+    while True:
+        frame = sys._current_frames()[main]
+        message = record.messages.get(frame.f_locals.get("self"))
+        if frame.f_code is record.WAIT and message is not None and message.tag == 9:
+            seen["blocked"] = list(message)
+            store.set("seen", "1")
+            return
+        time.sleep(0.005)
+
+
+if me == 0:
+    dist.send(x, 1)
+    dist.send(x, 1)
+    dist.send(x, 1, tag=3)
+    dist.send(x, 1, group=second)
+    store.wait(["seen"])
+    dist.send(x, 1, tag=9)
+    works = [dist.isend(x, 1, tag=4), dist.isend(x, 1, tag=4)]
+else:
+    y = torch.ones(3)
+    seen["source"] = dist.recv(y, 0)
+    seen["received"] = y.tolist()
+    seen["from any"] = dist.recv(y)
+    dist.recv(y, 0, tag=3)
+    dist.recv(y, 0, group=second)
+    threading.Thread(target=see_main_wait).start()
+    dist.recv(y, 0, tag=9)
+    works = [dist.irecv(y, 0, tag=4), dist.irecv(y, 0, tag=4)]
+seen["works"] = [about(w) for w in works]
+seen["waited"] = [w.wait() for w in works]
+before = len(record.messages)
+del works
+seen["forgotten"] = before - len(record.messages)
+dist.monitored_barrier()
+dist.monitored_barrier()
+dist.monitored_barrier(second)
+dist.all_reduce(x)
+seen["sum"] = x.tolist()
+seen["posted"] = {
+    g.group_name: sorted([*key, n] for key, n in counter.items())
+    for g, counter in record.posted.items()
+}
+seen["barriers"] = {g.group_name: n for g, n in record.barriers.items()}
+born = [record.born[world], record.born[second]]
+seen["born"] = began < born[0] < born[1] < time.time_ns()
+seen["names"] = [world.group_name, second.group_name]
+print(json.dumps(seen))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """What two ranks have seen."""
+    path = str(tmp_path_factory.mktemp("store") / "store")
+    command = [sys.executable, "-W", "error", "-c", PAIR]
+    ranks = [
+        subprocess.Popen([*command, str(r), path], stdout=subprocess.PIPE, text=True)
+        for r in range(2)
+    ]
+    try:
+        outputs = [p.communicate(timeout=60)[0] for p in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    assert [p.returncode for p in ranks] == [0, 0]
+    return [json.loads(text) for text in outputs]
+
+
+def test_installing_twice_is_installing_once(pair):
+    assert all(seen["once"] and seen["ours"] for seen in pair)
+
+
+def test_messages_are_counted_by_group_peer_and_tag(pair):
+    world, second = pair[0]["names"]
+    assert pair[0]["posted"] == {
+        world: [["send", 1, 0, 2], ["send", 1, 3, 1], ["send", 1, 4, 2], ["send", 1, 9, 1]],
+        second: [["send", 1, 0, 1]],
+    }
+    assert pair[1]["posted"] == {
+        world: [
+            ["recv", 0, 0, 1],
+            ["recv", 0, 3, 1],
+            ["recv", 0, 4, 2],
+            ["recv", 0, 9, 1],
+            ["recv_any", -1, 0, 1],
+        ],
+        second: [["recv", 0, 0, 1]],
+    }
+
+
+@pytest.mark.parametrize(("rank", "kind"), [(0, "send"), (1, "recv")])
+def test_a_work_knows_its_message(pair, rank, kind):
+    world, _ = pair[rank]["names"]
+    expected = [list(Message(world, kind, 1 - rank, 4, n, rank)) for n in (1, 2)]
+    assert pair[rank]["works"] == expected
+
+
+def test_the_message_of_a_work_is_forgotten_with_it(pair):
+    assert [seen["forgotten"] for seen in pair] == [2, 2]
+
+
+def test_another_thread_sees_what_a_blocked_rank_waits_for(pair):
+    world, _ = pair[1]["names"]
+    assert pair[1]["blocked"] == list(Message(world, "recv", 0, 9, 1, 1))
+
+
+def test_monitored_barriers_are_counted_by_group(pair):
+    for seen in pair:
+        world, second = seen["names"]
+        assert seen["barriers"] == {world: 2, second: 1}
+
+
+def test_the_birth_of_every_group_is_noted(pair):
+    assert [seen["born"] for seen in pair] == [True, True]
+
+
+def test_torch_does_what_it_always_did(pair):
+    assert pair[1]["received"] == [0.0] * 3
+    assert (pair[1]["source"], pair[1]["from any"]) == (0, 0)
+    assert [seen["waited"] for seen in pair] == [[True, True]] * 2
+    assert [seen["sum"] for seen in pair] == [[1.0] * 3] * 2
+
+
+# -- with torch's own methods replaced ----------------------------------------------------------
+
+
+class Group:
+    group_name = "5"
+
+    @staticmethod
+    def rank():
+        return 2
+
+
+class Work:
+    pass
+
+
+@pytest.fixture
+def stock(monkeypatch):
+    """Put a list of calls in the place of torch's own methods; each returns a new Work."""
+    calls = []
+
+    def method(name):
+        def call(*args, **named):
+            calls.append((name, args, named))
+            return Work()
+
+        return call
+
+    for name in ("_set_group_name", "send", "recv", "recv_anysource", "monitored_barrier", "wait"):
+        monkeypatch.setitem(record.stock, name, method(name))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "kind", "peer"),
+    [
+        (record.send, ("tensors", 1, 7), "send", 1),
+        (record.recv, ("tensors", 1, 7), "recv", 1),
+        (record.recv_anysource, ("tensors", 7), "recv_any", -1),
+    ],
+)
+def test_a_message_is_passed_on_and_numbered(stock, function, arguments, kind, peer):
+    group = Group()
+    works = [function(group, *arguments) for _ in range(3)]
+    assert stock == [(function.__name__, (group, *arguments), {})] * 3
+    numbers = [record.messages[w] for w in works]
+    assert numbers == [Message("5", kind, peer, 7, n, 2) for n in (1, 2, 3)]
+    assert record.posted[group] == Counter({(kind, peer, 7): 3})
+
+
+def test_a_message_that_torch_refuses_is_not_counted(monkeypatch):
+    def refuse(*args):
+        raise ValueError("no such peer")
+
+    monkeypatch.setitem(record.stock, "send", refuse)
+    group = Group()
+    with pytest.raises(ValueError, match="no such peer"):
+        record.send(group, "tensors", 9, 0)
+    assert group not in record.posted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [((), {}), ((timedelta(seconds=3),), {}), ((), {"timeout": timedelta(seconds=3)})],
+)
+def test_a_wait_is_passed_on_as_it_came(stock, arguments, named):
+    work = Work()
+    assert isinstance(record.wait(work, *arguments, **named), Work)
+    assert stock == [("wait", (work, *arguments), named)]
+
+
+def test_the_place_of_a_wait_is_the_innermost_line_of_a_cell(stock):
+    code = "#px In[3]\ndef f():\n    return wait(work)\nf()\n"
+    exec(compile(code, "In[3]", "exec"), {"wait": record.wait, "work": Work()})
+    assert record.places[-1] == ("In[3]", 3)
+
+
+def test_only_the_last_places_are_kept(stock):
+    code = "for _ in range(100):\n    wait(work)\n"
+    exec(compile(code, "In[4]", "exec"), {"wait": record.wait, "work": Work()})
+    assert list(record.places) == [("In[4]", 2)] * record.places.maxlen
+
+
+def test_a_monitored_barrier_is_counted_before_it_blocks(monkeypatch):
+    group, inside = Group(), []
+    monkeypatch.setitem(
+        record.stock,
+        "monitored_barrier",
+        lambda self, **named: inside.append((record.barriers[self], named)),
+    )
+    record.monitored_barrier(group)
+    record.monitored_barrier(group, timedelta(seconds=3), wait_all_ranks=True)
+    assert inside == [
+        (1, {"wait_all_ranks": False}),
+        (2, {"timeout": timedelta(seconds=3), "wait_all_ranks": True}),
+    ]
+
+
+def test_a_group_that_is_named_is_born(stock):
+    group = Group()
+    record._set_group_name(group, "5")
+    assert record.born[group] > 0
+    assert stock == [("_set_group_name", (group, "5"), {})]
+
+
+@pytest.mark.parametrize("given", ["2000", None])
+def test_the_recorders_size_is_the_learners_if_there_is_one(monkeypatch, stock, given):
+    monkeypatch.delenv("TORCH_FR_BUFFER_SIZE", raising=False)
+    if given:
+        monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", given)
+    record.install()
+    assert os.environ["TORCH_FR_BUFFER_SIZE"] == (given or record.RECORDER_SIZE)

@@ -1,0 +1,278 @@
+"""Interrupts, stopped processes, dead ranks: the notebook comes back and the lab works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+
+import psutil
+import pytest
+
+import labkit
+from labkit import LabError, RankDied, recovery, running, verdict
+from labkit.watch.watcher import Watcher
+from tests.conftest import descendants
+
+#: From the press of the stop button to a notebook that takes the next cell.
+BACK_SECONDS = 2.0
+
+
+@pytest.fixture
+def lab(lab4):
+    """Four ranks, all alive, with a variable of their own."""
+    if lab4._cluster.deaths or lab4._group.broken:
+        lab4.restart()
+    run(lab4, "mark = rank * 10")
+    return lab4
+
+
+def run(lab, code, ranks=None):
+    """Run a cell to its end; return its results as text."""
+    pending = running.cell(lab._group, list(range(len(lab))) if ranks is None else ranks, code)
+    pending.wait()
+    outcomes = pending.outcomes()
+    pending.raise_errors(outcomes)
+    return [o.result["text/plain"] if o.result else None for o in outcomes]
+
+
+def interrupted(lab, code, after=0.6):
+    """Run a cell and press the stop button; return it and the seconds until it came back."""
+    pending = running.cell(lab._group, list(range(len(lab))), code)
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(after, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        pending.wait()
+    return pending, time.monotonic() - pressed[0]
+
+
+def noticed(lab, deaths=1):
+    """Wait until the lab knows of deaths: from the exit itself, so a moment is enough."""
+    deadline = time.monotonic() + 1
+    while len(lab._cluster.deaths) < deaths:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def usable(lab):
+    assert run(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == ["4.0"] * 4
+
+
+def marks(lab, ranks):
+    assert run(lab, "mark", ranks) == [str(r * 10) for r in ranks]
+
+
+def test_computing_ranks_stop_and_keep_their_group(lab):
+    port = run(lab, "import os\nos.environ['MASTER_PORT']", [0])
+    pending, seconds = interrupted(lab, "while True:\n    pass")
+    assert seconds < BACK_SECONDS
+    assert (list(pending.ending.freed), list(pending.ending.still)) == ([], [])
+    assert run(lab, "os.environ['MASTER_PORT']", [0]) == port
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
+def test_ranks_that_wait_for_a_slow_one_are_freed(lab):
+    code = "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()"
+    pending, seconds = interrupted(lab, code)
+    assert seconds < BACK_SECONDS
+    assert pending.ending.freed == [0, 1, 3]
+    assert not pending.ending.still
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
+def test_an_interrupt_between_two_collectives_leaves_the_ranks_in_step(lab):
+    code = (
+        "import time\nx = torch.ones(1)\nwhile True:\n    dist.all_reduce(x)\n    time.sleep(0.01)"
+    )
+    _, seconds = interrupted(lab, code)
+    assert seconds < BACK_SECONDS
+    for _ in range(3):
+        usable(lab)
+
+
+def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
+    code = "if rank == 3:\n    sum(range(10**10))\ndist.barrier()"
+    pending, seconds = interrupted(lab, code)
+    assert seconds < BACK_SECONDS
+    assert pending.ending.still == [3]
+    said = " ".join(verdict.what_was_done(pending.keeper, pending.ending))
+    assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
+    with pytest.raises(LabError, match=r"Rank 3 did not return from an earlier cell"):
+        run(lab, "1")
+    lab.restart(ranks=[3])
+    usable(lab)
+    marks(lab, [0, 1, 2])
+
+
+def test_a_stopped_process_is_named_and_holds_nobody(lab):
+    pid = lab.status()[2].pid
+    pending = running.cell(lab._group, [0, 1, 2, 3], "import time\ntime.sleep(0.3)\ndist.barrier()")
+    os.kill(pid, signal.SIGSTOP)
+    watcher = Watcher(lab._cluster, [0, 1, 2, 3])
+    until = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        assert watcher.look([], {}, 0.2) is None  # it may go on: no deadlock
+    said = watcher.progress()
+    assert "rank 2: no answer (its process is stopped: SIGSTOP or a debugger)" in said
+    assert "ranks 0–1, 3: waiting in barrier" in said
+
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        pending.wait()
+    assert pending.ending.still == [2]
+    lab.restart(ranks=[2])
+    usable(lab)
+    marks(lab, [0, 1, 3])
+
+
+def test_a_stopped_process_that_goes_on_is_waited_for(lab):
+    pid = lab.status()[1].pid
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(2.0, os.kill, [pid, signal.SIGCONT]).start()
+    usable(lab)
+
+
+def test_one_rank_is_replaced_and_the_others_keep_their_variables(lab):
+    victim = lab.status()[2].pid
+    others = [s.pid for s in lab.status() if s.rank != 2]
+    os.kill(victim, signal.SIGKILL)
+    noticed(lab)
+    with pytest.raises(RankDied, match=r"rank 2 ended with signal 9 \(SIGKILL\)"):
+        run(lab, "1")
+    lab.restart(ranks=[2])
+    assert [s.pid for s in lab.status() if s.rank != 2] == others
+    assert run(lab, "rank, world_size") == [f"({r}, 4)" for r in range(4)]
+    usable(lab)
+    marks(lab, [0, 1, 3])
+    assert not psutil.pid_exists(victim)
+
+
+def test_restarting_some_must_not_leave_a_dead_one_out(lab):
+    for rank in (1, 3):
+        os.kill(lab.status()[rank].pid, signal.SIGKILL)
+    noticed(lab, 2)
+    with pytest.raises(LabError, match=r"Rank 3 ended too; .* lab.restart\(ranks=\[1, 3\]\)"):
+        lab.restart(ranks=[1])
+    with pytest.raises(LabError, match=r"Ranks 1, 3 ended; lab.restart\(ranks=\[1, 3\]\) first"):
+        lab.reset()
+    lab.restart(ranks=[1, 3])
+    usable(lab)
+    marks(lab, [0, 2])
+
+
+def test_survivors_of_a_death_can_still_be_asked(lab):
+    os.kill(lab.status()[0].pid, signal.SIGKILL)
+    noticed(lab)
+    marks(lab, [1, 2, 3])
+    lab.restart(ranks=[0])
+    usable(lab)
+
+
+def test_ranks_out_of_step_after_an_error_are_put_in_step(lab):
+    code = "x = torch.ones(1)\nif rank == 1:\n    1 / 0\nwork = dist.all_reduce(x, async_op=True)"
+    with pytest.raises(labkit.RankError, match="The ranks were out of step"):
+        run(lab, code)
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
+def test_an_error_that_leaves_the_ranks_in_step_changes_nothing(lab):
+    port = run(lab, "import os\nos.environ['MASTER_PORT']", [0])
+    with pytest.raises(labkit.RankError, match="ranks 0–3: ZeroDivisionError"):
+        run(lab, "x = torch.ones(1)\ndist.all_reduce(x)\n1 / 0")
+    assert run(lab, "os.environ['MASTER_PORT']", [0]) == port
+
+
+def test_connections_of_the_learner_stay(lab):
+    code = """
+import socket
+if rank == 0:
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    peer, _ = server.accept()
+outside = socket.create_connection(("127.0.0.1", PORT))
+if rank:
+    dist.barrier()
+"""
+    with socket.create_server(("127.0.0.1", 0), backlog=8) as server:
+        with pytest.raises(labkit.Deadlock):
+            run(lab, code.replace("PORT", str(server.getsockname()[1])))
+        # Those that leave the lab are untouched. (One inside the lab goes with the group.)
+        assert run(lab, "outside.send(b'still here')") == ["10"] * 4
+
+
+def test_a_noblock_cell_and_a_blocking_one_wait_for_each_other(lab):
+    view = lab.client.direct_view(lab.engine_ids[1])
+    result = view.execute("dist.recv(torch.ones(1), 0)", block=False)
+    with pytest.raises(labkit.Deadlock, match="wait for one another"):
+        run(lab, "dist.recv(torch.ones(1), 1)", [0])
+    assert result.wait(5)
+    usable(lab)
+
+
+def test_a_noblock_cell_may_still_bring_what_a_blocking_one_waits_for(lab):
+    view = lab.client.direct_view(lab.engine_ids[1])
+    view.execute("import time; time.sleep(1.5); dist.send(torch.ones(1) * 7, 0)", block=False)
+    assert run(lab, "y = torch.zeros(1)\ndist.recv(y, 1)\ny.item()", [0]) == ["7.0"]
+
+
+def test_nothing_is_left_of_a_replaced_rank(lab):
+    before = len(descendants())
+    folder = lab._cluster.warm.root
+    for _ in range(3):
+        lab.restart(ranks=[1])
+    assert len(descendants()) == before
+    assert len(list(folder.glob("*.id"))) == 4
+    usable(lab)
+
+
+def test_out_of_step_is_seen_in_messages_too(lab):
+    assert not recovery.out_of_step(lab._cluster)
+    run(lab, "if rank == 0:\n    work = dist.isend(torch.ones(1), 1)")
+    assert recovery.out_of_step(lab._cluster)
+    lab.reset()
+    assert not recovery.out_of_step(lab._cluster)
+
+
+# A notebook has one lab: these end the one above.
+
+
+def test_a_learners_own_group_is_left_and_can_be_formed_again():
+    with labkit.start(2, join=False) as lab:
+        form = """
+store = dist.FileStore(path, world_size)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            lab["path"] = folder + "/a"
+            run(lab, form)
+            with pytest.raises(labkit.Deadlock, match="Run the cell with init_process_group again"):
+                run(lab, "if rank:\n    dist.barrier()")
+            assert run(lab, "dist.is_initialized()") == ["False"] * 2
+            lab["path"] = folder + "/b"
+            run(lab, form)
+            assert run(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == ["2.0"] * 2
+
+
+def test_init_process_group_that_a_rank_never_calls():
+    with labkit.start(2, join=False) as lab:
+        port = run(lab, "import socket\ns = socket.create_server(('127.0.0.1', 0))\n"
+                        "port = s.getsockname()[1]\ns.close()\nport", [0])[0]  # fmt: skip
+        code = (
+            f"if rank == 0:\n    dist.init_process_group('gloo', rank=0, world_size=2, "
+            f"init_method='tcp://127.0.0.1:{port}')"
+        )
+        with pytest.raises(labkit.Deadlock, match="returns when all world_size ranks have called"):
+            run(lab, code)
+        assert run(lab, "1 + 1") == ["2"] * 2

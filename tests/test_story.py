@@ -1,0 +1,163 @@
+"""Messages for learners, word for word."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from labkit.watch import story
+from labkit.watch.cause import Case
+from labkit.watch.facts import Entry, Group, Sample, Wait
+from labkit.watch.proof import Situation, find_stuck
+
+WORLD = ("0", (0, 1, 2, 3))
+PAIR = ("4", (0, 1))
+
+
+def call(name="all_reduce", number=3, *tensors):
+    chosen = tensors or (("Float", (4,)),)
+    shapes, types = tuple(s for _, s in chosen), tuple(t for t, _ in chosen)
+    return Entry(number, name, shapes, types, False)
+
+
+def in_call(entry, key=WORLD, **named):
+    wait = Wait("collective", ((key, entry.number),), **named)
+    group = Group(key, key[0] == "0", entry.number, {entry.number: entry}, {}, 0)
+    return Sample(0, "waiting", True, wait, groups={key: group})
+
+
+def message(kind, peer=-1, **named):
+    return Sample(0, "waiting", True, Wait(kind, ((WORLD, 1),), peer, **named))
+
+
+def case(*samples, fates=None):
+    """Make the case of these ranks, in order; None is a rank that is gone."""
+    known = {r: dataclasses.replace(s, rank=r) for r, s in enumerate(samples) if s}
+    gone = frozenset(range(len(samples))) - known.keys()
+    known |= {r: Sample(r, "idle", True) for r in gone}
+    situation = Situation(len(samples), known, gone)
+    told = fates or dict.fromkeys(gone, "has ended its cell")
+    return Case(situation, frozenset(find_stuck(situation)), told)
+
+
+HERE = {"where": "In[7], line 3", "line": "dist.all_reduce(x)", "call": "all_reduce"}
+
+
+def test_a_skipped_collective():
+    deadlock = case(None, *(in_call(call(), **HERE) for _ in range(3)))
+    assert story.tell(deadlock) == [
+        "ranks 1–3 wait for rank 0, which has ended its cell.",
+        "  ranks 1–3 wait in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
+        "dist.all_reduce(x)",
+        "Cause: The call stands under a condition (an if on the rank, an early return, a "
+        "continue) that rank 0 did not meet. Every rank of a group has to make it.",
+    ]
+
+
+def test_two_ranks_that_send_to_each_other():
+    here = {"where": "In[2], line 4", "line": "dist.send(x, peer)", "call": "send"}
+    assert story.tell(case(message("send", 1, **here), message("send", 0, **here))) == [
+        "ranks 0–1 wait for one another.",
+        "  rank 0 waits in send to rank 1 at In[2], line 4:  dist.send(x, peer)",
+        "  rank 1 waits in send to rank 0 at In[2], line 4:  dist.send(x, peer)",
+        "Cause: Every one of them sends before it receives, and a send returns only when its "
+        "message is taken. Let one side receive first, or use isend or batch_isend_irecv.",
+    ]
+
+
+def test_ranks_that_are_absent_for_different_reasons():
+    fates = {
+        0: "has ended its cell",
+        1: "was not asked to run the cell",
+        2: "has ended its cell",
+    }
+    deadlock = case(None, None, None, in_call(call(), **HERE), fates=fates)
+    assert story.tell(deadlock)[:-1] == [
+        "rank 3 waits for ranks 0–2, which cannot come any more.",
+        "  rank 3 waits in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
+        "dist.all_reduce(x)",
+        "  ranks 0, 2 have ended their cell",
+        "  rank 1 was not asked to run the cell",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fate", "one", "several"),
+    [
+        ("has ended its cell", "has ended its cell", "have ended their cell"),
+        (
+            "was not asked to run the cell",
+            "was not asked to run the cell",
+            "were not asked to run the cell",
+        ),
+        ("has raised ValueError", "has raised ValueError", "have raised ValueError"),
+        ("ended with exit code 3", "ended with exit code 3", "ended with exit code 3"),
+    ],
+)
+def test_verbs_agree_with_the_number_of_ranks(fate, one, several):
+    waiting = in_call(call())
+    single = case(waiting, waiting, waiting, None, fates={3: fate})
+    assert story.headline(single) == f"ranks 0–2 wait for rank 3, which {one}."
+    assert story.who_is_absent(single) == []
+    double = case(waiting, None, None, None, fates=dict.fromkeys((1, 2, 3), fate))
+    assert story.headline(double) == f"rank 0 waits for ranks 1–3, which {several}."
+    assert story.who_is_absent(double) == []
+
+
+def test_one_rank_alone_that_waits_for_what_all_have_provided():
+    group = Group(WORLD, True, 0, {}, {("send", 0, 0): 1}, 0)
+    sender = Sample(1, "computing", still=True, groups={WORLD: group})
+    deadlock = case(message("recv", 1), sender)
+    assert deadlock.stuck == {0}
+    assert story.headline(deadlock) == "rank 0 waits for something that cannot come."
+
+
+def test_ranks_at_one_line_are_one_line():
+    a, b = in_call(call(), **HERE), in_call(call(), **{**HERE, "where": "In[7], line 5"})
+    assert story.who_waits(case(a, b, a, None)) == [
+        "  ranks 0, 2 wait in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
+        "dist.all_reduce(x)",
+        "  rank 1 waits in all_reduce (float32 [4], collective 3) at In[7], line 5:  "
+        "dist.all_reduce(x)",
+    ]
+
+
+def test_a_wait_outside_of_cells_has_no_place():
+    assert story.who_waits(case(in_call(call()), None)) == [
+        "  rank 0 waits in all_reduce (float32 [4], collective 3)"
+    ]
+
+
+def collective(entry, key=WORLD, **named):
+    return Wait("collective", ((key, entry.number),), **named), entry
+
+
+DESCRIPTIONS = {
+    "all_reduce (float32 [4], collective 3)": collective(call(), call="all_reduce"),
+    "all_gather (2 tensors, collective 1)": collective(
+        call("all_gather", 1, ("Float", (2,)), ("Float", (2,)))
+    ),
+    "barrier (collective 2)": collective(Entry(2, "barrier", (), (), False)),
+    "reduce (bfloat16 [], collective 1)": collective(call("reduce", 1, ("BFloat16", ()))),
+    "all_reduce (QInt8 [2, 3], collective 1)": collective(call("all_reduce", 1, ("QInt8", (2, 3)))),
+    "broadcast (int64 [1], collective 1, root 0)": collective(
+        call("broadcast", 1, ("Long", (1,))), root=0
+    ),
+    "all_reduce (float32 [4], collective 3) of backward": collective(call(), call="backward"),
+    "all_reduce (float32 [4], collective 3) in group 4 of ranks 0–1": collective(call(), PAIR),
+    "a collective of wait_tensor": (Wait("collective", ((WORLD, 1),), call="wait_tensor"), None),
+    "send to rank 1": (Wait("send", ((WORLD, 1),), 1, call="send"), None),
+    "send to rank 1 with tag 5 of isend": (Wait("send", ((WORLD, 1),), 1, 5, call="isend"), None),
+    "recv from rank 0 in group 4 of ranks 0–1": (Wait("recv", ((PAIR, 1),), 0), None),
+    "recv from any rank": (Wait("recv_any", ((WORLD, 1),), call="recv"), None),
+    "recv from any rank with tag 2": (Wait("recv_any", ((WORLD, 1),), tag=2), None),
+    "monitored_barrier in group 4 of ranks 0–1": (Wait("monitored_barrier", ((PAIR, 1),)), None),
+    "init_process_group": (Wait("init", size=4, call="init_process_group"), None),
+    "new_group": (Wait("new_group", call="new_subgroups"), None),
+}
+
+
+@pytest.mark.parametrize(("text", "wait", "entry"), [(k, *v) for k, v in DESCRIPTIONS.items()])
+def test_a_wait_in_words(text, wait, entry):
+    assert story.describe(wait, entry) == text

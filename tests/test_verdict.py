@@ -1,0 +1,265 @@
+"""What becomes of errors, deaths and deadlocks that come together: one error, the cause first."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from labkit import verdict
+from labkit.errors import Deadlock, RankDied, RankError
+from labkit.verdict import Ending, is_consequence, judge, what_was_done, why_died, without_torch_log
+from labkit.watch.cause import Case
+from labkit.watch.facts import Entry, Group, Sample, Wait
+from labkit.watch.proof import Situation
+
+WORLD = ("0", (0, 1, 2))
+WAIT = Wait("collective", ((WORLD, 1),), call="barrier", where="In[7], line 2")
+
+
+def entry(shape=(4,), kind="Float", name="all_reduce", number=1):
+    return Entry(number, name, (shape,) if shape else (), (kind,) if shape else (), False)
+
+
+def sample(rank, *entries, wait=None):
+    listed = {e.number: e for e in entries}
+    group = Group(WORLD, True, max(listed, default=0), listed, {}, 0)
+    return Sample(rank, "waiting" if wait else "idle", True, wait, groups={WORLD: group})
+
+
+def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
+    samples = {r: sample(r, entry(None, name="barrier"), wait=wait) for r in stuck}
+    fates = dict.fromkeys(gone, "has ended its cell")
+    return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), fates)
+
+
+def keeper(*, join=True, deaths=None):
+    return SimpleNamespace(join=join, cluster=SimpleNamespace(deaths=deaths or {}))
+
+
+def raised(name, message=""):
+    return name, message, [f"{name}: {message}"]
+
+
+DEADLOCK = Ending("deadlock", [1, 2], case=waited(), repaired=True)
+KILLED = {0: "signal 9 (SIGKILL)"}
+LOST = raised("RuntimeError", "Connection closed by peer [127.0.0.1]:1234")
+BOOM = raised("ValueError", "boom")
+
+
+def test_all_went_well():
+    assert judge(keeper(), [], {}, Ending()) is None
+
+
+# -- deaths -------------------------------------------------------------------------------------
+
+
+def test_a_death_comes_before_everything_else():
+    errors = {0: raised("OSError", "its last words"), 1: LOST, 2: BOOM}
+    error = judge(keeper(deaths=KILLED), [0], errors, Ending("died"))
+    assert type(error) is RankDied
+    assert str(error).splitlines() == [
+        "rank 0 ended with signal 9 (SIGKILL).",
+        "lab.restart(ranks=[0]) replaces it; the others keep their variables.",
+        "rank 2: ValueError: boom",
+    ]
+    assert len(error.blocks) == 2
+
+
+def test_a_death_with_ranks_that_waited_and_ranks_that_did_not_return():
+    deaths = {0: "signal 9 (SIGKILL)", 1: "signal 9 (SIGKILL)"}
+    ending = Ending("died", freed=[2, 3], still=[4], hint="Cause: a hint.")
+    error = judge(keeper(deaths=deaths), [0, 1], {2: BOOM}, ending)
+    assert str(error).splitlines() == [
+        "ranks 0–1 ended with signal 9 (SIGKILL).",
+        "Cause: a hint.",
+        "ranks 2–3 waited and were freed.",
+        "rank 4 did not return from the cell.",
+        "lab.restart(ranks=[0, 1, 4]) replaces them; the others keep their variables.",
+    ]
+
+
+def test_one_rank_was_freed_at_a_death():
+    error = judge(keeper(deaths=KILLED), [0], {}, Ending("died", freed=[1]))
+    assert "rank 1 waited and was freed." in str(error).splitlines()
+
+
+def test_ranks_that_ended_in_different_ways():
+    deaths = {0: "exit code 3", 2: "signal 9 (SIGKILL)"}
+    summary, blocks = verdict.died(keeper(deaths=deaths).cluster, [0, 2])
+    head = "rank 0 ended with exit code 3; rank 2 ended with signal 9 (SIGKILL)."
+    assert summary.splitlines()[0] == head
+    assert blocks[0].splitlines()[0] == f"\x1b[31mRankDied\x1b[0m: {head}"
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
+def test_a_true_error_comes_before_the_deadlock_that_it_caused():
+    error = judge(keeper(), [], {0: BOOM, 1: LOST, 2: LOST}, DEADLOCK)
+    assert type(error) is RankError
+    assert str(error).splitlines() == [
+        "rank 0: ValueError: boom",
+        "ranks 1–2 waited in In[7], line 2 for rank 0.",
+        "labkit freed ranks 1–2 and formed the process group anew. Variables are kept; make "
+        "sub-groups and DDP models again.",
+    ]
+    assert error.blocks[1].splitlines() == str(error).splitlines()[1:]
+
+
+def test_a_deadlock_that_another_error_did_not_cause_is_told_in_full():
+    ending = Ending("deadlock", [1], case=waited((1,), (0,)))
+    lines = str(judge(keeper(), [], {2: BOOM}, ending)).splitlines()
+    assert lines[0] == "rank 2: ValueError: boom"
+    assert lines[1] == "rank 1 waits for rank 0, which has ended its cell."
+    assert any(line.startswith("Cause: ") for line in lines)
+
+
+def test_no_place_is_named_where_ranks_waited_at_several():
+    case = waited()
+    other = dataclasses.replace(WAIT, where="In[7], line 9")
+    case.situation.samples[2] = sample(2, entry(), wait=other)
+    error = judge(keeper(), [], {0: BOOM}, Ending("deadlock", [1, 2], case=case))
+    assert "ranks 1–2 waited for rank 0." in str(error)
+
+
+def test_what_freed_ranks_raise_is_never_told():
+    assert type(judge(keeper(), [], {1: BOOM, 2: LOST}, DEADLOCK)) is Deadlock
+
+
+@pytest.mark.parametrize("consequence", [LOST, raised("KeyboardInterrupt")])
+def test_a_consequence_on_another_rank_is_no_error_of_its_own(consequence):
+    error = judge(keeper(), [], {0: consequence}, DEADLOCK)
+    assert type(error) is Deadlock
+    assert consequence[0] not in str(error)
+
+
+def test_an_error_about_connections_counts_where_nothing_else_was_wrong():
+    error = judge(keeper(), [], {0: LOST}, Ending())
+    assert str(error) == f"rank 0: RuntimeError: {LOST[1]}"
+
+
+@pytest.mark.parametrize(("join", "told"), [(True, True), (False, False)])
+def test_an_error_that_left_the_ranks_out_of_step(join, told):
+    error = judge(keeper(join=join), [], {0: BOOM}, Ending(repaired=True))
+    assert (verdict.GROUP_ANEW in str(error)) is told
+    assert any(verdict.GROUP_ANEW in block for block in error.blocks) is told
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Connection closed by peer [::1]:4",
+        "writev [127.0.0.1]:5: Connection reset by peer",
+        "send: Broken pipe",
+        "Socket Timeout",
+        "recvValue failed on SocketImpl(fd=3)",
+        "sendBytes failed on SocketImpl(fd=3)",
+        "Timed out waiting 60000ms for recv operation to complete",
+        "Application timeout caused pair closure",
+    ],
+)
+def test_messages_that_only_say_that_the_other_end_has_gone(message):
+    assert is_consequence(raised("RuntimeError", f"[gloo/x.cc:1] {message}"))
+
+
+def test_other_messages_are_errors_of_their_own():
+    assert not is_consequence(raised("RuntimeError", "mat1 and mat2 shapes cannot be multiplied"))
+
+
+# -- deadlocks ----------------------------------------------------------------------------------
+
+
+def test_a_deadlock_is_told_with_what_was_done():
+    lines = str(judge(keeper(), [], {}, DEADLOCK)).splitlines()
+    assert lines[0] == "ranks 1–2 wait for rank 0, which has ended its cell."
+    assert lines[-1].startswith("labkit freed ranks 1–2 and formed the process group anew.")
+
+
+DONE = {
+    "formed anew": (
+        True,
+        Ending("deadlock", [0], repaired=True),
+        [
+            "labkit freed rank 0 and formed the process group anew. Variables are kept; make "
+            "sub-groups and DDP models again."
+        ],
+    ),
+    "left to the learner": (
+        False,
+        Ending("deadlock", [0, 1], repaired=True),
+        [
+            "labkit freed ranks 0–1 and left the process group; variables are kept. Run the cell "
+            "with init_process_group again."
+        ],
+    ),
+    "one did not return": (
+        True,
+        Ending("deadlock", [0, 1], [1]),
+        [
+            "labkit freed ranks 0–1; variables are kept.",
+            "rank 1 did not return from the cell; lab.restart(ranks=[1]) replaces it.",
+        ],
+    ),
+    "two did not return": (
+        True,
+        Ending("deadlock", [0, 1], [0, 1]),
+        [
+            "labkit freed ranks 0–1; variables are kept.",
+            "ranks 0–1 did not return from the cell; lab.restart(ranks=[0, 1]) replaces them.",
+        ],
+    ),
+    "nothing": (True, Ending(), []),
+}
+
+
+@pytest.mark.parametrize(("join", "ending", "lines"), DONE.values(), ids=DONE)
+def test_what_was_done(join, ending, lines):
+    assert what_was_done(keeper(join=join), ending) == lines
+
+
+# -- hints and logs -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("signal 9 (SIGKILL)", "killed from outside"),
+        ("signal 11 (SIGSEGV)", "a bad memory access"),
+        ("signal 7 (SIGBUS)", "no room left in /dev/shm"),
+    ],
+)
+def test_why_a_signal_ended_a_rank(how, says):
+    assert says in why_died(keeper(deaths={1: how}).cluster, {})
+
+
+def test_an_exit_code_says_nothing():
+    assert why_died(keeper(deaths={1: "exit code 3"}).cluster, {0: sample(0, entry())}) == ""
+
+
+def test_gloo_aborts_where_shapes_differ():
+    samples = {
+        0: sample(0, entry((3,), name="broadcast"), entry((100,), number=2)),
+        2: sample(2, entry((100,), number=2)),
+        3: sample(3, entry((3,), "Double", number=2)),
+    }
+    text = why_died(keeper(deaths={1: "signal 6 (SIGABRT)"}).cluster, samples)
+    assert text.startswith("Cause: gloo aborts a rank that gets more than its tensor holds")
+    assert text.endswith(
+        ": ranks 0, 2 called all_reduce with float32 [100]; "
+        "rank 3 called all_reduce with float64 [3]."
+    )
+
+
+def test_an_abort_without_collectives_is_not_gloos():
+    cluster = keeper(deaths={1: "signal 6 (SIGABRT)"}).cluster
+    assert why_died(cluster, {0: sample(0)}) == ""
+    assert why_died(cluster, {0: sample(0, entry(None, name="barrier"))}) == ""
+
+
+def test_torchs_log_is_taken_out_of_what_a_rank_wrote():
+    log = "[E1121 14:36:05.761423 4711 ProcessGroupGloo.cpp:69] Rank 1 failed\n"
+    kept = "before\n  [rank1]:[E1121 in the middle of a line\n[Error] mine\n[E12] not a date\n"
+    assert without_torch_log(f"{log}{kept}[rank1]:{log}") == kept
+    assert without_torch_log(log.replace("[E", "[W").rstrip("\n")) == ""
