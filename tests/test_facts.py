@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from labkit.watch.facts import Entry, Wait, read
 from labkit.watch.proof import Situation, find_stuck
 

@@ -17,6 +17,7 @@ from labkit.rank.record import Message
 #: Two ranks that send to each other; each prints what it has seen.
 PAIR = """
 import json, sys, threading, time
+import os
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
@@ -94,8 +95,9 @@ seen["barriers"] = {g.group_name: n for g, n in record.barriers.items()}
 born = [record.born[world], record.born[second]]
 seen["born"] = began < born[0] < born[1] < time.time_ns()
 seen["names"] = [world.group_name, second.group_name]
-print(json.dumps(seen))
+print(json.dumps(seen), flush=True)
 dist.destroy_process_group()
+os._exit(0)  # as an engine does: gloo's threads can abort a Python that takes itself apart
 """
 
 
@@ -183,6 +185,10 @@ class Group:
     def rank():
         return 2
 
+    @staticmethod
+    def size():
+        return 10
+
 
 class Work:
     pass
@@ -231,6 +237,14 @@ def test_a_message_that_torch_refuses_is_not_counted(monkeypatch):
     with pytest.raises(ValueError, match="no such peer"):
         record.send(group, "tensors", 9, 0)
     assert group not in record.posted
+
+
+@pytest.mark.parametrize("function", [record.send, record.recv])
+@pytest.mark.parametrize("peer", [-1, 10])
+def test_a_peer_that_is_not_there_is_refused_before_torch_hangs_on_it(stock, function, peer):
+    with pytest.raises(ValueError, match=f"no rank {peer} in this group: .* from 0 to 9"):
+        function(Group(), "tensors", peer, 0)
+    assert stock == []
 
 
 @pytest.mark.parametrize(

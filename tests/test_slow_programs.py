@@ -132,6 +132,22 @@ PROGRAMS = [
         ("7.0", "2.0", "3.0", "4.0"),
     ),
     Program(
+        "more calls than the recorder keeps, after one that somebody waits for",
+        "import time\nx, y = torch.tensor([rank + 1.0]), torch.ones(1)\nown = dist.new_group([1])\n"
+        "if rank == 1:\n    work = dist.all_reduce(x, async_op=True)\n"
+        "    for _ in range(300):\n        dist.all_reduce(y, group=own)\nelse:\n"
+        "    time.sleep(3 if rank == 2 else 0)\n    dist.all_reduce(x)\n"
+        "x.item() if rank != 1 else 10.0",
+        SUM,
+    ),
+    Program(
+        "a receive from any takes another rank's message",
+        "import time\nx = torch.ones(1)\nif rank == 0:\n    time.sleep(0.5)\n    dist.send(x, 1)\n"
+        "elif rank == 1:\n    dist.recv(x)\n    dist.recv(x, 2)\n    dist.recv(x)\n"
+        "elif rank == 2:\n    dist.send(x, 1)\n    time.sleep(3)\n    dist.send(x, 1)\nx.item()",
+        ("1.0",) * 4,
+    ),
+    Program(
         "a large all_reduce that takes its time",
         "x = torch.full((20_000_000,), rank + 1.0)\nfor _ in range(2):\n    dist.all_reduce(x)\n"
         "    x /= 4\nx = x * 1.6\ntorch.unique(x).item()",

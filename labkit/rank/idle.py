@@ -9,8 +9,8 @@ import time
 from typing import NamedTuple
 
 TASKS = "/proc/self/task"
-#: ZeroMQ's threads carry the answer to the very question.
-CARRIERS = "ZMQ"
+#: ZeroMQ's threads carry the answer to the very question; torch's store serves other ranks.
+CARRIERS = ("ZMQ", "pt_tcpstore")
 #: gloo's transport wakes up every few milliseconds, data or not. Data keeps it running.
 POLLING = "gloo_tcp_loop"
 
@@ -37,7 +37,7 @@ def read() -> Clock:
     """Read the clocks of all threads that matter.
 
     Left out are Python's threads other than the main one (the engine's own: they answer this
-    question), ZeroMQ's, and the time of gloo's polling one.
+    question), ZeroMQ's and the store's, and the time of gloo's polling one.
     """
     if not sys.platform.startswith("linux"):
         return Clock(main_clock(), 0, False)

@@ -126,7 +126,10 @@ class Looker:
         self._clock, self._wait, self._still = None, None, False
 
     def _stamp(self) -> list[int]:
-        return [] if self._clock is None else [self._clock.main, self._clock.others]
+        """Return numbers that stay the same as long as nothing has run."""
+        if self._clock is None:
+            return [self._main]
+        return [self._clock.main, self._clock.others]
 
     def _sample(self) -> dict[str, Any]:
         wait = self._wait

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from datetime import timedelta
 from types import CodeType
 from typing import Any, NamedTuple
@@ -21,6 +22,25 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from . import cells
 
+#: ProcessGroup's methods that issue a collective and return its Work.
+COLLECTIVES = (
+    "allreduce",
+    "allreduce_coalesced",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "_allgather_base",
+    "allgather_coalesced",
+    "allgather_into_tensor_coalesced",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced",
+    "alltoall",
+    "alltoall_base",
+    "barrier",
+)
 #: A wait with a time limit of its own, up to this one, ends by itself: nobody has to watch it.
 BOUND = timedelta(seconds=60)
 #: Entries that torch's flight recorder keeps: enough to explain a hang, and read in 3 ms.
@@ -48,6 +68,8 @@ born: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
 #: what a send's or a receive's Work is about
 messages: WeakKeyDictionary[Work, Message] = WeakKeyDictionary()
 
+#: the group in which a collective's Work was issued: a Work knows its number there, not where
+homes: WeakKeyDictionary[Work, str] = WeakKeyDictionary()
 #: file and line of the cells' calls that waited last, oldest first
 places: deque[tuple[str, int]] = deque(maxlen=64)
 
@@ -62,12 +84,24 @@ def install() -> None:
         return
     for owner, ours in (
         (ProcessGroup, (_set_group_name, send, recv, recv_anysource, monitored_barrier)),
+        (ProcessGroup, tuple(_noting_home(name) for name in COLLECTIVES)),
         (Work, (wait,)),
     ):
         for function in ours:
             name = function.__name__
             stock[name] = getattr(owner, name)
             setattr(owner, name, function)
+
+
+def _noting_home(name: str) -> Callable[..., Work]:
+    def issue(self: ProcessGroup, *args: Any, **named: Any) -> Work:
+        work = stock[name](self, *args, **named)
+        if work is not None:
+            homes[work] = self.group_name
+        return work
+
+    issue.__name__ = name
+    return issue
 
 
 def _set_group_name(self: ProcessGroup, name: str) -> None:
@@ -83,11 +117,21 @@ def _note(group: ProcessGroup, kind: str, peer: int, tag: int, work: Work) -> Wo
     return work
 
 
+def _check_peer(group: ProcessGroup, peer: int) -> None:
+    """Refuse a peer that is not there: gloo would wait for it for ever, or crash."""
+    if not 0 <= peer < group.size():
+        raise ValueError(
+            f"There is no rank {peer} in this group: its ranks go from 0 to {group.size() - 1}."
+        )
+
+
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
+    _check_peer(self, peer)
     return _note(self, "send", peer, tag, stock["send"](self, tensors, peer, tag))
 
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
+    _check_peer(self, peer)
     return _note(self, "recv", peer, tag, stock["recv"](self, tensors, peer, tag))
 
 

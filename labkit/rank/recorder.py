@@ -62,24 +62,25 @@ def is_done(entry: dict[str, Any]) -> bool:
     return bool(entry["retired"]) or entry["state"] == "completed"
 
 
-def pending(operation: int | None = None) -> list[dict[str, Any]]:
+def pending(operation: int | None = None, home: str | None = None) -> list[dict[str, Any]]:
     """List the collectives that this rank has issued and that have not finished, as
-    ``{"group": name, "number": n}``; only the one with this sequence number if given.
-
-    A Work knows its sequence number (which counts messages too) but not its group: where two
-    groups are at the same number, both are listed.
+    ``{"group": name, "number": n}``: those with the sequence number ``operation`` (which counts
+    messages too) in the group ``home``, where these are given.
     """
     return [
         {"group": e["process_group"][0], "number": e["collective_seq_id"]}
         for e in entries()
-        if not is_done(e) and (operation is None or e["op_id"] == operation)
+        if not is_done(e)
+        and operation in (None, e["op_id"])
+        and home in (None, e["process_group"][0])
     ]
 
 
 def groups() -> list[dict[str, Any]]:
     """Describe every group that this rank is in, with what was issued there.
 
-    ``ranks`` in the order of the group; ``last`` the number of the newest collective;
+    ``ranks`` in the order of the group; ``last`` the number of the newest collective, -1 where
+    the recorder has forgotten it;
     ``entries`` the newest and the pending ones; ``posted`` the messages; ``barriers`` the
     monitored barriers.
     """
@@ -99,7 +100,7 @@ def groups() -> list[dict[str, Any]]:
                 "name": group.group_name,
                 "default": group is c10d._get_default_group(),
                 "ranks": members,
-                "last": max((e["collective_seq_id"] for e in own), default=0),
+                "last": _last(group, own),
                 "entries": [_short(e) for e in shown],
                 "posted": [
                     [kind, members[peer] if peer >= 0 else -1, tag, count]
@@ -109,6 +110,15 @@ def groups() -> list[dict[str, Any]]:
             }
         )
     return out
+
+
+def _last(group: ProcessGroup, own: list[dict[str, Any]]) -> int:
+    if own:
+        return int(own[-1]["collective_seq_id"])
+    # The group's own counter counts messages too, and the parts of monitored barriers.
+    issued = group._get_sequence_number_for_group()  # type: ignore[attr-defined]
+    messages = sum((record.posted.get(group) or Counter()).values())
+    return 0 if issued == messages else -1
 
 
 def _short(entry: dict[str, Any]) -> dict[str, Any]:

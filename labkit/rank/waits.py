@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Work
 from torch.distributed import distributed_c10d as c10d
 
 from . import cells, record, recorder
@@ -137,12 +138,18 @@ def _work(frames: list[FrameType]) -> dict[str, Any] | None:
             "number": message.number,
             "me": message.me,
         }
+    options = _options(work)
+    return {"kind": "collective", "options": options, **_root(frames)} if options else None
+
+
+def _options(work: Work) -> list[dict[str, Any]]:
+    """Find which pending collectives a Work may stand for: one, as a rule."""
+    home = record.homes.get(work)
     try:
         number = work._get_sequence_number()
-    except RuntimeError:  # reduce_scatter's Work has none: any that is pending, then
+    except RuntimeError:  # reduce_scatter's Work has none
         number = None
-    options = recorder.pending(number) or recorder.pending()
-    return {"kind": "collective", "options": options, **_root(frames)} if options else None
+    return recorder.pending(number, home) or recorder.pending(None, home)
 
 
 def _bounded(timeout: object) -> bool:

@@ -39,7 +39,7 @@ class Group:
 
     key: GroupKey
     default: bool
-    last: int  #: number of the newest collective
+    last: int  #: number of the newest collective; -1: not known any more
     entries: Mapping[int, Entry]
     posted: Mapping[tuple[str, int, int], int]  #: (kind, peer, tag) -> count; peer -1: any
     barriers: int  #: monitored barriers entered

@@ -114,19 +114,21 @@ def needs(situation: Situation, rank: int, wait: Wait) -> list[Need]:
 def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) -> Need:
     others = frozenset(key[1]) - {rank}
     own = _entry(s, rank, key, number)
-    missing, conflict = set(), False
+    missing, conflict, uncertain = set(), False, False
     for other in others:
         group = s.group(other, key)
         if group is None or group.last < number:
             missing.add(other)
+            uncertain = uncertain or (group is not None and group.last < 0)
         elif own and disagree(own, _entry(s, other, key, number)):
             # Both stand at this number with different calls: neither will make the other's.
             sample = s.samples[other]
             there = bool(sample.wait) and (key, number) in sample.wait.options  # type: ignore[union-attr]
             conflict = conflict or there
     if own is None or own.name not in ROOTED:
-        return Need(frozenset(missing), others, conflict=conflict)
-    return _rooted(rank, wait.root, own.name, frozenset(missing), others, conflict)
+        return Need(frozenset(missing), others, uncertain=uncertain, conflict=conflict)
+    root = None if uncertain else wait.root
+    return _rooted(rank, root, own.name, frozenset(missing), others, conflict)
 
 
 def _rooted(

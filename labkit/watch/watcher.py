@@ -26,7 +26,7 @@ from .proof import Situation, find_stuck
 CONFIRM_SECONDS = 0.15
 #: How often it looks again while some rank neither runs nor stands still for certain, so that
 #: the message has all that wait.
-CONFIRM_TIMES = 4
+CONFIRM_TIMES = 6
 #: Seconds to the next look when nothing was found, doubled each time without news.
 AGAIN_SECONDS = (0.3, 5.0)
 
@@ -132,6 +132,7 @@ class Watcher:
         # Look again, and at all ranks: others may wait by now.
         everyone = range(self.cluster.size)
         first = self._sample(everyone, gone)
+        ran = dict.fromkeys(everyone, 0)  # how many times in a row a rank was seen to run
         for _ in range(CONFIRM_TIMES):
             time.sleep(CONFIRM_SECONDS)
             second = self._sample(everyone, gone)
@@ -142,7 +143,9 @@ class Watcher:
                 if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
             }
             stuck = find_stuck(Situation(second.size, same, gone, second.dead))
-            if not stuck or not _undecided(first, second, stuck):
+            for rank in everyone:
+                ran[rank] = ran[rank] + 1 if _has_run(rank, first, second) else 0
+            if not stuck or not _undecided(second, stuck, ran):
                 break
             first = second
         if not stuck:
@@ -180,14 +183,20 @@ class Watcher:
         return fates
 
 
-def _undecided(first: Situation, second: Situation, stuck: set[int]) -> bool:
-    """Tell whether a rank may turn out to be stuck too: it is about to stand still."""
-    for rank, sample in second.samples.items():
-        if rank in second.gone or rank in stuck:
-            continue
-        before = first.samples.get(rank)
-        ran = before is not None and before.stamp[:1] != sample.stamp[:1]
-        if sample.wait is not None or not (sample.still or ran):
+def _has_run(rank: int, first: Situation, second: Situation) -> bool:
+    """Tell whether a rank's main thread has run between two looks."""
+    stamps = [s.samples[rank].stamp[:1] for s in (first, second) if rank in s.samples]
+    return len(stamps) == 2 and stamps[0] != stamps[1] and all(stamps)
+
+
+def _undecided(situation: Situation, stuck: set[int], ran: Mapping[int, int]) -> bool:
+    """Tell whether some rank may turn out to be stuck too.
+
+    Not one that is gone, that stands still without waiting for another rank, or that runs on.
+    """
+    for rank, now in situation.samples.items():
+        stands = now.still and now.wait is None
+        if rank not in situation.gone | stuck and not stands and ran[rank] < 2:
             return True
     return False
 
