@@ -64,7 +64,27 @@ class RankCluster:
             config=_config(local=engines in ("labkit", "local", "mpi")),
         )
         self.cluster.warm = warm
-        self.client: Any = None
+        self._client: Any = None
+
+    @property
+    def client(self) -> Any:
+        """The ``ipyparallel.Client``.
+
+        Raises
+        ------
+        LabError
+            If the controller has ended: a request would never have an answer.
+        """
+        warm = self.warm
+        child = warm.children.get(launchers.CONTROLLER) if warm else None
+        # The end of the warm process itself shows in the ranks that it took along.
+        if warm and warm.process.returncode is None and child and child.code is not None:
+            how = describe_exit(child.code)
+            raise LabError(
+                f"The controller, which carries messages to the ranks, has ended with {how}; "
+                "call labkit.start() again."
+            )
+        return self._client
 
     # -- start ------------------------------------------------------------------------------
 
@@ -83,7 +103,7 @@ class RankCluster:
             self.cluster.start_controller_sync()
             self.cluster.start_engines_sync(self.size)
             self._observe()
-            self.client = self.cluster.connect_client_sync()
+            self._client = self.cluster.connect_client_sync()
             self._wait_for_engines(deadline)
             self._map()
         except LabError:
@@ -187,6 +207,7 @@ class RankCluster:
             If only some are to be replaced and their launcher cannot do that.
         """
         launcher = self.cluster.engine_set
+        client = self.client  # raises if there is no point in fresh ranks
         deadline = time.monotonic() + START_SECONDS
         ours = isinstance(launcher, launchers.LabkitEngineSetLauncher)
         if ranks is not None and not ours:
@@ -201,7 +222,7 @@ class RankCluster:
         else:
             self.cluster.restart_engines_sync()
         before = {p.engine for p in leaving}
-        while before & set(self.client.ids) and time.monotonic() < deadline:
+        while before & set(client.ids) and time.monotonic() < deadline:
             time.sleep(0.005)
         self._wait_for_engines(deadline)
         self._map()
@@ -214,11 +235,11 @@ class RankCluster:
 
     def close(self) -> None:
         """End every process of the lab and remove its folder. Safe to call twice."""
-        if self.client is not None:
+        client, self._client = self._client, None
+        if client is not None:
             with contextlib.suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.client.close(linger=0)
-            self.client = None
+                client.close(linger=0)
         if self.warm is not None:
             # The exits that follow are ours: nobody has to hear of them.
             for launcher in (self.cluster.engine_set, self.cluster.controller):

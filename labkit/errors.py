@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+
+#: Columns of a sentence in a notebook's output.
+WIDTH = 88
 
 
 class LabError(Exception):
@@ -41,7 +45,10 @@ class Deadlock(RankError):
 
     def __init__(self, lines: Sequence[str]) -> None:
         head, *rest = lines
-        block = "\n".join([f"\x1b[31m{type(self).__name__}\x1b[0m: {head}", *rest])
+        title = f"\x1b[31m{type(self).__name__}\x1b[0m: "
+        shown = [line if line.startswith(" ") else textwrap.fill(line, WIDTH) for line in rest]
+        shown = [line.replace("Cause:", "\x1b[1mCause:\x1b[0m", 1) for line in shown]
+        block = "\n".join([title + head, *shown])
         super().__init__("\n".join(lines), [block])
 
 

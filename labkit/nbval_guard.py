@@ -6,6 +6,8 @@ Stock nbval lets three things through:
 - a code cell without an execution count is run, but its output is compared with nothing;
 - the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs.
 
+And it would take the line that a slow cell shows while it waits for part of the output.
+
 Nothing else is changed; in particular no output is sanitised before it is compared.
 """
 
@@ -16,12 +18,15 @@ from typing import Any
 
 import pytest
 
+from .display import LIVE
+
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let nbval start kernels that end gently, for as long as this pytest session lasts."""
+    """Let nbval start kernels that end gently and show nothing that comes and goes, for as long
+    as this pytest session lasts."""
     # Not at the top: pytest wants to rewrite nbval's assertions when it loads that plugin.
     from nbval import plugin
     from nbval.kernel import RunningKernel
@@ -37,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     patch = pytest.MonkeyPatch()
     patch.setattr(plugin, "RunningKernel", GentleKernel)
+    patch.setenv(LIVE, "0")
     config.add_cleanup(patch.undo)
 
 

@@ -127,8 +127,8 @@ class Pending:
             case = watcher.look([self.replies[r] for r in busy], self.failures(), TICK)
             if case is not None and case.stuck & set(self.ranks):
                 stuck = sorted(case.stuck)
-                still = recovery.end(self.cluster, self.busy, stuck)
-                self.ending = verdict.Ending("deadlock", stuck, still, case)
+                self.ending = verdict.Ending("deadlock", stuck, case=case)
+                self.ending.still = recovery.end(self.cluster, self.busy, stuck)
                 return
             if notice is not None:
                 notice.offer(watcher.progress)

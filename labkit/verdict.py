@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +38,7 @@ class Ending:
     still: Sequence[int] = field(default_factory=tuple)  #: did not end
     case: Case | None = None
     hint: str = ""  #: the likely cause of a death
+    moment: float = field(default_factory=time.time)  #: when it was declared
     repaired: bool = False  #: the process group was formed again
 
 

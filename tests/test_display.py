@@ -55,3 +55,26 @@ def test_equal_errors_are_one():
         "ranks 0, 2: ValueError: no\n  In[1], line 2",
         "rank 1: KeyError: 'k'",
     ]
+
+
+def test_a_notice_shows_what_is_new_and_goes(monkeypatch, capsys):
+    cleared = []
+    monkeypatch.setattr("IPython.display.clear_output", lambda wait: cleared.append(wait))
+    monkeypatch.setattr(display, "NOTICE_SECONDS", 0.0)
+    monkeypatch.delenv(display.LIVE, raising=False)
+    notice = display.Notice()
+    for text in ("", "rank 0: waiting\n", "rank 0: waiting\n", "rank 1: waiting\n"):
+        notice.offer(lambda text=text: text)
+    assert capsys.readouterr().out == "rank 0: waiting\nrank 1: waiting\n"
+    assert len(cleared) == 2  # before each that is shown
+    notice.clear()
+    assert len(cleared) == 3
+
+
+def test_a_notice_comes_late_and_never_where_nobody_looks_on(monkeypatch, capsys):
+    notice = display.Notice()
+    notice.offer(lambda: "too early")
+    monkeypatch.setattr(display, "NOTICE_SECONDS", 0.0)
+    monkeypatch.setenv(display.LIVE, "0")
+    display.Notice().offer(lambda: "nobody looks on")
+    assert capsys.readouterr().out == ""

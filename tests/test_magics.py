@@ -231,3 +231,31 @@ def test_without_a_lab_px_says_what_to_do(px, lab):
     lab.stop()
     with pytest.raises(LabError, match=r"No lab is running; labkit.start\(\) gives you one."):
         px("1\n")
+
+
+@pytest.mark.slow
+def test_a_cell_that_waits_says_for_whom_and_then_forgets_it(monkeypatch):
+    monkeypatch.delenv("LABKIT_LIVE", raising=False)  # the nbval guard sets it
+    manager, client = start_new_kernel(kernel_name="python3")
+    messages = []
+
+    def note(message):
+        content = message["content"]
+        messages.append((message["msg_type"], content.get("text", "")))
+
+    try:
+        client.execute_interactive("import labkit; lab = labkit.start(2)", timeout=60)
+        cell = "%%px\nimport time\nif rank:\n    time.sleep(4.5)\ndist.barrier()\nprint('done')"
+        client.execute_interactive(cell, timeout=60, output_hook=note)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+    kinds = [kind for kind, _ in messages]
+    shown = next(text for _, text in messages if "waiting in barrier" in text)
+    assert "rank 0: waiting in barrier (collective 1) at In[2], line 5" in shown
+    assert "rank 1: running In[2], line 4: time.sleep(4.5)" in shown
+    last = max(i for i, kind in enumerate(kinds) if kind == "clear_output")
+    assert [text for _, text in messages[last + 1 :] if text.strip()] == [
+        "\x1b[1mranks 0–1\x1b[0m: done\n"
+    ]

@@ -30,6 +30,8 @@ from .warm import PATIENCE, PRELOAD, WarmProcess
 
 #: Milliseconds between heartbeats: an engine counts as connected after the second one.
 HEARTBEAT_MS = 100
+#: What the warm process calls the controller.
+CONTROLLER = "controller"
 
 
 class _WarmLauncher(BaseLauncher):
@@ -104,7 +106,7 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
             "--log-level=30",
             *self.controller_args,
         ]
-        self._name = "controller"
+        self._name = CONTROLLER
         self._child = warm.fork(self._name, "controller", argv, self.get_env(), self._exited)
         return self.notify_start(0)
 
@@ -214,11 +216,18 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
             observer(index, pid, code)
         if self.state != "running":
             return
-        self._unregister(name)
+        if not self._hub_gone():
+            self._unregister(name)
         if not self._alive and not self._replacing:
             codes = [c for _, c in self.exits.values()]
             data = {"exit_code": next((c for c in codes if c), 0), "engines": dict(self.exits)}
             self._notify(data)
+
+    def _hub_gone(self) -> bool:
+        """Tell whether our controller has ended: news for it would wait for the bound below."""
+        assert self.warm is not None
+        controller = self.warm.children.get(CONTROLLER)
+        return controller is not None and controller.exited.is_set()
 
     def _unregister(self, name: str) -> None:
         """Tell the hub that an engine is gone, as its nanny would have."""

@@ -95,7 +95,8 @@ class Watcher:
         return [r for r in range(self.cluster.size) if self.cluster.is_busy(r)]
 
     def progress(self) -> str:
-        """Say what the busy ranks do: who waits in what, who computes, who does not answer."""
+        """Say what the busy ranks do, if some wait for others or do not answer: who waits in
+        what, who runs which line."""
         busy = self._busy()
         answers = questions.ask(self.cluster, busy, "labkit_survey")
         texts = {}
@@ -109,6 +110,8 @@ class Watcher:
                 texts[rank] = f"running {where}: {answers[rank]['line']}"
             else:
                 texts[rank] = "running"
+        if all(text.startswith("running") for text in texts.values()):
+            return ""
         return "".join(f"{label(ranks)}: {text}\n" for ranks, text in fold(texts))
 
     def _collect(self) -> None:

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import cell, ddp, memory, report, restart, scale, start, stock
+from . import cell, ddp, deadlock, memory, report, restart, scale, start, stock, watch
 from .child import BenchError, environment, program, time_to_answer
 from .claim import Claim
 
@@ -30,7 +30,17 @@ class Benchmark(Protocol):
 
 
 #: In the order they run.
-BENCHMARKS: tuple[Benchmark, ...] = (start, stock, scale, restart, memory, cell, ddp)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    start,
+    stock,
+    scale,
+    restart,
+    memory,
+    cell,
+    ddp,
+    watch,
+    deadlock,
+)
 NAMES = [benchmark.CLAIM.name for benchmark in BENCHMARKS]
 
 

@@ -1,0 +1,40 @@
+"""Train in ``%%px`` cells, watched or not; answer with images/s.
+
+Argument: number of ranks. Each line on stdin says "watched" or "unwatched", and how many steps.
+"""
+
+import concurrent.futures
+import json
+import sys
+from pathlib import Path
+
+from IPython.core.interactiveshell import InteractiveShell
+
+import labkit
+from labkit import running
+
+
+class Blind:
+    """Stands in for the watcher: waits for the replies and asks nobody."""
+
+    def __init__(self, cluster, asked):
+        pass
+
+    def look(self, replies, failures, seconds):
+        concurrent.futures.wait(replies, seconds, return_when=concurrent.futures.FIRST_COMPLETED)
+
+    def progress(self):
+        return ""
+
+
+if __name__ == "__main__":
+    shell = InteractiveShell.instance()
+    watchers = {"watched": running.Watcher, "unwatched": Blind}
+    with labkit.start(int(sys.argv[1])) as lab:
+        model = Path(__file__).with_name("ddp_model.py").read_text()
+        shell.run_cell_magic("px", "", model)
+        for line in sys.stdin:
+            kind, steps = line.split()
+            running.Watcher = watchers[kind]
+            shell.run_cell_magic("px", "", f"images_per_second = train({int(steps)})")
+            print("BENCH", json.dumps(lab["images_per_second"][0]), flush=True)
