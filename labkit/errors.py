@@ -46,7 +46,10 @@ class Deadlock(RankError):
     def __init__(self, lines: Sequence[str]) -> None:
         head, *rest = lines
         title = f"\x1b[31m{type(self).__name__}\x1b[0m: "
-        shown = [line if line.startswith(" ") else textwrap.fill(line, WIDTH) for line in rest]
+        shown = [
+            line if line.startswith(" ") else textwrap.fill(line, WIDTH, break_on_hyphens=False)
+            for line in rest
+        ]
         shown = [line.replace("Cause:", "\x1b[1mCause:\x1b[0m", 1) for line in shown]
         block = "\n".join([title + head, *shown])
         super().__init__("\n".join(lines), [block])

@@ -1,10 +1,11 @@
 """Make nbval strict and gentle: a pytest plugin, loaded with ``-p labkit.nbval_guard``.
 
-Stock nbval lets three things through:
+Stock nbval gets four things wrong:
 
 - a cell that ran into ``--nbval-cell-timeout`` passes if its code swallows the interrupt;
 - a code cell without an execution count is run, but its output is compared with nothing;
-- the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs.
+- the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs;
+- the kernel does not count cells, so an error in one that names ``In[7]`` never matches.
 
 And it would take the line that a slow cell shows while it waits for part of the output.
 
@@ -32,7 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
     from nbval.kernel import RunningKernel
 
     class GentleKernel(RunningKernel):
-        """Ask the kernel to end, and kill it only if it does not."""
+        """Count cells; ask the kernel to end, and kill it only if it does not."""
+
+        def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
+            message: str = self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
+            return message
 
         def stop(self) -> None:
             self.kc.stop_channels()

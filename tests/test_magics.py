@@ -137,6 +137,16 @@ def test_library_frames_are_left_out(px):
     assert block.count("\n") <= 5
 
 
+def test_a_peer_that_is_not_there_is_one_sentence_at_the_learners_line(px):
+    with pytest.raises(
+        RankError, match=r"There is no rank 7 in this group: .* from 0 to 3"
+    ) as caught:
+        px("dist.send(torch.ones(1), 7)\n", "--ranks 0")
+    (block,) = caught.value.blocks
+    assert "-->   2 dist.send(torch.ones(1), 7)" in block
+    assert "record.py" not in block
+
+
 def test_a_syntax_error_reaches_no_rank(px, lab):
     lab["ran"] = 0
     with pytest.raises(CellSyntaxError) as caught:

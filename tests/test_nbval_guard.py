@@ -24,6 +24,7 @@ except KeyboardInterrupt:
     pass
 """
 #: Leaves a process behind, in a session of its own as labkit's ranks are, that atexit ends.
+CELL_NUMBER = "get_ipython().displayhook.prompt_count"
 ENDS_ITS_PROCESS = """
 import atexit, pathlib, subprocess, sys
 command = [sys.executable, "-c", "import time; time.sleep(300)"]
@@ -108,6 +109,7 @@ def strict(folder: Path) -> dict[str, tuple[str, str]]:
         ],
         slow=[code(SWALLOWS_THE_INTERRUPT), code("print('after')", prints="after\n")],
         ends=[code(ENDS_ITS_PROCESS)],
+        counts=[code("x = 1"), code(f"print({CELL_NUMBER})", prints="2\n")],
     )
 
 
@@ -177,3 +179,7 @@ def test_a_run_without_notebooks_is_left_alone(tmp_path: Path) -> None:
     exit_code, text = run_pytest(tmp_path, "--nbval", ".")
     assert exit_code == 0, text
     assert "1 passed" in text
+
+
+def test_cells_are_counted(strict: dict[str, tuple[str, str]]) -> None:
+    assert strict["counts::Cell 1"] == ("passed", "")

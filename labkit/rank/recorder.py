@@ -53,9 +53,16 @@ def entries() -> list[dict[str, Any]]:
     births = _births()
     found: list[dict[str, Any]] = []
     for backend in _backends():
-        dump = json.loads(_distributed_c10d._dump_fr_trace_json(backend=backend))
+        dump = json.loads(_dump(backend))
         found += [e for e in dump.get("entries", []) if _belongs(e, births)]
     return found
+
+
+def _dump(backend: str) -> bytes:
+    try:
+        return _distributed_c10d._dump_fr_trace_json(backend=backend)
+    except TypeError:  # an older torch has one recorder for all backends
+        return _distributed_c10d._dump_fr_trace_json()
 
 
 def is_done(entry: dict[str, Any]) -> bool:

@@ -147,7 +147,7 @@ def _options(work: Work) -> list[dict[str, Any]]:
     home = record.homes.get(work)
     try:
         number = work._get_sequence_number()
-    except RuntimeError:  # reduce_scatter's Work has none
+    except (AttributeError, RuntimeError):  # of an older torch; reduce_scatter's has none
         number = None
     return recorder.pending(number, home) or recorder.pending(None, home)
 
