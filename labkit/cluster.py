@@ -19,7 +19,7 @@ from traitlets.config import Config
 
 from .errors import LabError
 from .launcher import ipp as launchers
-from .launcher.warm import WarmProcess, describe_exit
+from .launcher.warm import KILL_SECONDS, WarmProcess, describe_exit
 from .placement import Place, place_ranks
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
@@ -251,8 +251,20 @@ class RankCluster:
                 self.cluster.stop_cluster_sync()
         self.cluster.engines.clear()
         self.cluster.controller = None
+        self._end_thread()
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _end_thread(self) -> None:
+        """End the thread that ipyparallel starts for a Cluster in a notebook, and its loop."""
+        thread, self.cluster._async_thread = self.cluster._async_thread, None
+        if thread is None:
+            return
+        loop = self.cluster._thread_loop
+        loop.add_callback(loop.stop)
+        thread.join(KILL_SECONDS)
+        if not thread.is_alive():
+            loop.close()
 
 
 def on_rank(name: str, *args: Any) -> Any:

@@ -166,10 +166,13 @@ def died(
     if ending and ending.still:
         rest.append(f"{label(ending.still)} did not return from the cell.")
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
-    rest.append(
-        f"lab.restart(ranks={everyone}) replaces {'it' if len(everyone) == 1 else 'them'}; "
-        "the others keep their variables."
-    )
+    if cluster.warm is not None and cluster.warm.closed.is_set():  # nobody could start them
+        rest.append("labkit.start() gives you a new lab.")
+    else:
+        them = "it" if len(everyone) == 1 else "them"
+        rest.append(
+            f"lab.restart(ranks={everyone}) replaces {them}; the others keep their variables."
+        )
     summary, blocks = display.error_texts(dict(errors or {}))
     lines = [f"{display.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

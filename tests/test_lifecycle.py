@@ -1,21 +1,33 @@
 """Labs end with their owner, however it ends, and listen nowhere but on loopback."""
 
+import asyncio
+import contextlib
+import gc
+import http.client
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+from jupyter_client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 import labkit
+from labkit import jupyter
 from tests.conftest import descendants
 
 pytestmark = pytest.mark.slow
+
+#: Seconds until nothing is left of a lab whose owner has ended.
+GONE_SECONDS = 5
 
 
 def run_cell(client, code, timeout=60):
@@ -31,13 +43,67 @@ def run_cell(client, code, timeout=60):
     return "".join(printed)
 
 
+@pytest.fixture(autouse=True)
+def _bound():
+    """Fail a test that hangs, also where what hangs is the lab in this process."""
+
+    def give_up(*args):
+        raise AssertionError("the test took more than two minutes")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def new_kernel():
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
 @pytest.fixture
 def kernel():
-    manager, client = start_new_kernel(kernel_name="python3")
-    yield manager, client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-    manager.cleanup_resources()
+    with new_kernel() as (manager, client):
+        yield manager, client
+
+
+@pytest.fixture
+def place(tmp_path_factory, monkeypatch):
+    """Give this test, and what it starts, a folder of its own for temporary files.
+
+    Its name must be short: the sockets of a lab are in it.
+    """
+    folder = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@contextlib.contextmanager
+def started(command, **options):
+    """Start a program; at the end, end it and everything below that it left."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, **options)
+    try:
+        yield process
+    finally:
+        left = descendants(process.pid) if process.poll() is None else []
+        process.kill()
+        process.wait(10)
+        for child in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+def assert_gone(processes, seconds=GONE_SECONDS):
+    """Fail unless all of these have ended in time."""
+    assert psutil.wait_procs(processes, timeout=seconds)[1] == []
 
 
 def start_lab(client):
@@ -161,3 +227,331 @@ def test_an_interrupt_returns_and_the_ranks_work_on(kernel):
     assert reply["content"]["status"] == "error"
     assert time.monotonic() - start < 4
     assert run_cell(client, "print(lab.run(lambda: 1))") == "[1, 1, 1]\n"
+
+
+def test_a_kernel_that_was_killed_has_a_lab_again_after_its_restart(kernel, place):
+    """JupyterLab restarts a dead kernel by itself; the learner runs the first cell again."""
+    manager, client = kernel
+    start_lab(client)
+    run_cell(client, "%%px --ranks 0 --noblock\ndist.barrier()")
+    below = descendants(kernel_pid(client))
+    manager.signal_kernel(signal.SIGKILL)
+    manager.restart_kernel(now=True)
+    client.wait_for_ready(timeout=60)
+    root = start_lab(client)
+    assert run_cell(client, "print(lab.run(lambda: 1))") == "[1, 1, 1]\n"
+    assert_gone(below)
+    assert [str(p) for p in place.glob("labkit-*")] == [root]
+    run_cell(client, "lab.stop()")
+    assert list(place.glob("labkit-*")) == []
+
+
+def test_a_lab_starts_while_the_last_one_is_dying(kernel, place):
+    manager, client = kernel
+    start_lab(client)
+    run_cell(client, "%%px --ranks 0 --noblock\ndist.barrier()")
+    below = descendants(kernel_pid(client))
+    manager.signal_kernel(signal.SIGKILL)
+    with labkit.start(2) as lab:
+        assert len(set(lab.run(os.getpid))) == 2
+    assert_gone(below)
+    assert list(place.glob("labkit-*")) == []
+
+
+def test_a_second_start_ends_a_lab_that_is_blocked(place):
+    """Running the start cell again is what a learner does when a cell hangs."""
+    first = labkit.start(2)
+    below = descendants()
+    waits = first.client[first.engine_ids[0]]
+    reply = waits.execute("import torch.distributed as d; d.barrier()", block=False)
+    time.sleep(0.5)
+    assert not reply.ready()
+    start = time.monotonic()
+    with labkit.start(2) as second:
+        assert time.monotonic() - start < 10
+        assert_gone(below, 0)
+        assert second.run(add_up) == [3.0, 3.0]
+        with pytest.raises(labkit.LabError, match="This lab was stopped"):
+            first.run(os.getpid)
+    assert list(place.iterdir()) == []
+
+
+def add_up(times=1):
+    """Add up 1, 2, … across the ranks, some times over; return the last sum."""
+    import torch
+    import torch.distributed as dist
+
+    for _ in range(times):
+        x = torch.tensor([dist.get_rank() + 1.0])
+        dist.all_reduce(x)
+    return x.item()
+
+
+def test_two_notebooks_have_a_lab_each_at_the_same_time():
+    with new_kernel() as (_, one), new_kernel() as (_, other):
+        both = ((one, 2), (other, 3))
+        in_all(
+            (client, f"import labkit; lab = labkit.start({size})", None) for client, size in both
+        )
+        cell = """
+            import time; start = time.monotonic()
+            lab["offset"] = {offset}
+            def work():
+                import torch, torch.distributed as dist
+                deadline = time.monotonic() + 2
+                sums, x = set(), torch.zeros(1)
+                while x.item() >= 0:
+                    x = torch.tensor([dist.get_rank() + {offset}.0])
+                    dist.all_reduce(x)
+                    sums.add(x.item())
+                    x = torch.tensor([deadline - time.monotonic()])
+                    dist.broadcast(x, 0)
+                return sums
+            print([lab.run(work), start, time.monotonic()])
+        """
+        answers = in_all(
+            (client, textwrap.dedent(cell.format(offset=10 * size)), size) for client, size in both
+        )
+        (sums1, start1, end1), (sums2, start2, end2) = map(json.loads, map(as_json, answers))
+        assert sums1 == [[41.0]] * 2  # 20 + 21, and nothing else in between
+        assert sums2 == [[93.0]] * 3
+        assert min(end1, end2) - max(start1, start2) > 1, "they did not run at the same time"
+
+
+def as_json(text):
+    return text.strip().replace("{", "[").replace("}", "]")
+
+
+def in_all(cells):
+    """Run a cell in several kernels at the same time; return what each printed."""
+    cells = list(cells)
+    answers = [None] * len(cells)
+
+    def run(index):
+        answers[index] = run_cell(*cells[index][:2])
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(cells))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert None not in answers
+    return answers
+
+
+async def in_a_loop(act):
+    """Do something as a notebook does it: inside a running event loop."""
+    act()
+
+
+@pytest.mark.parametrize(
+    ("times", "do"),
+    [(3, lambda act: act()), (10, lambda act: asyncio.run(in_a_loop(act)))],
+    ids=["three in a program", "ten in a notebook"],
+)
+def test_labs_in_a_row_leave_nothing_behind(times, do, place):
+    used = []
+
+    def start_and_stop():
+        for _ in range(times):
+            with labkit.start(2) as lab:
+                below = descendants()
+                assert lab.run(add_up) == [3.0, 3.0]
+            assert_gone(below, 1)
+            assert list(place.iterdir()) == []
+            del lab
+            gc.collect()
+            used.append((threading.active_count(), psutil.Process().num_fds()))
+
+    do(start_and_stop)
+    threads, descriptors = zip(*used, strict=True)
+    # The first one may load what stays; nothing may add up.
+    assert threads[-1] <= threads[1], used
+    assert descriptors[-1] <= descriptors[1] + 2, used
+
+
+def half_blocked():
+    """Wait on rank 0 for the others, who have something else to do."""
+    import time
+
+    import torch.distributed as dist
+
+    if dist.get_rank():
+        time.sleep(60)
+    dist.barrier()
+
+
+def test_a_warm_process_killed_under_a_blocked_cell_ends_it(place):
+    lab = labkit.start(4)
+    try:
+        below = descendants()
+        timer = threading.Timer(1, lab._cluster.warm.process.kill)
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(labkit.RankDied, match=r"^ranks 0–3 ended with signal 9") as caught:
+            lab.run(half_blocked)
+        assert time.monotonic() - start < 1 + 2
+        assert "freed" not in str(caught.value)  # there was nobody left to be freed
+        assert_gone(below)
+    finally:
+        lab.stop()
+    assert list(place.iterdir()) == []
+    with labkit.start(2) as fresh:
+        assert fresh.run(add_up) == [3.0, 3.0]
+
+
+CONTROLLER_GONE = (
+    r"^The controller, which carries messages to the ranks, has ended with signal 9 \(SIGKILL\); "
+    r"call labkit\.start\(\) again\.$"
+)
+
+
+def test_a_killed_controller_is_said_at_the_next_call(place, eventually):
+    lab = labkit.start(2)
+    try:
+        below = descendants()
+        controller = lab._cluster.warm.children["controller"]
+        os.kill(controller.pid, signal.SIGKILL)
+        calls = (
+            lambda: lab.run(os.getpid),
+            lambda: lab["x"],
+            lambda: lab.__setitem__("x", 1),
+            lab.status,
+            lab.reset,
+            lab.restart,
+            lambda: lab.restart(ranks=[0]),
+        )
+        for call in calls:
+            start = time.monotonic()
+            with pytest.raises(labkit.LabError, match=CONTROLLER_GONE):
+                call()
+            assert time.monotonic() - start < 3
+    finally:
+        lab.stop()
+    assert_gone(below)
+    assert list(place.iterdir()) == []
+    with labkit.start(2) as fresh:
+        assert fresh.run(add_up) == [3.0, 3.0]
+
+
+def test_a_controller_killed_under_a_blocked_cell_ends_it(place):
+    lab = labkit.start(2)
+    try:
+        below = descendants()
+        pid = lab._cluster.warm.children["controller"].pid
+        timer = threading.Timer(1, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(labkit.LabError, match=CONTROLLER_GONE):
+            lab.run(half_blocked)
+        assert time.monotonic() - start < 1 + 2
+    finally:
+        lab.stop()
+    assert_gone(below)
+    assert list(place.iterdir()) == []
+
+
+# -- the programs around it ---------------------------------------------------------------------
+
+PYTEST_FILE = """
+    import pathlib, labkit
+
+    def half_blocked(ready):
+        import pathlib, time
+        import torch.distributed as dist
+        if dist.get_rank():
+            time.sleep(60)
+        pathlib.Path(ready).touch()
+        dist.barrier()
+
+    def test_it():
+        with labkit.start(3) as lab:
+            lab.run(half_blocked, str(pathlib.Path(__file__).with_name("ready")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGTERM, -signal.SIGTERM),
+        (signal.SIGINT, pytest.ExitCode.INTERRUPTED),
+    ],
+    ids=["sigkill", "sigterm", "ctrl-c"],
+)
+def test_nothing_is_left_when_pytest_ends(how, code, place, tmp_path, eventually):
+    (tmp_path / "test_lab.py").write_text(textwrap.dedent(PYTEST_FILE))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_lab.py"]
+    with (
+        open(tmp_path / "log", "w") as log,
+        started(command, cwd=tmp_path, stdout=log, stderr=log) as process,
+    ):
+        eventually(lambda: (tmp_path / "ready").exists(), 60)
+        time.sleep(0.3)  # now rank 0 is in its barrier
+        below = descendants(process.pid)
+        assert len(below) == 5  # warm process, controller, three ranks
+        assert [path.name[:7] for path in place.iterdir()] == ["labkit-"]
+        process.send_signal(how)
+        assert process.wait(GONE_SECONDS) == code, (tmp_path / "log").read_text()
+        assert_gone(below)
+        eventually(lambda: list(place.iterdir()) == [], GONE_SECONDS)
+
+
+def ask(port, path, body=None):
+    """Ask a Jupyter server; return its JSON."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(connection):
+        text = None if body is None else json.dumps(body)
+        headers = {"Authorization": "token lifecycle"}
+        connection.request("GET" if body is None else "POST", path, text, headers)
+        answer = connection.getresponse()
+        assert answer.status < 300, answer.read()
+        return json.loads(answer.read())
+
+
+SERVER_ENDS = {
+    "ctrl-c twice": [signal.SIGINT, signal.SIGINT],
+    "sigterm": [signal.SIGTERM],
+    "sigkill": [signal.SIGKILL],
+}
+
+
+@pytest.mark.parametrize("how", SERVER_ENDS)
+def test_nothing_is_left_when_jupyterlab_ends(how, place, tmp_path, monkeypatch, eventually):
+    """A cell is blocked in a collective while the server stops or is killed."""
+    runtime = tmp_path / "runtime"
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
+    token = ["--IdentityProvider.token=lifecycle"]
+    command = jupyter.command(tmp_path, port=0, browser=False, extra=token)
+    with (
+        open(tmp_path / "log", "w") as log,
+        started(command, cwd=tmp_path, stdout=log, stderr=log) as server,
+    ):
+        eventually(lambda: list(runtime.glob("jpserver-*.json")), 60)
+        (info,) = runtime.glob("jpserver-*.json")
+        eventually(lambda: info.read_text().endswith("}"), 5)
+        port = json.loads(info.read_text())["port"]
+        kernel = ask(port, "/api/kernels", {"name": "python3"})["id"]
+        client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
+        client.load_connection_file()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=60)
+            root = Path(start_lab(client))
+            cell = "if rank:\n    import time; time.sleep(60)\ndist.barrier()"
+            client.execute("%%px\n" + cell)
+            time.sleep(1)
+            assert ask(port, f"/api/kernels/{kernel}")["execution_state"] == "busy"
+        finally:
+            client.stop_channels()
+        below = descendants(server.pid)
+        assert len(below) == 6  # kernel, warm process, controller, three ranks
+        assert root.parent == place
+        for signum in SERVER_ENDS[how]:
+            server.send_signal(signum)
+            time.sleep(0.2)
+        server.wait(15)  # it gives its kernels five seconds to end by themselves
+        assert_gone(below)
+        eventually(lambda: list(place.glob("labkit-*")) == [], 1)
+    with labkit.start(2) as fresh:
+        assert fresh.run(add_up) == [3.0, 3.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -34,8 +35,11 @@ def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
     return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), fates)
 
 
-def keeper(*, join=True, deaths=None):
-    return SimpleNamespace(join=join, cluster=SimpleNamespace(deaths=deaths or {}))
+def keeper(*, join=True, deaths=None, starter_ended=False):
+    warm = SimpleNamespace(closed=threading.Event())
+    if starter_ended:
+        warm.closed.set()
+    return SimpleNamespace(join=join, cluster=SimpleNamespace(deaths=deaths or {}, warm=warm))
 
 
 def raised(name, message=""):
@@ -263,3 +267,10 @@ def test_torchs_log_is_taken_out_of_what_a_rank_wrote():
     kept = "before\n  [rank1]:[E1121 in the middle of a line\n[Error] mine\n[E12] not a date\n"
     assert without_torch_log(f"{log}{kept}[rank1]:{log}") == kept
     assert without_torch_log(log.replace("[E", "[W").rstrip("\n")) == ""
+
+
+def test_nobody_is_told_to_restart_ranks_that_nobody_can_start():
+    cluster = keeper(deaths=KILLED, starter_ended=True).cluster
+    summary, _ = verdict.died(cluster, [0])
+    assert "labkit.start() gives you a new lab." in summary
+    assert "restart" not in summary

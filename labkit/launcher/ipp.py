@@ -45,6 +45,7 @@ class _WarmLauncher(BaseLauncher):
 
     def get_warm(self) -> WarmProcess:
         """Return the cluster's warm process; make it if this is the first to ask."""
+        _ = self.loop  # the one that runs now: asked for later, in another thread, it makes one
         cluster = self.parent
         warm = self.warm or getattr(cluster, "warm", None)
         if warm is None or warm.closed.is_set():

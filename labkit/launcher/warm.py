@@ -120,17 +120,21 @@ class WarmProcess:
             if previous is not None and not previous.exited.is_set():
                 raise LabError(f"{kind} {name!r} is already running.")
             child = self.children[name] = Child(name, on_exit)
-        log = str(self.log_file(name))
-        self._send(
-            {
-                "op": "fork",
-                "name": name,
-                "kind": kind,
-                "argv": list(argv),
-                "env": dict(env or {}),
-                "log": log,
-            }
-        )
+        request = {
+            "op": "fork",
+            "name": name,
+            "kind": kind,
+            "argv": list(argv),
+            "env": dict(env or {}),
+            "log": str(self.log_file(name)),
+        }
+        try:
+            self._send(request)
+        except LabError:
+            child.code = -signal.SIGKILL  # it never was: nobody may wait for its end
+            child.started.set()
+            child.exited.set()
+            raise
         return child
 
     def signal(self, name: str, signum: int) -> None:
