@@ -1,0 +1,109 @@
+"""What a blocked rank says that it waits for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from labkit import questions, recovery, running
+
+#: A cell in which rank 1 (of 4) blocks, and what it says.
+WAITS = {
+    "a collective": (
+        "dist.all_reduce(torch.ones(2))",
+        {"kind": "collective", "call": "all_reduce"},
+    ),
+    "a root": (
+        "dist.broadcast(torch.ones(2), 3)",
+        {"kind": "collective", "call": "broadcast", "root": 3},
+    ),
+    "a destination in the group's own numbers": (
+        "dist.gather(torch.ones(1), None, group_dst=2)",
+        {"kind": "collective", "call": "gather", "root": 2},
+    ),
+    "an object": (
+        "dist.all_gather_object([None] * 4, 1)",
+        {"kind": "collective", "call": "all_gather_object"},
+    ),
+    "an asynchronous one, later": (
+        "work = dist.barrier(async_op=True); work.wait()",
+        {"kind": "collective", "call": "wait"},
+    ),
+    "a Work without a number": (
+        "dist.reduce_scatter_tensor(torch.ones(1), torch.ones(4))",
+        {"kind": "collective", "call": "reduce_scatter_tensor"},
+    ),
+    "DDP's constructor": (
+        "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))",
+        {"kind": "collective", "call": "DistributedDataParallel"},
+    ),
+    "a send": (
+        "dist.send(torch.ones(1), 2, tag=5)",
+        {"kind": "send", "peer": 2, "tag": 5, "number": 1, "me": 1, "call": "send"},
+    ),
+    "a receive": (
+        "dist.recv(torch.ones(1), 0)",
+        {"kind": "recv", "peer": 0, "tag": 0, "number": 1},
+    ),
+    "a receive from any": ("dist.recv(torch.ones(1))", {"kind": "recv_any", "peer": -1}),
+    "a monitored barrier": ("dist.monitored_barrier()", {"kind": "monitored_barrier", "number": 1}),
+}
+
+#: Cells in which it is busy or sleeps, but waits for no other rank.
+NO_WAITS = {
+    "sleep": "import time; time.sleep(1.5)",
+    "computing": "import time; end = time.time() + 1.5\nwhile time.time() < end: pass",
+    "a limit of its own": (
+        "from datetime import timedelta\ntry:\n"
+        "    dist.irecv(torch.ones(1), 0).wait(timedelta(seconds=1.5))\nexcept RuntimeError: pass"
+    ),
+    "sleep with a collective under way": (
+        "import time; work = dist.barrier(async_op=True); time.sleep(1.5)"
+    ),
+    "a read of a pipe, with a collective under way": (
+        "import os, threading; r, w = os.pipe(); work = dist.barrier(async_op=True)\n"
+        "threading.Timer(1.5, os.write, [w, b'x']).start(); _ = os.read(r, 1)"
+    ),
+}
+
+
+def blocked(lab, code, seconds=1.0):
+    """Run a cell on rank 1 and return what the rank says of itself a moment later."""
+    pending = running.cell(lab._group, [1], f"#px In[7]\n{code}\n")
+    questions.ask(lab._cluster, [1], "labkit_sample")  # it looks at itself from now on
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        answer = questions.ask(lab._cluster, [1], "labkit_sample")[1]
+        if answer["state"] == "waiting":
+            break
+    return pending, answer
+
+
+@pytest.fixture
+def lab(lab4):
+    lab4.reset()
+    return lab4
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_is_described(lab, name):
+    code, expected = WAITS[name]
+    pending, answer = blocked(lab, code, seconds=8)  # DDP's first use imports a lot
+    try:
+        assert answer["state"] == "waiting"
+        assert answer["wait"].items() >= {**expected, "where": "In[7], line 2"}.items()
+        assert answer["still"]
+    finally:
+        recovery.end(lab._cluster, pending.busy, [1])
+    assert pending.busy() == []
+
+
+@pytest.mark.parametrize("name", NO_WAITS)
+def test_what_is_no_wait_for_another_rank(lab, name):
+    pending, answer = blocked(lab, NO_WAITS[name])
+    assert answer["state"] == "computing"
+    assert answer["wait"] is None
+    recovery.end(lab._cluster, pending.busy, [])
+    assert pending.busy() == []

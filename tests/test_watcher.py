@@ -1,0 +1,79 @@
+"""Watch ranks: nothing is asked of those that work, nothing is said while somebody may come."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from labkit import questions, recovery, running
+from labkit.watch.watcher import Watcher
+
+
+@pytest.fixture
+def lab(lab4):
+    lab4.reset()
+    return lab4
+
+
+def watch(lab, code, ranks=(0, 1, 2, 3), seconds=1.2):
+    """Run a cell and watch it; return the watcher, the deadlock it found, and the cell."""
+    pending = running.cell(lab._group, list(ranks), f"#px In[7]\n{code}\n")
+    watcher = Watcher(lab._cluster, list(ranks))
+    until, case = time.monotonic() + seconds, None
+    while case is None and time.monotonic() < until:
+        case = watcher.look([], pending.failures(), 0.1)
+    return watcher, case, pending
+
+
+def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
+    asked = []
+    stock = questions.post
+
+    def post(cluster, rank, message, content=None):
+        asked.append((rank, message))
+        return stock(cluster, rank, message, content)
+
+    monkeypatch.setattr(questions, "post", post)
+    code = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass"
+    watcher, case, pending = watch(lab, code)
+    assert case is None
+    assert asked == [(r, "labkit_watch") for r in range(4)]
+    assert watcher.progress() == ""
+    pending.wait()
+
+
+def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab):
+    code = "import time\nif rank == 3:\n    time.sleep(2)\ndist.barrier()"
+    watcher, case, pending = watch(lab, code)
+    assert case is None
+    assert watcher.progress() == (
+        "ranks 0–2: waiting in barrier (collective 1) at In[7], line 5\n"
+        "rank 3: running In[7], line 4: time.sleep(2)\n"
+    )
+    pending.wait()
+    assert pending.ending.kind == ""
+
+
+def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
+    code = (
+        "import time\nx = torch.ones(1)\nif rank < 2:\n    dist.send(x, 1 - rank)\n"
+        "elif rank == 3:\n    end = time.time() + 5\n    while time.time() < end: pass"
+    )
+    _, case, pending = watch(lab, code, seconds=4)
+    assert case.stuck == {0, 1}
+    assert case.fates == {2: "has ended its cell"}
+    recovery.end(lab._cluster, pending.busy, [0, 1])
+    assert pending.busy() == []
+
+
+def test_what_became_of_the_absent_is_told_apart(lab):
+    code = "if rank == 1:\n    1 / 0\nif rank == 0:\n    dist.barrier()"
+    _, case, pending = watch(lab, code, ranks=(0, 1, 2), seconds=4)
+    assert case.stuck == {0}
+    assert case.fates == {
+        1: "has raised ZeroDivisionError",
+        2: "has ended its cell",
+        3: "was not asked to run the cell",
+    }
+    recovery.end(lab._cluster, pending.busy, [0])
