@@ -27,7 +27,7 @@ COUNT = 75
 #: Of the faulty ones, at least this many must have one known end.
 EXACT = 45
 #: From the start of a program to its verdict, with the ranks freed and in a group again.
-SECONDS = 6.0
+SECONDS = 15.0
 #: After this long a program hangs.
 HANG_SECONDS = 20
 #: For making a failing program smaller.
