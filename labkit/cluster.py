@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import tempfile
 import time
 import warnings
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
+import psutil
 from traitlets.config import Config
 
 from .errors import LabError
@@ -195,6 +197,19 @@ class RankCluster:
         engine = self.places[rank].engine
         uuid = self.client._engines.get(engine)
         return rank not in self.deaths and bool(self.client._outstanding_dict.get(uuid))
+
+    def busy_ranks(self) -> list[int]:
+        """List the ranks that have something to do."""
+        return [rank for rank in range(self.size) if self.is_busy(rank)]
+
+    def local_process(self, rank: int) -> psutil.Process | None:
+        """Return a rank's process, None if it is on another host or has ended."""
+        place = self.places[rank]
+        if rank in self.deaths or place.host != socket.gethostname():
+            return None
+        with contextlib.suppress(psutil.Error):
+            return psutil.Process(place.pid)
+        return None
 
     # -- restart and stop -------------------------------------------------------------------
 

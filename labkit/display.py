@@ -33,6 +33,11 @@ def label(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(parts)}"
 
 
+def how_to_replace(ranks: Sequence[int]) -> str:
+    """Say how to get fresh processes for some ranks."""
+    return f"lab.restart(ranks={list(ranks)}) replaces {'it' if len(ranks) == 1 else 'them'}"
+
+
 def fold(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
     """Join ranks with equal texts; the groups are in the order of their first rank."""
     groups: dict[str, list[int]] = {}

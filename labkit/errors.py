@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from .display import red
+
 #: Columns of a sentence in a notebook's output.
 WIDTH = 88
 
@@ -16,7 +18,7 @@ class LabError(Exception):
     """
 
     def _render_traceback_(self) -> list[str]:  # IPython's own hook
-        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {self}"]
+        return [f"{red(type(self).__name__)}: {self}"]
 
 
 class CellSyntaxError(LabError):
@@ -45,7 +47,7 @@ class Deadlock(RankError):
 
     def __init__(self, lines: Sequence[str]) -> None:
         head, *rest = lines
-        title = f"\x1b[31m{type(self).__name__}\x1b[0m: "
+        title = red(type(self).__name__) + ": "
         shown = [
             line if line.startswith(" ") else textwrap.fill(line, WIDTH, break_on_hyphens=False)
             for line in rest

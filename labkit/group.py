@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from . import recovery
 from .cluster import RankCluster
-from .display import label
+from .display import how_to_replace, label
 from .errors import LabError
 
 LOOPBACK = "127.0.0.1"
@@ -75,14 +75,13 @@ class GroupKeeper:
         LabError
             If a rank is still busy with what broke it.
         """
-        if self.repair():
+        if self.cluster.deaths or self.repair():  # without the dead there is none to rebuild
             return
-        busy = [r for r in range(self.cluster.size) if self.cluster.is_busy(r)]
-        if busy:
-            raise LabError(
-                f"{label(busy).capitalize()} did not return from an earlier cell, so the process "
-                f"group cannot be rebuilt; lab.restart(ranks={busy}) replaces it."
-            )
+        busy = self.cluster.busy_ranks()
+        raise LabError(
+            f"{label(busy).capitalize()} did not return from an earlier cell, so the process "
+            f"group cannot be rebuilt; {how_to_replace(busy)}."
+        )
 
 
 def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:

@@ -8,7 +8,6 @@ between two ranks of the lab are shut; what a rank has with the rest of the worl
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,8 @@ import psutil
 from . import questions
 from .cluster import RankCluster
 from .connections import list_connections
+from .watch.step import in_step
+from .watch.watcher import sample
 
 #: Seconds to wait for freed ranks before they are interrupted too, and after that.
 PATIENCE = (0.5, 0.4)
@@ -71,12 +72,9 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Mapping[str, Any]]) -> None:
 
 def _connections(cluster: RankCluster, rank: int) -> list[Pair]:
     """List a rank's connections; of one on this host also when it does not answer."""
-    place = cluster.places[rank]
-    if rank in cluster.deaths:
-        return []
-    if place.host == socket.gethostname():
+    if process := cluster.local_process(rank):
         with contextlib.suppress(psutil.Error, OSError):
-            return [[c.own, c.other] for c in list_connections(place.pid)]
+            return [[c.own, c.other] for c in list_connections(process.pid)]
         return []
     answer = questions.ask(cluster, [rank], "labkit_connections").get(rank, {})
     return [[own, other] for _, own, other in answer.get("connections", [])]
@@ -118,35 +116,9 @@ def _wait(busy: Callable[[], list[int]], seconds: float) -> None:
 
 
 def out_of_step(cluster: RankCluster) -> bool:
-    """Tell whether ranks have made different numbers of calls in a group, so that their next
-    ones would be mistaken for one another."""
-    free_ranks = [
-        r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)
-    ]
-    if len(free_ranks) < cluster.size:
+    """Tell whether ranks may have made different calls in a group: their next ones would be
+    mistaken for one another."""
+    if cluster.deaths or cluster.busy_ranks():
         return True
-    answers = questions.ask(cluster, free_ranks, "labkit_sample")
-    if len(answers) < cluster.size:
-        return True
-    counts: dict[Any, set[Any]] = {}
-    balance: dict[Any, int] = {}
-    takes_any = set()
-    for answer in answers.values():
-        for group in answer["groups"]:
-            name = (group["name"], tuple(group["ranks"]))
-            done = all(entry["done"] for entry in group["entries"])
-            counts.setdefault(name, set()).add((group["last"], group["barriers"], done))
-            for kind, peer, tag, count in group["posted"]:
-                if kind == "recv_any":
-                    takes_any.add((name, answer["me"], tag))  # from whom is not on record
-                    continue
-                sends = kind == "send"
-                pair = (answer["me"], peer) if sends else (peer, answer["me"])
-                key = (name, *pair, tag)
-                balance[key] = balance.get(key, 0) + (count if sends else -count)
-    joined = {answer["me"] >= 0 for answer in answers.values()}
-    return (
-        len(joined) > 1
-        or any(len(seen) > 1 or not next(iter(seen))[2] for seen in counts.values())
-        or any(n and (name, to, tag) not in takes_any for (name, _, to, tag), n in balance.items())
-    )
+    samples = sample(cluster, range(cluster.size))
+    return len(samples) < cluster.size or not in_step(samples)

@@ -25,6 +25,9 @@ CONSEQUENCE = re.compile(
 #: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``
 TORCH_LOG = re.compile(r"^(\[rank\d+\]:)?\[[EW]\d{4} .*\n?", re.MULTILINE)
 
+#: Said after an error that left the ranks out of step.
+GROUP_ANEW = "The ranks were out of step, so labkit formed the process group anew."
+
 #: Name, message and formatted lines of what a rank raised.
 Raised = tuple[str, str, list[str]]
 
@@ -46,28 +49,23 @@ def judge(
     keeper: GroupKeeper, dead: Sequence[int], errors: Mapping[int, Raised], ending: Ending
 ) -> RankError | None:
     """Return the error to raise, None if all went well."""
-    own = {r: e for r, e in errors.items() if r not in ending.freed}
+    own = {r: e for r, e in errors.items() if r not in ending.freed and r not in dead}
+    if dead or ending.case is not None:
+        own = {r: e for r, e in own.items() if not is_consequence(e)}
     if dead:
-        own = {r: e for r, e in own.items() if r not in dead and not is_consequence(e)}
         return RankDied(*died(keeper.cluster, dead, own, ending))
     case = ending.case
-    if case is not None:
-        own = {r: e for r, e in own.items() if not is_consequence(e)}
     if own:
         summary, blocks = display.error_texts(own)
         if case is not None:
             text = [*_waited(case, own), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
         elif ending.repaired and keeper.join:
-            text = [GROUP_ANEW + "."]
-            summary, blocks = "\n".join([summary, *text]), [*blocks, *text]
+            summary, blocks = f"{summary}\n{GROUP_ANEW}", [*blocks, GROUP_ANEW]
         return RankError(summary, blocks)
     if case is not None:
         return Deadlock([*tell(case), *what_was_done(keeper, ending)])
     return None
-
-
-GROUP_ANEW = "The ranks were out of step, so labkit formed the process group anew"
 
 
 #: What usually ends a process in these ways.
@@ -142,8 +140,7 @@ def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
     if ending.still:
         still = list(ending.still)
         lines.append(
-            f"{label(still)} did not return from the cell; lab.restart(ranks={still}) replaces "
-            f"{'it' if len(still) == 1 else 'them'}."
+            f"{label(still)} did not return from the cell; {display.how_to_replace(still)}."
         )
     return lines
 
@@ -161,18 +158,15 @@ def died(
     if ending and ending.hint:
         rest.append(ending.hint)
     if ending and ending.freed:
-        rest.append(f"{label(ending.freed)} waited and was freed." if len(ending.freed) == 1 else
-                    f"{label(ending.freed)} waited and were freed.")  # fmt: skip
+        were = "was" if len(ending.freed) == 1 else "were"
+        rest.append(f"{label(ending.freed)} waited and {were} freed.")
     if ending and ending.still:
         rest.append(f"{label(ending.still)} did not return from the cell.")
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
     if cluster.warm is not None and cluster.warm.closed.is_set():  # nobody could start them
         rest.append("labkit.start() gives you a new lab.")
     else:
-        them = "it" if len(everyone) == 1 else "them"
-        rest.append(
-            f"lab.restart(ranks={everyone}) replaces {them}; the others keep their variables."
-        )
+        rest.append(f"{display.how_to_replace(everyone)}; the others keep their variables.")
     summary, blocks = display.error_texts(dict(errors or {}))
     lines = [f"{display.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

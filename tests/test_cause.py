@@ -20,7 +20,7 @@ def call(name="all_reduce", number=1, shape=(4,), kind="Float"):
 def group(size, *entries, name="0"):
     last = max((e.number for e in entries), default=0)
     key = (name, tuple(range(size)))
-    return Group(key, name == "0", last, {e.number: e for e in entries}, {}, 0)
+    return Group(key, last, {e.number: e for e in entries}, {}, 0)
 
 
 def waits(kind, place, number=1, **named):

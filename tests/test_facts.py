@@ -14,7 +14,6 @@ def entry(number=1, name="all_reduce", shapes=((2, 3),), types=("Float",), done=
 def group(ranks, entries=(), name="0", posted=(), barriers=0):
     return {
         "name": name,
-        "default": name == "0",
         "ranks": list(ranks),
         "last": max((e["number"] for e in entries), default=0),
         "entries": list(entries),
@@ -65,7 +64,7 @@ def test_every_field_of_an_answer():
     )
     (found,) = sample.groups.values()
     assert (found.key, found.ranks) == (("0", (0, 1)), (0, 1))
-    assert (found.default, found.last, found.barriers) == (True, 1, 2)
+    assert (found.last, found.barriers) == (1, 2)
     assert found.entries == {1: Entry(1, "all_reduce", ((2, 3),), ("Float",), False)}
     assert sample.entry == found.entries[1]
 

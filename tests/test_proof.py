@@ -21,7 +21,7 @@ def call(number, name="all_reduce", shape=(4,), kind="Float"):
 def group(ranks, *entries, posted=None, barriers=0, name=WORLD):
     last = max((e.number for e in entries), default=0)
     key = (name, tuple(ranks))
-    return Group(key, name == WORLD, last, {e.number: e for e in entries}, posted or {}, barriers)
+    return Group(key, last, {e.number: e for e in entries}, posted or {}, barriers)
 
 
 def waits(rank, kind, *groups, number=1, among=None, **named):

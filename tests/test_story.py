@@ -23,7 +23,7 @@ def call(name="all_reduce", number=3, *tensors):
 
 def in_call(entry, key=WORLD, **named):
     wait = Wait("collective", ((key, entry.number),), **named)
-    group = Group(key, key[0] == "0", entry.number, {entry.number: entry}, {}, 0)
+    group = Group(key, entry.number, {entry.number: entry}, {}, 0)
     return Sample(0, "waiting", True, wait, groups={key: group})
 
 
@@ -106,7 +106,7 @@ def test_verbs_agree_with_the_number_of_ranks(fate, one, several):
 
 
 def test_one_rank_alone_that_waits_for_what_all_have_provided():
-    group = Group(WORLD, True, 0, {}, {("send", 0, 0): 1}, 0)
+    group = Group(WORLD, 0, {}, {("send", 0, 0): 1}, 0)
     sender = Sample(1, "computing", still=True, groups={WORLD: group})
     deadlock = case(message("recv", 1), sender)
     assert deadlock.stuck == {0}

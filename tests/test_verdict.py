@@ -25,7 +25,7 @@ def entry(shape=(4,), kind="Float", name="all_reduce", number=1):
 
 def sample(rank, *entries, wait=None):
     listed = {e.number: e for e in entries}
-    group = Group(WORLD, True, max(listed, default=0), listed, {}, 0)
+    group = Group(WORLD, max(listed, default=0), listed, {}, 0)
     return Sample(rank, "waiting" if wait else "idle", True, wait, groups={WORLD: group})
 
 

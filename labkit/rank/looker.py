@@ -1,7 +1,7 @@
 """Look at this rank's main thread, ten times a second while somebody wants to know.
 
-A look at a rank that works costs one system call. Only when the main thread has not run at all
-between two looks is the rest read: whether the process stands still, and what it waits for.
+A look at a rank that works reads one clock and one frame. Only when the main thread has not run
+at all between two looks is the rest read: whether the process stands still, and what it waits for.
 """
 
 from __future__ import annotations

@@ -17,8 +17,6 @@ from torch.distributed import distributed_c10d as c10d
 
 from . import record
 
-#: Collectives with a root: not every rank has to wait for every other.
-ROOTED = ("broadcast", "reduce", "scatter", "gather")
 #: Entries of a group that an answer carries, beside the pending ones.
 RECENT = 4
 
@@ -105,7 +103,6 @@ def groups() -> list[dict[str, Any]]:
         out.append(
             {
                 "name": group.group_name,
-                "default": group is c10d._get_default_group(),
                 "ranks": members,
                 "last": _last(group, own),
                 "entries": [_short(e) for e in shown],

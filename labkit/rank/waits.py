@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 from torch.distributed import distributed_c10d as c10d
 
+from ..watch.facts import FROM_ROOT, ROOTED
 from . import cells, record, recorder
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -160,10 +161,10 @@ def _root(frames: list[FrameType]) -> dict[str, int]:
     """Find the source or destination of a rooted collective among the arguments of the call."""
     for frame in frames[1:4]:
         code = frame.f_code
-        if code.co_filename != C10D or code.co_name not in recorder.ROOTED:
+        if code.co_filename != C10D or code.co_name not in ROOTED:
             continue
         values = frame.f_locals
-        end = "src" if code.co_name in ("broadcast", "scatter") else "dst"
+        end = "src" if code.co_name in FROM_ROOT else "dst"
         in_group, in_world = values.get(f"group_{end}"), values.get(end)
         if isinstance(in_group, int):  # resolved by then, whichever the caller gave
             group = values.get("group") or c10d._get_default_group()

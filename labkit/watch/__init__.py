@@ -4,5 +4,6 @@
 ``proof``    which ranks can never go on
 ``cause``    the likely reason, in one sentence
 ``story``    the message for the learner
+``step``     whether ranks that have ended their cell are in step
 ``watcher``  ask the ranks, only as much as needed
 """

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..display import label
-from .facts import Entry, Wait
+from .facts import FROM_ROOT, Entry, Wait
 from .proof import SAME_SIZE, Situation, needs
 
+#: What a rank that is gone did instead of coming.
+ENDED, NOT_ASKED, RAISED = "has ended its cell", "was not asked to run the cell", "has raised"
 #: torch's short names of types, as the flight recorder has them.
 TYPES = {
     "Float": "float32",
@@ -30,7 +32,7 @@ class Case:
 
     situation: Situation
     stuck: frozenset[int]
-    #: what each rank that is gone did: "ended its cell", "was not asked to run the cell", …
+    #: what each rank that is gone did: ENDED, NOT_ASKED, RAISED and what, or how its process ended
     fates: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -159,7 +161,7 @@ def _disagreement(case: Case) -> str:
                 return f"They call {first.name} with different types of tensors."
         roots = {case.waits[r].root for r in entries} - {None}
         if len(roots) > 1:
-            end = "source" if first.name in ("broadcast", "scatter") else "destination"
+            end = "source" if first.name in FROM_ROOT else "destination"
             return f"They name different ranks as the {end} of {first.name}."
     return ""
 
@@ -176,7 +178,7 @@ def _two_groups(case: Case) -> str:
 
 def _not_asked(case: Case) -> str:
     absent = case.absent()
-    left_out = sorted(r for r in absent if "not asked" in case.fates.get(r, ""))
+    left_out = sorted(r for r in absent if case.fates.get(r) == NOT_ASKED)
     if not left_out:
         return ""
     return (
@@ -210,7 +212,7 @@ def _condition(case: Case) -> str:
     absent = sorted(case.absent())
     if not absent:
         return ""
-    raised = [r for r in absent if "raised" in case.fates.get(r, "")]
+    raised = [r for r in absent if case.fates.get(r, "").startswith(RAISED)]
     if raised:
         return f"{label(raised).capitalize()} stopped at an error before this call."
     dead = [r for r in absent if r in case.situation.dead]

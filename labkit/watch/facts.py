@@ -10,6 +10,11 @@ from typing import Any
 #: different groups, so the name alone would not do.
 GroupKey = tuple[str, tuple[int, ...]]
 
+#: Collectives in which one rank gives to the others, or takes from them: one end can finish
+#: though another rank has not come.
+FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
+ROOTED = FROM_ROOT + TO_ROOT
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -38,7 +43,6 @@ class Group:
     """A process group as one of its ranks sees it."""
 
     key: GroupKey
-    default: bool
     last: int  #: number of the newest collective; -1: not known any more
     entries: Mapping[int, Entry]
     posted: Mapping[tuple[str, int, int], int]  #: (kind, peer, tag) -> count; peer -1: any
@@ -141,7 +145,7 @@ def _group(raw: Mapping[str, Any], names: _Names) -> Group:
     }
     posted = {(kind, names[peer], tag): count for kind, peer, tag, count in raw["posted"]}
     key = (raw["name"], tuple(names[r] for r in raw["ranks"]))
-    return Group(key, raw["default"], raw["last"], entries, posted, raw["barriers"])
+    return Group(key, raw["last"], entries, posted, raw["barriers"])
 
 
 def _wait(raw: Mapping[str, Any], groups: Iterable[Group], names: _Names) -> Wait:

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .facts import Entry, Group, GroupKey, Sample, Wait
+from .facts import ROOTED, Entry, Group, GroupKey, Sample, Wait
 
-#: In these, one end of the tree can finish though another rank has not come.
-ROOTED = ("broadcast", "reduce", "scatter", "gather")
 #: In these, every rank brings as many elements as the others.
 SAME_SIZE = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..display import label
-from .cause import TYPES, Case, likely_cause
+from .cause import ENDED, TYPES, Case, likely_cause
 from .facts import Entry, GroupKey, Wait
 
 
@@ -18,7 +18,7 @@ def headline(case: Case) -> str:
     """Say in one line who waits for whom."""
     stuck = sorted(case.stuck)
     if absent := sorted(case.absent()):
-        fates = {case.fates.get(r, "ended its cell") for r in absent}
+        fates = {case.fates.get(r, ENDED) for r in absent}
         fate = fates.pop() if len(fates) == 1 else "cannot come any more"
         return f"{label(stuck)} {_verb(stuck)} for {label(absent)}, which {_plural(fate, absent)}."
     if len(stuck) == 1:
@@ -45,7 +45,7 @@ def who_is_absent(case: Case) -> list[str]:
     absent = sorted(case.absent())
     fates: dict[str, list[int]] = {}
     for rank in absent:
-        fates.setdefault(case.fates.get(rank, "ended its cell"), []).append(rank)
+        fates.setdefault(case.fates.get(rank, ENDED), []).append(rank)
     if len(fates) == 1:
         return []  # the first line has it
     return [f"  {label(ranks)} {_plural(fate, ranks)}" for fate, ranks in fates.items()]

@@ -1,6 +1,6 @@
 """Watch the ranks while something runs on them, and ask only those that stand still.
 
-A rank that works is not asked anything: it looks at itself ten times a second (one system call)
+A rank that works is not asked anything: it looks at itself ten times a second (microseconds)
 and answers the question that it was given once, when it waits for another rank. Only then are the
 waiting ranks and those that have ended compared, for only they can be part of a deadlock.
 """
@@ -8,7 +8,7 @@ waiting ranks and those that have ended compared, for only they can be part of a
 from __future__ import annotations
 
 import concurrent.futures
-import socket
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from .. import questions
 from ..cluster import RankCluster
 from ..display import fold, label
 from . import facts, story
-from .cause import Case
+from .cause import ENDED, NOT_ASKED, RAISED, Case
 from .proof import Situation, find_stuck
 
 #: Seconds between the two looks that must agree before a deadlock is declared.
@@ -63,7 +63,7 @@ class Watcher:
 
         ``replies`` are the futures to wait for, ``failures`` what ranks have raised so far.
         """
-        busy = self._busy()
+        busy = self.cluster.busy_ranks()
         for rank in busy:
             if rank not in self._open:
                 content = {"known": self._known.get(rank, [])}
@@ -77,7 +77,7 @@ class Watcher:
         )
         self._collect()
         # Their replies are here before they are asked: what they have provided is final.
-        gone = frozenset(range(self.cluster.size)) - frozenset(self._busy())
+        gone = frozenset(range(self.cluster.size)) - frozenset(self.cluster.busy_ranks())
         for rank in gone - self._primed:  # it looks at itself from now on, should that matter
             questions.post(self.cluster, rank, "labkit_sample")
         self._primed |= gone
@@ -91,13 +91,10 @@ class Watcher:
         self._seen, self._due = news, time.monotonic() + self._pause
         return case
 
-    def _busy(self) -> list[int]:
-        return [r for r in range(self.cluster.size) if self.cluster.is_busy(r)]
-
     def progress(self) -> str:
         """Say what the busy ranks do, if some wait for others or do not answer: who waits in
         what, who runs which line."""
-        busy = self._busy()
+        busy = self.cluster.busy_ranks()
         answers = questions.ask(self.cluster, busy, "labkit_survey")
         texts = {}
         for rank in busy:
@@ -178,11 +175,11 @@ class Watcher:
             if rank in self.cluster.deaths:
                 fates[rank] = f"ended with {self.cluster.deaths[rank]}"
             elif rank not in self.asked:
-                fates[rank] = "was not asked to run the cell"
+                fates[rank] = NOT_ASKED
             elif rank in failures:
-                fates[rank] = f"has raised {failures[rank]}"
+                fates[rank] = f"{RAISED} {failures[rank]}"
             else:
-                fates[rank] = "has ended its cell"
+                fates[rank] = ENDED
         return fates
 
 
@@ -206,11 +203,8 @@ def _undecided(situation: Situation, stuck: set[int], ran: Mapping[int, int]) ->
 
 def _why_silent(cluster: RankCluster, rank: int) -> str:
     """Say why a rank does not answer, where the system knows."""
-    place = cluster.places[rank]
-    if place.host == socket.gethostname():
-        try:
-            if psutil.Process(place.pid).status() == psutil.STATUS_STOPPED:
-                return " (its process is stopped: SIGSTOP or a debugger)"
-        except psutil.Error:
-            pass
+    process = cluster.local_process(rank)
+    with contextlib.suppress(psutil.Error):
+        if process is not None and process.status() == psutil.STATUS_STOPPED:
+            return " (its process is stopped: SIGSTOP or a debugger)"
     return ""

@@ -1,0 +1,35 @@
+"""Tell whether ranks are in step: whether their next calls in a group will meet one another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from .facts import GroupKey, Sample
+
+
+def in_step(samples: Mapping[int, Sample]) -> bool:
+    """Tell whether idle ranks have made the same calls, with none of them under way.
+
+    Equal numbers of collectives in each group, and as many receives as sends between any two.
+    """
+    issued: dict[GroupKey, set[tuple[int, int]]] = {}
+    balance: Counter[tuple[GroupKey, int, int, int]] = Counter()  # sends less receives
+    takes_any = set()
+    for rank, sample in samples.items():
+        for key, group in sample.groups.items():
+            if not all(entry.done for entry in group.entries.values()):
+                return False
+            issued.setdefault(key, set()).add((group.last, group.barriers))
+            for (kind, peer, tag), count in group.posted.items():
+                if kind == "send":
+                    balance[key, rank, peer, tag] += count
+                elif kind == "recv":
+                    balance[key, peer, rank, tag] -= count
+                else:
+                    takes_any.add((key, rank, tag))  # from whom is not on record
+    return (
+        len({sample.joined for sample in samples.values()}) <= 1
+        and all(len(seen) == 1 for seen in issued.values())
+        and all((key, to, tag) in takes_any for (key, _, to, tag), n in balance.items() if n)
+    )
