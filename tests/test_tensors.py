@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from labkit import figures
-from labkit.figures import before_after
+from labkit.figures import before_after, rank_colour, tensors
+from labkit.figures.style import COMBINED
 
 
 def pixels(picture):
@@ -32,21 +32,21 @@ def test_lists_and_nothing():
 def test_boxes_have_the_colour_of_the_rank_that_held_the_value():
     moved = before_after([1.0, 2.0], [2.0, 1.0])
     mixed = before_after([1.0, 2.0], [3.0, 3.0])
-    grey = matplotlib.colors.to_rgb(figures.COMBINED)
+    grey = matplotlib.colors.to_rgb(COMBINED)
 
     def has(picture, colour):
         near = np.abs(pixels(picture)[..., :3] - np.array(colour)).max(axis=-1) < 0.02
         return near.sum() > 200
 
     for rank in (0, 1):
-        assert has(moved, matplotlib.colors.to_rgb(figures.rank_colour(rank)))
+        assert has(moved, matplotlib.colors.to_rgb(rank_colour(rank)))
     assert has(mixed, grey)
     assert not has(moved, grey)
 
 
 def test_owners_leave_out_values_that_several_ranks_hold():
-    rows = [figures._pieces(np.array(v)) for v in ([1.0, 5.0], [2.0, 5.0])]
-    assert figures._owners(rows) == {"1": 0, "2": 1}
+    rows = [tensors._pieces(np.array(v)) for v in ([1.0, 5.0], [2.0, 5.0])]
+    assert tensors._owners(rows) == {"1": 0, "2": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,52 +1,21 @@
-"""Draw what ranks really did, in one house style.
-
-Every figure is a :class:`Picture`: an image for the eye, and the same facts as text, for screen
-readers and for nbval, which compares text and not pixels.
-"""
+"""Draw the tensors that ranks held before and after they talked."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..colours import rank_colour
+from .picture import Picture
+from .style import COMBINED, INK
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-#: One colour a rank (Okabe and Ito's palette, told apart by colour-blind readers too).
-RANK_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31")
-INK = "#333333"
-#: Values that no single rank held before: sums, maxima, products.
-COMBINED = "#555555"
-DPI = 130
 
 #: Largest number of values that a row of boxes can show.
 MAX_VALUES = 16
-
-
-def rank_colour(rank: int) -> str:
-    """Return the colour of a rank, the same in every figure."""
-    return RANK_COLOURS[rank % len(RANK_COLOURS)]
-
-
-class Picture:
-    """A finished figure with a text that says the same."""
-
-    def __init__(self, figure: Figure, text: str) -> None:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=DPI, bbox_inches="tight", facecolor="white")
-        self.png = buffer.getvalue()
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        data = {"image/png": self.png, "text/plain": self.text}
-        return data, {"image/png": {"alt": self.text}}
 
 
 def before_after(before: Sequence[Any], after: Sequence[Any], title: str = "") -> Picture:
