@@ -19,6 +19,7 @@ import ipyparallel as ipp
 import psutil
 from traitlets.config import Config
 
+from . import output
 from .errors import LabError
 from .launcher import ipp as launchers
 from .launcher.warm import KILL_SECONDS, WarmProcess, describe_exit
@@ -106,6 +107,7 @@ class RankCluster:
             self.cluster.start_engines_sync(self.size)
             self._observe()
             self._client = self.cluster.connect_client_sync()
+            output.collect(self._client)
             self._wait_for_engines(deadline)
             self._map()
         except LabError:

@@ -1,78 +1,37 @@
-"""Show what ranks printed, returned and raised: in rank order, equal outputs once."""
+"""Show what ranks printed, returned and raised: in rank order, equal outputs once.
+
+Short outputs are plain text. A long one is folded in the middle: HTML that needs no script, with
+a shorter plain text beside it, so that GitHub, nbconvert and nbval read it too.
+"""
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
+
+from .colours import rank_colour
+from .labels import block, coloured_label, fold, label
 
 if TYPE_CHECKING:
     from .running import Outcome
 
-#: Seconds after which a cell says what it waits for, and between two such looks.
-NOTICE_SECONDS = 3.0
-#: Set to 0 where nobody looks on: what comes and goes would stay in a stored notebook.
-LIVE = "LABKIT_LIVE"
-#: ANSI colours of single ranks, repeated from rank 6 on; every theme has its own shade of them.
-COLOURS = (34, 35, 36, 32, 33, 94)
-
-
-def label(ranks: Sequence[int]) -> str:
-    """Name some ranks: ``rank 2``, ``ranks 0–3``, ``ranks 0, 2–3``."""
-    parts = []
-    ranks = sorted(ranks)
-    start = 0
-    for i in range(1, len(ranks) + 1):
-        if i == len(ranks) or ranks[i] != ranks[i - 1] + 1:
-            first, last = ranks[start], ranks[i - 1]
-            parts.append(str(first) if first == last else f"{first}–{last}")
-            start = i
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(parts)}"
-
-
-def how_to_replace(ranks: Sequence[int]) -> str:
-    """Say how to get fresh processes for some ranks."""
-    return f"lab.restart(ranks={list(ranks)}) replaces {'it' if len(ranks) == 1 else 'them'}"
-
-
-def fold(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
-    """Join ranks with equal texts; the groups are in the order of their first rank."""
-    groups: dict[str, list[int]] = {}
-    for rank in sorted(texts):
-        groups.setdefault(texts[rank], []).append(rank)
-    return [(ranks, text) for text, ranks in groups.items()]
-
-
-def red(text: str) -> str:
-    """Colour a text as an error."""
-    return f"\x1b[31m{text}\x1b[0m"
-
-
-def coloured_label(ranks: Sequence[int]) -> str:
-    """Name some ranks in bold; a single one in its own colour."""
-    colour = f";{COLOURS[ranks[0] % len(COLOURS)]}" if len(ranks) == 1 else ""
-    return f"\x1b[1{colour}m{label(ranks)}\x1b[0m"
-
-
-def block(ranks: Sequence[int], text: str) -> str:
-    """Put the label before a text: on its line if it has only one, else above it."""
-    lines = text.rstrip("\n").split("\n")
-    if len(lines) == 1:
-        return f"{coloured_label(ranks)}: {lines[0]}\n"
-    return "\n".join([f"{coloured_label(ranks)}:", *(f"  {line}" for line in lines)]) + "\n"
+#: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
+#: One with at most ``SPARED`` more is shown as it is: what is not worth a click.
+END_LINES, ALL_LINES, SPARED = 10, 80, 10
+#: JupyterLab's, where there is one.
+FONT = "var(--jp-code-font-family, monospace)"
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
     """Write what the ranks printed and displayed, then their results."""
     for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
         texts = {o.rank: getattr(o, stream) for o in outcomes if getattr(o, stream)}
-        text = "".join(block(ranks, text) for ranks, text in fold(texts))
-        if text:
-            target.write(text)
-            target.flush()
+        _show_texts(texts, target)
     for position in range(max((len(o.displays) for o in outcomes), default=0)):
         shown = {o.rank: o.displays[position] for o in outcomes if position < len(o.displays)}
         _show_bundles(shown)
@@ -80,77 +39,93 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
         _show_bundles({o.rank: o.result for o in outcomes if o.result})
 
 
-def _show_bundles(bundles: Mapping[int, dict[str, Any]]) -> None:
-    """Show one mime bundle a rank; plain text goes with its label, the rest below it."""
-    keyed = {rank: json.dumps(data, sort_keys=True) for rank, data in bundles.items()}
-    for ranks, text in fold(keyed):
-        data = json.loads(text)
-        if set(data) == {"text/plain"}:
-            sys.stdout.write(block(ranks, data["text/plain"]))
-        else:
-            sys.stdout.write(f"{coloured_label(ranks)}:\n")
-            sys.stdout.flush()
-            _publish(data)
-    sys.stdout.flush()
+def _show_texts(texts: Mapping[int, str], target: Any) -> None:
+    blocks = fold(texts)
+    ends = end_lines(len(blocks))
+    for ranks, text in blocks:
+        lines = text.rstrip("\n").split("\n")
+        if notebook() is None or len(lines) <= 2 * ends + SPARED:
+            target.write(block(ranks, text))
+            continue
+        target.flush()
+        # stderr has a background of its own; where it is HTML, this edge is what is left of it.
+        edge = "#D62828" if target is sys.stderr else ""
+        middle_cut = cut(lines, ends)
+        publish({"text/html": folded(ranks, lines, ends, edge),
+                 "text/plain": plain(block(ranks, middle_cut)).rstrip("\n")})  # fmt: skip
+    target.flush()
 
 
-def _publish(data: dict[str, Any]) -> None:
+def end_lines(blocks: int) -> int:
+    """Return how many lines to show at each end of a long output among so many."""
+    return min(END_LINES, max(3, ALL_LINES // (2 * max(blocks, 1))))
+
+
+def cut(lines: Sequence[str], ends: int) -> str:
+    """Replace the middle of a long text by the number of its lines."""
+    return "\n".join([*lines[:ends], f"… {len(lines) - 2 * ends:,} more lines …", *lines[-ends:]])
+
+
+def folded(ranks: Sequence[int], lines: Sequence[str], ends: int, edge: str = "") -> str:
+    """Return a long text as HTML that shows both ends and opens the middle on a click."""
+    head, middle, tail = (
+        escape(plain("\n".join(part))) for part in (lines[:ends], lines[ends:-ends], lines[-ends:])
+    )
+    count = len(lines) - 2 * ends
+    pre = '<pre style="margin: 0 0 0 2ch">'
+    border = f"; border-left: 3px solid {edge}; padding-left: 1ch" if edge else ""
+    return (
+        f'<div style="line-height: normal{border}">{html_label(ranks)}:\n{pre}{head}</pre>'
+        f'<details><summary style="margin-left: 2ch; cursor: pointer">{count:,} more lines'
+        f"</summary>{pre}{middle}</pre></details>{pre}{tail}</pre></div>"
+    )
+
+
+def plain(text: str) -> str:
+    """Return a text without its colours."""
+    return _ANSI.sub("", text)
+
+
+def html_label(ranks: Sequence[int]) -> str:
+    """Name some ranks in bold, a single one in its own colour."""
+    colour = f"; color: {rank_colour(ranks[0])}" if len(ranks) == 1 else ""
+    return f'<b style="font-family: {FONT}{colour}">{label(ranks)}</b>'
+
+
+def _show_bundles(bundles: Mapping[int, Mapping[str, Any]]) -> None:
+    """Show one mime bundle a rank; plain text goes with its label, the rest below it.
+
+    A bundle is ``{"data": …, "metadata": …}``, as in Jupyter's messages.
+    """
+    keyed = {rank: json.dumps(dict(bundle), sort_keys=True) for rank, bundle in bundles.items()}
+    texts: dict[int, str] = {}
+    for ranks, key in fold(keyed):
+        bundle = json.loads(key)
+        if set(bundle["data"]) == {"text/plain"}:
+            texts |= dict.fromkeys(ranks, bundle["data"]["text/plain"])
+            continue
+        _show_texts(texts, sys.stdout)
+        texts = {}
+        sys.stdout.write(f"{coloured_label(ranks)}:\n")
+        sys.stdout.flush()
+        publish(bundle["data"], bundle.get("metadata"))
+    _show_texts(texts, sys.stdout)
+
+
+def notebook() -> Any:
+    """Return the shell if this is the kernel of a notebook, which shows HTML; else None."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
+def publish(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
+    """Show a mime bundle; outside IPython its text."""
     from IPython import get_ipython
     from IPython.display import display
 
     if get_ipython() is not None:
-        display(data, raw=True)
+        display(data, metadata=metadata, raw=True)
     else:
         sys.stdout.write(data.get("text/plain", f"<{next(iter(data))}>") + "\n")
-
-
-def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, list[str]]:
-    """Fold errors: one summary, one line an error, and one block of lines an error.
-
-    ``errors`` has (name, message, formatted lines) by rank.
-    """
-    keyed = {rank: json.dumps([name, message, lines]) for rank, (name, message, lines)
-             in errors.items()}  # fmt: skip
-    summary, blocks = [], []
-    for ranks, text in fold(keyed):
-        name, message, lines = json.loads(text)
-        summary.append(f"{label(ranks)}: {name}" + (f": {message}" if message else ""))
-        head, *rest = lines or [f"{name}: {message}"]
-        title, _, tail = head.partition(":")
-        head = f"{red(title)}:{tail}" if tail else red(title)
-        blocks.append("\n".join([f"{coloured_label(ranks)}: {head}", *rest]))
-    return "\n".join(summary), blocks
-
-
-class Notice:
-    """A line in a cell's output that says what its ranks wait for, and goes when they end.
-
-    For cells whose output is all ours: what else was in it would go too.
-    """
-
-    def __init__(self) -> None:
-        self._due = time.monotonic() + NOTICE_SECONDS
-        self._text = ""
-
-    def offer(self, make: Callable[[], str]) -> None:
-        """Show what ``make()`` returns, if it is time for that."""
-        if time.monotonic() < self._due or os.environ.get(LIVE) == "0":
-            return
-        text = make()
-        if text != self._text:
-            self._clear()
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            self._text = text
-        self._due = time.monotonic() + NOTICE_SECONDS
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._text:
-            self._clear()
-
-    @staticmethod
-    def _clear() -> None:
-        from IPython.display import clear_output
-
-        clear_output(wait=False)

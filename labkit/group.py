@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from . import recovery
 from .cluster import RankCluster
-from .display import how_to_replace, label
 from .errors import LabError
+from .labels import how_to_replace, label
 
 LOOPBACK = "127.0.0.1"
 

@@ -8,11 +8,15 @@ from typing import Any
 
 import cloudpickle
 
-from . import display, questions, running
+from . import running
 from .cluster import RankCluster
 from .errors import LabError
 from .group import GroupKeeper
+from .labels import label
 from .status import Table
+from .survey import survey
+from .timeline import Timeline
+from .timeline.request import record
 
 _current: Lab | None = None
 
@@ -95,6 +99,40 @@ class Lab:
         payload = cloudpickle.dumps((fn, args, kwargs))
         return running.call(self._ready(), chosen, payload)
 
+    def timeline(
+        self,
+        fn: Callable[..., Any] | str,
+        *args: Any,
+        ranks: Sequence[int] | None = None,
+        operators: bool = False,
+        **kwargs: Any,
+    ) -> Timeline:
+        """Run something on every rank at the same time and record who did what when.
+
+        Parameters
+        ----------
+        fn
+            A function, called as by :meth:`run`; or the text of a cell, which runs among the
+            variables of the ``%%px`` cells: ``lab.timeline("train(ddp, batches, optimizer)")``.
+        ranks
+            Which ranks; all if None.
+        operators
+            Whether a saved trace has every operator of torch too. Each costs about a microsecond,
+            so small ones take twice as long, and the recording stops after 3 s instead of 30.
+
+        Returns
+        -------
+        Timeline
+            A figure, in a notebook; with ``share``, ``overlap``, ``spans`` and ``save``.
+
+        Raises
+        ------
+        RankError
+            If it raises on a rank: each distinct error once.
+        """
+        chosen = self.check_ranks(ranks)
+        return record(self._ready(), chosen, fn, args, kwargs, operators=operators)
+
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
         self._check_name(name)
@@ -135,15 +173,15 @@ class Lab:
 
     def status(self) -> Table:
         """Show what each rank is doing now, and at which line of which cell."""
-        return Table(questions.survey(self._alive()))
+        return Table(survey(self._alive()))
 
     def __repr__(self) -> str:
         if self._cluster is None:
             return "Lab (stopped)"
-        return str(Table(questions.survey(self._cluster)))
+        return str(Table(survey(self._cluster)))
 
     def _repr_html_(self) -> str | None:
-        return None if self._cluster is None else Table(questions.survey(self._cluster)).to_html()
+        return None if self._cluster is None else Table(survey(self._cluster)).to_html()
 
     # -- begin again ------------------------------------------------------------------------
 
@@ -154,9 +192,7 @@ class Lab:
         """
         cluster = self._alive()
         if dead := sorted(cluster.deaths):
-            raise LabError(
-                f"{display.label(dead).capitalize()} ended; lab.restart(ranks={dead}) first."
-            )
+            raise LabError(f"{label(dead).capitalize()} ended; lab.restart(ranks={dead}) first.")
         self._group.join = True
         self._group.rebuild()
 
@@ -183,7 +219,7 @@ class Lab:
         if missing := sorted(set(cluster.deaths) - set(chosen)):
             everyone = sorted({*chosen, *missing})
             raise LabError(
-                f"{display.label(missing).capitalize()} ended too; restart all of them at once: "
+                f"{label(missing).capitalize()} ended too; restart all of them at once: "
                 f"lab.restart(ranks={everyone})."
             )
         cluster.restart(chosen)

@@ -12,7 +12,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import display, lab, running, verdict
+from . import display, lab, live, page, running, verdict
 from .errors import CellSyntaxError, LabError
 
 
@@ -62,6 +62,8 @@ class LabMagics(ParallelMagics):
         assert running_lab is not None
         view = running_lab.client.direct_view("all")
         view.block = True
+        if display.notebook() is not None:
+            page.install(shell)
         shell.register_magics(cls(shell, view))
 
     @magic_arguments.magic_arguments()
@@ -91,7 +93,13 @@ class LabMagics(ParallelMagics):
         if block and not args.local:
             chosen = args.signal_on_interrupt
             signum = self._eval_signal_str(chosen) if chosen else self.signal_on_interrupt
-            return self._run(current, ranks, code, args.save_name, args.groupby, signum)
+            after = args.progress_after_seconds
+            shown = live.Live(
+                live.screen() if args.stream is not False else None,
+                live.BOARD_SECONDS if after is None else after,
+            )
+            named = self._named(code)
+            return self._run(current, ranks, named, shown, args.save_name, args.groupby, signum)
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
         current._ready().check()
         view = current.client.direct_view([current.engine_ids[r] for r in ranks])
@@ -111,7 +119,9 @@ class LabMagics(ParallelMagics):
         """Run a line (``%px``) or an ``%autopx`` cell on every rank."""
         current = self._lab()
         check_syntax(self.shell, cell, first_line=1)
-        return self._run(current, current.check_ranks(None), cell, kwargs.get("save_name"))
+        shown = live.Live(live.screen())
+        code = f"{cell.rstrip()}\n#px {self._number()}"
+        return self._run(current, current.check_ranks(None), code, shown, kwargs.get("save_name"))
 
     def _lab(self) -> lab.Lab:
         current = lab.current()
@@ -139,14 +149,18 @@ class LabMagics(ParallelMagics):
         """Put the cell's name where its ``%%px`` line was, so that line numbers stay."""
         if code.lstrip().startswith("%%"):
             return code  # another cell magic, which must be first
+        return f"#px {self._number()}\n{code}"
+
+    def _number(self) -> str:
         # Not shell.execution_count: IPython counts on before it runs a cell.
-        return f"#px In[{self.shell.displayhook.prompt_count}]\n{code}"
+        return f"In[{self.shell.displayhook.prompt_count}]"
 
     def _run(
         self,
         current: lab.Lab,
         ranks: list[int],
         code: str,
+        shown: live.Live,
         save_name: str | None,
         groupby: str = "type",
         signum: str | int = "SIGINT",
@@ -155,9 +169,9 @@ class LabMagics(ParallelMagics):
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
-        pending = running.cell(current._ready(), ranks, self._named(code))
+        pending = running.cell(current._ready(), ranks, code)
         try:
-            pending.wait(signum, display.Notice())
+            pending.wait(signum, shown)
         except KeyboardInterrupt:
             display.show(pending.outcomes())
             for line in verdict.what_was_done(pending.keeper, pending.ending):

@@ -7,7 +7,7 @@ Stock nbval gets four things wrong:
 - the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs;
 - the kernel does not count cells, so an error in one that names ``In[7]`` never matches.
 
-And it would take the line that a slow cell shows while it waits for part of the output.
+And it would take what a cell shows while it runs for part of its output.
 
 Nothing else is changed; in particular no output is sanitised before it is compared.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from .display import LIVE
+from .live import LIVE
 
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0

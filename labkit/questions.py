@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .cluster import RankCluster
-from .status import RankState
 
 #: Seconds for the answer to a question.
 ANSWER_SECONDS = 1.0
@@ -44,24 +43,3 @@ def ask(
         if future is not None and future.wait(max(0.0, deadline - time.monotonic())):
             answers[rank] = future.result()["content"]
     return answers
-
-
-def survey(cluster: RankCluster) -> list[RankState]:
-    """Find out what every rank does now."""
-    answers = ask(cluster, range(len(cluster.places)), "labkit_survey")
-    states = []
-    for place in cluster.places:
-        where = ""
-        if place.rank in cluster.deaths:
-            state = f"dead: {cluster.deaths[place.rank]}"
-        elif place.rank not in answers:
-            state = "not answering"
-        else:
-            answer = answers[place.rank]
-            state = "busy" if answer["busy"] else "idle"
-            if answer["where"]:
-                where = f"{answer['where']}: {answer['line']}"
-        states.append(
-            RankState(place.rank, place.host, place.pid, place.device, place.backend, state, where)
-        )
-    return states

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -15,6 +16,10 @@ from . import display, recovery, verdict
 from .cluster import on_rank
 from .errors import LabError, RankDied
 from .group import GroupKeeper
+from .labels import label
+from .live import Live, screen
+from .output import STREAMS, Output, tidy
+from .survey import look
 from .watch.watcher import Watcher, sample
 
 #: Seconds that a cell has before anybody watches it: short ones cost nothing more.
@@ -32,8 +37,9 @@ class Outcome:
     rank: int
     stdout: str = ""
     stderr: str = ""
-    displays: list[dict[str, Any]] = field(default_factory=list)  #: mime bundles
-    result: dict[str, Any] | None = None  #: mime bundle of the last expression
+    #: What it displayed, each as {"data": mime bundle, "metadata": …}; the last expression's too.
+    displays: list[dict[str, Any]] = field(default_factory=list)
+    result: dict[str, Any] | None = None
     value: Any = None  #: of a call
     error: tuple[str, str, list[str]] | None = None  #: name, message, formatted lines
 
@@ -53,6 +59,7 @@ class Pending:
     def __init__(
         self, keeper: GroupKeeper, ranks: Sequence[int], send: Callable[[Any], Any]
     ) -> None:
+        tidy()
         self.keeper = keeper
         self.cluster = cluster = keeper.cluster
         self.ranks = list(ranks)
@@ -83,7 +90,7 @@ class Pending:
 
     # -- wait -------------------------------------------------------------------------------
 
-    def wait(self, signum: str | int = "SIGINT", notice: display.Notice | None = None) -> None:
+    def wait(self, signum: str | int = "SIGINT", live: Live | None = None) -> None:
         """Wait for every rank: until it ends, dies, or is proved to wait in vain.
 
         On an interrupt ``signum`` goes to the ranks that are busy, and those that are blocked
@@ -95,15 +102,15 @@ class Pending:
             After the ranks have ended.
         """
         try:
-            self._follow(notice)
+            self._follow(live or Live(None))
         except KeyboardInterrupt:
             freed, still = recovery.interrupt(self.cluster, self.busy, signum)
             self.ending = verdict.Ending("interrupted", freed, still)
             self._repair(broken=bool(freed) or recovery.out_of_step(self.cluster))
             raise
         finally:
-            if notice is not None:
-                notice.clear()
+            if live is not None:
+                live.clear()
         if self.ending.kind:
             self._repair(broken=True)
         elif self.failures():
@@ -112,7 +119,7 @@ class Pending:
         ended = [reply.output for r, reply in self.replies.items() if self._replied(r)]
         concurrent.futures.wait(ended, 0 if self.dead() else OUTPUT_SECONDS)
 
-    def _follow(self, notice: display.Notice | None) -> None:
+    def _follow(self, live: Live) -> None:
         concurrent.futures.wait(self.replies.values(), UNWATCHED_SECONDS)
         watcher = None
         while True:
@@ -130,8 +137,7 @@ class Pending:
                 self.ending = verdict.Ending("deadlock", stuck, case=case)
                 self.ending.still = recovery.end(self.cluster, self.busy, stuck)
                 return
-            if notice is not None:
-                notice.offer(watcher.progress)
+            live.offer(self._texts, partial(look, self.cluster, watcher.waits()))
 
     def _repair(self, *, broken: bool) -> None:
         """Leave a process group behind that works, if the ranks allow it."""
@@ -140,6 +146,12 @@ class Pending:
         self.keeper.broken = True
         with contextlib.suppress(LabError):  # the next cell tries again, and says why not
             self.ending.repaired = self.keeper.repair()
+
+    def _texts(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Return what the ranks have written to stdout and stderr so far."""
+        written = {r: reply.labkit_output for r, reply in self.replies.items()}
+        out, err = ({r: seen.text(name) for r, seen in written.items()} for name in STREAMS)
+        return out, err
 
     # -- what came of it --------------------------------------------------------------------
 
@@ -173,12 +185,9 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
 
 
 def _outcome(rank: int, reply: Any) -> Outcome:
-    md = reply.output.metadata
-    # A shell command's output comes through a terminal, with its line ends.
-    stdout, stderr = ((md[name] or "").replace("\r\n", "\n") for name in ("stdout", "stderr"))
-    out = Outcome(rank, stdout, stderr)
-    out.displays = [message["data"] for message in md["outputs"]]
-    out.result = md["execute_result"]["data"] if md["execute_result"] else None
+    seen: Output = reply.labkit_output
+    stdout, stderr = (seen.text(name) for name in STREAMS)
+    out = Outcome(rank, stdout, stderr, list(seen.displays), seen.result)
     value = reply.result() if reply.done() else None
     out.error = _unwrap_error(value)
     out.value = value if out.error is None else None
@@ -202,7 +211,7 @@ def call(keeper: GroupKeeper, ranks: Sequence[int], payload: bytes) -> list[Any]
     keeper.check()
     pending = Pending(keeper, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload))
     try:
-        pending.wait()
+        pending.wait(live=Live(screen()))
     finally:
         outcomes = [_unwrap(outcome) for outcome in pending.outcomes()]
         display.show(outcomes)
@@ -226,7 +235,7 @@ def pull(keeper: GroupKeeper, name: str) -> list[Any]:
     outcomes = pending.outcomes()
     missing = [o.rank for o in outcomes if o.value and o.value[0] == "missing"]
     if missing:
-        raise LabError(f"There is no variable {name!r} on {display.label(missing)}.")
+        raise LabError(f"There is no variable {name!r} on {label(missing)}.")
     outcomes = [_unwrap(o) for o in outcomes]
     pending.raise_errors(outcomes)
     return [o.value for o in outcomes]

@@ -1,10 +1,19 @@
-"""Show ranks as a table, in a notebook and in a terminal."""
+"""What each rank is and does, as a table in a notebook and in a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a rank's GPU does."""
+
+    used: int  #: bytes that torch has taken from it in this rank
+    total: int  #: bytes that it has
+    busy: int | None = None  #: percent of the last moments in which it ran something
 
 
 @dataclass(frozen=True)
@@ -16,8 +25,28 @@ class RankState:
     pid: int
     device: str
     backend: str
-    state: str  #: "idle", "busy", "not answering" or "dead: how"
-    where: str = ""  #: "In[7], line 3: dist.barrier()" while it is busy in a cell
+    state: str  #: "idle", "running", "waiting", "no answer" or "dead"
+    where: str = ""  #: "In[7], line 3"
+    line: str = ""  #: "dist.barrier()"
+    detail: str = ""  #: what it waits for, how it died, why it gives no answer
+    seconds: float | None = None  #: it has waited so long
+    memory: int | None = None  #: bytes that would be free if it ended
+    gpu: Gpu | None = None
+
+    def describe(self) -> str:
+        """Say what it does, in one line."""
+        place = ": ".join(part for part in (self.where, self.line) if part)
+        match self.state:
+            case "running" if place:
+                return f"running {place}"
+            case "waiting":
+                since = "" if self.seconds is None else f", for {self.seconds:.0f} s"
+                return f"waiting in {self.detail}{since}" + (f" at {place}" if place else "")
+            case "dead":
+                return f"dead: {self.detail}"
+            case "no answer" if self.detail:
+                return f"no answer ({self.detail})"
+        return self.state
 
 
 class Table(Sequence[RankState]):
@@ -38,8 +67,7 @@ class Table(Sequence[RankState]):
         """Return the cells as text, head first."""
         out: list[tuple[str, ...]] = [self.HEAD]
         for s in self.states:
-            state = f"{s.state}, {s.where}" if s.where else s.state
-            out.append((str(s.rank), s.host, str(s.pid), s.device, s.backend, state))
+            out.append((str(s.rank), s.host, str(s.pid), s.device, s.backend, s.describe()))
         return out
 
     def __repr__(self) -> str:

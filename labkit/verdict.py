@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import display
+from . import labels
 from .cluster import RankCluster
-from .display import label
 from .errors import Deadlock, RankDied, RankError
 from .group import GroupKeeper
+from .labels import label
 from .watch.cause import Case
 from .watch.facts import Sample
 from .watch.story import tell, tensors
@@ -56,7 +56,7 @@ def judge(
         return RankDied(*died(keeper.cluster, dead, own, ending))
     case = ending.case
     if own:
-        summary, blocks = display.error_texts(own)
+        summary, blocks = labels.error_texts(own)
         if case is not None:
             text = [*_waited(case, own), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
@@ -93,7 +93,7 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
             last[rank] = f"{entries[-1].name} with {tensors(entries[-1])}"
     if not last:
         return ""
-    calls = "; ".join(f"{label(ranks)} called {text}" for ranks, text in display.fold(last))
+    calls = "; ".join(f"{label(ranks)} called {text}" for ranks, text in labels.fold(last))
     return (
         "Cause: gloo aborts a rank that gets more than its tensor holds, so the shapes or types "
         f"probably differ: {calls}."
@@ -140,7 +140,7 @@ def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
     if ending.still:
         still = list(ending.still)
         lines.append(
-            f"{label(still)} did not return from the cell; {display.how_to_replace(still)}."
+            f"{label(still)} did not return from the cell; {labels.how_to_replace(still)}."
         )
     return lines
 
@@ -152,7 +152,7 @@ def died(
     ending: Ending | None = None,
 ) -> tuple[str, list[str]]:
     """Return summary and blocks for ranks whose process has ended."""
-    how = display.fold({rank: cluster.deaths[rank] for rank in dead})
+    how = labels.fold({rank: cluster.deaths[rank] for rank in dead})
     head = "; ".join(f"{label(ranks)} ended with {text}" for ranks, text in how) + "."
     rest = []
     if ending and ending.hint:
@@ -166,7 +166,7 @@ def died(
     if cluster.warm is not None and cluster.warm.closed.is_set():  # nobody could start them
         rest.append("labkit.start() gives you a new lab.")
     else:
-        rest.append(f"{display.how_to_replace(everyone)}; the others keep their variables.")
-    summary, blocks = display.error_texts(dict(errors or {}))
-    lines = [f"{display.red('RankDied')}: {head}", *rest]
+        rest.append(f"{labels.how_to_replace(everyone)}; the others keep their variables.")
+    summary, blocks = labels.error_texts(dict(errors or {}))
+    lines = [f"{labels.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

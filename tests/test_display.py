@@ -1,4 +1,6 @@
-"""Folding and labelling of outputs, without any rank."""
+"""What is shown of outcomes, without any rank."""
+
+import re
 
 import pytest
 
@@ -6,34 +8,19 @@ from labkit import display
 from labkit.running import Outcome
 
 
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [
-        ([0], "rank 0"),
-        ([0, 1, 2, 3], "ranks 0–3"),
-        ([3, 0], "ranks 0, 3"),
-        ([0, 2, 3, 5, 6, 7, 9], "ranks 0, 2–3, 5–7, 9"),
-    ],
-)
-def test_label(ranks, text):
-    assert display.label(ranks) == text
-
-
-def test_fold_keeps_the_order_of_first_ranks():
-    assert display.fold({2: "b", 0: "a", 1: "b", 3: "a"}) == [([0, 3], "a"), ([1, 2], "b")]
-
-
 def plain(text):
-    import re
-
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def text(content):
+    return {"data": {"text/plain": content}, "metadata": {}}
 
 
 def test_show_writes_streams_then_results_in_rank_order(capsys):
     outcomes = [
-        Outcome(0, stdout="hello\n", result={"text/plain": "0"}),
-        Outcome(1, stdout="hello\n", stderr="careful\n", result={"text/plain": "1"}),
-        Outcome(2, stdout="one\ntwo\n", result={"text/plain": "0"}),
+        Outcome(0, stdout="hello\n", result=text("0")),
+        Outcome(1, stdout="hello\n", stderr="careful\n", result=text("1")),
+        Outcome(2, stdout="one\ntwo\n", result=text("0")),
     ]
     display.show(outcomes)
     out, err = (plain(text) for text in capsys.readouterr())
@@ -46,35 +33,65 @@ def test_silent_ranks_say_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_equal_errors_are_one():
-    same = ("ValueError", "no", ["ValueError: no", "  In[1], line 2"])
-    other = ("KeyError", "'k'", ["KeyError: 'k'"])
-    summary, blocks = display.error_texts({0: same, 1: other, 2: same})
-    assert summary == "ranks 0, 2: ValueError: no\nrank 1: KeyError: 'k'"
-    assert [plain(b) for b in blocks] == [
-        "ranks 0, 2: ValueError: no\n  In[1], line 2",
-        "rank 1: KeyError: 'k'",
-    ]
+@pytest.fixture
+def published(monkeypatch):
+    """Pretend to be in a notebook; return what is published there."""
+    bundles = []
+    monkeypatch.setattr(display, "notebook", lambda: object())
+    monkeypatch.setattr(display, "publish", lambda data, metadata=None: bundles.append(data))
+    return bundles
 
 
-def test_a_notice_shows_what_is_new_and_goes(monkeypatch, capsys):
-    cleared = []
-    monkeypatch.setattr("IPython.display.clear_output", lambda wait: cleared.append(wait))
-    monkeypatch.setattr(display, "NOTICE_SECONDS", 0.0)
-    monkeypatch.delenv(display.LIVE, raising=False)
-    notice = display.Notice()
-    for text in ("", "rank 0: waiting\n", "rank 0: waiting\n", "rank 1: waiting\n"):
-        notice.offer(lambda text=text: text)
-    assert capsys.readouterr().out == "rank 0: waiting\nrank 1: waiting\n"
-    assert len(cleared) == 2  # before each that is shown
-    notice.clear()
-    assert len(cleared) == 3
-
-
-def test_a_notice_comes_late_and_never_where_nobody_looks_on(monkeypatch, capsys):
-    notice = display.Notice()
-    notice.offer(lambda: "too early")
-    monkeypatch.setattr(display, "NOTICE_SECONDS", 0.0)
-    monkeypatch.setenv(display.LIVE, "0")
-    display.Notice().offer(lambda: "nobody looks on")
+def test_a_long_output_is_folded_with_a_count(published, capsys):
+    lines = [f"step {i} <&>" for i in range(1000)]
+    display.show([Outcome(r, stdout="\n".join(lines) + "\n") for r in range(3)])
+    (bundle,) = published
     assert capsys.readouterr().out == ""
+    html = bundle["text/html"]
+    assert "980 more lines</summary>" in html
+    assert html.count("\nstep ") == 997  # the first of each of three parts follows a tag
+    head, _, rest = html.partition("<details>")
+    assert "step 9 &lt;&amp;&gt;" in head
+    assert "step 10 " not in head
+    assert rest.partition("</details>")[2].count("step ") == 10
+    assert bundle["text/plain"].splitlines()[:2] == ["ranks 0–2:", "  step 0 <&>"]
+    assert bundle["text/plain"].splitlines()[11] == "  … 980 more lines …"
+    assert len(bundle["text/plain"].splitlines()) == 22
+    assert "<script" not in html
+
+
+def test_many_long_outputs_show_less_of_each(published):
+    display.show([Outcome(r, stdout=f"{r}\n" * 500) for r in range(16)])
+    assert len(published) == 16
+    assert all("494 more lines" in bundle["text/html"] for bundle in published)
+
+
+def test_what_is_not_worth_a_click_is_not_folded(published, capsys):
+    display.show([Outcome(0, stdout="x\n" * 30)])
+    assert published == []
+    assert capsys.readouterr().out.count("x\n") == 30
+
+
+def test_long_results_and_errors_are_folded_too(published):
+    long = "\n".join(map(str, range(100)))
+    display.show([Outcome(0, stderr=long, result=text(long))])
+    assert ["border-left" in bundle["text/html"] for bundle in published] == [True, False]
+
+
+def test_colours_of_a_folded_output_are_left_out(published):
+    display.show([Outcome(0, stdout="\x1b[31mred\x1b[0m\n" * 99)])
+    assert "\x1b" not in published[0]["text/html"] + published[0]["text/plain"]
+
+
+def test_a_terminal_gets_all_of_it(capsys):
+    display.show([Outcome(0, stdout="x\n" * 500)])
+    assert capsys.readouterr().out.count("x\n") == 500
+
+
+def test_rich_results_come_under_their_label_with_what_describes_them(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(display, "publish", lambda *bundle: shown.append(bundle))
+    image = {"data": {"image/png": "iVBO"}, "metadata": {"image/png": {"width": 9}}}
+    display.show([Outcome(0, displays=[image]), Outcome(1, displays=[image, text("last")])])
+    assert shown == [(image["data"], image["metadata"])]
+    assert plain(capsys.readouterr().out) == "ranks 0–1:\nrank 1: last\n"

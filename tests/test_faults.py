@@ -428,7 +428,7 @@ def usable(lab):
     """Check that the ranks are in step and in one group."""
     _, outcomes = run(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()")
     n = len(lab)
-    assert [o.result["text/plain"] for o in outcomes] == [str(n * (n + 1) / 2)] * n
+    assert [o.result["data"]["text/plain"] for o in outcomes] == [str(n * (n + 1) / 2)] * n
 
 
 @pytest.mark.slow
@@ -466,7 +466,7 @@ def test_a_fault_is_named_and_survived(lab, fault):
     usable(lab)
     expected = [r for r in range(n) if r not in dead]
     _, outcomes = run(lab, "marker", expected)
-    assert [o.result["text/plain"] for o in outcomes] == [repr(fault.name)] * len(expected)
+    assert [o.result["data"]["text/plain"] for o in outcomes] == [repr(fault.name)] * len(expected)
     after = psutil.Process(lab._cluster.warm.process.pid).children()
     assert len(after) == len(children)
     assert not [p.pid for p in after if p.status() == psutil.STATUS_ZOMBIE]

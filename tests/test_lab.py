@@ -131,8 +131,8 @@ def test_status_sees_a_busy_rank_and_its_line(lab4):
 
         time.sleep(0.3)
         states = lab4.status()
-        assert states[1].state == "busy"
-        assert states[1].where == "In[9], line 3: time.sleep(1.5)"
+        assert states[1].state == "running"
+        assert (states[1].where, states[1].line) == ("In[9], line 3", "time.sleep(1.5)")
         assert states[0].state == "idle"
     finally:
         result.get(5)

@@ -14,6 +14,7 @@ import pytest
 
 import labkit
 from labkit import LabError, RankDied, recovery, running, verdict
+from labkit.survey import look
 from labkit.watch.watcher import Watcher
 from tests.conftest import descendants
 
@@ -37,7 +38,7 @@ def run(lab, code, ranks=None):
     pending.wait()
     outcomes = pending.outcomes()
     pending.raise_errors(outcomes)
-    return [o.result["text/plain"] if o.result else None for o in outcomes]
+    return [o.result["data"]["text/plain"] if o.result else None for o in outcomes]
 
 
 def interrupted(lab, code, after=0.6):
@@ -124,9 +125,9 @@ def test_a_stopped_process_is_named_and_holds_nobody(lab):
     until = time.monotonic() + 1.5
     while time.monotonic() < until:
         assert watcher.look([], {}, 0.2) is None  # it may go on: no deadlock
-    said = watcher.progress()
-    assert "rank 2: no answer (its process is stopped: SIGSTOP or a debugger)" in said
-    assert "ranks 0–1, 3: waiting in barrier" in said
+    said = [state.describe() for state in look(lab._cluster, watcher.waits())]
+    assert said[2] == "no answer (its process is stopped: SIGSTOP or a debugger)"
+    assert all(said[rank].startswith("waiting in barrier") for rank in (0, 1, 3))
 
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):

@@ -163,5 +163,5 @@ def test_a_slow_program_is_no_deadlock(lab4, program):
     outcomes = pending.outcomes()
     pending.raise_errors(outcomes)
     assert pending.ending.kind == ""
-    assert tuple(o.result["text/plain"] for o in outcomes) == program.results
+    assert tuple(o.result["data"]["text/plain"] for o in outcomes) == program.results
     lab4.reset()  # a wait that ran out of time has closed a connection

@@ -2,11 +2,13 @@
 
 from html.parser import HTMLParser
 
+import pytest
+
 from labkit.status import RankState, Table
 
 STATES = [
     RankState(0, "a", 11, "cuda:0", "nccl", "idle"),
-    RankState(1, "b<", 2222, "cuda:1", "nccl", "busy", "In[3], line 2: x < y"),
+    RankState(1, "b<", 2222, "cuda:1", "nccl", "running", "In[3], line 2", "x < y"),
 ]
 
 
@@ -36,8 +38,34 @@ def test_html_says_the_same_and_escapes():
     assert parser.texts == [text for row in Table(STATES).rows() for text in row]
 
 
-def test_a_busy_rank_shows_where():
-    assert Table(STATES).rows()[2][-1] == "busy, In[3], line 2: x < y"
+def test_a_running_rank_shows_where():
+    assert Table(STATES).rows()[2][-1] == "running In[3], line 2: x < y"
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ({"state": "idle"}, "idle"),
+        ({"state": "running"}, "running"),
+        ({"state": "running", "where": "train, line 4"}, "running train, line 4"),
+        ({"state": "waiting", "detail": "recv from rank 1"}, "waiting in recv from rank 1"),
+        (
+            {
+                "state": "waiting",
+                "detail": "barrier (collective 2)",
+                "seconds": 3.4,
+                "where": "In[1], line 2",
+                "line": "dist.barrier()",
+            },
+            "waiting in barrier (collective 2), for 3 s at In[1], line 2: dist.barrier()",
+        ),
+        ({"state": "no answer"}, "no answer"),
+        ({"state": "no answer", "detail": "stopped"}, "no answer (stopped)"),
+        ({"state": "dead", "detail": "signal 9 (SIGKILL)"}, "dead: signal 9 (SIGKILL)"),
+    ],
+)
+def test_what_a_rank_does_in_words(about, text):
+    assert RankState(0, "a", 1, "cpu", "gloo", **about).describe() == text
 
 
 def test_it_is_a_sequence():

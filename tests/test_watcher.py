@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 
 from labkit import questions, recovery, running
+from labkit.survey import look
 from labkit.watch.watcher import Watcher
 
 
@@ -39,7 +41,7 @@ def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
     watcher, case, pending = watch(lab, code)
     assert case is None
     assert asked == [(r, "labkit_watch") for r in range(4)]
-    assert watcher.progress() == ""
+    assert watcher.waits() == {}
     pending.wait()
 
 
@@ -47,10 +49,15 @@ def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab):
     code = "import time\nif rank == 3:\n    time.sleep(2)\ndist.barrier()"
     watcher, case, pending = watch(lab, code)
     assert case is None
-    assert watcher.progress() == (
-        "ranks 0–2: waiting in barrier (collective 1) at In[7], line 5\n"
-        "rank 3: running In[7], line 4: time.sleep(2)\n"
-    )
+    said = [state.describe() for state in look(lab._cluster, watcher.waits())]
+    since = re.search(r", for (\d) s", said[0])
+    assert since is not None
+    assert int(since[1]) in (0, 1, 2)
+    waits = f"waiting in barrier (collective 1){since[0]} at In[7], line 5: dist.barrier()"
+    assert [re.sub(r", for \d s", since[0], text) for text in said] == [
+        *[waits] * 3,
+        "running In[7], line 4: time.sleep(2)",
+    ]
     pending.wait()
     assert pending.ending.kind == ""
 

@@ -4,6 +4,7 @@
 ``group``     open a store, join and leave the process group
 ``cells``     cell names, warnings and compact tracebacks
 ``control``   answer questions while the rank is busy
+``usage``     read memory and GPU use
 ``calls``     run a function that came from the notebook; move variables
 
 and, for ranks that wait for one another:
@@ -27,6 +28,7 @@ from . import (
     record,
     recorder,
     sockets,
+    usage,
     waits,
 )
 
@@ -41,5 +43,6 @@ __all__ = [
     "record",
     "recorder",
     "sockets",
+    "usage",
     "waits",
 ]

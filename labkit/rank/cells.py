@@ -1,7 +1,8 @@
 """Name the cells that run on a rank, and keep their errors and warnings short.
 
 The notebook sends a cell with its ``%%px`` line turned into the comment ``#px In[7]``: line
-numbers are those the learner sees, and the comment names the cell.
+numbers are those the learner sees, and the comment names the cell. Where there was no such line
+(``%px``, ``%autopx``) the comment comes last.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import sys
 import traceback
 import warnings
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+import tqdm.std
+
 from ..errors import LabError
 
-MARK = re.compile(r"#px (In\[\d+\])")
+MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
 #: Stands between torch's Python and its C++ (see ``record``), and in no traceback.
 _RECORD = str(Path(__file__).with_name("record.py"))
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
@@ -35,14 +39,21 @@ def install(shell: Any) -> None:
     stock_name = shell.compile.get_code_name
 
     def get_code_name(raw_code: str, code: str, number: int) -> str:
-        match = MARK.match(raw_code)
-        return match[1] if match else stock_name(raw_code, code, number)
+        match = MARK.search(raw_code)
+        return match[match.lastindex or 0] if match else stock_name(raw_code, code, number)
 
     shell.compile.get_code_name = get_code_name
     shell.set_custom_exc((BaseException,), _on_error)
     # IPython formats each error once more, for the notebook's history: half a second of a rank.
     shell.InteractiveTB.structured_traceback = _structured_traceback
     warnings.formatwarning = format_warning
+    # tqdm.auto takes a rank for a notebook's kernel and wants widgets; here its bars are text.
+    sys.modules["tqdm.notebook"] = tqdm.std
+
+
+def forget_outputs(shell: Any) -> None:
+    """Drop what IPython keeps of the outputs of earlier cells: nobody can ask a rank for it."""
+    getattr(shell.history_manager, "outputs", {}).clear()
 
 
 def _on_error(
@@ -131,11 +142,16 @@ def innermost(frame: FrameType | None) -> tuple[str, str] | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         if is_cell(filename):
-            return describe(filename, frame.f_lineno)
+            return describe(filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None
 
 
-def describe(filename: str, lineno: int) -> tuple[str, str]:
-    """Return place and text of one line: ``("In[7], line 3", "dist.barrier()")``."""
-    return f"{place(filename)}line {lineno}", linecache.getline(filename, lineno).strip()
+def describe(filename: str, lineno: int, function: str = "") -> tuple[str, str]:
+    """Return place and text of one line: ``("In[7], line 3", "dist.barrier()")``.
+
+    Of a function that came from the notebook there is its name and no text.
+    """
+    named = "" if place(filename) or function in ("", "<module>") else f"{function}, "
+    where = f"{place(filename)}{named}line {lineno}"
+    return where, linecache.getline(filename, lineno).strip()

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import cells, control, group, record
+from . import cells, control, group, record, usage
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -56,6 +56,7 @@ def assign(
     target = torch.device(device)
     if target.type == "cuda":
         torch.cuda.set_device(target)
+    usage.device = target
     shell = cells.get_shell()
     shell.push(
         {
@@ -70,6 +71,7 @@ def assign(
     cells.install(shell)
     record.install()
     shell.events.register("pre_run_cell", lambda info: record.places.clear())
+    shell.events.register("pre_run_cell", lambda info: cells.forget_outputs(shell))
     control.install(shell.kernel)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: A group by name and members. Ranks that made groups in different order gave one name to
@@ -88,6 +88,11 @@ class Sample:
     places: frozenset[str] = frozenset()  #: of the calls that waited last: "In[7], line 3"
     made: int = 0  #: groups made so far
     joined: bool = True  #: init_process_group has returned
+
+    def waited(self, seconds: float) -> Sample:
+        """Return this sample some seconds later."""
+        assert self.wait is not None
+        return replace(self, wait=replace(self.wait, seconds=self.wait.seconds + seconds))
 
     @property
     def entry(self) -> Entry | None:

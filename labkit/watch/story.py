@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..display import label
+from ..labels import label
 from .cause import ENDED, TYPES, Case, likely_cause
 from .facts import Entry, GroupKey, Wait
 

@@ -8,17 +8,13 @@ waiting ranks and those that have ended compared, for only they can be part of a
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import psutil
-
 from .. import questions
 from ..cluster import RankCluster
-from ..display import fold, label
-from . import facts, story
+from . import facts
 from .cause import ENDED, NOT_ASKED, RAISED, Case
 from .proof import Situation, find_stuck
 
@@ -49,6 +45,7 @@ class Watcher:
         self.cluster = cluster
         self.asked = list(asked)
         self.waiting: dict[int, facts.Sample] = {}  #: what waiting ranks said last
+        self._told: dict[int, float] = {}  # rank -> when it said that
         self._open: dict[int, Any] = {}  # rank -> future of its answer
         self._primed: set[int] = set()
         self._known: dict[int, list[int]] = {}
@@ -91,25 +88,12 @@ class Watcher:
         self._seen, self._due = news, time.monotonic() + self._pause
         return case
 
-    def progress(self) -> str:
-        """Say what the busy ranks do, if some wait for others or do not answer: who waits in
-        what, who runs which line."""
-        busy = self.cluster.busy_ranks()
-        answers = questions.ask(self.cluster, busy, "labkit_survey")
-        texts = {}
-        for rank in busy:
-            if rank not in answers:
-                texts[rank] = "no answer" + _why_silent(self.cluster, rank)
-            elif (known := self.waiting.get(rank)) is not None and known.wait is not None:
-                texts[rank] = f"waiting in {story.describe(known.wait, known.entry)}"
-                texts[rank] += f" at {known.wait.where}" if known.wait.where else ""
-            elif where := answers[rank]["where"]:
-                texts[rank] = f"running {where}: {answers[rank]['line']}"
-            else:
-                texts[rank] = "running"
-        if all(text.startswith("running") for text in texts.values()):
-            return ""
-        return "".join(f"{label(ranks)}: {text}\n" for ranks, text in fold(texts))
+    def waits(self) -> dict[int, facts.Sample]:
+        """Return the ranks that are known to wait, with the seconds that they have waited."""
+        now = time.monotonic()
+        return {
+            r: s.waited(now - self._told[r]) for r, s in self.waiting.items() if s.wait is not None
+        }
 
     def _collect(self) -> None:
         """Read what ranks have said of themselves."""
@@ -121,7 +105,11 @@ class Watcher:
                 if answer.get("state") == "waiting":
                     told[rank] = answer
                     self._known[rank] = answer["stamp"]
-        self.waiting.update(facts.read(told))
+        self._note(facts.read(told))
+
+    def _note(self, samples: Mapping[int, facts.Sample]) -> None:
+        self.waiting.update(samples)
+        self._told.update(dict.fromkeys(samples, time.monotonic()))
 
     def _judge(self, gone: frozenset[int], failures: Mapping[int, str]) -> Case | None:
         suspects = self.waiting.keys() | gone
@@ -165,7 +153,7 @@ class Watcher:
         for rank, old in list(self.waiting.items()):
             new = situation.samples.get(rank)
             if new is not None and new.wait is not None:
-                self.waiting[rank] = new
+                self._note({rank: new})
             elif new is None or new.stamp != old.stamp:
                 del self.waiting[rank]
 
@@ -199,12 +187,3 @@ def _undecided(situation: Situation, stuck: set[int], ran: Mapping[int, int]) ->
         if rank not in situation.gone | stuck and not stands and ran[rank] < 2:
             return True
     return False
-
-
-def _why_silent(cluster: RankCluster, rank: int) -> str:
-    """Say why a rank does not answer, where the system knows."""
-    process = cluster.local_process(rank)
-    with contextlib.suppress(psutil.Error):
-        if process is not None and process.status() == psutil.STATUS_STOPPED:
-            return " (its process is stopped: SIGSTOP or a debugger)"
-    return ""

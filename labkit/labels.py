@@ -1,0 +1,91 @@
+"""Name ranks in words and colours, and join those that say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from .colours import rank_colour
+
+
+def label(ranks: Sequence[int]) -> str:
+    """Name some ranks: ``rank 2``, ``ranks 0–3``, ``ranks 0, 2–3``."""
+    parts = []
+    ranks = sorted(ranks)
+    start = 0
+    for i in range(1, len(ranks) + 1):
+        if i == len(ranks) or ranks[i] != ranks[i - 1] + 1:
+            first, last = ranks[start], ranks[i - 1]
+            parts.append(str(first) if first == last else f"{first}–{last}")
+            start = i
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(parts)}"
+
+
+def how_to_replace(ranks: Sequence[int]) -> str:
+    """Say how to get fresh processes for some ranks."""
+    return f"lab.restart(ranks={list(ranks)}) replaces {'it' if len(ranks) == 1 else 'them'}"
+
+
+def fold(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Join ranks with equal texts; the groups are in the order of their first rank."""
+    groups: dict[str, list[int]] = {}
+    for rank in sorted(texts):
+        groups.setdefault(texts[rank], []).append(rank)
+    return [(ranks, text) for text, ranks in groups.items()]
+
+
+def fold_begun(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Join ranks of which one's text begins with the other's: they are on the way to the same.
+
+    The longest text stands for all of them.
+    """
+    groups: list[tuple[list[int], str]] = []
+    for rank in sorted(texts):
+        text = texts[rank]
+        for position, (ranks, longest) in enumerate(groups):
+            if longest.startswith(text) or text.startswith(longest):
+                groups[position] = ([*ranks, rank], max(longest, text, key=len))
+                break
+        else:
+            groups.append(([rank], text))
+    return groups
+
+
+def red(text: str) -> str:
+    """Colour a text as an error."""
+    return f"\x1b[31m{text}\x1b[0m"
+
+
+def coloured_label(ranks: Sequence[int]) -> str:
+    """Name some ranks in bold; a single one in its own colour (24-bit, as in the figures)."""
+    colour = ""
+    if len(ranks) == 1:
+        red_green_blue = bytes.fromhex(rank_colour(ranks[0])[1:])
+        colour = ";38;2;" + ";".join(str(part) for part in red_green_blue)
+    return f"\x1b[1{colour}m{label(ranks)}\x1b[0m"
+
+
+def block(ranks: Sequence[int], text: str) -> str:
+    """Put the label before a text: on its line if it has only one, else above it."""
+    lines = text.rstrip("\n").split("\n")
+    if len(lines) == 1:
+        return f"{coloured_label(ranks)}: {lines[0]}\n"
+    return "\n".join([f"{coloured_label(ranks)}:", *(f"  {line}" for line in lines)]) + "\n"
+
+
+def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, list[str]]:
+    """Fold errors: one summary, one line an error, and one block of lines an error.
+
+    ``errors`` has (name, message, formatted lines) by rank.
+    """
+    keyed = {rank: json.dumps([name, message, lines]) for rank, (name, message, lines)
+             in errors.items()}  # fmt: skip
+    summary, blocks = [], []
+    for ranks, text in fold(keyed):
+        name, message, lines = json.loads(text)
+        summary.append(f"{label(ranks)}: {name}" + (f": {message}" if message else ""))
+        head, *rest = lines or [f"{name}: {message}"]
+        title, _, tail = head.partition(":")
+        head = f"{red(title)}:{tail}" if tail else red(title)
+        blocks.append("\n".join([f"{coloured_label(ranks)}: {head}", *rest]))
+    return "\n".join(summary), blocks

@@ -1,0 +1,243 @@
+"""Show what ranks print and do while a cell runs; nothing of it stays when the cell has ended.
+
+In a notebook that is HTML in the cell's output, without any script; in a terminal one line that
+is written over. Where nobody looks on (CI, nbval, a pipe) it shows nothing and asks nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any, Protocol
+
+from . import display, page
+from .labels import fold, fold_begun, label
+from .status import RankState
+
+#: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
+LIVE = "LABKIT_LIVE"
+#: Seconds after which the board comes, and between two looks at the ranks for it.
+BOARD_SECONDS = 1.0
+#: Share of the time that asking the ranks for their memory may take.
+MEMORY_SHARE = 0.05
+#: Lines of output that are shown at a time, and characters at the end of a rank's text that can
+#: have them.
+LINES, TAIL = 24, 8192
+
+#: What a rank has printed so far, by rank.
+Texts = Mapping[int, str]
+#: ``look(memory=…)`` asks every rank what it does.
+Look = Callable[..., Sequence[RankState]]
+
+
+class Screen(Protocol):
+    """Where live output goes."""
+
+    def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None: ...
+
+    def clear(self) -> None: ...
+
+
+def screen() -> Screen | None:
+    """Return what the learner looks at: a notebook's page, a terminal, or None."""
+    if os.environ.get(LIVE) == "0" or os.environ.get("CI"):
+        return None
+    if display.notebook() is not None:
+        cell = page.current()
+        return Page(cell) if cell is not None and cell.is_empty() else None
+    return Line() if sys.stdout.isatty() else None
+
+
+class Live:
+    """What a cell shows while it runs.
+
+    Parameters
+    ----------
+    screen
+        Where to show it; None: nowhere.
+    board_after
+        Seconds after which the board of ranks comes; negative: never.
+    """
+
+    def __init__(self, screen: Screen | None, board_after: float = BOARD_SECONDS) -> None:
+        self._screen = screen
+        self._began = time.monotonic()
+        self._board_due = self._began + board_after if board_after >= 0 else float("inf")
+        self._memory_due = 0.0
+        self._board: dict[int, RankState] = {}
+        self._shown: object = None
+
+    def offer(self, texts: Callable[[], tuple[Texts, Texts]], look: Look) -> None:
+        """Show what is new: ``texts()`` returns what ranks wrote to stdout and stderr so far."""
+        if self._screen is None:
+            return
+        out, err = texts()
+        self._look(look)
+        seconds = int(time.monotonic() - self._began)
+        new = (sum(map(len, out.values())), sum(map(len, err.values())), self._board, seconds)
+        if self._board or new[:2] != (0, 0):
+            if new != self._shown:
+                self._screen.show(out, err, list(self._board.values()), seconds)
+            self._shown = new
+
+    def _look(self, look: Look) -> None:
+        now = time.monotonic()
+        if now < self._board_due:
+            return
+        memory = now >= self._memory_due
+        states = {state.rank: state for state in look(memory=memory)}
+        took = time.monotonic() - now
+        if memory:
+            self._memory_due = now + took / MEMORY_SHARE
+        else:
+            states = {r: _with_memory(s, self._board.get(r)) for r, s in states.items()}
+        # A rank that gives no answer makes a look last: the cell has to be followed in between.
+        self._board, self._board_due = states, now + max(BOARD_SECONDS, 3 * took)
+
+    def clear(self) -> None:
+        """Take all of it away."""
+        if self._screen is not None and self._shown is not None:
+            self._screen.clear()
+
+
+def _with_memory(state: RankState, before: RankState | None) -> RankState:
+    return state if before is None else replace(state, memory=before.memory, gpu=before.gpu)
+
+
+# -- in a notebook ------------------------------------------------------------------------------
+
+#: Follows the theme in JupyterLab; the second colour is for other front ends.
+_GREY = "color: var(--jp-ui-font-color2, #757575)"
+_SMALL = f"font-family: {display.FONT}; font-size: 90%; line-height: 1.5"
+_DOTS = {"running": "#0A9777", "waiting": "#D77B08", "idle": "#8A8A8A"}
+_ALARM = "#D62828"
+
+
+class Page:
+    """The output of the cell that runs, all of it: what else was there would go too."""
+
+    def __init__(self, cell: page.CellOutput) -> None:
+        self._cell = cell
+        self._name = uuid.uuid4().hex
+        self._there = False
+
+    def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None:
+        html = output_html(out, err) + (board_html(board, seconds) if board else "")
+        bundle = {"text/html": html, "text/plain": summary(board) or "running"}
+        self._cell.show(bundle, self._name, update=self._there)
+        self._there = True
+
+    def clear(self) -> None:
+        self._cell.clear()
+
+
+def output_html(out: Texts, err: Texts) -> str:
+    """Return the last lines of what ranks printed, those that print the same joined."""
+    blocks = [(ranks, text, False) for ranks, text in fold_begun(_not_empty(out))]
+    blocks += [(ranks, text, True) for ranks, text in fold_begun(_not_empty(err))]
+    room = max(1, LINES // max(1, len(blocks)))
+    return "".join(_block_html(ranks, text, room, is_err) for ranks, text, is_err in blocks)
+
+
+def _not_empty(texts: Texts) -> dict[int, str]:
+    return {rank: text for rank, text in texts.items() if text.strip()}
+
+
+def _block_html(ranks: Sequence[int], text: str, room: int, is_err: bool) -> str:
+    lines = text[-TAIL:].rstrip("\n").split("\n")
+    hidden = text.count("\n", 0, len(text) - TAIL) if len(text) > TAIL else 0
+    hidden += max(0, len(lines) - room)
+    tail = display.plain("\n".join(lines[-room:]))
+    above = f' <span style="{_GREY}">… {hidden:,} lines above</span>' if hidden else ""
+    name = display.html_label(ranks)
+    edge = f"border-left: 3px solid {_ALARM}; padding-left: 1ch; " if is_err else ""
+    pre = f"margin: 0; {edge}white-space: pre-wrap"
+    if room == 1 or "\n" not in tail:
+        short = f' <span style="{_GREY}">(line {hidden + 1:,})</span>' if hidden else ""
+        return f'<pre style="{pre}">{name}{short}: {escape(tail)}</pre>'
+    body = "\n".join(f"  {line}" for line in escape(tail).split("\n"))
+    return f'<pre style="{pre}">{name}:{above}\n{body}</pre>'
+
+
+def board_html(board: Sequence[RankState], seconds: float) -> str:
+    """Return one line a rank: what it does, for how long, its memory, its GPU."""
+    rows = "".join(_row_html(state) for state in board)
+    return (
+        f'<div style="margin-top: 6px; border-top: 1px solid var(--jp-border-color2, #BDBDBD); '
+        f'padding-top: 3px; {_SMALL}"><span style="{_GREY}">{clock(seconds)} · '
+        f"{escape(summary(board))}</span>"
+        f'<div style="display: grid; grid-template-columns: max-content minmax(0, 1fr) max-content;'
+        f' column-gap: 2ch">{rows}</div></div>'
+    )
+
+
+def _row_html(state: RankState) -> str:
+    dot = _DOTS.get(state.state, _ALARM)
+    usage = "  ".join(_usage(state))
+    cell = "overflow: hidden; text-overflow: ellipsis; white-space: pre"
+    return (
+        f'<div style="{cell}"><span style="color: {dot}">●</span> '
+        f"{display.html_label([state.rank])}</div>"
+        f'<div style="{cell}" title="{escape(state.describe())}">{escape(state.describe())}</div>'
+        f'<div style="{cell}; {_GREY}; text-align: right">{escape(usage)}</div>'
+    )
+
+
+def _usage(state: RankState) -> list[str]:
+    parts = []
+    if state.memory is not None:
+        parts.append(size(state.memory))
+    if state.gpu is not None:
+        busy = "" if state.gpu.busy is None else f" {state.gpu.busy} %"
+        parts.append(f"GPU {size(state.gpu.used)} of {size(state.gpu.total)}{busy}")
+    return parts
+
+
+def size(count: int) -> str:
+    """Write a number of bytes: ``31 MiB``, ``2.1 GiB``."""
+    mebi = count / 2**20
+    return f"{mebi:.0f} MiB" if mebi < 1000 else f"{mebi / 1024:.1f} GiB"
+
+
+def clock(seconds: float) -> str:
+    """Write a time: ``0:07``, ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def summary(board: Sequence[RankState]) -> str:
+    """Say in a few words who does what: ``ranks 0–2 waiting, rank 3 running``."""
+    states = fold({state.rank: state.state for state in board})
+    return ", ".join(f"{label(ranks)} {state}" for ranks, state in states)
+
+
+# -- in a terminal ------------------------------------------------------------------------------
+
+
+class Line:
+    """The last line of a terminal, written over again and again."""
+
+    def __init__(self, stream: Any = None) -> None:
+        self._stream = stream or sys.stdout
+
+    def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None:
+        if not board:
+            return
+        states = fold({state.rank: state.describe() for state in board})
+        text = "; ".join(f"{label(ranks)}: {what}" for ranks, what in states)
+        width = shutil.get_terminal_size().columns - 1
+        self._write(f"{clock(seconds)}  {text}"[:width])
+
+    def clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r\x1b[2K{text}")
+        self._stream.flush()

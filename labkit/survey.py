@@ -1,0 +1,88 @@
+"""Find out what every rank does now."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from . import questions
+from .cluster import RankCluster
+from .status import Gpu, RankState
+from .watch import story
+from .watch.facts import Sample
+from .watch.watcher import sample
+
+#: A rank tells what it waits for when it has stood still between two looks, so long apart.
+LOOK_AGAIN_SECONDS = 0.25
+
+
+def survey(cluster: RankCluster) -> list[RankState]:
+    """Ask every rank what it does and, if it may be waiting, for what."""
+    states = look(cluster)
+    running = [s.rank for s in states if s.state == "running"]
+    if not running:
+        return states
+    sample(cluster, running)
+    time.sleep(LOOK_AGAIN_SECONDS)
+    samples = sample(cluster, running)
+    waits = {r: s for r, s in samples.items() if s.wait is not None}
+    return [_state(cluster, s.rank, None, waits[s.rank]) if s.rank in waits else s for s in states]
+
+
+def look(
+    cluster: RankCluster, waits: Mapping[int, Sample] | None = None, *, memory: bool = False
+) -> list[RankState]:
+    """Ask every rank what it does.
+
+    Parameters
+    ----------
+    waits
+        What ranks wait for, as far as that is known already.
+    memory
+        Also ask for memory: about 10 ms of each rank's host.
+    """
+    everyone = range(len(cluster.places))
+    asked = {rank: {"memory": memory} for rank in everyone}
+    answers = questions.ask(cluster, everyone, "labkit_survey", asked)
+    known = waits or {}
+    return [_state(cluster, r, answers.get(r), known.get(r)) for r in everyone]
+
+
+def _state(
+    cluster: RankCluster, rank: int, answer: Mapping[str, Any] | None, sample: Sample | None
+) -> RankState:
+    place = cluster.places[rank]
+    about: dict[str, Any] = {}
+    if rank in cluster.deaths:
+        about = {"state": "dead", "detail": cluster.deaths[rank]}
+    elif sample is not None and sample.wait is not None:
+        wait = sample.wait
+        about = {
+            "state": "waiting",
+            "detail": story.describe(wait, sample.entry),
+            "where": wait.where,
+            "line": wait.line,
+            "seconds": wait.seconds,
+        }
+    elif answer is None:
+        about = {"state": "no answer", "detail": _why_silent(cluster, rank)}
+    else:
+        state = "running" if answer["busy"] else "idle"
+        about = {"state": state, "where": answer["where"], "line": answer["line"]}
+    if answer is not None:
+        gpu = answer.get("gpu")
+        about |= {"memory": answer.get("memory"), "gpu": gpu and Gpu(**gpu)}
+    return RankState(place.rank, place.host, place.pid, place.device, place.backend, **about)
+
+
+def _why_silent(cluster: RankCluster, rank: int) -> str:
+    """Say why a rank does not answer, where the system knows."""
+    process = cluster.local_process(rank)
+    with contextlib.suppress(psutil.Error):
+        if process is not None and process.status() == psutil.STATUS_STOPPED:
+            return "its process is stopped: SIGSTOP or a debugger"
+    return ""

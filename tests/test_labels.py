@@ -1,0 +1,51 @@
+"""Names of ranks, and the joining of those that say the same."""
+
+import re
+
+import pytest
+
+from labkit import labels
+from labkit.colours import RANK_COLOURS
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([0], "rank 0"),
+        ([0, 1, 2, 3], "ranks 0–3"),
+        ([3, 0], "ranks 0, 3"),
+        ([0, 2, 3, 5, 6, 7, 9], "ranks 0, 2–3, 5–7, 9"),
+    ],
+)
+def test_label(ranks, text):
+    assert labels.label(ranks) == text
+
+
+def test_fold_keeps_the_order_of_first_ranks():
+    assert labels.fold({2: "b", 0: "a", 1: "b", 3: "a"}) == [([0, 3], "a"), ([1, 2], "b")]
+
+
+def test_equal_errors_are_one():
+    same = ("ValueError", "no", ["ValueError: no", "  In[1], line 2"])
+    other = ("KeyError", "'k'", ["KeyError: 'k'"])
+    summary, blocks = labels.error_texts({0: same, 1: other, 2: same})
+    assert summary == "ranks 0, 2: ValueError: no\nrank 1: KeyError: 'k'"
+    assert [plain(b) for b in blocks] == [
+        "ranks 0, 2: ValueError: no\n  In[1], line 2",
+        "rank 1: KeyError: 'k'",
+    ]
+
+
+def test_ranks_on_the_way_to_the_same_are_joined():
+    texts = {0: "a\nb\n", 1: "a\n", 2: "c", 3: "a\nb\nc\n"}
+    assert labels.fold_begun(texts) == [([0, 1, 3], "a\nb\nc\n"), ([2], "c")]
+
+
+def test_a_single_rank_has_its_colour_and_several_have_none():
+    red_green_blue = ";".join(str(int(RANK_COLOURS[2][i : i + 2], 16)) for i in (1, 3, 5))
+    assert labels.coloured_label([2]) == f"\x1b[1;38;2;{red_green_blue}mrank 2\x1b[0m"
+    assert labels.coloured_label([1, 2]) == "\x1b[1mranks 1–2\x1b[0m"

@@ -1,0 +1,322 @@
+"""What a cell shows while it runs, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+from labkit import live
+from labkit.status import Gpu, RankState
+
+
+def state(rank, what="running", **about):
+    return RankState(rank, "host", 1, "cpu", "gloo", what, **about)
+
+
+def text_of(html):
+    """Return what a reader sees of some HTML; fail if it has a script or is not well nested."""
+    seen, stack = [], []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            assert tag != "script"
+            assert not any(name.startswith("on") for name, _ in attributes)
+            stack.append(tag)
+
+        def handle_endtag(self, tag):
+            assert stack.pop() == tag
+
+        def handle_data(self, data):
+            seen.append(data)
+
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    assert stack == []
+    return "".join(seen)
+
+
+class Recorder:
+    """A screen that keeps what it is given."""
+
+    def __init__(self):
+        self.shown = []
+        self.cleared = 0
+
+    def show(self, out, err, board, seconds):
+        self.shown.append((dict(out), dict(err), list(board)))
+
+    def clear(self):
+        self.cleared += 1
+
+
+# -- what is shown when -------------------------------------------------------------------------
+
+
+def test_nothing_is_shown_or_asked_before_there_is_something():
+    screen = Recorder()
+    shown = live.Live(screen)
+    shown.offer(lambda: ({0: "", 1: ""}, {}), lambda **kw: pytest.fail("asked too early"))
+    shown.clear()
+    assert (screen.shown, screen.cleared) == ([], 0)
+
+
+def test_output_comes_at_once_and_only_when_it_is_new():
+    screen = Recorder()
+    shown = live.Live(screen)
+    texts = ({0: "step 1"}, {})
+    for _ in range(3):
+        shown.offer(lambda: texts, lambda **kw: [])
+    assert screen.shown == [(*texts, [])]
+    texts = ({0: "step 1\nstep 2"}, {})
+    shown.offer(lambda: texts, lambda **kw: [])
+    assert len(screen.shown) == 2
+    shown.clear()
+    assert screen.cleared == 1
+
+
+def test_the_board_comes_later_and_asks_for_memory_seldom(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
+    screen = Recorder()
+    shown = live.Live(screen)
+    asked = []
+
+    def look(memory):
+        asked.append((round(clock[0], 1), memory))
+        clock[0] += 0.1
+        return [state(0, memory=2**20 if memory else None)]
+
+    while clock[0] < 104:
+        shown.offer(lambda: ({}, {}), look)
+        clock[0] += 0.1
+    times = [when for when, _ in asked]
+    assert times[0] == pytest.approx(101, abs=0.15)
+    assert all(b - a >= 0.99 for a, b in pairwise(times))
+    # It took 0.1 s, which is its share of two seconds.
+    assert [memory for _, memory in asked] == [True, False, True]
+    assert all(board[0].memory == 2**20 for *_, board in screen.shown)  # kept in between
+
+
+@pytest.mark.parametrize(("after", "boards"), [(-1, 0), (0, 1)])
+def test_the_board_can_be_early_or_absent(after, boards):
+    screen = Recorder()
+    live.Live(screen, after).offer(lambda: ({0: "x"}, {}), lambda memory: [state(0)])
+    assert [len(board) for *_, board in screen.shown] == [boards]
+
+
+@pytest.mark.parametrize("variable", [{"LABKIT_LIVE": "0"}, {"CI": "true"}, {}])
+def test_where_nobody_looks_on_there_is_no_screen(monkeypatch, variable):
+    for name in ("LABKIT_LIVE", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(live.sys, "stdout", io.StringIO())
+    assert live.screen() is None
+
+
+# -- how it looks -------------------------------------------------------------------------------
+
+
+def test_ranks_that_print_the_same_share_a_block_though_some_are_ahead():
+    html = live.output_html({0: "a\nb\nc\n", 1: "a\n", 2: "a\nb\n", 3: "other\n"}, {})
+    assert text_of(html) == "ranks 0–2:\n  a\n  b\n  crank 3: other"
+
+
+def test_of_much_output_the_end_is_shown_with_a_count():
+    out = {rank: "".join(f"{rank}<{i}>\n" for i in range(1000)) for rank in range(4)}
+    text = text_of(live.output_html(out, {}))
+    assert text.count("… 994 lines above") == 4
+    assert "3<999>" in text
+    assert "3<993>" not in text
+
+
+def test_of_sixteen_ranks_each_has_one_line():
+    out = {rank: f"first\nrank {rank} last\n" for rank in range(16)}
+    text = text_of(live.output_html(out, {}))
+    assert [f"rank {rank} (line 2): rank {rank} last" in text for rank in range(16)] == [True] * 16
+    assert "first" not in text
+
+
+def test_counts_stay_right_in_long_texts():
+    line = "x" * 99 + "\n"
+    text = text_of(live.output_html({0: line * 1000}, {}))
+    assert f"… {1000 - live.LINES} lines above" in text
+
+
+def test_the_board_has_a_line_a_rank():
+    board = [
+        state(0, where="In[1], line 2", line="a < b", memory=31 * 2**20),
+        state(1, "waiting", detail="barrier (collective 1)", seconds=3.2),
+        state(2, "idle", memory=3 * 2**30, gpu=Gpu(2**30, 80 * 2**30, 57)),
+        state(3, "no answer", detail="stopped", gpu=Gpu(2**30, 80 * 2**30)),
+    ]
+    text = text_of(live.board_html(board, 67))
+    assert text.startswith("1:07 · rank 0 running, rank 1 waiting, rank 2 idle, rank 3 no answer")
+    for part in (
+        "● rank 0running In[1], line 2: a < b31 MiB",
+        "● rank 1waiting in barrier (collective 1), for 3 s",
+        "● rank 2idle3.0 GiB  GPU 1.0 GiB of 80.0 GiB 57 %",
+        "● rank 3no answer (stopped)GPU 1.0 GiB of 80.0 GiB",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0:00"), (59.9, "0:59"), (3600, "1:00:00"), (3723, "1:02:03")]
+)
+def test_clock(seconds, text):
+    assert live.clock(seconds) == text
+
+
+def test_a_terminal_has_one_line_that_is_written_over(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = io.StringIO()
+    line = live.Line(stream)
+    line.show({0: "printed"}, {}, [], 0)
+    assert stream.getvalue() == ""  # what is printed comes at the end, there
+    board = [state(r, where="In[1], line 2", line="sleep()") for r in range(3)]
+    line.show({}, {}, [*board, state(3, "waiting", detail="barrier (collective 12)")], 61)
+    line.clear()
+    shown, cleared = re.findall(r"\r\x1b\[2K([^\r]*)", stream.getvalue())
+    assert shown == "1:01  ranks 0–2: running In[1], line 2: sleep(); rank 3: wai"[:59]
+    assert cleared == ""
+
+
+# -- in a kernel --------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A notebook's kernel that somebody looks at."""
+
+    def __init__(self):
+        environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
+        self.manager, self.client = start_new_kernel(kernel_name="python3", env=environment)
+
+    def run(self, code):
+        """Run a cell; return (kind, text) of all it showed, and what is left of it at the end."""
+        messages, left = [], []
+
+        def note(message):
+            kind, content = message["msg_type"], message["content"]
+            text = content.get("text") or content.get("data", {}).get("text/html", "")
+            messages.append((kind, text))
+            if kind == "clear_output":
+                assert content["wait"] is False
+                left.clear()
+            elif kind in ("stream", "display_data", "execute_result", "error"):
+                left.append((kind, text or content.get("ename", "")))
+
+        self.client.execute_interactive(code, timeout=120, output_hook=note)
+        return messages, left
+
+    def end(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.manager.cleanup_resources()
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    kernel = Kernel()
+    try:
+        kernel.run("import labkit; lab = labkit.start(2)")
+        yield kernel
+    finally:
+        kernel.end()
+
+
+TRAIN = "import time\nfor step in range(6):\n    time.sleep(0.3)\n    print('step', step)\n"
+
+
+@pytest.mark.slow
+def test_prints_appear_as_they_come_and_settle(kernel):
+    messages, left = kernel.run(f"%%px\n{TRAIN}")
+    shown = [text_of(text) for kind, text in messages if kind.endswith("display_data")]
+    assert messages[[k for k, _ in messages].index("display_data")][0] == "display_data"
+    assert [kind for kind, _ in messages].count("display_data") == 1  # then it is updated
+    assert "step 0" in shown[0]
+    assert "step 3" not in shown[0]
+    assert "step 4" in shown[-1]
+    assert "rank 1running In[2], line 4: time.sleep(0.3)" in shown[-1]
+    steps = "".join(f"  step {i}\n" for i in range(6))
+    assert left == [("stream", f"\x1b[1mranks 0–1\x1b[0m:\n{steps}")]
+
+
+@pytest.mark.slow
+def test_the_board_says_who_waits_for_whom_and_since_when(kernel):
+    code = "import time\nif rank:\n    time.sleep(3.5)\ndist.barrier()\n"
+    messages, left = kernel.run(f"%%px\n{code}")
+    shown = [text_of(text) for kind, text in messages if kind == "update_display_data"]
+    assert re.search(r"rank 0waiting in barrier \(collective 1\), for [23] s at In", shown[-1])
+    assert "rank 1running In[3], line 4: time.sleep(3.5)" in shown[-1]
+    assert re.search(r"\d MiB", shown[-1])
+    assert left == []
+
+
+@pytest.mark.slow
+def test_an_error_and_a_deadlock_clear_it_too(kernel):
+    _, left = kernel.run("%%px\nimport time; time.sleep(1.5)\n1 / 0")
+    assert left == [("error", "RankError")]
+    _, left = kernel.run("%%px\nimport time; time.sleep(1.5)\nif rank: dist.barrier()")
+    assert left == [("error", "Deadlock")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", ["print('mine')", "display(HTML('mine'))"])
+def test_what_else_a_cell_has_shown_stays(kernel, begin):
+    body = TRAIN.replace("\n", "\n    ")
+    kernel.run(f"from IPython.display import HTML\ndef train():\n    {body}")
+    messages, left = kernel.run(f"{begin}\nlab.run(train)")
+    assert "clear_output" not in [kind for kind, _ in messages]
+    assert left[0][1].strip() == "mine"
+    messages, left = kernel.run("lab.run(train)")
+    assert "clear_output" in [kind for kind, _ in messages]
+    assert [kind for kind, _ in left] == ["stream", "execute_result"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["--no-stream", "--noblock", "--progress-after -1"])
+def test_the_stock_options_turn_it_off(kernel, options):
+    messages, _ = kernel.run(f"%%px {options}\nimport time; time.sleep(1.5)")
+    assert not [text for kind, text in messages if kind == "update_display_data"]
+    kernel.run("%%px\n1")  # after the one that did not block
+
+
+@pytest.mark.slow
+def test_sixteen_ranks_with_a_thousand_lines_settle_at_once_and_leave_no_memory():
+    """Within 2 s of the last print; and what 100 such cells leave in the kernel is small.
+
+    A kernel that kept the outputs, in ipyparallel's record and in ours, would grow by 1 MB a
+    cell. Python's own count is compared, for what the allocator gives back varies.
+    """
+    kernel = Kernel()
+    code = (
+        "%%px\nimport time\nfor i in range(1000):\n"
+        "    print(f'rank {rank} line {i} of a thousand')\nlast = time.time()\n"
+    )
+    try:
+        kernel.run("import labkit, time, tracemalloc; lab = labkit.start(16)")
+        kernel.run("tracemalloc.start()")
+        kept, late = [], []
+        for number in range(100):
+            _, left = kernel.run(code)
+            kernel.run("late = time.time()" if number else "0")
+            if number % 10 == 9:
+                _, printed = kernel.run("print(late - max(lab['last']))")
+                late.append(float(printed[0][1]))
+                _, printed = kernel.run("print(tracemalloc.get_traced_memory()[0])")
+                kept.append(int(printed[0][1]))
+        assert len(left) == 16
+        assert all("994 more lines" in text for _, text in left)
+        assert max(late) < 2
+        assert max(kept) - kept[0] < 40 * 2**20, kept
+        assert kept[-1] - kept[4] < 30 * 2**20, kept
+    finally:
+        kernel.end()

@@ -1,0 +1,73 @@
+"""What every rank does now, asked once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from labkit import questions, running
+from labkit.survey import look, survey
+
+
+def run(lab, code):
+    return running.cell(lab._group, [0, 1, 2, 3], f"#px In[7]\n{code}\n")
+
+
+def test_who_waits_is_told_with_what_and_where(lab4):
+    pending = run(lab4, "import time\nif rank == 3:\n    time.sleep(1.5)\ndist.barrier()")
+    time.sleep(0.5)
+    states = survey(lab4._cluster)
+    pending.wait()
+    assert [s.state for s in states] == ["waiting"] * 3 + ["running"]
+    assert states[0].detail.startswith("barrier (collective ")
+    assert (states[0].where, states[0].line) == ("In[7], line 5", "dist.barrier()")
+    assert states[3].where == "In[7], line 4"
+
+
+def test_a_function_of_the_notebook_is_named(lab4):
+    code = compile(
+        "def train():\n    import time\n    time.sleep(1)\n", "/tmp/ipykernel_1/2.py", "exec"
+    )
+    names = {}
+    exec(code, names)
+    import cloudpickle
+
+    from labkit.cluster import on_rank
+
+    payload = cloudpickle.dumps((names["train"], (), {}))
+    send = lambda view: view.apply_async(on_rank, "calls.call", payload)  # noqa: E731
+    pending = running.Pending(lab4._group, [0], send)
+    time.sleep(0.4)
+    state = look(lab4._cluster)[0]
+    pending.wait()
+    assert state.describe() == "running train, line 3"
+
+
+def test_memory_is_what_a_rank_has_for_itself(lab4):
+    before = look(lab4._cluster, memory=True)
+    assert all(s.memory is None and s.gpu is None for s in look(lab4._cluster))
+    running.cell(lab4._group, [2], "big = bytearray(b'x') * (64 * 2**20)").wait()
+    after = look(lab4._cluster, memory=True)
+    grown = [b.memory - a.memory for a, b in zip(before, after, strict=True)]
+    assert grown[2] > 60 * 2**20
+    assert max(grown[:2] + grown[3:]) < 8 * 2**20
+
+
+def test_who_is_stopped_or_dead_is_told(lab4):
+    pid = lab4.status()[1].pid
+    os.kill(pid, signal.SIGSTOP)
+    lab4._cluster.deaths[2] = "signal 9 (SIGKILL)"
+    try:
+        began = time.monotonic()
+        said = [s.describe() for s in look(lab4._cluster)]
+        assert time.monotonic() - began < questions.ANSWER_SECONDS + 0.5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        del lab4._cluster.deaths[2]
+    assert said == [
+        "idle",
+        "no answer (its process is stopped: SIGSTOP or a debugger)",
+        "dead: signal 9 (SIGKILL)",
+        "idle",
+    ]
