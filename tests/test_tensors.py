@@ -1,4 +1,4 @@
-"""Figures say in text what they show."""
+"""A picture of tensors shows who held what, who sent it to whom, and says it in text."""
 
 import io
 
@@ -6,13 +6,34 @@ import matplotlib.image
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
+from matplotlib.patches import FancyBboxPatch
 
-from labkit.figures import before_after, rank_colour, tensors
-from labkit.figures.style import COMBINED
+from labkit.figures import before_after, rank_colour
+from labkit.figures.boxes import lay_out
+from labkit.figures.canvas import Canvas
+from labkit.figures.moves import COMBINED as TOGETHER
+from labkit.figures.moves import follow, trace
+from labkit.figures.style import COMBINED, MAX_WIDTH
+from labkit.figures.values import number, pieces, text
+
+FOUR = [[0, 1, 2, 3]]
 
 
 def pixels(picture):
     return matplotlib.image.imread(io.BytesIO(picture.png))
+
+
+def moves_of(before, after, groups=None, reduced=None):
+    rows = [[pieces(entry) for entry in column] for column in (before, after)]
+    return trace(*rows, groups or [list(range(len(before)))], reduced)
+
+
+def sent(before, after, messages):
+    return follow(*([pieces(e) for e in column] for column in (before, after)), messages)
+
+
+# --- text ---------------------------------------------------------------------------------------
 
 
 def test_the_text_has_every_rank_and_value():
@@ -24,38 +45,275 @@ def test_the_text_has_every_rank_and_value():
     assert data["text/plain"] == picture.text == metadata["image/png"]["alt"]
 
 
+def test_the_text_ends_with_the_reading_help():
+    picture = before_after([1.0], [1.0], "barrier", how_to_read="Nothing moves.")
+    assert repr(picture) == "barrier\nrank 0: [1] → [1]\nNothing moves."
+
+
 def test_lists_and_nothing():
     picture = before_after([[np.array([0.0]), np.array([1.0])], None], [np.array([0.0]), 1.0])
     assert repr(picture) == "rank 0: [0] [1] → [0]\nrank 1: – → [1]"
 
 
+def test_ranks_of_a_subgroup_keep_their_names():
+    picture = before_after([1.0, 2.0], [3.0, 3.0], ranks=[0, 5])
+    assert repr(picture) == "rank 0: [1] → [3]\nrank 5: [2] → [3]"
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        (torch.tensor([True, False]), "[True False]"),
+        (torch.tensor([123456, -7]), "[123456 -7]"),
+        (torch.tensor(2**40), "[1.1e12]"),
+        (torch.tensor([1.5], dtype=torch.bfloat16), "[1.5]"),
+        (torch.tensor([1234000.0, -0.001, 2.5e-7, -0.0]), "[1.234e6 -0.001 2.5e-7 0]"),
+        (torch.tensor([float("nan"), -float("inf")]), "[nan -inf]"),
+        (torch.arange(4).reshape(2, 2), "[[0 1] [2 3]]"),
+        (torch.arange(8).reshape(2, 2, 2), "[[0 1] [2 3] [4 5] [6 7]]"),
+        ([1, 2], "[1 2]"),
+        ([torch.tensor(1), torch.tensor(2)], "[1] [2]"),
+        (torch.tensor([]), "[]"),
+        (torch.ones(2, requires_grad=True), "[1 1]"),
+    ],
+)
+def test_values_as_text(entry, shown):
+    assert text(pieces(entry)) == shown
+
+
+def test_a_number_is_short():
+    worst = [-1.2345678e-38, -0.00012345678, 3.4e38, -999999, 12345.678]
+    assert max(len(number(value)) for value in worst) <= 10
+
+
+# --- who sent what to whom ----------------------------------------------------------------------
+
+
+def test_broadcast():
+    moves = moves_of([[0, 1], [7, 1], [0, 1]], [[7, 1]] * 3)
+    # 1 was on every rank before: the whole tensor says where it comes from
+    assert moves.owners == [[1, 1]] * 3
+    assert moves.arrows == {(1, 0), (1, 1), (1, 2)}
+    assert not moves.meetings
+
+
+@pytest.mark.parametrize("value", [[3, 1, 4], [5, 5, 5]], ids=["different", "equal"])
+def test_gather_in_a_list_and_in_one_tensor(value):
+    parts = [np.array([v]) for v in value]
+    for after in (parts, np.array(value)):
+        moves = moves_of(parts, [None, after, None])
+        assert moves.owners == [[], [0, 1, 2], []]
+        assert moves.arrows == {(0, 1), (1, 1), (2, 1)}
+
+
+def test_scatter():
+    moves = moves_of([[np.array([r, 9]) for r in range(3)], None, None], [[0, 9], [1, 9], [2, 9]])
+    assert moves.owners == [[0, 0]] * 3
+    assert moves.arrows == {(0, 0), (0, 1), (0, 2)}
+
+
+def test_all_to_all():
+    n = range(3)
+    moves = moves_of(
+        [[np.array([10 * r + c]) for c in n] for r in n],
+        [[np.array([10 * c + r]) for c in n] for r in n],
+    )
+    assert moves.owners == [[0, 1, 2]] * 3
+    assert moves.arrows == {(a, b) for a in n for b in n}
+
+
+def test_all_reduce_meets_once():
+    moves = moves_of([1.0, 2.0, 3.0], [6.0] * 3)
+    assert moves.owners == [[TOGETHER]] * 3
+    assert moves.meetings == [([0, 1, 2], [0, 1, 2])]
+    assert not moves.arrows
+
+
+def test_a_sum_that_somebody_held_before_is_still_a_sum():
+    # 1 + 3 = 4 was on rank 1, and 2 + 4 = 6 is new
+    moves = moves_of([[1, 2], [3, 4]], [[4, 6]] * 2)
+    assert moves.owners == [[TOGETHER] * 2] * 2
+    moves = moves_of([[0.0], [1.0]], [[1.0], [1.0]], reduced=True)
+    assert moves.owners == [[TOGETHER]] * 2
+    assert moves.meetings == [([0, 1], [0, 1])]
+
+
+def test_reduce_goes_to_one_rank_and_leaves_the_others_alone():
+    for rest in ([2.0, 3.0], [None, None]):
+        moves = moves_of([1.0, 2.0, 3.0], [6.0, *rest])
+        assert moves.meetings == [([0, 1, 2], [0])]
+        assert moves.arrows == ({(1, 1), (2, 2)} if rest[0] else set())
+
+
+def test_reduce_scatter_meets_once_for_each_rank():
+    moves = moves_of([[1, 20], [3, 40]], [[4], [60]])
+    assert moves.meetings == [([0, 1], [0]), ([0, 1], [1])]
+
+
+def test_maximum_shows_the_winner():
+    moves = moves_of([[1, 9], [5, 2]], [[5, 9]] * 2)
+    assert moves.owners == [[1, 0]] * 2
+
+
+def test_nothing_moves_in_a_barrier():
+    for value in ([1, 2], [5, 5]):
+        moves = moves_of(value, value)
+        assert moves.arrows == {(0, 0), (1, 1)}
+    assert not moves_of([None, None], [None, None]).arrows
+
+
+def test_subgroups_keep_to_themselves():
+    moves = moves_of([1, 2, 3, 4, 5], [3, 3, 7, 7, 5], groups=[[0, 1], [2, 3]])
+    assert moves.meetings == [([0, 1], [0, 1]), ([2, 3], [2, 3])]
+    assert moves.arrows == {(4, 4)}
+
+
+def test_a_value_that_anybody_may_have_sent_has_no_owner():
+    moves = moves_of([5, 5, None], [5, 5, 5])
+    assert moves.owners == [[0], [1], [None]]
+    assert moves.arrows == {(0, 0), (1, 1)}
+
+
+def test_not_a_number_travels_too():
+    nan = float("nan")
+    assert moves_of([[nan, 1.0], [2.0, 3.0]], [[nan, 1.0]] * 2).owners == [[0, 0]] * 2
+
+
+def test_send_and_receive_while_others_keep_equal_values():
+    moves = sent([[7, 8], [0, 0], [0, 0]], [[7, 8], [7, 8], [0, 0]], [(0, 1)])
+    assert moves.owners == [[0, 0], [0, 0], [2, 2]]
+    assert moves.arrows == {(0, 1), (0, 0), (2, 2)}
+
+
+@pytest.mark.parametrize("n", [2, 4, 5])
+def test_ring_shift(n):
+    ring = [(r, (r + 1) % n) for r in range(n)]
+    moves = sent([[r, 0] for r in range(n)], [[r, (r - 1) % n] for r in range(n)], ring)
+    assert moves.owners == [[r, (r - 1) % n] for r in range(n)]
+    assert moves.arrows == set(ring) | {(r, r) for r in range(n)}
+
+
+def test_a_message_that_is_added_to_what_was_there():
+    moves = sent([1, 2], [1, 3], [(0, 1)])
+    assert moves.owners == [[0], [TOGETHER]]
+    assert moves.arrows == {(0, 1), (0, 0)}
+
+
+def test_a_message_that_changes_nothing_is_still_shown():
+    assert sent([5, 5], [5, 5], [(0, 1)]).owners == [[0], [0]]
+
+
+# --- the drawing --------------------------------------------------------------------------------
+
+
 def test_boxes_have_the_colour_of_the_rank_that_held_the_value():
     moved = before_after([1.0, 2.0], [2.0, 1.0])
     mixed = before_after([1.0, 2.0], [3.0, 3.0])
-    grey = matplotlib.colors.to_rgb(COMBINED)
+    grey = to_rgb(COMBINED)
 
     def has(picture, colour):
         near = np.abs(pixels(picture)[..., :3] - np.array(colour)).max(axis=-1) < 0.02
         return near.sum() > 200
 
     for rank in (0, 1):
-        assert has(moved, matplotlib.colors.to_rgb(rank_colour(rank)))
+        assert has(moved, to_rgb(rank_colour(rank)))
     assert has(mixed, grey)
     assert not has(moved, grey)
 
 
-def test_owners_leave_out_values_that_several_ranks_hold():
-    rows = [tensors._pieces(np.array(v)) for v in ([1.0, 5.0], [2.0, 5.0])]
-    assert tensors._owners(rows) == {"1": 0, "2": 1}
+def extents(artists):
+    """Left bottom and right top corner of each artist, in pixels."""
+    return np.array([a.get_window_extent().get_points() for a in artists]).reshape(-1, 2, 2)
+
+
+def overlaps(some, others):
+    low = np.maximum(some[:, None, 0], others[None, :, 0])
+    high = np.minimum(some[:, None, 1], others[None, :, 1])
+    return (low < high).all(axis=-1)
+
+
+def worst_cases():
+    big = torch.tensor([-1.2345e-12, 98765432.1, 3.14159, -0.001234])
+    yield "one", [1.0], [1.0], "dist.barrier()"
+    yield "nothing", [None, None], [None, None], ""
+    yield "big", [big] * 4, [big * 4] * 4, "dist.all_reduce(x)"
+    yield "sixteen", [torch.randn(16) * 1e3] * 4, [torch.randn(16)] * 4, "dist.all_reduce(x)"
+    yield "lists", [[torch.full((3,), 100 * r)] * 5 for r in range(3)], [[1] * 16] * 3, "x"
+    yield "matrix", [torch.ones(2, 3)] * 3, [[torch.ones(2, 2) * 100] * 4] * 3, "x"
+    yield "title", [1], [2], "dist.all_reduce(x, group=some_very_long_group_name) " * 4
+    n = 12
+    numbers = 100 * np.arange(n)[:, None] + np.arange(n)
+    before, after = ([list(row) for row in table[..., None]] for table in (numbers, numbers.T))
+    yield "ranks", before, after, "dist.all_to_all(incoming, outgoing)"
+    yield "crowd", list(range(32)), [496] * 32, "dist.all_reduce(x)"
+
+
+@pytest.mark.parametrize("case", list(worst_cases()), ids=lambda case: case[0])
+def test_every_number_fits_its_box_and_nothing_overlaps(case):
+    torch.manual_seed(0)
+    _, before, after, title = case
+    rows = [[pieces(entry) for entry in column] for column in (before, after)]
+    canvas = Canvas(rows, range(len(before)), title)
+    canvas.draw(trace(*rows, [list(range(len(before)))]))
+    figure = canvas.figure
+    figure.draw_without_rendering()
+    assert figure.get_tightbbox().width <= MAX_WIDTH
+    texts = extents(item for item in canvas.axes.texts if item.get_text())
+    assert not overlaps(texts, texts)[~np.eye(len(texts), dtype=bool)].any()
+    boxes = extents(item for item in canvas.axes.patches if isinstance(item, FancyBboxPatch))
+    for extent, hits in zip(texts, overlaps(texts, boxes), strict=True):
+        (left, bottom), (right, top) = extent
+        for (x0, y0), (x1, y1) in boxes[hits]:
+            assert x0 <= left < right <= x1
+            assert y0 - 1 <= bottom < top <= y1 + 1
+
+
+def test_long_rows_are_broken_into_equal_lines():
+    held = [np.arange(100.0, 116.0)]
+    layout = lay_out([[held], [held]], room=5.4)
+    assert {block.height for column in layout.columns for block in column} == {2}
+    assert {block.width for column in layout.columns for block in column} == {8}
+    wide = lay_out([[held], [held]], room=20)
+    assert wide.height(0) == 1
+    assert wide.font > layout.font
+
+
+def test_many_arrows_between_all_ranks_become_one_bar():
+    def words(n):
+        rows = [[pieces(r) for r in range(n)], [pieces(list(range(n)))] * n]
+        canvas = Canvas(rows, range(n), "")
+        canvas.draw(trace(*rows, [list(range(n))]))
+        return [item.get_text() for item in canvas.axes.texts]
+
+    assert "every rank to every rank" not in words(4)
+    assert "every rank to every rank" in words(8)
+
+
+# --- what is refused ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "message"),
+    ("before", "after", "options", "message"),
     [
-        ([1.0], [1.0, 2.0], "before has 1 ranks, after 2"),
-        ([np.arange(17.0)], [1.0], "a rank holds 17 values; a picture shows at most 16"),
+        ([1.0], [1.0, 2.0], {}, "before has 1 ranks, after 2"),
+        ([np.arange(17.0)], [1.0], {}, "a rank holds 17 values; a picture shows at most 16"),
+        ([], [], {}, "a picture shows 1 to 32 ranks, not 0"),
+        ([1] * 33, [1] * 33, {}, "a picture shows 1 to 32 ranks, not 33"),
+        (1.0, [1.0], {}, "before is one value: give a list with one entry for each rank"),
+        ([1.0], torch.tensor(1.0), {}, "after is one value"),
+        (["a"], [1.0], {}, "a rank holds values of type str"),
+        ([1j], [1.0], {}, "a rank holds values of type complex"),
+        ([[None, 1]], [1.0], {}, "a rank holds values of type NoneType"),
+        ([1, 2], [1, 2], {"ranks": [0]}, "ranks names 1 ranks, but before has 2"),
+        ([1, 2], [1, 2], {"ranks": [3, 3]}, "give different ranks, each 0 or more"),
+        ([1, 2], [1, 2], {"messages": [(0, 2)]}, "messages names rank 2, but .* ranks 0, 1"),
+        ([1, 2], [1, 2], {"messages": [0, 1]}, r"messages holds 0: give pairs \(source, target\)"),
+        ([1, 2], [1, 2], {"groups": [[0, 4]]}, "groups names rank 4"),
+        ([1, 2], [1, 2], {"groups": [[0, 1], [1]]}, "groups has rank 1 twice"),
+        ([1, 2], [1, 2], {"messages": [], "groups": [[0]]}, "messages say all"),
+        ([1, 2], [1, 2], {"messages": [], "reduced": True}, "messages say all"),
     ],
 )
-def test_what_does_not_fit_is_refused(before, after, message):
+def test_what_does_not_fit_is_refused(before, after, options, message):
     with pytest.raises(ValueError, match=message):
-        before_after(before, after)
+        before_after(before, after, **options)

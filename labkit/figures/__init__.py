@@ -5,7 +5,24 @@ readers and for nbval, which compares text and not pixels.
 """
 
 from ..colours import rank_colour
+from .bars import memory
+from .costs import AlphaBeta, bus_bandwidth, bus_factor, fit_alpha_beta
+from .curves import bandwidth, scaling
 from .picture import Picture
+from .style import new_figure, style_axes
 from .tensors import before_after
 
-__all__ = ["Picture", "before_after", "rank_colour"]
+__all__ = [
+    "AlphaBeta",
+    "Picture",
+    "bandwidth",
+    "before_after",
+    "bus_bandwidth",
+    "bus_factor",
+    "fit_alpha_beta",
+    "memory",
+    "new_figure",
+    "rank_colour",
+    "scaling",
+    "style_axes",
+]

@@ -5,24 +5,149 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from .style import DPI
+from .style import CARD, CARD_EDGE, DPI, NOTE_SIZE, SHOWN_DPI, SOFT_INK
 
 if TYPE_CHECKING:
+    from matplotlib.backend_bases import RendererBase
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox, Transform
+
+#: White around everything that is drawn, between figure and reading help, and the card's corners,
+#: in inches.
+MARGIN = 0.16
+GAP = 0.12
+CORNER = 0.08
+#: Different colours, most from smooth edges, that a drawing may have; a photograph has more.
+FLAT = 16_384
+#: Reading help under a narrow figure may be wider than the figure, up to this many inches.
+NARROWEST_NOTE = 3.6
 
 
 class Picture:
-    """A finished figure with a text that says the same."""
+    """Finish a figure: set it on a card, with reading help, and keep a text that says the same.
 
-    def __init__(self, figure: Figure, text: str) -> None:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=DPI, bbox_inches="tight", facecolor="white")
-        self.png = buffer.getvalue()
-        self.text = text
+    Parameters
+    ----------
+    figure
+        What to draw; it is rendered now and left as it was.
+    text
+        The figure in words: alt text, and the text that nbval compares. So put nothing in it that
+        varies from run to run.
+    how_to_read
+        One sentence that says how to read the figure; drawn under it, and the end of the text.
+
+    Attributes
+    ----------
+    png
+        The image, as bytes.
+    text
+        Text and reading help.
+    width
+        How wide the image is shown, in CSS pixels; it has twice as many.
+    """
+
+    def __init__(self, figure: Figure, text: str, how_to_read: str = "") -> None:
+        self.png, self.width = _render(figure, how_to_read)
+        self.text = f"{text}\n{how_to_read}" if how_to_read else text
 
     def __repr__(self) -> str:
         return self.text
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
         data = {"image/png": self.png, "text/plain": self.text}
-        return data, {"image/png": {"alt": self.text}}
+        return data, {"image/png": {"alt": self.text, "width": self.width}}
+
+
+def _render(figure: Figure, note: str) -> tuple[bytes, int]:
+    """Return the figure on its card as a PNG, and the width to show it at in CSS pixels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.patches import FancyBboxPatch
+    from matplotlib.transforms import Affine2D, Bbox
+
+    figure.set_dpi(DPI)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    # what is measured now is what is saved
+    layout = figure.get_layout_engine()
+    figure.set_layout_engine("none")
+    content = figure.get_tightbbox(renderer)
+    # not dpi_scale_trans: a figure that is saved in part shifts transFigure alone
+    shrink = Affine2D().scale(1 / figure.get_figwidth(), 1 / figure.get_figheight())
+    inches = shrink + figure.transFigure
+    added = [_note(figure, renderer, note, content, inches)] if note else []
+    if added:
+        extent = added[0].get_window_extent(renderer)
+        content = Bbox.union([content, extent.transformed(inches.inverted())])
+    page = content.padded(MARGIN)
+    # half a line inside the page, or the edge would be cut along its middle
+    line = 0.8 / 72
+    card = page.padded(-line / 2)
+    patch = FancyBboxPatch(
+        (card.x0 + CORNER, card.y0 + CORNER),
+        card.width - 2 * CORNER,
+        card.height - 2 * CORNER,
+        boxstyle=f"round,pad={CORNER},rounding_size={CORNER}",
+        transform=inches,
+        facecolor=CARD,
+        edgecolor=CARD_EDGE,
+        linewidth=0.8,
+        zorder=-100,
+    )
+    figure.add_artist(patch)
+    buffer = io.BytesIO()
+    figure.savefig(
+        buffer,
+        format="png",
+        dpi=DPI,
+        bbox_inches=page,
+        pad_inches=0,
+        facecolor="none",
+        # the program's version would change the file with every update of matplotlib
+        metadata={"Software": None},
+    )
+    for artist in [patch, *added]:
+        artist.remove()
+    figure.set_layout_engine(layout)
+    return _small(buffer), round(page.width * SHOWN_DPI)
+
+
+def _small(buffer: io.BytesIO) -> bytes:
+    """Return a PNG with a palette, a quarter of the size, if it holds flat colours and no image."""
+    from PIL import Image
+
+    image = Image.open(buffer)
+    if image.getcolors(FLAT) is None:
+        return buffer.getvalue()
+    small = io.BytesIO()
+    palette = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    palette.save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def _note(
+    figure: Figure, renderer: RendererBase, note: str, content: Bbox, inches: Transform
+) -> Text:
+    """Write reading help under what a figure shows, wrapped to its width."""
+    text = figure.text(
+        content.x0,
+        content.y0 - GAP,
+        "",
+        transform=inches,
+        ha="left",
+        va="top",
+        fontsize=NOTE_SIZE,
+        color=SOFT_INK,
+        linespacing=1.3,
+    )
+    widest = max(content.width, NARROWEST_NOTE) * figure.dpi
+    lines = [""]
+    for word in note.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        text.set_text(longer)
+        if text.get_window_extent(renderer).width <= widest:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    text.set_text("\n".join(line for line in lines if line))
+    return text

@@ -1,0 +1,134 @@
+"""Draw how much memory each rank needs, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..colours import rank_colour
+from .picture import Picture
+from .style import (
+    CARD,
+    INK,
+    NOTE_SIZE,
+    PARTS,
+    bytes_unit,
+    format_bytes,
+    new_figure,
+    style_axes,
+    style_legend,
+    text_on,
+)
+
+#: Most ranks whose bars are told apart.
+MAX_RANKS = 32
+#: Inches of a figure beside its bars: axis on the left, names of the parts on the right.
+BESIDE = 2.6
+#: A bar's widest distance from the next, and its width in that.
+PITCH, SHARE = 0.95, 0.72
+#: Height of the bars' axes, and of a line of text, in inches; a character's width in ems.
+HEIGHT, TEXT, EM = 2.9, 0.17, 0.64
+
+
+def memory(
+    parts: Mapping[str, Sequence[float]],
+    *,
+    title: str = "",
+    exact: bool = False,
+    how_to_read: str = "A bar is the memory of one rank, and its colours say what fills it.",
+) -> Picture:
+    """Draw the memory of every rank as a bar stacked from its parts.
+
+    Parameters
+    ----------
+    parts
+        For each part, such as ``"parameters"`` or ``"gradients"``, its bytes on every rank, in
+        rank order. At most 6 parts and 32 ranks; the first is lowest.
+    title
+        What was measured.
+    exact
+        Whether the bytes are the same in every run, as those counted from tensors are; then the
+        text holds them too. Leave it False for what an allocator reports.
+
+    Returns
+    -------
+    Picture
+        One bar a rank, with the size of each part where it fits and the total above, all in the
+        one unit that the axis names.
+
+    Raises
+    ------
+    ValueError
+        If there are too many parts or ranks, or a size is missing or below zero.
+    """
+    sizes = _sizes(parts)
+    ranks = sizes.shape[1]
+    totals = sizes.sum(axis=0)
+    unit, name = bytes_unit(float(totals.max()))
+    pitch = min(PITCH, 5.4 / ranks)
+    figure = new_figure(max(3.4, ranks * pitch + BESIDE), HEIGHT + 0.6)
+    axes = figure.subplots()
+    top = float(totals.max()) / unit * 1.1 or 1.0
+    bottom = np.zeros(ranks)
+    for (part, row), colour in zip(zip(parts, sizes / unit, strict=True), PARTS, strict=False):
+        axes.bar(range(ranks), row, SHARE, bottom=bottom, color=colour, edgecolor=CARD,
+                 linewidth=0.8, label=part)  # fmt: skip
+        for rank, size in enumerate(row):
+            if size / top * HEIGHT > TEXT and _fits(_number(size), pitch * SHARE):
+                axes.text(rank, bottom[rank] + size / 2, _number(size), ha="center", va="center",
+                          color=text_on(colour), fontsize=NOTE_SIZE)  # fmt: skip
+        bottom += row
+    for rank, total in enumerate(bottom):
+        if _fits(_number(total), pitch):
+            axes.annotate(_number(total), (rank, total), xytext=(0, 3), weight="bold",
+                          textcoords="offset points", ha="center", color=INK,
+                          fontsize=NOTE_SIZE)  # fmt: skip
+    step = 1 if _fits("rank 00", pitch) or ranks <= 16 else 2
+    words = [f"rank {rank}" if _fits("rank 00", pitch) else str(rank) for rank in range(ranks)]
+    axes.set_xticks(range(0, ranks, step), words[::step])
+    axes.set_xlim(-0.6, ranks - 0.4)
+    axes.set_ylim(0, top)
+    together = not words[0].startswith("rank")
+    style_axes(axes, title=title, xlabel="rank" if together else "",
+               ylabel=f"memory ({name})", grid="y")  # fmt: skip
+    axes.tick_params(axis="x", length=0)
+    for rank, label in zip(range(0, ranks, step), axes.get_xticklabels(), strict=True):
+        label.set(color=rank_colour(rank), weight="bold")
+    handles, labels = axes.get_legend_handles_labels()
+    # from top to bottom, as in the bars
+    style_legend(axes, handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
+    start = f"{title}: memory" if title else "Memory"
+    bars = f"{ranks} rank{'s' * (ranks > 1)} as stacked bars"
+    lines = [f"{start} of {bars}, from below: {', '.join(parts)}."]
+    if exact:
+        for rank in range(ranks):
+            amounts = (
+                f"{part} {format_bytes(s)}" for part, s in zip(parts, sizes[:, rank], strict=True)
+            )
+            lines.append(f"rank {rank}: {', '.join(amounts)}")
+    return Picture(figure, "\n".join(lines), how_to_read)
+
+
+def _sizes(parts: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Return bytes, a row a part and a column a rank."""
+    if not 1 <= len(parts) <= len(PARTS):
+        raise ValueError(f"parts has {len(parts)} parts; a figure shows 1 to {len(PARTS)}")
+    rows = {part: np.asarray(row, dtype=float).reshape(-1) for part, row in parts.items()}
+    lengths = {part: len(row) for part, row in rows.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"parts differ in their number of ranks: {lengths}")
+    if not 1 <= len(next(iter(rows.values()))) <= MAX_RANKS:
+        raise ValueError(f"a figure shows 1 to {MAX_RANKS} ranks, not {max(lengths.values())}")
+    for part, row in rows.items():
+        if not (np.isfinite(row).all() and (row >= 0).all()):
+            raise ValueError(f"{part} has sizes that are below zero or missing")
+    return np.array(list(rows.values()))
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _fits(text: str, inches: float) -> bool:
+    return len(text) * EM * NOTE_SIZE / 72 < inches
