@@ -19,6 +19,7 @@ from nbformat import NotebookNode
 
 from .errors import LabError
 from .files import reason, write_whole
+from .live import LIVE
 from .programs import kernel_environment
 
 #: How much of what a kernel wrote outside its cells is shown when it has died.
@@ -127,7 +128,8 @@ def execute(
     run.client = client
     # What the kernel's process says outside its cells is of interest only if it dies.
     with tempfile.TemporaryFile() as log:
-        return asyncio.run(run.go({"env": kernel_environment(ranks), "stderr": log}))
+        environment = kernel_environment(ranks) | {LIVE: "0"}  # nobody looks on, cell by cell
+        return asyncio.run(run.go({"env": environment, "stderr": log}))
 
 
 class _Run:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
 
 from labkit import live
 from labkit.status import Gpu, RankState
@@ -320,3 +325,69 @@ def test_sixteen_ranks_with_a_thousand_lines_settle_at_once_and_leave_no_memory(
         assert kept[-1] - kept[4] < 30 * 2**20, kept
     finally:
         kernel.end()
+
+
+# -- in a stored notebook -----------------------------------------------------------------------
+
+CELLS = (
+    "import labkit\nlab = labkit.start(2)",
+    f"%%px\n{TRAIN}",
+    "%%px\nfor i in range(200):\n    print('rank', rank, 'line', i)\ntime.sleep(1.2)",
+    "%%px\nfrom IPython.display import HTML\nHTML(f'<b>{rank}</b>')",
+    "%%px\nfrom tqdm import tqdm\n"
+    "for i in tqdm(range(9), bar_format='{bar:9}{n}'):\n    time.sleep(0.1)",
+    "def train():\n    import time\n    print('in a function'); time.sleep(1.2)\nlab.run(train)",
+    "lab.stop()",
+)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Run a notebook while somebody looks on, and while nobody does; return both and a path."""
+    path = tmp_path_factory.mktemp("stored") / "watched.ipynb"
+    notebooks = []
+    for looks in (True, False):
+        nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
+        nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
+        environment |= {} if looks else {"LABKIT_LIVE": "0"}
+        client = NotebookClient(nb, timeout=60, store_widget_state=False)
+        shown = []
+        stock = client.process_message
+        client.process_message = lambda msg, *rest, s=stock, to=shown: (
+            to.append(msg["msg_type"]),
+            s(msg, *rest),
+        )[1]
+        client.execute(env=environment)
+        assert ("update_display_data" in shown) is looks
+        notebooks.append(nb)
+    nbformat.write(notebooks[0], path)
+    return (*notebooks, path)
+
+
+@pytest.mark.slow
+def test_what_is_stored_is_the_same_whether_somebody_looked_on_or_not(stored):
+    watched, alone, _ = stored
+    for seen, unseen in zip(watched.cells, alone.cells, strict=True):
+        assert seen.outputs == unseen.outputs, seen.source
+    texts = json.dumps([cell.outputs for cell in watched.cells])
+    assert "running" not in texts
+    assert "194 more lines" not in texts  # two blocks: ten lines at each end
+    assert "180 more lines" in texts
+
+
+@pytest.mark.slow
+def test_nbval_finds_it_as_it_is_stored(stored):
+    path = stored[2]
+    options = ["-p", "labkit.nbval_guard", "-p", "no:cacheprovider", "--nbval", "-W", "error"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--nbval-cell-timeout=60", path.name],
+        cwd=path.parent,
+        env={**os.environ, "PYTEST_ADDOPTS": "", "JUPYTER_PLATFORM_DIRS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(CELLS)} passed" in done.stdout
