@@ -12,7 +12,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any, Protocol
 
@@ -24,16 +23,14 @@ from .status import RankState
 LIVE = "LABKIT_LIVE"
 #: Seconds after which the board comes, and between two looks at the ranks for it.
 BOARD_SECONDS = 1.0
-#: Share of the time that asking the ranks for their memory may take.
-MEMORY_SHARE = 0.05
 #: Lines of output that are shown at a time, and characters at the end of a rank's text that can
 #: have them.
 LINES, TAIL = 24, 8192
 
 #: What a rank has printed so far, by rank.
 Texts = Mapping[int, str]
-#: ``look(memory=…)`` asks every rank what it does.
-Look = Callable[..., Sequence[RankState]]
+#: Asks every rank what it does.
+Look = Callable[[], Sequence[RankState]]
 
 
 class Screen(Protocol):
@@ -69,8 +66,7 @@ class Live:
         self._screen = screen
         self._began = time.monotonic()
         self._board_due = self._began + board_after if board_after >= 0 else float("inf")
-        self._memory_due = 0.0
-        self._board: dict[int, RankState] = {}
+        self._board: Sequence[RankState] = ()
         self._shown: object = None
 
     def offer(self, texts: Callable[[], tuple[Texts, Texts]], look: Look) -> None:
@@ -83,31 +79,20 @@ class Live:
         new = (sum(map(len, out.values())), sum(map(len, err.values())), self._board, seconds)
         if self._board or new[:2] != (0, 0):
             if new != self._shown:
-                self._screen.show(out, err, list(self._board.values()), seconds)
+                self._screen.show(out, err, self._board, seconds)
             self._shown = new
 
     def _look(self, look: Look) -> None:
         now = time.monotonic()
-        if now < self._board_due:
-            return
-        memory = now >= self._memory_due
-        states = {state.rank: state for state in look(memory=memory)}
-        took = time.monotonic() - now
-        if memory:
-            self._memory_due = now + took / MEMORY_SHARE
-        else:
-            states = {r: _with_memory(s, self._board.get(r)) for r, s in states.items()}
-        # A rank that gives no answer makes a look last: the cell has to be followed in between.
-        self._board, self._board_due = states, now + max(BOARD_SECONDS, 3 * took)
+        if now >= self._board_due:
+            self._board = look()
+            # A rank that gives no answer makes a look last: the cell has to be followed between.
+            self._board_due = now + max(BOARD_SECONDS, 3 * (time.monotonic() - now))
 
     def clear(self) -> None:
         """Take all of it away."""
         if self._screen is not None and self._shown is not None:
             self._screen.clear()
-
-
-def _with_memory(state: RankState, before: RankState | None) -> RankState:
-    return state if before is None else replace(state, memory=before.memory, gpu=before.gpu)
 
 
 # -- in a notebook ------------------------------------------------------------------------------

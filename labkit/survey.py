@@ -33,21 +33,16 @@ def survey(cluster: RankCluster) -> list[RankState]:
     return [_state(cluster, s.rank, None, waits[s.rank]) if s.rank in waits else s for s in states]
 
 
-def look(
-    cluster: RankCluster, waits: Mapping[int, Sample] | None = None, *, memory: bool = False
-) -> list[RankState]:
+def look(cluster: RankCluster, waits: Mapping[int, Sample] | None = None) -> list[RankState]:
     """Ask every rank what it does.
 
     Parameters
     ----------
     waits
         What ranks wait for, as far as that is known already.
-    memory
-        Also ask for memory: about 10 ms of each rank's host.
     """
     everyone = range(len(cluster.places))
-    asked = {rank: {"memory": memory} for rank in everyone}
-    answers = questions.ask(cluster, everyone, "labkit_survey", asked)
+    answers = questions.ask(cluster, everyone, "labkit_survey")
     known = waits or {}
     return [_state(cluster, r, answers.get(r), known.get(r)) for r in everyone]
 
@@ -74,8 +69,8 @@ def _state(
         state = "running" if answer["busy"] else "idle"
         about = {"state": state, "where": answer["where"], "line": answer["line"]}
     if answer is not None:
-        gpu = answer.get("gpu")
-        about |= {"memory": answer.get("memory"), "gpu": gpu and Gpu(**gpu)}
+        gpu = answer["gpu"]
+        about |= {"memory": answer["memory"], "gpu": gpu and Gpu(**gpu)}
     return RankState(place.rank, place.host, place.pid, place.device, place.backend, **about)
 
 

@@ -12,12 +12,14 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import nbformat
+import pexpect
 import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from labkit import live
 from labkit.status import Gpu, RankState
+from labkit.terminal import settle
 
 
 def state(rank, what="running", **about):
@@ -67,7 +69,7 @@ class Recorder:
 def test_nothing_is_shown_or_asked_before_there_is_something():
     screen = Recorder()
     shown = live.Live(screen)
-    shown.offer(lambda: ({0: "", 1: ""}, {}), lambda **kw: pytest.fail("asked too early"))
+    shown.offer(lambda: ({0: "", 1: ""}, {}), lambda: pytest.fail("asked too early"))
     shown.clear()
     assert (screen.shown, screen.cleared) == ([], 0)
 
@@ -77,42 +79,40 @@ def test_output_comes_at_once_and_only_when_it_is_new():
     shown = live.Live(screen)
     texts = ({0: "step 1"}, {})
     for _ in range(3):
-        shown.offer(lambda: texts, lambda **kw: [])
+        shown.offer(lambda: texts, list)
     assert screen.shown == [(*texts, [])]
     texts = ({0: "step 1\nstep 2"}, {})
-    shown.offer(lambda: texts, lambda **kw: [])
+    shown.offer(lambda: texts, list)
     assert len(screen.shown) == 2
     shown.clear()
     assert screen.cleared == 1
 
 
-def test_the_board_comes_later_and_asks_for_memory_seldom(monkeypatch):
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 1.0), (1.0, 3.0)])
+def test_the_board_comes_later_and_leaves_time_between_two_looks(monkeypatch, took, pause):
     clock = [100.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
     screen = Recorder()
     shown = live.Live(screen)
     asked = []
 
-    def look(memory):
-        asked.append((round(clock[0], 1), memory))
-        clock[0] += 0.1
-        return [state(0, memory=2**20 if memory else None)]
+    def look():
+        asked.append(clock[0])
+        clock[0] += took
+        return [state(0)]
 
-    while clock[0] < 104:
+    while clock[0] < 110:
         shown.offer(lambda: ({}, {}), look)
         clock[0] += 0.1
-    times = [when for when, _ in asked]
-    assert times[0] == pytest.approx(101, abs=0.15)
-    assert all(b - a >= 0.99 for a, b in pairwise(times))
-    # It took 0.1 s, which is its share of two seconds.
-    assert [memory for _, memory in asked] == [True, False, True]
-    assert all(board[0].memory == 2**20 for *_, board in screen.shown)  # kept in between
+    assert asked[0] == pytest.approx(101, abs=0.15)
+    assert all(b - a == pytest.approx(pause, abs=0.15) for a, b in pairwise(asked))
+    assert {len(board) for *_, board in screen.shown} == {1}
 
 
 @pytest.mark.parametrize(("after", "boards"), [(-1, 0), (0, 1)])
 def test_the_board_can_be_early_or_absent(after, boards):
     screen = Recorder()
-    live.Live(screen, after).offer(lambda: ({0: "x"}, {}), lambda memory: [state(0)])
+    live.Live(screen, after).offer(lambda: ({0: "x"}, {}), lambda: [state(0)])
     assert [len(board) for *_, board in screen.shown] == [boards]
 
 
@@ -192,6 +192,35 @@ def test_a_terminal_has_one_line_that_is_written_over(monkeypatch):
     shown, cleared = re.findall(r"\r\x1b\[2K([^\r]*)", stream.getvalue())
     assert shown == "1:01  ranks 0–2: running In[1], line 2: sleep(); rank 3: wai"[:59]
     assert cleared == ""
+
+
+@pytest.mark.slow
+def test_in_a_real_terminal_the_line_is_gone_when_the_cell_has_ended():
+    environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
+    argv = ["-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"]
+    cell = "import time; time.sleep(rank * 2.5); print('done')"
+    child = pexpect.spawn(
+        sys.executable,
+        argv,
+        env=environment | {"TERM": "xterm"},
+        encoding="utf-8",
+        timeout=60,
+        dimensions=(40, 100),
+    )
+    try:
+        child.expect_exact("In [1]:")
+        child.sendline("import labkit; lab = labkit.start(2)")
+        child.expect_exact("In [2]:")
+        child.sendline(f"%px {cell}")
+        child.expect_exact("In [3]:")
+        lines = child.before.split("\r\x1b[2K")
+        assert lines[1].startswith("0:01  rank 0: idle; rank 1: running In[2], line 1: import time")
+        assert all(len(line) < 100 for line in lines[1:-1])
+        assert settle(lines[-1]).strip() == "\x1b[1mranks 0–1\x1b[0m: done"
+        child.sendline("lab.stop(); exit()")
+        child.expect(pexpect.EOF)
+    finally:
+        child.close(force=True)
 
 
 # -- in a kernel --------------------------------------------------------------------------------

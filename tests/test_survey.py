@@ -45,13 +45,32 @@ def test_a_function_of_the_notebook_is_named(lab4):
 
 
 def test_memory_is_what_a_rank_has_for_itself(lab4):
-    before = look(lab4._cluster, memory=True)
-    assert all(s.memory is None and s.gpu is None for s in look(lab4._cluster))
+    before = look(lab4._cluster)
+    assert all(s.gpu is None and 2**20 < s.memory < 200 * 2**20 for s in before)
     running.cell(lab4._group, [2], "big = bytearray(b'x') * (64 * 2**20)").wait()
-    after = look(lab4._cluster, memory=True)
+    after = look(lab4._cluster)
     grown = [b.memory - a.memory for a, b in zip(before, after, strict=True)]
     assert grown[2] > 60 * 2**20
     assert max(grown[:2] + grown[3:]) < 8 * 2**20
+
+
+def test_memory_between_exact_looks_is_as_exact(lab4):
+    def both():
+        import time
+
+        import psutil
+
+        from labkit.rank import usage
+
+        usage.read()
+        held = [bytearray(b"x") * (32 * 2**20)]
+        looked = usage._exact.when
+        estimate = usage.read()["memory"]
+        assert usage._exact.when == looked > time.monotonic() - usage.EXACT_SECONDS
+        return estimate, psutil.Process().memory_full_info().uss, len(held)
+
+    for estimate, exact, _ in lab4.run(both):
+        assert abs(estimate - exact) < 4 * 2**20
 
 
 def test_who_is_stopped_or_dead_is_told(lab4):

@@ -17,7 +17,7 @@ from . import cells, group, looker, sockets, usage, waits
 def install(kernel: Any) -> None:
     """Let this engine answer labkit's requests on its control channel.
 
-    ``labkit_survey``  what the main thread does; on demand, memory too
+    ``labkit_survey``  what the main thread does, and the memory that is used
     ``labkit_watch``   answered when the main thread waits for another rank
     ``labkit_sample``  what it waits for, and what this rank has provided
     ``labkit_connections``, ``labkit_shut``  list and shut down connections
@@ -39,7 +39,7 @@ def install(kernel: Any) -> None:
         return handler
 
     kernel.control_handlers.update(
-        labkit_survey=answers(lambda asked: look(memory=asked.get("memory", False))),
+        labkit_survey=answers(lambda asked: look()),
         labkit_watch=watch,
         labkit_sample=answers(lambda asked: eyes.sample()),
         labkit_connections=answers(lambda asked: {"connections": list_connections()}),
@@ -49,9 +49,9 @@ def install(kernel: Any) -> None:
     )
 
 
-def look(*, memory: bool = False) -> dict[str, Any]:
-    """Say what the main thread does: idle, or busy at which line of which cell."""
+def look() -> dict[str, Any]:
+    """Say what the main thread does (idle, or busy at which line of which cell) and uses."""
     frame = looker.main_frame()
     where, line = cells.innermost(frame) or ("", "")
     answer = {"status": "ok", "busy": looker.is_busy(), "where": where, "line": line}
-    return answer | (usage.read() if memory else {})
+    return answer | usage.read()
