@@ -6,6 +6,7 @@
 ``control``   answer questions while the rank is busy
 ``usage``     read memory and GPU use
 ``calls``     run a function that came from the notebook; move variables
+``profile``   record what this rank does and when
 
 and, for ranks that wait for one another:
 
@@ -25,6 +26,7 @@ from . import (
     identity,
     idle,
     looker,
+    profile,
     record,
     recorder,
     sockets,
@@ -40,6 +42,7 @@ __all__ = [
     "identity",
     "idle",
     "looker",
+    "profile",
     "record",
     "recorder",
     "sockets",

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from types import CodeType
 from typing import Any, NamedTuple
@@ -70,6 +72,23 @@ messages: WeakKeyDictionary[Work, Message] = WeakKeyDictionary()
 
 #: the group in which a collective's Work was issued: a Work knows its number there, not where
 homes: WeakKeyDictionary[Work, str] = WeakKeyDictionary()
+
+
+@dataclass
+class Notes:
+    """What a timeline wants to know (``profile``), of one thread."""
+
+    thread: int
+    #: its waits: start and end, nanoseconds since 1970; group and number of the work, if known
+    waits: list[tuple[int, int, str, int]] = field(default_factory=list)
+    #: when each message was posted, nanoseconds since 1970, and what it is
+    messages: list[tuple[int, Message]] = field(default_factory=list)
+
+
+#: Stands for the number of a work in the notes of a monitored barrier.
+MONITORED = -2
+#: Kept while a timeline is recorded, else None.
+notes: Notes | None = None
 #: file and line of the cells' calls that waited last, oldest first
 places: deque[tuple[str, int]] = deque(maxlen=64)
 
@@ -109,11 +128,13 @@ def _set_group_name(self: ProcessGroup, name: str) -> None:
     stock["_set_group_name"](self, name)
 
 
-def _note(group: ProcessGroup, kind: str, peer: int, tag: int, work: Work) -> Work:
+def _note(group: ProcessGroup, kind: str, peer: int, tag: int, began: int, work: Work) -> Work:
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
-    messages[work] = Message(group.group_name, kind, peer, tag, number, group.rank())
+    messages[work] = message = Message(group.group_name, kind, peer, tag, number, group.rank())
+    if notes is not None:
+        notes.messages.append((began, message))
     return work
 
 
@@ -127,16 +148,19 @@ def _check_peer(group: ProcessGroup, peer: int) -> None:
 
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
     _check_peer(self, peer)
-    return _note(self, "send", peer, tag, stock["send"](self, tensors, peer, tag))
+    began = time.time_ns()
+    return _note(self, "send", peer, tag, began, stock["send"](self, tensors, peer, tag))
 
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
     _check_peer(self, peer)
-    return _note(self, "recv", peer, tag, stock["recv"](self, tensors, peer, tag))
+    began = time.time_ns()
+    return _note(self, "recv", peer, tag, began, stock["recv"](self, tensors, peer, tag))
 
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work:
-    return _note(self, "recv_any", -1, tag, stock["recv_anysource"](self, tensors, tag))
+    began = time.time_ns()
+    return _note(self, "recv_any", -1, tag, began, stock["recv_anysource"](self, tensors, tag))
 
 
 def monitored_barrier(
@@ -144,7 +168,9 @@ def monitored_barrier(
 ) -> None:
     barriers[self] = barriers.get(self, 0) + 1
     own = {} if timeout is None else {"timeout": timeout}
+    began = time.time_ns()
     stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
+    _note_wait(began, None)
 
 
 def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
@@ -153,7 +179,30 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
         frame = frame.f_back
     if frame.f_back is not None:
         places.append((frame.f_code.co_filename, frame.f_lineno))
-    return stock["wait"](self, *timeout, **named)
+    began = time.time_ns()
+    result = stock["wait"](self, *timeout, **named)
+    _note_wait(began, self)
+    return result
+
+
+def _note_wait(began: int, work: Work | None) -> None:
+    """Note a wait that has ended: for a work, or None in a monitored barrier."""
+    if notes is None or notes.thread != threading.get_ident():
+        return
+    ended = time.time_ns()
+    if work is None:
+        notes.waits.append((began, ended, "", MONITORED))
+    else:
+        notes.waits.append((began, ended, homes.get(work, ""), _operation(work)))
+
+
+def _operation(work: Work) -> int:
+    """Return the number that the flight recorder has for a collective as ``op_id``, -1 if torch
+    does not say."""
+    try:
+        return int(work._get_sequence_number())
+    except (AttributeError, RuntimeError):  # of an older torch; reduce_scatter's has none
+        return -1
 
 
 #: The code of our functions that block: a frame with one of them is a rank that waits.

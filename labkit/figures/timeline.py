@@ -1,0 +1,192 @@
+"""Draw who did what when: a lane for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..colours import rank_colour
+from ..timeline.intervals import Interval, union
+from ..timeline.merge import rows
+from ..timeline.recording import WORK as COMPUTING
+from .picture import Picture
+from .style import (
+    CARD,
+    GRID,
+    INK,
+    MAX_WIDTH,
+    NOTE_SIZE,
+    WORK,
+    new_figure,
+    seconds_unit,
+    style_axes,
+    text_on,
+    work_style,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..timeline import Span, Timeline
+
+HOW_TO_READ = (
+    "Each rank has two rows: above, what its main thread does (nothing drawn: anything else); "
+    "below, its communication, with the same number on every rank that takes part. Hatched, it "
+    "waits: above for communication to end, below for a rank that has not come yet."
+)
+#: A lane from its top, in inches: margin, row of the main thread, gap; then come the rows of
+#: communication, which share TALK inches within these limits.
+MARGIN, WORK_ROW, GAP = 0.07, 0.2, 0.03
+TALK, LOW_ROW, HIGH_ROW = 1.0, 0.1, 0.145
+#: Rows that communication at the same time may take; more begin again at the first, unnumbered.
+MAX_ROWS = 10
+#: Inches of the axes, about, to tell how much time a dot of the screen is.
+WIDTH = 7.0
+#: Inches that a digit needs; its size in points, and as a share of its row's height.
+DIGIT, DIGIT_SIZE, DIGIT_SHARE = 0.075, 8, 0.78
+
+
+class Place(NamedTuple):
+    """A row: inches from the top of its lane, and its height."""
+
+    top: float
+    height: float
+
+
+class Bar(NamedTuple):
+    """What is drawn in one look: stretches of time, in seconds, in a row."""
+
+    kind: str
+    stretches: list[Interval]
+    place: Place
+
+
+def draw(timeline: Timeline) -> Picture:
+    """Draw a timeline.
+
+    Returns
+    -------
+    Picture
+        A lane for each rank, with a row for what its main thread does and one for its
+        communication, whose numbers tell what belongs together. Stretches shorter than a dot of
+        the screen are joined with their neighbours, or one dot wide.
+    """
+    ranks, spans = timeline.ranks, timeline.spans
+    end = max([1e-6, *(timeline.seconds(rank=r) for r in ranks), *(s.stop for s in spans)])
+    unit, name = seconds_unit(end)
+    row_of = rows(spans)
+    count = 1 + max(row_of.values(), default=0)
+    shown = min(count, MAX_ROWS)
+    height = min(max(TALK / shown, LOW_ROW), HIGH_ROW)
+    talk = {n: Place(_top(height, row % MAX_ROWS), height) for n, row in row_of.items()}
+    lane = 2 * MARGIN + WORK_ROW + GAP + height * shown
+    figure = new_figure(MAX_WIDTH - 0.3, lane * len(ranks) + 0.75)
+    axes = figure.add_subplot()
+    kinds = set()
+    for i, rank in enumerate(ranks):
+        mine = [s for s in spans if s.rank == rank]
+        if i:
+            axes.axhline(i * lane, color=GRID, linewidth=0.8, zorder=0.5)
+        for bar in _bars(mine, talk, end / (WIDTH * 96)):
+            kinds.add(bar.kind)
+            _draw(axes, bar, i * lane, unit)
+        if count <= MAX_ROWS:
+            _number(axes, mine, talk, i * lane, end, unit)
+    axes.set_xlim(0, 1.004 * end / unit)
+    axes.set_ylim(lane * len(ranks), 0)
+    style_axes(axes, xlabel=f"time ({name})", grid="x")
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([(i + 0.5) * lane for i in range(len(ranks))], [f"rank {r}" for r in ranks])
+    axes.tick_params(axis="y", length=0)
+    for tick, rank in zip(axes.get_yticklabels(), ranks, strict=True):
+        tick.set(color=rank_colour(rank), weight="bold")
+    _legend(axes, kinds)
+    return Picture(figure, timeline.describe(), HOW_TO_READ)
+
+
+def _bars(spans: Sequence[Span], talk: dict[int, Place], dot: float) -> list[Bar]:
+    """Lay out one rank's spans: what is drawn later lies on top."""
+    above = Place(MARGIN, WORK_ROW)
+    bars = [Bar(kind, _of(spans, kind, dot), above) for kind in COMPUTING]
+    bars.append(Bar("waiting", _of(spans, "blocked", dot), above))
+    for place in sorted(set(talk.values())):
+        here = [s for s in spans if s.number is not None and talk[s.number] == place]
+        for kind in ("communication", "waiting"):
+            bars.append(Bar(kind, _of(here, kind, dot), place))
+    return [bar for bar in bars if bar.stretches]
+
+
+def _top(height: float, row: int) -> float:
+    return MARGIN + WORK_ROW + GAP + row * height
+
+
+def _of(spans: Sequence[Span], kind: str, dot: float) -> list[Interval]:
+    """Return the stretches of a kind, those that a dot cannot tell apart joined."""
+    found: list[Interval] = []
+    for start, stop in union((s.start, max(s.stop, s.start + dot)) for s in spans
+                             if s.kind == kind):  # fmt: skip
+        if found and start - found[-1][1] < dot / 2 and stop - start < 2 * dot:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return found
+
+
+def _draw(axes: Axes, bar: Bar, top: float, unit: float) -> None:
+    axes.broken_barh(
+        [(start / unit, (stop - start) / unit) for start, stop in bar.stretches],
+        (top + bar.place.top, bar.place.height),
+        **work_style(bar.kind),
+    )
+
+
+def _number(
+    axes: Axes, spans: Sequence[Span], talk: dict[int, Place], top: float, end: float, unit: float
+) -> None:
+    """Write the number of each communication on it, where there is room: where it does not wait,
+    if there is enough of that."""
+    waits = {s.number: s.stop for s in spans if s.kind == "waiting"}
+    for span in spans:
+        if span.kind != "communication" or span.number is None:
+            continue
+        text = str(span.number)
+        need = end * DIGIT * (len(text) + 0.6) / WIDTH
+        start = waits.get(span.number, span.start)
+        on_hatch = span.stop - start < need
+        if on_hatch:
+            start = span.start
+        if span.stop - start < need:
+            continue
+        place = talk[span.number]
+        axes.text(
+            (start + span.stop) / 2 / unit,
+            top + place.top + 0.53 * place.height,
+            text,
+            ha="center",
+            va="center_baseline",
+            fontsize=min(DIGIT_SIZE, 72 * DIGIT_SHARE * place.height),
+            color=INK if on_hatch else text_on(WORK["communication"].colour),
+            clip_on=True,
+            bbox={"facecolor": CARD, "edgecolor": "none", "pad": 0.8} if on_hatch else None,
+        )
+
+
+def _legend(axes: Axes, kinds: set[str]) -> None:
+    """Name the kinds that are there, above the axes."""
+    from matplotlib.patches import Patch
+
+    shown = [kind for kind in WORK if kind in kinds]
+    handles = [Patch(label=kind, **work_style(kind)) for kind in shown]
+    if handles:
+        axes.legend(
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(0, 1.0),
+            ncols=len(handles),
+            frameon=False,
+            labelcolor=INK,
+            fontsize=NOTE_SIZE,
+            handlelength=1.4,
+            columnspacing=1.4,
+            borderaxespad=0.2,
+        )

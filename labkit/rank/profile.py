@@ -1,0 +1,360 @@
+"""Record what this rank does and when, with torch's profiler.
+
+Torch marks data loading, the optimizer and every collective by itself. Forward and backward are
+marked here for the time of a recording: a forward is the outermost call of a module. Operators
+are left out unless they are asked for: each would cost about a microsecond, and later 1.5 kB and
+ten microseconds more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import linecache
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from torch._C._profiler import ProfilerActivity, RecordScope
+from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
+from torch.autograd import profiler as stock
+from torch.nn.modules.loss import _Loss
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from ..errors import LabError
+from ..timeline import clocks, sort
+from ..timeline.recording import Recording
+from . import cells, group, record, recorder
+
+#: Seconds after which a recording stops by itself, with operators or without: that many events
+#: still fit in memory.
+LIMITS = {False: 30.0, True: 3.0}
+#: Events of torch that a rank keeps for the trace, the first ones.
+MAX_TORCH_EVENTS = 100_000
+#: Marks from which the profiler's clock is read against the system's: the tightest one counts.
+CLOCK_MARKS = 8
+#: What autograd runs for a backward, in the namespace where everybody looks it up.
+BACKWARDS = ("backward", "grad")
+
+_warm: set[bool] = set()
+
+
+def record_call(
+    function: Callable[..., Any] | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    key: str,
+    hosts: Mapping[int, str],
+    operators: bool,
+) -> Recording:
+    """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""
+    rank = int(cells.get_shell().user_ns["rank"])
+    code = partial(function, *args, **kwargs) if function else _compile(*args)
+    return run(rank, code, key, hosts, operators=operators)
+
+
+def _compile(text: str, name: str) -> Callable[[], None]:
+    """Return a cell, to run among the names of the rank's other cells."""
+    shell = cells.get_shell()
+    text = shell.transform_cell(text)
+    # for errors to quote
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    code = compile(text, name, "exec", dont_inherit=True)
+    return lambda: exec(code, shell.user_ns)
+
+
+def run(
+    rank: int, code: Callable[[], Any], key: str, hosts: Mapping[int, str], *, operators: bool
+) -> Recording:
+    """Run ``code()`` here and return what was recorded meanwhile.
+
+    Parameters
+    ----------
+    rank
+        This rank.
+    key
+        A name for this recording that no other has.
+    hosts
+        rank -> its host, of all ranks that record: they begin together.
+    operators
+        Whether to record each operator of torch too.
+
+    Raises
+    ------
+    LabError
+        If a profiler runs here already.
+    """
+    if torch.autograd._profiler_enabled():
+        raise LabError("A torch profiler runs on this rank already; stop it first.")
+    _warm_up()
+    with _Profiler(operators=operators) as profiler:
+        marks = profiler.read_clock()
+        offset, error, notes = _meet_others(rank, key, hosts)
+        start = time.time_ns()
+        with _marking():
+            code()
+            _finish_gpu()
+        stop = time.time_ns()
+        marks += profiler.read_clock()
+    material, grain = profiler.material(marks, start)
+    if profiler.stopped:
+        stop = min(stop, profiler.stopped)
+        notes.append(
+            f"The recording stopped after {LIMITS[operators]:g} s; the code ran to its end."
+        )
+    raws = material.raws
+    if len(raws) > MAX_TORCH_EVENTS:
+        notes.append(f"A saved trace has the first {MAX_TORCH_EVENTS:,} events of torch only.")
+    return Recording(
+        rank=rank,
+        start=start,
+        stop=stop,
+        events=[e for e in sort.sort(material) if e.stop >= start and e.start <= stop],
+        torch=sort.for_trace(raws, _thread_names(), MAX_TORCH_EVENTS),
+        offset=offset,
+        error=error + grain,
+        notes=notes,
+    )
+
+
+def _warm_up() -> None:
+    """Use the profiler once, so that what it loads and prepares is in no recording."""
+    gpu = _on_gpu()
+    if gpu in _warm:
+        return
+    # kineto writes its own news to stderr: nobody's business in a notebook
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    with _Profiler(operators=False) as profiler:
+        profiler.read_clock()
+    _warm.add(gpu)
+
+
+def _meet_others(rank: int, key: str, hosts: Mapping[int, str]) -> tuple[int, int, list[str]]:
+    """Compare clocks and begin together, through the group's store if the lab has made one.
+
+    Returns what to add to this host's clock, how far off that may be (ns), and what to tell.
+    """
+    if len(hosts) == 1:
+        return 0, 0, []
+    store = group._store
+    if store is None:
+        unknown = len(set(hosts.values())) > 1
+        return 0, 0, ["The hosts' clocks were not compared."] if unknown else []
+    try:
+        offset, error = clocks.align(store, key, rank, hosts)
+        clocks.meet(store, key, len(hosts))
+    except RuntimeError:
+        return 0, 0, ["The ranks did not begin together."]
+    return offset, error, []
+
+
+def _on_gpu() -> bool:
+    return torch.cuda.is_initialized()
+
+
+def _finish_gpu() -> None:
+    if _on_gpu():
+        torch.cuda.synchronize()
+
+
+def _thread_names() -> dict[int, str]:
+    """Name this process's threads by their number: main, and what the others call themselves."""
+    names = {}
+    for task in os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ():
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
+            names[int(task)] = f"{file.read().strip()} {task}"
+    names[threading.get_native_id()] = "main"
+    return names
+
+
+# -- the profiler -------------------------------------------------------------------------------
+
+
+class _Profiler:
+    """Torch's profiler and our notes, on for the length of a ``with``, and off after it."""
+
+    def __init__(self, *, operators: bool) -> None:
+        self.operators = operators
+        self.stopped = 0  #: when the limit stopped it, nanoseconds; 0 if it did not
+        self.on = False
+        profile = stock.profile(use_device="cuda" if _on_gpu() else None)
+        self._activities = profile.kineto_activities
+        self._config = profile.config(create_trace_id=True)
+        scopes = {RecordScope.USER_SCOPE, RecordScope.BACKWARD_FUNCTION}
+        self._scopes = set() if operators else scopes  # none: all
+        self._result: Any = None
+        self._notes: record.Notes | None = None
+
+    def __enter__(self) -> _Profiler:
+        _prepare_profiler(self._config, self._activities)
+        # torch's stub leaves out the last parameter
+        _enable_profiler(self._config, self._activities, self._scopes)  # type: ignore[call-arg]
+        self.on = True
+        self._notes = record.notes = record.Notes(threading.get_ident())
+        self._limit = threading.Timer(LIMITS[self.operators], partial(_in_main, self._stop_early))
+        self._limit.daemon = True
+        self._limit.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.on = False
+        self._limit.cancel()
+        record.notes = None
+        self._result = _disable_profiler()
+
+    def _stop_early(self) -> None:
+        if self.on and not self.stopped:
+            self.stopped = time.time_ns()
+            record.notes = None
+            with _quiet():  # it warns of GPUs
+                torch.autograd._toggle_collection_dynamic(False, {ProfilerActivity.CPU})
+
+    def read_clock(self) -> list[tuple[int, int]]:
+        """Mark some moments in the profile; return the system's time before and after each."""
+        moments = []
+        for _ in range(CLOCK_MARKS):
+            before = time.time_ns()
+            with stock.record_function(sort.CLOCK):
+                pass
+            moments.append((before, time.time_ns()))
+        return moments
+
+    def material(self, marks: list[tuple[int, int]], begin: int) -> tuple[sort.Material, int]:
+        """Return what was recorded since ``begin``, in the system's time, and how far off that
+        may be (ns): the marks at the end tell how far the two clocks have moved apart.
+        """
+        events = [e for e in self._result.events() if not e.is_hidden_event()]
+        raws = [_raw(e) for e in events]
+        clock = [r for r in raws if r.name == sort.CLOCK]
+        # the first ones only, if the limit stopped it
+        tight = [
+            (after - before, (before + after) // 2 - (raw.start + raw.stop) // 2)
+            for (before, after), raw in zip(marks, clock, strict=False)
+        ]
+        shift, grain = (0, 0)
+        if tight:
+            first, last = min(tight[:CLOCK_MARKS]), min(tight[CLOCK_MARKS:] or tight)
+            shift = (first[1] + last[1]) // 2
+            grain = max(first[0], last[0]) // 2 + abs(first[1] - last[1]) // 2
+        raws = [r._replace(start=r.start + shift, stop=r.stop + shift) for r in raws]
+        notes = self._notes
+        assert notes is not None
+        made = recorder._groups()
+        material = sort.Material(
+            main=threading.get_native_id(),
+            raws=[r for r in raws if r.stop >= begin],
+            waits=notes.waits,
+            entries=[e for e in recorder.entries() if e["time_created_ns"] >= begin],
+            messages=notes.messages,
+            groups={g.group_name: sorted(r, key=r.__getitem__) for g, r in made.items()},
+        )
+        return material, grain
+
+
+def _raw(event: Any) -> sort.Raw:
+    start = event.start_ns()
+    return sort.Raw(
+        event.name(),
+        start,
+        start + event.duration_ns(),
+        event.device_resource_id(),
+        event.scope(),
+        "CPU" not in str(event.device_type()),
+        event.correlation_id(),
+    )
+
+
+# -- the time limit -----------------------------------------------------------------------------
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+#: Callbacks that Python has not called yet: it does not own them.
+_queued: list[Any] = []
+
+
+def _in_main(function: Callable[[], None]) -> None:
+    """Have the main thread call a function between two steps of what it runs.
+
+    The profiler obeys only the thread that it watches, which runs the learner's code.
+    """
+
+    def call(_: object) -> int:
+        _queued.remove(callback)
+        function()
+        return 0
+
+    callback = _CALLBACK(call)
+    _queued.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what C++ writes to stderr from being seen."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+# -- marks --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _marking() -> Iterator[None]:
+    """Mark each forward and each backward of this thread, through torch's own hooks."""
+    me = threading.get_ident()
+    stack: list[Any] = []  # the open mark of the outermost module, then None for each inner one
+
+    def enter(module: torch.nn.Module, inputs: Any) -> None:
+        if threading.get_ident() == me:
+            name = "loss" if isinstance(module, _Loss) else type(module).__name__
+            stack.append(None if stack else _mark("forward", name))
+
+    def leave(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        if threading.get_ident() == me and stack and (mark := stack.pop()) is not None:
+            mark.__exit__(None, None, None)
+
+    handles = [
+        register_module_forward_pre_hook(enter),
+        register_module_forward_hook(leave, always_call=True),
+    ]
+    torchs_own = {name: getattr(torch.autograd, name) for name in BACKWARDS}
+    for name, function in torchs_own.items():
+        setattr(torch.autograd, name, _marked(function, me))
+    try:
+        yield
+    finally:
+        for name, function in torchs_own.items():
+            setattr(torch.autograd, name, function)
+        for handle in handles:
+            handle.remove()
+        while stack:
+            if (mark := stack.pop()) is not None:
+                mark.__exit__(None, None, None)
+
+
+def _mark(kind: str, name: str) -> Any:
+    mark = stock.record_function(f"{sort.OURS}{kind}:{name}")
+    mark.__enter__()
+    return mark
+
+
+def _marked(function: Callable[..., Any], thread: int) -> Callable[..., Any]:
+    """Wrap autograd's backward or grad so that it is marked."""
+
+    @wraps(function)
+    def marked(*args: Any, **named: Any) -> Any:
+        if threading.get_ident() != thread:
+            return function(*args, **named)
+        with stock.record_function(f"{sort.OURS}backward:{function.__name__}"):
+            return function(*args, **named)
+
+    return marked

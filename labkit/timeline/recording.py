@@ -1,0 +1,85 @@
+"""Say what a rank did when: as the rank sends it, and as the notebook shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+#: What a span can be. The first four are the main thread's work (of a GPU, where there is one).
+#: "communication" is a collective or a message, from the call to its end; "waiting" the part of
+#: it in which another rank had not come yet; "blocked" is a main thread that stands still until
+#: communication ends.
+KINDS = (
+    "data loading",
+    "forward",
+    "backward",
+    "optimizer",
+    "communication",
+    "waiting",
+    "blocked",
+)
+#: The kinds that are work of the main thread.
+WORK = KINDS[:4]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that a rank did, or waited for.
+
+    ``start`` and ``stop`` are seconds since the first rank began. A communication has a
+    ``number``, the same on every rank that took part in it, counted from 1 in the order in which
+    they began; the ranks of its ``group``; and ``bytes``, what this rank gave, where torch
+    says so.
+    """
+
+    rank: int
+    kind: str
+    name: str
+    start: float
+    stop: float
+    bytes: int | None = None
+    number: int | None = None
+    group: tuple[int, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return self.stop - self.start
+
+
+class Event(NamedTuple):
+    """Something that a rank did, in nanoseconds of its own system clock."""
+
+    kind: str
+    name: str
+    start: int
+    stop: int
+    bytes: int | None = None
+    #: What the other ranks call the same communication: group, members and number; for a message
+    #: also who sends, who receives and the tag.
+    key: tuple[object, ...] = ()
+    group: tuple[int, ...] = ()
+
+
+class TorchEvent(NamedTuple):
+    """An event of torch's profiler, for the trace."""
+
+    name: str
+    start: int
+    stop: int
+    thread: str
+
+
+@dataclass
+class Recording:
+    """What one rank recorded, in nanoseconds of its own system clock."""
+
+    rank: int
+    start: int  #: when the code began
+    stop: int  #: when it ended, or the recording did
+    events: list[Event]
+    torch: list[TorchEvent] = field(default_factory=list)
+    #: Add it to a time of this rank to have the time of the first rank's clock.
+    offset: int = 0
+    #: How far off the aligned times may be.
+    error: int = 0
+    notes: list[str] = field(default_factory=list)

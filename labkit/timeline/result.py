@@ -1,0 +1,151 @@
+"""The Timeline: what every rank did and when, and what it adds up to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LabError
+from ..labels import fold, label
+from . import intervals, merge, trace
+from .recording import KINDS, WORK, Recording, Span
+
+if TYPE_CHECKING:
+    from ..figures import Picture
+
+
+class Timeline:
+    """What every rank did and when, on one clock. Made by ``lab.timeline(…)``.
+
+    A notebook shows it as a figure.
+
+    Attributes
+    ----------
+    ranks
+        The ranks that recorded.
+    spans
+        A :class:`Span` for each thing that a rank did or waited for, by rank and start.
+    clock_error
+        How far apart, at most, two moments may be that seem to be one, in seconds: microseconds
+        on one host; between hosts half the shortest round trip of a message more.
+    notes
+        What is left out or uncertain, one sentence each; empty as a rule.
+    """
+
+    def __init__(self, recordings: Sequence[Recording]) -> None:
+        recordings = sorted(recordings, key=lambda r: r.rank)
+        self.ranks = [r.rank for r in recordings]
+        self.spans = merge.merge(recordings)
+        self.clock_error = max(r.error for r in recordings) / 1e9
+        told: dict[str, list[int]] = {}
+        for r in recordings:
+            for note in r.notes:
+                told.setdefault(note, []).append(r.rank)
+        self.notes = [f"{label(ranks).capitalize()}: {note}" for note, ranks in told.items()]
+        self._recordings = recordings
+        self._zero = merge.begin(recordings)
+
+    # -- what it adds up to -------------------------------------------------------------------
+
+    def seconds(self, kind: str | None = None, rank: int | None = None) -> float:
+        """Return how long a kind of span lasted on a rank, or on all ranks together.
+
+        Time in which several spans of that kind overlap counts once. Without a kind: how long the
+        recording is, from the moment in which the code began on a rank to its end there.
+        """
+        if kind is None:
+            chosen = [r for r in self._recordings if r.rank in self._chosen(rank)]
+            return sum(r.stop - r.start for r in chosen) / 1e9
+        if kind not in KINDS:
+            raise LabError(f"The kinds of a timeline are {', '.join(KINDS)}, not {kind!r}.")
+        return sum(intervals.length(self._stretches(kind, r)) for r in self._chosen(rank))
+
+    def share(self, kind: str, rank: int | None = None) -> float:
+        """Return the share of a rank's time that a kind takes, 0 to 1; of all ranks' time if None.
+
+        That is ``seconds(kind, rank) / seconds(rank=rank)``. Kinds overlap, so their shares may
+        add up to more than 1: a rank communicates *while* it computes.
+        """
+        part, whole = self.seconds(kind, rank), self.seconds(rank=rank)
+        return part / whole if whole else 0.0
+
+    def overlap(self, rank: int | None = None) -> float:
+        """Return the share of communication that is hidden, 0 to 1: the time in which the rank
+        communicates and its main thread does not stand still for it. Of all ranks if None.
+
+        0 if nothing was communicated.
+        """
+        talk = shown = 0.0
+        for r in self._chosen(rank):
+            talking = self._stretches("communication", r)
+            talk += intervals.length(talking)
+            shown += intervals.length(intervals.common(talking, self._stretches("blocked", r)))
+        return (talk - shown) / talk if talk else 0.0
+
+    def _chosen(self, rank: int | None) -> list[int]:
+        if rank is not None and rank not in self.ranks:
+            raise LabError(f"This timeline is of {label(self.ranks)}; it has no rank {rank!r}.")
+        return self.ranks if rank is None else [rank]
+
+    def _stretches(self, kind: str, rank: int) -> list[intervals.Interval]:
+        return self._by_kind.get((rank, kind), [])
+
+    @cached_property
+    def _by_kind(self) -> dict[tuple[int, str], list[intervals.Interval]]:
+        found: dict[tuple[int, str], list[intervals.Interval]] = {}
+        for span in self.spans:
+            found.setdefault((span.rank, span.kind), []).append((span.start, span.stop))
+        return found
+
+    # -- show and save ------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write a trace of all ranks that https://ui.perfetto.dev and chrome://tracing open.
+
+        Parameters
+        ----------
+        path
+            A name that ends in ``.json`` or ``.json.gz``. An older file is replaced.
+
+        Raises
+        ------
+        LabError
+            If it has another ending or cannot be written.
+        """
+        trace.write(Path(path), self.spans, self._recordings, self._zero)
+
+    def picture(self) -> Picture:
+        """Draw it."""
+        from ..figures.timeline import draw
+
+        return draw(self)
+
+    def describe(self) -> str:
+        """Say what the ranks did, in words and counts that are the same in every run."""
+        texts = {rank: self._counts(rank) for rank in self.ranks}
+        lines = [f"Timeline of {label(self.ranks)}"]
+        lines += [f"{label(ranks)}: {text}" for ranks, text in fold(texts)]
+        return "\n".join([*lines, *self.notes])
+
+    def _counts(self, rank: int) -> str:
+        """Count what a rank did. Not zero_grad and losses: they belong to a step and a forward.
+        Nor what was waited for: that is different each time."""
+        mine = [s for s in self.spans if s.rank == rank]
+        counts = Counter(s.kind for s in mine if s.kind in WORK and not _is_part(s))
+        parts = [f"{counts[kind]} × {kind}" for kind in WORK if counts[kind]]
+        talk = Counter(s.name for s in mine if s.kind == "communication")
+        parts += [f"{count} × {name}" for name, count in sorted(talk.items())]
+        return ", ".join(parts) or "nothing that a timeline shows"
+
+    def __repr__(self) -> str:
+        return self.describe()
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.picture()._repr_mimebundle_()
+
+
+def _is_part(span: Span) -> bool:
+    return span.name == "loss" or span.name.endswith(".zero_grad")

@@ -1,0 +1,335 @@
+"""Sort the events of torch's profiler on one rank: what is computing, what is communication.
+
+On gloo a collective is an event of the thread that runs it, from the moment in which that thread
+takes it up; DDP's are among them. The flight recorder knows when it was issued, its group, number
+and shapes, but keeps only the last ones (``record.RECORDER_SIZE``): older ones count from when
+they were taken up, and their numbers are counted back. Messages are matched with the notes of
+``record``. On NCCL communication and computing are kernels of the GPU.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .intervals import Interval, common, union, without
+from .recording import WORK, Event, TorchEvent
+
+#: Our own events are named so, with what follows.
+OURS = "labkit:"
+CLOCK = OURS + "clock"
+#: Names that torch gives its events.
+_COMMUNICATION = re.compile(r"(?:gloo|nccl|mpi|ucc|xccl):(\w+)")
+_LOADING = re.compile(r"enumerate\(DataLoader\)#")
+_OPTIMIZER = re.compile(r"Optimizer\.(step|zero_grad)#(\w+)")
+_MESSAGES = {"send": "send", "recv": "recv", "recvAnySource": "recv_any"}
+_LAUNCH = re.compile(r"(?:cuda|cu|hip)[A-Z]")
+_NCCL_KERNEL = re.compile(r"nccl(?:Dev)?Kernel_?(\w*)", re.IGNORECASE)
+#: Kernels of one kind with less than this between them are drawn as one.
+KERNEL_GAP = 20_000
+#: Work inside work (a closure of the optimizer, a forward computed again) is as deep as this.
+DEPTH = 8
+#: Nanoseconds by which the profiler's clock and the flight recorder's may differ.
+GRAIN = 100_000
+#: Stands for the number of a work in ``Material.waits``, for a monitored barrier.
+MONITORED = -2
+#: RecordScope.BACKWARD_FUNCTION: an autograd node.
+NODE_SCOPE = 1
+_BYTES = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
+    "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16,
+}  # fmt: skip
+
+
+#: What the flight recorder knows of a collective.
+Entry = Mapping[str, Any]
+
+
+class Raw(NamedTuple):
+    """An event as the profiler has it; nanoseconds."""
+
+    name: str
+    start: int
+    stop: int
+    thread: int  #: the system's number of the thread; of a stream, on a GPU
+    scope: int = 0
+    device: bool = False  #: ran on a GPU
+    correlation: int = 0  #: equal for a kernel and its launch
+
+
+@dataclass
+class Material:
+    """All that a rank has about what it did; nanoseconds of its system clock."""
+
+    main: int  #: the main thread's number
+    raws: list[Raw]
+    #: Waits of the main thread in ``Work.wait``: start, end, the work's group and ``op_id``.
+    waits: list[tuple[int, int, str, int]] = field(default_factory=list)
+    #: Entries of torch's flight recorder, oldest first.
+    entries: list[Entry] = field(default_factory=list)
+    #: When each send and receive was posted and its ``record.Message``, in the order of the calls.
+    messages: list[tuple[int, Any]] = field(default_factory=list)
+    #: group -> its ranks
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def sort(material: Material) -> list[Event]:
+    """Return what the rank did, in the order in which it began."""
+    launched = _kernels(material)
+    work = launched or _work(material)
+    talk = _kernel_talk(material) or [*_collectives(material), *_messages(material)]
+    blocked = _blocked(material, work, talk, gpu=bool(launched))
+    found = [*work, *talk, *(Event("blocked", "", int(a), int(b)) for a, b in blocked)]
+    return sorted(found, key=lambda e: (e.start, -e.stop))
+
+
+def for_trace(raws: Sequence[Raw], threads: Mapping[int, str], limit: int) -> list[TorchEvent]:
+    """Return the profiler's events for the trace, the first ``limit`` of them."""
+    shown = [r for r in raws if not r.name.startswith(OURS) and not _COMMUNICATION.match(r.name)]
+    shown.sort(key=lambda r: (r.start, -r.stop))
+    return [TorchEvent(r.name, r.start, r.stop, _thread(r, threads)) for r in shown[:limit]]
+
+
+def _thread(raw: Raw, threads: Mapping[int, str]) -> str:
+    return f"GPU stream {raw.thread}" if raw.device else threads.get(raw.thread, str(raw.thread))
+
+
+# -- computing ----------------------------------------------------------------------------------
+
+
+def _work(material: Material) -> list[Event]:
+    found = [_work_event(r) for r in material.raws if r.thread == material.main and not r.device]
+    return sorted((e for e in found if e is not None), key=lambda e: (e.start, -e.stop))
+
+
+def _around(work: Sequence[Event], starts: Sequence[int], moment: float) -> Event | None:
+    """Return the innermost work at a moment; ``starts`` are those of ``work``, in order."""
+    last = bisect_right(starts, moment) - 1
+    for i in range(last, max(-1, last - DEPTH), -1):
+        if work[i].stop >= moment:
+            return work[i]
+    return None
+
+
+def _work_event(raw: Raw) -> Event | None:
+    if raw.name.startswith(OURS):
+        kind, _, name = raw.name.removeprefix(OURS).partition(":")
+        return Event(kind, name, raw.start, raw.stop) if kind in WORK else None
+    if _LOADING.match(raw.name):
+        return Event("data loading", "next batch", raw.start, raw.stop)
+    if match := _OPTIMIZER.match(raw.name):
+        return Event("optimizer", f"{match[2]}.{match[1]}", raw.start, raw.stop)
+    return None
+
+
+def _blocked(
+    material: Material, work: Sequence[Event], talk: Sequence[Event], *, gpu: bool
+) -> list[Interval]:
+    """Find when the main thread stood still until communication ended.
+
+    In ``Work.wait``; and at the end of a backward, when all of autograd has run and DDP waits for
+    its buckets in C++. A GPU stands still when it communicates and runs nothing else.
+    """
+    talking = [(e.start, e.stop) for e in talk]
+    if gpu:
+        return without(talking, [(e.start, e.stop) for e in work])
+    nodes = sorted(r.stop for r in material.raws if r.scope == NODE_SCOPE)
+    tails: list[Interval] = []
+    for event in work:
+        if event.kind == "backward":
+            last = bisect_right(nodes, event.stop) - 1
+            tails.append((max(nodes[last], event.start) if last >= 0 else event.start, event.stop))
+    return union([*(wait[:2] for wait in material.waits), *common(tails, talking)])
+
+
+# -- communication ------------------------------------------------------------------------------
+
+
+def _collectives(material: Material) -> list[Event]:
+    """Match the profiler's collectives with the flight recorder's, group by group."""
+    raws = [
+        raw
+        for raw in sorted(material.raws, key=lambda r: r.start)
+        if not raw.device and (match := _COMMUNICATION.match(raw.name))
+        and match[1] not in _MESSAGES
+    ]  # fmt: skip
+    homes = _homes(raws, material.entries)
+    waited = {(home, operation): (a, b) for a, b, home, operation in material.waits}
+    backwards = [e for e in _work(material) if e.kind == "backward"]
+    starts = [e.start for e in backwards]
+    events = []
+    for group in dict.fromkeys(homes.get(raw.thread, "") for raw in raws):
+        members = tuple(material.groups.get(group, ()))
+        mine = [raw for raw in raws if homes.get(raw.thread, "") == group]
+        found = _pair(mine, [e for e in material.entries if _group(e) == group])
+        for raw, entry, number in zip(mine, found, _numbers(found), strict=True):
+            start = min(raw.start, entry["time_created_ns"]) if entry else raw.start
+            end = None
+            if entry:  # the group of a work is not always known
+                operation = entry["op_id"]
+                end = waited.get((group, operation), waited.get(("", operation)))
+            stop = _end(raw, start, end, _around(backwards, starts, start))
+            name = raw.name.partition(":")[2]
+            key = ("collective", group, members, number)
+            size = _size(entry) if entry else None
+            events.append(Event("communication", name, start, stop, size, key, members))
+    return events
+
+
+def _pair(raws: Sequence[Raw], entries: Sequence[Entry]) -> list[Entry | None]:
+    """Return each collective's entry, None where the recorder has forgotten it.
+
+    Both are in order. Where the recorder has fewer it has forgotten the oldest; where it has more,
+    the recording stopped before the newest ended.
+    """
+    found: dict[int, Entry] = {}
+    for name in {raw.name for raw in raws}:
+        places = [i for i, raw in enumerate(raws) if raw.name == name]
+        same = [entry for entry in entries if entry["profiling_name"] == name]
+        found.update(zip(places[-len(same) :] if same else [], same, strict=False))
+    return [found.get(i) for i in range(len(raws))]
+
+
+def _end(raw: Raw, start: int, wait: tuple[int, int] | None, backward: Event | None) -> int:
+    """Return when a collective was done: when who waited for it went on.
+
+    On a busy machine the thread that ran it may be put aside before it tells the profiler, and
+    who waits may be woken late. Who waits is the main thread in ``Work.wait``; or DDP, at the
+    end of the backward that issued it, if nobody else did.
+    """
+    if wait is None:
+        return max(start, min(raw.stop, backward.stop if backward else raw.stop))
+    return max(start, wait[1] if wait[0] <= raw.stop else raw.stop)
+
+
+def _homes(raws: Sequence[Raw], entries: Sequence[Entry]) -> dict[int, str]:
+    """Tell the group of each thread.
+
+    A thread works for one group, so an event that only one group can have issued tells it; the
+    threads without such an event may have what the others leave.
+    """
+    if len(groups := {_group(e) for e in entries}) == 1:
+        return dict.fromkeys((raw.thread for raw in raws), *groups)
+    homes: dict[int, str] = {}
+    for raw in raws:
+        fits = {_group(e) for e in entries if _fits(raw, e)}
+        if len(fits) == 1:
+            homes.setdefault(raw.thread, *fits)
+    left = list(entries)
+    for raw in sorted(raws, key=lambda r: (r.thread not in homes, r.start)):
+        home = homes.get(raw.thread)
+        fits_best = next((e for e in left if _fits(raw, e) and home in (None, _group(e))), None)
+        if fits_best is not None:
+            homes[raw.thread] = _group(fits_best)
+            left.remove(fits_best)
+    return homes
+
+
+def _group(entry: Entry) -> str:
+    return str(entry["process_group"][0])
+
+
+def _fits(raw: Raw, entry: Entry) -> bool:
+    """Tell whether a collective that a thread took up may be one that was issued: the same name,
+    and issued before (but for the grain of the two clocks)."""
+    same = entry["profiling_name"] == raw.name
+    return bool(same and entry["time_created_ns"] <= raw.start + GRAIN)
+
+
+def _numbers(found: Sequence[Entry | None]) -> list[int]:
+    """Number a group's collectives as the flight recorder does, those before its oldest too."""
+    known = {i: int(entry["collective_seq_id"]) for i, entry in enumerate(found) if entry}
+    numbers: list[int] = []
+    for i in range(len(found)):
+        near = min(known, key=lambda j: abs(j - i), default=None)
+        numbers.append(i + 1 if near is None else known[near] + i - near)
+    return numbers
+
+
+def _size(entry: Entry) -> int | None:
+    sizes, types = entry["input_sizes"], entry["input_dtypes"]
+    if not sizes:
+        sizes, types = entry["output_sizes"], entry["output_dtypes"]
+    if len(sizes) != len(types) or any(t not in _BYTES for t in types):
+        return None
+    return sum(math.prod(shape) * _BYTES[t] for shape, t in zip(sizes, types, strict=True))
+
+
+def _messages(material: Material) -> list[Event]:
+    """Match the profiler's sends and receives with our notes of the calls: both in order."""
+    noted: dict[str, list[tuple[int, Any]]] = {}
+    for posted, message in material.messages:
+        noted.setdefault(message.kind, []).append((posted, message))
+    # a monitored barrier is made of messages of its own
+    barriers = [(a, b) for a, b, _, number in material.waits if number == MONITORED]
+    events = [Event("communication", "monitored_barrier", a, b) for a, b in barriers]
+    for raw in sorted(material.raws, key=lambda r: r.start):
+        match = _COMMUNICATION.match(raw.name)
+        kind = _MESSAGES.get(match[1]) if match and not raw.device else None
+        if kind is None or any(a <= raw.start <= b for a, b in barriers):
+            continue
+        name = kind.replace("_any", "")
+        if not noted.get(kind):
+            events.append(Event("communication", name, raw.start, raw.stop))
+            continue
+        posted, message = noted[kind].pop(0)  # torch marks it when it may be under way already
+        start = min(raw.start, posted)
+        members = tuple(material.groups.get(message.group, ()))
+        key: tuple[object, ...] = ()
+        if kind != "recv_any":
+            ends = (message.me, message.peer) if kind == "send" else (message.peer, message.me)
+            key = ("message", message.group, members, *ends, message.tag, message.number)
+            peer = members[message.peer] if members else message.peer
+            name += f" {'to' if kind == 'send' else 'from'} rank {peer}"
+        events.append(Event("communication", name, start, raw.stop, None, key, members))
+    return events
+
+
+# -- on a GPU -----------------------------------------------------------------------------------
+
+
+def _kernels(material: Material) -> list[Event]:
+    """Return the work that ran on a GPU, none without one.
+
+    A kernel belongs to the kind of work during which it was launched: a launch on the CPU and its
+    kernel have the same correlation number. Copies are work too.
+    """
+    work = _work(material)
+    starts = [e.start for e in work]
+    launches = {
+        r.correlation: r.start
+        for r in material.raws
+        if not r.device and r.correlation and _LAUNCH.match(r.name)
+    }
+    found: list[Event] = []
+    for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
+        launch = launches.get(raw.correlation)
+        if launch is None or _NCCL_KERNEL.match(raw.name):
+            continue
+        inner = _around(work, starts, launch)
+        if inner is None:
+            continue
+        last = found[-1] if found else None
+        same = last is not None and (last.kind, last.name) == (inner.kind, inner.name)
+        if last is not None and same and raw.start - last.stop < KERNEL_GAP:
+            found[-1] = last._replace(stop=max(last.stop, raw.stop))
+        else:
+            found.append(Event(inner.kind, inner.name, raw.start, raw.stop))
+    if found:  # loading happens on the CPU all the same
+        found += [e for e in work if e.kind == "data loading"]
+    return found
+
+
+def _kernel_talk(material: Material) -> list[Event]:
+    """Return the communication that ran on a GPU: NCCL's kernels, numbered as they come."""
+    found: list[Event] = []
+    for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
+        if match := _NCCL_KERNEL.match(raw.name):
+            name = re.sub(r"(?<!^)(?=[A-Z])", "_", match[1].split("_")[0]).lower()
+            key = ("kernel", len(found) + 1)
+            found.append(Event("communication", name, raw.start, raw.stop, None, key))
+    return found

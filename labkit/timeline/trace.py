@@ -1,0 +1,125 @@
+"""Write a timeline for Perfetto, in the Trace Event Format.
+
+Google's description of the format:
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import LabError
+from ..files import reason, write_whole
+from .merge import rows
+from .recording import WORK, Recording, Span
+
+#: Chrome's names for colours; Perfetto chooses its own, by name.
+_COLOURS = {
+    "data loading": "yellow",
+    "forward": "thread_state_runnable",
+    "backward": "thread_state_running",
+    "optimizer": "rail_animation",
+    "communication": "terrible",
+    "waiting": "grey",
+    "blocked": "white",
+}
+_WORK_ROW, _TALK_ROW, _TORCH_ROW = 1, 100, 1000
+
+
+def write(path: Path, spans: Sequence[Span], recordings: Sequence[Recording], zero: int) -> None:
+    """Write the trace of all ranks, whole or not at all.
+
+    Raises
+    ------
+    LabError
+        If the name does not end in .json or .json.gz, or the file cannot be written.
+    """
+    if not path.name.endswith((".json", ".json.gz")):
+        raise LabError(f"A trace is saved as .json or .json.gz, not as {path.name!r}.")
+    content = {"traceEvents": list(events(spans, recordings, zero)), "displayTimeUnit": "ms"}
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    except OSError as error:
+        raise LabError(f"Cannot write {path}: {reason(error)}.") from None
+
+
+def events(
+    spans: Sequence[Span], recordings: Sequence[Recording], zero: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the trace's events: a process for each rank, with tracks for computing, for
+    communication (as many as run at once) and for torch's own events, a thread each."""
+    row_of = rows(spans)
+    for recording in recordings:
+        rank = recording.rank
+        yield _meta(rank, 0, "process_name", name=f"rank {rank}")
+        yield _meta(rank, 0, "process_sort_index", sort_index=rank)
+        mine = [s for s in spans if s.rank == rank]
+        yield from _work(rank, mine)
+        yield from _talk(rank, mine, row_of)
+        yield from _torch(recording, zero)
+
+
+def _work(rank: int, spans: Sequence[Span]) -> Iterator[dict[str, Any]]:
+    yield from _track(rank, _WORK_ROW, "computing")
+    for span in spans:
+        if span.kind in (*WORK, "blocked"):
+            yield _slice(span, _WORK_ROW)
+
+
+def _talk(rank: int, spans: Sequence[Span], row_of: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+    """Slices of one track must lie in one another or apart, so what overlaps gets another."""
+    numbered = [(s, row_of[s.number]) for s in spans if s.number is not None]
+    for row in sorted({row for _, row in numbered}):
+        name = "communication" if row == 0 else f"communication {row + 1}"
+        yield from _track(rank, _TALK_ROW + row, name)
+    for span, row in numbered:
+        yield _slice(span, _TALK_ROW + row)
+
+
+def _torch(recording: Recording, zero: int) -> Iterator[dict[str, Any]]:
+    tracks: dict[str, int] = {}
+    shift = recording.offset - zero
+    for event in recording.torch:
+        if event.thread not in tracks:
+            tracks[event.thread] = _TORCH_ROW + len(tracks)
+            name = f"torch: {event.thread}"
+            yield from _track(recording.rank, tracks[event.thread], name)
+        yield {
+            "ph": "X", "cat": "torch", "name": event.name, "pid": recording.rank,
+            "tid": tracks[event.thread], "ts": (event.start + shift) / 1e3,
+            "dur": (event.stop - event.start) / 1e3,
+        }  # fmt: skip
+
+
+def _track(rank: int, row: int, name: str) -> Iterator[dict[str, Any]]:
+    yield _meta(rank, row, "thread_name", name=name)
+    yield _meta(rank, row, "thread_sort_index", sort_index=row)
+
+
+def _meta(rank: int, row: int, what: str, **args: Any) -> dict[str, Any]:
+    return {"ph": "M", "pid": rank, "tid": row, "name": what, "args": args}
+
+
+def _slice(span: Span, row: int) -> dict[str, Any]:
+    args: dict[str, Any] = {"kind": span.kind}
+    if span.number is not None:
+        args["number"] = span.number
+    if span.bytes is not None:
+        args["bytes"] = span.bytes
+    if span.group:
+        args["ranks"] = list(span.group)
+    name = span.kind
+    if span.kind == "communication":
+        name = f"{span.name} {span.number}"
+    elif span.name:
+        name += f": {span.name}"
+    return {
+        "ph": "X", "cat": span.kind, "name": name, "cname": _COLOURS[span.kind],
+        "pid": span.rank, "tid": row, "ts": span.start * 1e6, "dur": span.seconds * 1e6,
+        "args": args,
+    }  # fmt: skip
