@@ -53,15 +53,24 @@ lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and envir
 	  --output-file $(LOCK) pyproject.toml
 	$(BIN)/python -m tests.conda_versions --write
 
-# What some tests need beyond Python. Debian only, as root; elsewhere those tests are skipped.
-SYSTEM_PACKAGES :=
+# What some tests need beyond Python: the packages of tests/system.py. Debian only, as root;
+# elsewhere those tests are skipped. Nothing is asked of the network if all of it is there.
+SYSTEM_PACKAGES := chromium fonts-dejavu-core fonts-liberation
 system-deps:  ## install what some tests need beyond Python (Debian, root)
-	@if [ -n "$(SYSTEM_PACKAGES)" ]; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $(SYSTEM_PACKAGES); \
-	else echo "system-deps: no test needs anything beyond Python yet"; fi
+	@missing=; for package in $(SYSTEM_PACKAGES); do \
+	  status=$$(dpkg-query --show --showformat '$${db:Status-Status}' $$package 2>/dev/null); \
+	  [ "$$status" = installed ] || missing="$$missing $$package"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	command -v apt-get >/dev/null || { echo "make: system-deps is for Debian (there is no apt-get here); missing:$$missing" >&2; exit 1; }; \
+	[ "$$(id -u)" = 0 ] || { echo "make: system-deps needs root to install$$missing" >&2; exit 1; }; \
+	echo "system-deps: installing$$missing"; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get -qq -o Acquire::Retries=3 update && \
+	apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends $$missing >/dev/null
 
 clean:  ## remove the environment and every cache (not work/)
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench.json
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help setup lab test test-fast bench lint lock system-deps clean

@@ -1,0 +1,1 @@
+"""Drive JupyterLab in a real browser, as a learner does."""

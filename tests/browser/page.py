@@ -1,0 +1,255 @@
+"""Drive one notebook in JupyterLab: run cells, read what the page shows, save.
+
+Cells are numbered from 0, text cells included. Every wait has a bound.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+OPEN_SECONDS = 60
+CELL_SECONDS = 30
+
+#: The kernel's light says idle before it is connected; what is run then is lost.
+READY = """() => {
+  const panel = globalThis.jupyterapp?.shell.currentWidget;
+  return panel?.context?.isReady && panel.sessionContext.isReady
+    && panel.sessionContext.session?.kernel?.status === 'idle'
+    && panel.content.widgets.every(cell => cell.isAttached);
+}"""
+SAVED = "() => !jupyterapp.shell.currentWidget.context.model.dirty"
+APPEND = """code => {
+  const notebook = jupyterapp.shell.currentWidget.content, model = notebook.model.sharedModel;
+  const at = model.cells.length;
+  model.insertCell(at, {cell_type: 'code', source: code, metadata: {}});
+  return at;
+}"""
+KINDS = """at => {
+  const {outputs} = jupyterapp.shell.currentWidget.content.widgets[at].model;
+  return Array.from({length: outputs.length}, (_, i) => outputs.get(i).toJSON())
+    .map(output => output.name ?? output.output_type);
+}"""
+ACTIVATE = "at => { jupyterapp.shell.currentWidget.content.activeCellIndex = at; }"
+#: Keeps the neighbours of a cell out of its picture.
+ALONE = ".jp-Notebook .jp-Cell:not(.alone) { visibility: hidden; }"
+#: Height of what is around the cells: menus, tabs, status line.
+FRAME = 200
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+class NotebookPage:
+    """A notebook that is open in a browser.
+
+    Parameters
+    ----------
+    context
+        The browser's window.
+    address
+        Of the notebook in JupyterLab, token included.
+    file
+        Where the server stores it.
+    """
+
+    def __init__(self, context: BrowserContext, address: str, file: Path) -> None:
+        self.file = file
+        self.page: Page = context.new_page()
+        self.script_errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.script_errors.append(str(error)))
+        self.page.goto(address)
+        self._wait_ready()
+
+    def close(self) -> None:
+        """Close the page; the kernel goes on."""
+        self.page.close()
+
+    def reload(self) -> None:
+        """Load the page again, as after closing and opening the browser."""
+        self.page.reload()
+        self._wait_ready()
+
+    def _wait_ready(self) -> None:
+        self.page.wait_for_function(READY, timeout=OPEN_SECONDS * 1000)
+
+    # -- what is in the page ----------------------------------------------------------------
+
+    def cells(self) -> Locator:
+        """Return all cells."""
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
+
+    def cell(self, at: int) -> Locator:
+        """Return one cell."""
+        return self.cells().nth(at)
+
+    def code_cells(self) -> list[int]:
+        """List the numbers of the code cells."""
+        kinds = self.cells().evaluate_all(
+            "cells => cells.map(cell => cell.classList.contains('jp-CodeCell'))"
+        )
+        return [at for at, is_code in enumerate(kinds) if is_code]
+
+    def prompt(self, at: int) -> str:
+        """Return a code cell's prompt: ``[ ]:``, ``[*]:`` or ``[3]:``."""
+        return self._prompt(at).inner_text().strip()
+
+    def _prompt(self, at: int) -> Locator:
+        return self.cell(at).locator(".jp-InputArea-prompt")
+
+    def text(self, at: int) -> str:
+        """Return the text that a cell's outputs show."""
+        return "\n".join(self.cell(at).locator(".jp-OutputArea-output").all_inner_texts())
+
+    def errors(self, at: int) -> list[str]:
+        """Return the error blocks of a cell."""
+        return self._outputs(at, "error")
+
+    def stderr(self, at: int) -> list[str]:
+        """Return the blocks of a cell that came through stderr."""
+        return self._outputs(at, "stderr")
+
+    def pictures(self, at: int) -> int:
+        """Count the pictures that a cell shows."""
+        return self.cell(at).locator(".jp-OutputArea-output img, .jp-OutputArea-output svg").count()
+
+    def broken_pictures(self) -> list[str]:
+        """List the addresses of pictures that could not be loaded, those of text cells included."""
+        return (
+            self.cells()
+            .locator("img")
+            .evaluate_all("pictures => pictures.filter(p => !p.naturalWidth).map(p => p.src)")
+        )
+
+    def view(self) -> list[tuple[str, str, int]]:
+        """Return prompt, text and number of pictures of every code cell."""
+        return [(self.prompt(at), self.text(at), self.pictures(at)) for at in self.code_cells()]
+
+    def _outputs(self, at: int, kind: str) -> list[str]:
+        # The page gives both the same mime type; the notebook's model knows them apart.
+        kinds = self.page.evaluate(KINDS, at)
+        texts = self.cell(at).locator(".jp-OutputArea-output").all_inner_texts()
+        return [text for text, found in zip(texts, kinds, strict=True) if found == kind]
+
+    # -- what a learner does ----------------------------------------------------------------
+
+    def append(self, code: str) -> int:
+        """Add a code cell at the end; return its number."""
+        at = self.page.evaluate(APPEND, code)
+        expect(self.cells()).to_have_count(at + 1)
+        return at
+
+    def start(self, at: int) -> None:
+        """Run a cell with Ctrl+Enter, which stays on it, and do not wait for it."""
+        self.cell(at).locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+
+    def run(self, at: int, seconds: float = CELL_SECONDS) -> str:
+        """Run a cell, wait until it has ended, return its text."""
+        self.start(at)
+        self.wait_ended(at, seconds)
+        return self.text(at)
+
+    def run_new(self, code: str, seconds: float = CELL_SECONDS) -> int:
+        """Add a cell, run it, wait until it has ended; return its number."""
+        at = self.append(code)
+        self.run(at, seconds)
+        return at
+
+    def run_all(self) -> None:
+        """Choose Run All Cells from the menu; wait until it has begun."""
+        last = self.code_cells()[-1]
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        # A notebook is stored with the numbers of its last run.
+        expect(self._prompt(last)).to_have_text("[*]:")
+
+    def interrupt(self) -> None:
+        """Press the stop button."""
+        self.page.locator('[data-command="notebook:interrupt-kernel"]').first.click()
+
+    def wait_text(self, at: int, pattern: str, seconds: float = CELL_SECONDS) -> None:
+        """Wait until a cell's outputs show a text that matches a regular expression."""
+        outputs = self.cell(at).locator(".jp-Cell-outputArea")
+        expect(outputs).to_have_text(re.compile(pattern, re.DOTALL), timeout=seconds * 1000)
+
+    def wait_ended(self, at: int, seconds: float = CELL_SECONDS) -> None:
+        """Wait until a cell's prompt is a number."""
+        expect(self._prompt(at)).to_have_text(re.compile(r"^\[\d+\]:$"), timeout=seconds * 1000)
+
+    def save(self) -> NotebookNode:
+        """Save with Ctrl+S; return the notebook as it is stored now."""
+        self.page.keyboard.press("Escape")
+        before = self.file.stat().st_mtime_ns
+        self.page.keyboard.press("Control+s")
+        wait_until(lambda: self.file.stat().st_mtime_ns != before, "the notebook is not saved")
+        self.page.wait_for_function(SAVED)
+        return self.stored()
+
+    def stored(self) -> NotebookNode:
+        """Return the notebook as it was saved last."""
+        return nbformat.read(self.file, as_version=4)
+
+    # -- how it looks -----------------------------------------------------------------------
+
+    def set_theme(self, name: str) -> None:
+        """Switch to the ``light`` or the ``dark`` theme."""
+        self.page.evaluate(
+            "theme => { jupyterapp.commands.execute('apputils:change-theme', {theme}); }",
+            THEMES[name],
+        )
+        wanted = "true" if name == "light" else "false"
+        body = f'body[data-jp-theme-light="{wanted}"]'
+        self.page.wait_for_selector(body, state="attached")
+
+    def hide_sidebar(self) -> None:
+        """Fold away the file browser."""
+        self.page.evaluate("() => { jupyterapp.shell.collapseLeft(); }")
+        self.page.wait_for_function("() => jupyterapp.shell.leftCollapsed")
+
+    def show(self, top: int, chosen: int) -> None:
+        """Scroll until a cell is at the top, and choose one."""
+        self.page.evaluate(ACTIVATE, chosen)
+        self.cell(top).evaluate("cell => { cell.scrollIntoView({block: 'start'}); }")
+
+    def picture_of_cell(self, at: int, margin: int = 8) -> bytes:
+        """Return a PNG of a cell with its output, as it looks when another cell is chosen."""
+        self.page.evaluate(ACTIVATE, 0 if at else 1)
+        self.page.mouse.move(0, 0)
+        cell = self.cell(at)
+        size = self.page.viewport_size
+        height = int(cell.evaluate("cell => cell.scrollHeight"))
+        if size is not None and height + FRAME > size["height"]:
+            self.page.set_viewport_size({"width": size["width"], "height": height + FRAME})
+        cell.evaluate("cell => { cell.scrollIntoView({block: 'center'}); }")
+        alone = self.page.add_style_tag(content=ALONE)
+        cell.evaluate("cell => { cell.classList.add('alone'); }")
+        box = cell.bounding_box()
+        assert box is not None, f"cell {at} is not in the page"
+        clip = {
+            "x": max(box["x"] - margin, 0),
+            "y": max(box["y"] - margin, 0),
+            "width": box["width"] + 2 * margin,
+            "height": box["height"] + 2 * margin,
+        }
+        try:
+            return self.page.screenshot(clip=clip, animations="disabled")
+        finally:
+            alone.evaluate("style => { style.remove(); }")
+            cell.evaluate("cell => { cell.classList.remove('alone'); }")
+
+    def picture(self) -> bytes:
+        """Return a PNG of the whole window."""
+        return self.page.screenshot(animations="disabled")
+
+
+def wait_until(condition: Callable[[], object], complaint: str, seconds: float = 10) -> None:
+    """Wait until something is true outside the page; fail with ``complaint`` after a bound."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.02)

@@ -1,0 +1,244 @@
+"""Make the pictures of JupyterLab: ``python -m tests.browser.screenshots [--out DIR] [NAME …]``.
+
+Each is a real cell that has run on real ranks, in the light and in the dark theme: ``NAME.png``
+and ``NAME_dark.png``, twice as sharp as the page and with 256 colours, so that they stay small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser
+
+from tests.browser.chromium import chromium, window
+from tests.browser.page import THEMES, NotebookPage
+from tests.browser.server import CourseServer, course_server
+from tests.conda_versions import ROOT
+
+OUT = ROOT / "build" / "screenshots"
+#: Of the window, in the page's own pixels; the cells in it are some 80 narrower.
+WIDTH, HEIGHT = 1000, 1600
+OVERVIEW_WIDTH, OVERVIEW_HEIGHT = 1180, 900
+NOTEBOOK_SECONDS = 180
+
+#: Debian's default font for a page's text is a wide one.
+FONT = "Liberation Sans"
+SETTINGS = {
+    "@jupyterlab/apputils-extension/themes": {
+        "overrides": {"ui-font-family": FONT, "content-font-family": FONT}
+    }
+}
+
+
+OVERVIEW = "jupyterlab"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cell to show, and what has to run before it."""
+
+    code: str
+    before: tuple[str, ...] = ()
+    ranks: int = 4
+    shows: str = ""  #: take the picture while the cell runs, when this pattern is on the page
+    stopped: bool = False  #: but press the stop button before
+
+
+TRAINING = """%%px
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import labkit
+
+train_set = labkit.datasets.mnist(train=True, size="subset")
+images = torch.stack([image for image, _ in train_set])
+labels = torch.tensor([label for _, label in train_set])
+features = [nn.Conv2d(1, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU()]
+model = DDP(nn.Sequential(*features, nn.Flatten(), nn.Linear(32 * 6 * 6, 10)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def train(epoch, steps=None):
+    torch.manual_seed(epoch)
+    order = torch.randperm(len(labels))[rank::world_size]
+    for batch in order.split(25)[:steps]:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+    return loss.item()"""
+
+SCENES: dict[str, Scene] = {
+    "ranks": Scene('%%px\nprint(f"rank {rank} of {world_size} computes on {device}")'),
+    "folded": Scene(
+        "%%px\n"
+        'print("world size", world_size)\n'
+        'print("even" if rank % 2 == 0 else "odd")\n'
+        "if rank == 5:\n"
+        '    print("and I am the sixth")',
+        ranks=16,
+    ),
+    "long": Scene(
+        "%%px --ranks 0-1\n"
+        "for step in range(100):\n"
+        '    print(f"step {step}: loss {(rank + 1) / (step + 1):.4f}")',
+    ),
+    "error": Scene(
+        "%%px\nlosses = [0.9, 0.7, 0.4]\nlast = losses[rank]\nprint('my loss is', last)"
+    ),
+    "deadlock": Scene(
+        "%%px\nloss = torch.tensor([0.5 * rank])\nif loss > 0:\n    dist.all_reduce(loss)"
+    ),
+    "live": Scene(
+        "%%px\n"
+        "for epoch in range(30):\n"
+        "    loss = train(epoch)\n"
+        '    print(f"epoch {epoch}: loss {loss:.3f}")',
+        before=(TRAINING,),
+        shows=r"epoch 5.*rank 3.*(running|wait)",
+    ),
+    # The cell of notebook 00 that this is a picture of; tests/test_screenshots.py compares them.
+    "board": Scene(
+        "%%px\n"
+        "import time\n"
+        "\n"
+        "for step in range(3):\n"
+        "    time.sleep(0.5)\n"
+        '    print("step", step)\n'
+        "if rank == 3:\n"
+        "    time.sleep(2)\n"
+        "dist.barrier()",
+        shows="step 2.*rank 0.*waiting.*rank 2.*waiting.*rank 3.*running",
+    ),
+    "stopped": Scene("%%px\nimport time\n\ntime.sleep(600)", shows="rank 3.*running", stopped=True),
+    "collectives": Scene(
+        'before_after(lab["outgoing"], lab["incoming"], "dist.all_to_all(incoming, outgoing)")',
+        before=(
+            "%%px\n"
+            "outgoing = [torch.tensor([rank * 10.0 + i]) for i in range(world_size)]\n"
+            "incoming = [torch.empty(1) for _ in range(world_size)]\n"
+            "dist.all_to_all(incoming, outgoing)",
+            "from labkit.figures import before_after",
+        ),
+    ),
+    "timeline": Scene(
+        'lab.timeline("train(0, steps=3)")',
+        before=(TRAINING, "%%px\n_ = train(0, steps=3)"),
+    ),
+}
+
+
+class Studio:
+    """Takes pictures of cells in both themes."""
+
+    def __init__(self, server: CourseServer, browser: Browser, out: Path) -> None:
+        self.server, self.browser, self.out = server, browser, out
+
+    def cell(self, name: str, scene: Scene) -> None:
+        """Run a scene in a notebook of its own and show its cell."""
+        start = f"import labkit\n\nlab = labkit.start({scene.ranks})"
+        file = self.server.new_notebook(f"{name}.ipynb", start)
+        with window(self.browser, WIDTH, HEIGHT, sharp=True) as context:
+            notebook = NotebookPage(context, self.server.address(file.name), file)
+            notebook.hide_sidebar()
+            notebook.run(0)
+            for code in scene.before:
+                notebook.run_new(code)
+            at = notebook.append(scene.code)
+            if scene.shows and not scene.stopped:
+                self._while_it_runs(name, scene, notebook, at)
+            else:
+                self._when_it_has_ended(name, scene, notebook, at)
+            notebook.run_new("lab.stop()")
+
+    def _while_it_runs(self, name: str, scene: Scene, notebook: NotebookPage, at: int) -> None:
+        for number, theme in enumerate(THEMES):
+            if number:  # the stop button has left them with a new process group
+                for code in scene.before:
+                    notebook.run_new(code)
+            notebook.set_theme(theme)
+            notebook.start(at)
+            notebook.wait_text(at, scene.shows)
+            self._keep(name, theme, notebook.picture_of_cell(at))
+            notebook.interrupt()
+            notebook.wait_ended(at)
+
+    def _when_it_has_ended(self, name: str, scene: Scene, notebook: NotebookPage, at: int) -> None:
+        notebook.start(at)
+        if scene.stopped:
+            notebook.wait_text(at, scene.shows)
+            notebook.interrupt()
+        notebook.wait_ended(at)
+        for theme in THEMES:
+            notebook.set_theme(theme)
+            self._keep(name, theme, notebook.picture_of_cell(at))
+
+    def overview(self, name: str) -> None:
+        """Show JupyterLab with notebook 00 open where its ranks talk for the first time."""
+        file = self.server.notebook("00_start_here.ipynb")
+        size = (OVERVIEW_WIDTH, OVERVIEW_HEIGHT)
+        with window(self.browser, *size, sharp=True) as context:
+            notebook = NotebookPage(context, self.server.address(file.name), file)
+            cells = notebook.stored().cells
+            heading = next(i for i, cell in enumerate(cells) if "Let them talk" in cell.source)
+            notebook.run_all()
+            notebook.wait_ended(notebook.code_cells()[-1], NOTEBOOK_SECONDS)
+            notebook.save()
+            notebook.show(heading, chosen=heading + 1)
+            for theme in THEMES:
+                notebook.set_theme(theme)
+                self._keep(name, theme, notebook.picture())
+
+    def _keep(self, name: str, theme: str, png: bytes) -> None:
+        path = self.out / (f"{name}.png" if theme == "light" else f"{name}_{theme}.png")
+        write_small(png, path)
+        print(f"{path}  {path.stat().st_size // 1024} KiB")
+
+
+def write_small(png: bytes, path: Path) -> None:
+    """Write a picture with 256 colours: less than half the size, and nobody sees it."""
+    with Image.open(io.BytesIO(png)) as picture:
+        # The other methods take colours that are on few pixels, such as a label's, for others.
+        # Two rounds of k-means bring back the exact shade of what is large.
+        method = Image.Quantize.MAXCOVERAGE
+        few = picture.convert("RGB").quantize(256, method, kmeans=2, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+def main() -> int:
+    """Make the pictures that are asked for; 1 if one of them cannot be made yet."""
+    names = [OVERVIEW, *SCENES]  # the overview first: the file browser has no more than the course
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder (default: %(default)s)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(names):
+        parser.error(f"there is no {', '.join(sorted(unknown))}: {', '.join(names)}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    with (
+        tempfile.TemporaryDirectory() as base,
+        course_server(Path(base), SETTINGS) as server,
+        chromium() as browser,
+    ):
+        studio = Studio(server, browser, arguments.out)
+        for name in filter(set(arguments.names or names).__contains__, names):
+            try:
+                if name == OVERVIEW:
+                    studio.overview(name)
+                else:
+                    studio.cell(name, SCENES[name])
+            except AssertionError as error:
+                failed = 1
+                print(f"{name}: {str(error).splitlines()[0]}", file=sys.stderr)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
