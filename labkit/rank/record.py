@@ -42,6 +42,13 @@ COLLECTIVES = (
     "alltoall",
     "alltoall_base",
     "barrier",
+    # names that torch 2.15 has given to some of these
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "all_to_all_single",
+    "gather_single",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
 )
 #: A wait with a time limit of its own, up to this one, ends by itself: nobody has to watch it.
 BOUND = timedelta(seconds=60)
@@ -103,7 +110,7 @@ def install() -> None:
         return
     for owner, ours in (
         (ProcessGroup, (_set_group_name, send, recv, recv_anysource, monitored_barrier)),
-        (ProcessGroup, tuple(_noting_home(name) for name in COLLECTIVES)),
+        (ProcessGroup, tuple(_noting_home(n) for n in COLLECTIVES if hasattr(ProcessGroup, n))),
         (Work, (wait,)),
     ):
         for function in ours:
