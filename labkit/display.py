@@ -14,7 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .colours import rank_colour
-from .labels import block, coloured_label, fold, label
+from .labels import block, bold_label, fold, label
 
 if TYPE_CHECKING:
     from .running import Outcome
@@ -40,18 +40,16 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
 
 
 def _show_texts(texts: Mapping[int, str], target: Any) -> None:
-    blocks = fold(texts)
+    blocks, is_err = fold(texts), target is sys.stderr
     ends = end_lines(len(blocks))
     for ranks, text in blocks:
         lines = text.rstrip("\n").split("\n")
         if notebook() is None or len(lines) <= 2 * ends + SPARED:
-            target.write(block(ranks, text))
+            target.write(block(ranks, text, coloured=not is_err))
             continue
         target.flush()
-        # stderr has a background of its own; where it is HTML, this edge is what is left of it.
-        edge = "#D62828" if target is sys.stderr else ""
         middle_cut = cut(lines, ends)
-        publish({"text/html": folded(ranks, lines, ends, edge),
+        publish({"text/html": folded(ranks, lines, ends, is_err=is_err),
                  "text/plain": plain(block(ranks, middle_cut)).rstrip("\n")})  # fmt: skip
     target.flush()
 
@@ -66,18 +64,28 @@ def cut(lines: Sequence[str], ends: int) -> str:
     return "\n".join([*lines[:ends], f"… {len(lines) - 2 * ends:,} more lines …", *lines[-ends:]])
 
 
-def folded(ranks: Sequence[int], lines: Sequence[str], ends: int, edge: str = "") -> str:
+def folded(ranks: Sequence[int], lines: Sequence[str], ends: int, *, is_err: bool) -> str:
     """Return a long text as HTML that shows both ends and opens the middle on a click."""
     head, middle, tail = (
         escape(plain("\n".join(part))) for part in (lines[:ends], lines[ends:-ends], lines[-ends:])
     )
-    count = len(lines) - 2 * ends
-    pre = '<pre style="margin: 0 0 0 2ch">'
-    border = f"; border-left: 3px solid {edge}; padding-left: 1ch" if edge else ""
+    pre = '<pre style="margin-left: 2ch">'
+    return text_html(
+        f"{html_label(ranks, coloured=not is_err)}:\n{pre}{head}</pre>"
+        f'<details><summary style="margin-left: 2ch; cursor: pointer">'
+        f"{len(lines) - 2 * ends:,} more lines</summary>{pre}{middle}</pre></details>"
+        f"{pre}{tail}</pre>",
+        is_err=is_err,
+    )
+
+
+def text_html(content: str, *, is_err: bool) -> str:
+    """Set HTML as JupyterLab sets text: what ranks wrote to stderr on the colour of errors."""
+    ground = "; background: var(--jp-rendermime-error-background, transparent)" if is_err else ""
     return (
-        f'<div style="line-height: normal{border}">{html_label(ranks)}:\n{pre}{head}</pre>'
-        f'<details><summary style="margin-left: 2ch; cursor: pointer">{count:,} more lines'
-        f"</summary>{pre}{middle}</pre></details>{pre}{tail}</pre></div>"
+        f'<div style="font-family: {FONT}; font-size: var(--jp-code-font-size, inherit); '
+        f"line-height: var(--jp-code-line-height, normal); "
+        f'padding-left: var(--jp-code-padding, 0){ground}">{content}</div>'
     )
 
 
@@ -86,9 +94,9 @@ def plain(text: str) -> str:
     return _ANSI.sub("", text)
 
 
-def html_label(ranks: Sequence[int]) -> str:
+def html_label(ranks: Sequence[int], *, coloured: bool = True) -> str:
     """Name some ranks in bold, a single one in its own colour."""
-    colour = f"; color: {rank_colour(ranks[0])}" if len(ranks) == 1 else ""
+    colour = f"; color: {rank_colour(ranks[0])}" if coloured and len(ranks) == 1 else ""
     return f'<b style="font-family: {FONT}{colour}">{label(ranks)}</b>'
 
 
@@ -106,7 +114,7 @@ def _show_bundles(bundles: Mapping[int, Mapping[str, Any]]) -> None:
             continue
         _show_texts(texts, sys.stdout)
         texts = {}
-        sys.stdout.write(f"{coloured_label(ranks)}:\n")
+        sys.stdout.write(f"{bold_label(ranks)}:\n")
         sys.stdout.flush()
         publish(bundle["data"], bundle.get("metadata"))
     _show_texts(texts, sys.stdout)

@@ -52,9 +52,25 @@ class Deadlock(RankError):
             line if line.startswith(" ") else textwrap.fill(line, WIDTH, break_on_hyphens=False)
             for line in rest
         ]
+        # What labkit did is not part of the cause.
+        shown = [f"\n{line}" if line.startswith("labkit") else line for line in shown]
         shown = [line.replace("Cause:", "\x1b[1mCause:\x1b[0m", 1) for line in shown]
         block = "\n".join([title + head, *shown])
         super().__init__("\n".join(lines), [block])
+
+
+class Interrupted(KeyboardInterrupt):
+    """Report an interrupt: where it reached the ranks, and what is left to do.
+
+    A KeyboardInterrupt, so that whoever expects one gets it.
+    """
+
+    def __init__(self, summary: str, blocks: Sequence[str]) -> None:
+        super().__init__(summary)
+        self.blocks = list(blocks)
+
+    def _render_traceback_(self) -> list[str]:
+        return self.blocks
 
 
 class RankDied(RankError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from .colours import rank_colour
@@ -26,12 +27,20 @@ def how_to_replace(ranks: Sequence[int]) -> str:
     return f"lab.restart(ranks={list(ranks)}) replaces {'it' if len(ranks) == 1 else 'them'}"
 
 
+#: What progress bars measure: it is the same on two ranks by chance only.
+_RATE = re.compile(r"(?:it/s|s/it)[],]")
+
+
 def fold(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
-    """Join ranks with equal texts; the groups are in the order of their first rank."""
-    groups: dict[str, list[int]] = {}
+    """Join ranks with equal texts; the groups are in the order of their first rank.
+
+    Progress bars stay one a rank.
+    """
+    groups: dict[tuple[str, int], list[int]] = {}
     for rank in sorted(texts):
-        groups.setdefault(texts[rank], []).append(rank)
-    return [(ranks, text) for text, ranks in groups.items()]
+        apart = rank if _RATE.search(texts[rank]) else -1
+        groups.setdefault((texts[rank], apart), []).append(rank)
+    return [(ranks, text) for (text, _), ranks in groups.items()]
 
 
 def fold_begun(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
@@ -42,7 +51,7 @@ def fold_begun(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
     groups: list[tuple[list[int], str]] = []
     for rank in sorted(texts):
         text = texts[rank]
-        for position, (ranks, longest) in enumerate(groups):
+        for position, (ranks, longest) in enumerate([] if _RATE.search(text) else groups):
             if longest.startswith(text) or text.startswith(longest):
                 groups[position] = ([*ranks, rank], max(longest, text, key=len))
                 break
@@ -56,21 +65,25 @@ def red(text: str) -> str:
     return f"\x1b[31m{text}\x1b[0m"
 
 
-def coloured_label(ranks: Sequence[int]) -> str:
-    """Name some ranks in bold; a single one in its own colour (24-bit, as in the figures)."""
+def bold_label(ranks: Sequence[int], *, coloured: bool = True) -> str:
+    """Name some ranks in bold; a single one in its own colour (24-bit, as in the figures).
+
+    Not where the background is the colour of errors: most of them would be hard to read there.
+    """
     colour = ""
-    if len(ranks) == 1:
+    if coloured and len(ranks) == 1:
         red_green_blue = bytes.fromhex(rank_colour(ranks[0])[1:])
         colour = ";38;2;" + ";".join(str(part) for part in red_green_blue)
     return f"\x1b[1{colour}m{label(ranks)}\x1b[0m"
 
 
-def block(ranks: Sequence[int], text: str) -> str:
+def block(ranks: Sequence[int], text: str, *, coloured: bool = True) -> str:
     """Put the label before a text: on its line if it has only one, else above it."""
+    name = bold_label(ranks, coloured=coloured)
     lines = text.rstrip("\n").split("\n")
     if len(lines) == 1:
-        return f"{coloured_label(ranks)}: {lines[0]}\n"
-    return "\n".join([f"{coloured_label(ranks)}:", *(f"  {line}" for line in lines)]) + "\n"
+        return f"{name}: {lines[0]}\n"
+    return "\n".join([f"{name}:", *(f"  {line}" for line in lines)]) + "\n"
 
 
 def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, list[str]]:
@@ -87,5 +100,5 @@ def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, 
         head, *rest = lines or [f"{name}: {message}"]
         title, _, tail = head.partition(":")
         head = f"{red(title)}:{tail}" if tail else red(title)
-        blocks.append("\n".join([f"{coloured_label(ranks)}: {head}", *rest]))
+        blocks.append("\n".join([f"{bold_label(ranks, coloured=False)}: {head}", *rest]))
     return "\n".join(summary), blocks

@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, Protocol
 
@@ -38,7 +39,7 @@ class Screen(Protocol):
 
     def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None: ...
 
-    def clear(self) -> None: ...
+    def clear(self, *, wait: bool) -> None: ...
 
 
 def screen() -> Screen | None:
@@ -89,18 +90,20 @@ class Live:
             # A rank that gives no answer makes a look last: the cell has to be followed between.
             self._board_due = now + max(BOARD_SECONDS, 3 * (time.monotonic() - now))
 
-    def clear(self) -> None:
-        """Take all of it away."""
+    def clear(self, *, wait: bool = False) -> None:
+        """Take all of it away; with ``wait`` when the next output comes, so that nothing jumps."""
         if self._screen is not None and self._shown is not None:
-            self._screen.clear()
+            self._screen.clear(wait=wait)
 
 
 # -- in a notebook ------------------------------------------------------------------------------
 
 #: Follows the theme in JupyterLab; the second colour is for other front ends.
 _GREY = "color: var(--jp-ui-font-color2, #757575)"
+#: As JupyterLab sets text output, so that nothing moves when that takes its place.
 _SMALL = f"font-family: {display.FONT}; font-size: 90%; line-height: 1.5"
-_DOTS = {"running": "#0A9777", "waiting": "#D77B08", "idle": "#8A8A8A"}
+#: Shapes, for colours belong to ranks; what needs help is red.
+_MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○"}
 _ALARM = "#D62828"
 
 
@@ -118,8 +121,8 @@ class Page:
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
 
-    def clear(self) -> None:
-        self._cell.clear()
+    def clear(self, *, wait: bool) -> None:
+        self._cell.clear(wait=wait)
 
 
 def output_html(out: Texts, err: Texts) -> str:
@@ -139,39 +142,64 @@ def _block_html(ranks: Sequence[int], text: str, room: int, is_err: bool) -> str
     hidden = text.count("\n", 0, len(text) - TAIL) if len(text) > TAIL else 0
     hidden += max(0, len(lines) - room)
     tail = display.plain("\n".join(lines[-room:]))
-    above = f' <span style="{_GREY}">… {hidden:,} lines above</span>' if hidden else ""
-    name = display.html_label(ranks)
-    edge = f"border-left: 3px solid {_ALARM}; padding-left: 1ch; " if is_err else ""
-    pre = f"margin: 0; {edge}white-space: pre-wrap"
+    name = display.html_label(ranks, coloured=not is_err)
     if room == 1 or "\n" not in tail:
-        short = f' <span style="{_GREY}">(line {hidden + 1:,})</span>' if hidden else ""
-        return f'<pre style="{pre}">{name}{short}: {escape(tail)}</pre>'
-    body = "\n".join(f"  {line}" for line in escape(tail).split("\n"))
-    return f'<pre style="{pre}">{name}:{above}\n{body}</pre>'
+        note = f' <span style="{_GREY}">(line {hidden + 1:,})</span>' if hidden else ""
+        content = f"{name}{note}: {escape(tail)}"
+    else:
+        plural = "s" if hidden > 1 else ""
+        note = f' <span style="{_GREY}">… {hidden:,} line{plural} above</span>' if hidden else ""
+        body = "\n".join(f"  {line}" for line in escape(tail).split("\n"))
+        content = f"{name}:{note}\n{body}"
+    return display.text_html(f'<pre style="white-space: pre-wrap">{content}</pre>', is_err=is_err)
 
 
 def board_html(board: Sequence[RankState], seconds: float) -> str:
-    """Return one line a rank: what it does, for how long, its memory, its GPU."""
-    rows = "".join(_row_html(state) for state in board)
+    """Return one line a rank: what it does, for how long, where, its memory, its GPU."""
+    rows = "".join(_row_html(state) for state in _level(board))
+    widths = "max-content max-content minmax(0, max-content) minmax(0, 1fr) max-content"
     return (
         f'<div style="margin-top: 6px; border-top: 1px solid var(--jp-border-color2, #BDBDBD); '
         f'padding-top: 3px; {_SMALL}"><span style="{_GREY}">{clock(seconds)} · '
         f"{escape(summary(board))}</span>"
-        f'<div style="display: grid; grid-template-columns: max-content minmax(0, 1fr) max-content;'
-        f' column-gap: 2ch">{rows}</div></div>'
+        f'<div style="display: grid; grid-template-columns: {widths}; column-gap: 2ch">'
+        f"{rows}</div></div>"
     )
+
+
+def _level(board: Sequence[RankState]) -> list[RankState]:
+    """Give ranks that came to a meeting within a second the same number of seconds: rounding
+    would show a difference where there is none."""
+    longest: dict[str, float] = {}
+    for state in board:
+        if state.seconds is not None:
+            longest[state.detail] = max(state.seconds, longest.get(state.detail, 0.0))
+    return [
+        replace(state, seconds=longest[state.detail])
+        if state.seconds is not None and longest[state.detail] - state.seconds < 1
+        else state
+        for state in board
+    ]
 
 
 def _row_html(state: RankState) -> str:
-    dot = _DOTS.get(state.state, _ALARM)
-    usage = "  ".join(_usage(state))
+    alarm = state.state not in _MARKS
+    mark = _MARKS.get(state.state, "✕")
+    does = state.state
+    if state.state == "waiting" and state.seconds is not None:
+        does += f" {state.seconds:.0f} s"
+    place = ": ".join(part for part in (state.where, state.line) if part)
     cell = "overflow: hidden; text-overflow: ellipsis; white-space: pre"
-    return (
-        f'<div style="{cell}"><span style="color: {dot}">●</span> '
-        f"{display.html_label([state.rank])}</div>"
-        f'<div style="{cell}" title="{escape(state.describe())}">{escape(state.describe())}</div>'
-        f'<div style="{cell}; {_GREY}; text-align: right">{escape(usage)}</div>'
-    )
+    soft = f"{cell}; {_GREY}"
+    texts = [
+        (cell, f"{mark} {display.html_label([state.rank])}"),
+        (f"{cell}; color: {_ALARM}" if alarm else cell, escape(does)),
+        (cell, escape(place)),
+        (soft, escape(state.detail)),
+        (f"{soft}; text-align: right", escape("  ".join(_usage(state)))),
+    ]
+    title = escape(state.describe(), quote=True)
+    return "".join(f'<div style="{style}" title="{title}">{text}</div>' for style, text in texts)
 
 
 def _usage(state: RankState) -> list[str]:
@@ -220,7 +248,7 @@ class Line:
         width = shutil.get_terminal_size().columns - 1
         self._write(f"{clock(seconds)}  {text}"[:width])
 
-    def clear(self) -> None:
+    def clear(self, *, wait: bool) -> None:
         self._write("")
 
     def _write(self, text: str) -> None:

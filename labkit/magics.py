@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import sys
 from typing import Any
 
 from ipyparallel.client.magics import ParallelMagics, exec_args, output_args
@@ -12,7 +12,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import display, lab, live, page, running, verdict
+from . import display, lab, live, page, running
 from .errors import CellSyntaxError, LabError
 
 
@@ -171,12 +171,8 @@ class LabMagics(ParallelMagics):
         """
         pending = running.cell(current._ready(), ranks, code)
         try:
-            pending.wait(signum, shown)
-        except KeyboardInterrupt:
-            display.show(pending.outcomes())
-            for line in verdict.what_was_done(pending.keeper, pending.ending):
-                sys.stderr.write(f"{line}\n")
-            raise
+            with contextlib.suppress(KeyboardInterrupt):  # raised again below, and explained
+                pending.wait(signum, shown)
         finally:
             self.last_result = pending.result
             if save_name:

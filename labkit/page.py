@@ -55,7 +55,7 @@ class CellOutput:
         self.shell.display_pub.publish(bundle, transient=transient, update=update)
         self._displayed = before
 
-    def clear(self) -> None:
-        """Clear the cell's output."""
-        self.shell.display_pub.clear_output(wait=False)
+    def clear(self, *, wait: bool) -> None:
+        """Clear the cell's output; with ``wait`` when the next output comes."""
+        self.shell.display_pub.clear_output(wait=wait)
         self._displayed = False

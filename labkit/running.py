@@ -110,7 +110,7 @@ class Pending:
             raise
         finally:
             if live is not None:
-                live.clear()
+                live.clear(wait=self._shows_more())
         if self.ending.kind:
             self._repair(broken=True)
         elif self.failures():
@@ -153,6 +153,13 @@ class Pending:
         out, err = ({r: seen.text(name) for r, seen in written.items()} for name in STREAMS)
         return out, err
 
+    def _shows_more(self) -> bool:
+        """Tell whether something will be shown for certain: output, or an error."""
+        out, err = self._texts()
+        displays = any(reply.labkit_output.displays for reply in self.replies.values())
+        wrong = self.ending.kind or self.dead() or self.failures()
+        return bool(any(out.values()) or any(err.values()) or displays or wrong)
+
     # -- what came of it --------------------------------------------------------------------
 
     def outcomes(self) -> list[Outcome]:
@@ -164,8 +171,13 @@ class Pending:
         return outcomes
 
     def raise_errors(self, outcomes: Sequence[Outcome]) -> None:
-        """Raise what went wrong, if anything did: deaths, then true errors, then deadlocks."""
+        """Raise what went wrong, if anything did: deaths, then true errors, then deadlocks.
+
+        After an interrupt, where it stopped the ranks.
+        """
         errors = {o.rank: o.error for o in outcomes if o.error}
+        if self.ending.kind == "interrupted":
+            raise verdict.interrupted(self.keeper, errors, self.ending) from None
         error = verdict.judge(self.keeper, self.dead(), errors, self.ending)
         if error is not None:
             raise error
@@ -210,11 +222,10 @@ def call(keeper: GroupKeeper, ranks: Sequence[int], payload: bytes) -> list[Any]
     """Call a pickled function on some ranks; show what it printed; return its results."""
     keeper.check()
     pending = Pending(keeper, ranks, lambda view: view.apply_async(on_rank, "calls.call", payload))
-    try:
+    with contextlib.suppress(KeyboardInterrupt):  # raised again below, and explained
         pending.wait(live=Live(screen()))
-    finally:
-        outcomes = [_unwrap(outcome) for outcome in pending.outcomes()]
-        display.show(outcomes)
+    outcomes = [_unwrap(outcome) for outcome in pending.outcomes()]
+    display.show(outcomes)
     pending.raise_errors(outcomes)
     return [outcome.value for outcome in outcomes]
 

@@ -49,6 +49,10 @@ class RankState:
         return self.state
 
 
+#: JupyterLab sets tables to the right, as if all of it were numbers.
+_LEFT = ' style="text-align: left"'
+
+
 class Table(Sequence[RankState]):
     """A list of RankState that shows itself as a table."""
 
@@ -81,10 +85,12 @@ class Table(Sequence[RankState]):
     def to_html(self) -> str:
         """Return an HTML table that needs no style sheet."""
         head, *body = self.rows()
-        cells = "".join(f"<th>{escape(text)}</th>" for text in head)
+        cells = "".join(f"<th{_LEFT}>{escape(text)}</th>" for text in head)
         lines = [f"<table><thead><tr>{cells}</tr></thead><tbody>"]
         for row in body:
-            lines.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>")
+            lines.append(
+                "<tr>" + "".join(f"<td{_LEFT}>{escape(text)}</td>" for text in row) + "</tr>"
+            )
         return "\n".join([*lines, "</tbody></table>"])
 
     _repr_html_ = to_html

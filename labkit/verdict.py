@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from . import labels
 from .cluster import RankCluster
-from .errors import Deadlock, RankDied, RankError
+from .errors import Deadlock, Interrupted, RankDied, RankError
 from .group import GroupKeeper
 from .labels import label
 from .watch.cause import Case
@@ -66,6 +66,23 @@ def judge(
     if case is not None:
         return Deadlock([*tell(case), *what_was_done(keeper, ending)])
     return None
+
+
+def interrupted(keeper: GroupKeeper, errors: Mapping[int, Raised], ending: Ending) -> Interrupted:
+    """Return the error to raise after an interrupt: where it stopped which ranks."""
+    stopped = {r: _stopped(e) if is_consequence(e) else e for r, e in errors.items()}
+    summary, blocks = labels.error_texts(stopped)
+    done = what_was_done(keeper, ending)
+    head = [f"{labels.red('Interrupted')}: the cell was stopped."]
+    tail = ["\n".join(done)] if done else []
+    return Interrupted("\n".join(filter(None, [summary, *done])), [*head, *blocks, *tail])
+
+
+def _stopped(error: Raised) -> Raised:
+    """Return the place alone of an error that only an interrupt has caused."""
+    _, _, lines = error
+    places = [line for line in lines[1:] if not line.startswith(("  raised in", "  caused by"))]
+    return "stopped", "", ["stopped", *places]
 
 
 #: What usually ends a process in these ways.

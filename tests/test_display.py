@@ -75,7 +75,8 @@ def test_what_is_not_worth_a_click_is_not_folded(published, capsys):
 def test_long_results_and_errors_are_folded_too(published):
     long = "\n".join(map(str, range(100)))
     display.show([Outcome(0, stderr=long, result=text(long))])
-    assert ["border-left" in bundle["text/html"] for bundle in published] == [True, False]
+    grounds = ["error-background" in bundle["text/html"] for bundle in published]
+    assert grounds == [True, False]
 
 
 def test_colours_of_a_folded_output_are_left_out(published):

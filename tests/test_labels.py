@@ -47,5 +47,18 @@ def test_ranks_on_the_way_to_the_same_are_joined():
 
 def test_a_single_rank_has_its_colour_and_several_have_none():
     red_green_blue = ";".join(str(int(RANK_COLOURS[2][i : i + 2], 16)) for i in (1, 3, 5))
-    assert labels.coloured_label([2]) == f"\x1b[1;38;2;{red_green_blue}mrank 2\x1b[0m"
-    assert labels.coloured_label([1, 2]) == "\x1b[1mranks 1–2\x1b[0m"
+    assert labels.bold_label([2]) == f"\x1b[1;38;2;{red_green_blue}mrank 2\x1b[0m"
+    assert labels.bold_label([1, 2]) == "\x1b[1mranks 1–2\x1b[0m"
+
+
+def test_in_an_error_no_label_has_a_colour():
+    assert labels.bold_label([2], coloured=False) == "\x1b[1mrank 2\x1b[0m"
+    (block,) = labels.error_texts({2: ("E", "", ["E: no"])})[1]
+    assert block.startswith("\x1b[1mrank 2\x1b[0m: ")
+
+
+def test_progress_bars_stay_one_a_rank_though_two_are_equal_by_chance():
+    bar = "100%|███| 3/3 [00:01<00:00,  2.00it/s]"
+    texts = {0: bar, 1: bar, 2: "done"}
+    assert labels.fold(texts) == [([0], bar), ([1], bar), ([2], "done")]
+    assert labels.fold_begun(texts) == [([0], bar), ([1], bar), ([2], "done")]

@@ -59,7 +59,7 @@ class Recorder:
     def show(self, out, err, board, seconds):
         self.shown.append((dict(out), dict(err), list(board)))
 
-    def clear(self):
+    def clear(self, *, wait):
         self.cleared += 1
 
 
@@ -165,12 +165,25 @@ def test_the_board_has_a_line_a_rank():
     text = text_of(live.board_html(board, 67))
     assert text.startswith("1:07 · rank 0 running, rank 1 waiting, rank 2 idle, rank 3 no answer")
     for part in (
-        "● rank 0running In[1], line 2: a < b31 MiB",
-        "● rank 1waiting in barrier (collective 1), for 3 s",
-        "● rank 2idle3.0 GiB  GPU 1.0 GiB of 80.0 GiB 57 %",
-        "● rank 3no answer (stopped)GPU 1.0 GiB of 80.0 GiB",
+        "▶ rank 0runningIn[1], line 2: a < b31 MiB",
+        "Ⅱ rank 1waiting 3 sbarrier (collective 1)",
+        "○ rank 2idle3.0 GiB  GPU 1.0 GiB of 80.0 GiB 57 %",
+        "✕ rank 3no answerstoppedGPU 1.0 GiB of 80.0 GiB",
     ):
         assert part in text
+
+
+def test_ranks_that_came_together_have_waited_for_the_same_time():
+    board = [state(r, "waiting", detail="barrier", seconds=s) for r, s in enumerate((1.4, 1.6, 4))]
+    text = text_of(live.board_html(board, 9))
+    assert re.findall(r"waiting (\d) s", text) == ["1", "2", "4"]
+    text = text_of(live.board_html(board[:2], 9))
+    assert re.findall(r"waiting (\d) s", text) == ["2", "2"]
+
+
+def test_one_line_above_is_one_line():
+    text = text_of(live.output_html({0: "x\n" * (live.LINES + 1)}, {}))
+    assert "… 1 line above" in text
 
 
 @pytest.mark.parametrize(
@@ -188,7 +201,7 @@ def test_a_terminal_has_one_line_that_is_written_over(monkeypatch):
     assert stream.getvalue() == ""  # what is printed comes at the end, there
     board = [state(r, where="In[1], line 2", line="sleep()") for r in range(3)]
     line.show({}, {}, [*board, state(3, "waiting", detail="barrier (collective 12)")], 61)
-    line.clear()
+    line.clear(wait=True)
     shown, cleared = re.findall(r"\r\x1b\[2K([^\r]*)", stream.getvalue())
     assert shown == "1:01  ranks 0–2: running In[1], line 2: sleep(); rank 3: wai"[:59]
     assert cleared == ""
@@ -235,19 +248,23 @@ class Kernel:
 
     def run(self, code):
         """Run a cell; return (kind, text) of all it showed, and what is left of it at the end."""
-        messages, left = [], []
+        messages, left, clears = [], [], []
 
         def note(message):
             kind, content = message["msg_type"], message["content"]
             text = content.get("text") or content.get("data", {}).get("text/html", "")
             messages.append((kind, text))
-            if kind == "clear_output":
-                assert content["wait"] is False
+            shows = kind in ("stream", "display_data", "execute_result", "error")
+            if kind == "clear_output" and not content["wait"]:
                 left.clear()
-            elif kind in ("stream", "display_data", "execute_result", "error"):
+            elif kind == "clear_output" or (shows and clears):
+                left.clear()
+                clears[:] = [True] if kind == "clear_output" else []
+            if shows:
                 left.append((kind, text or content.get("ename", "")))
 
         self.client.execute_interactive(code, timeout=120, output_hook=note)
+        assert not clears, "what was live would stay: nothing came that clears it"
         return messages, left
 
     def end(self):
@@ -278,7 +295,7 @@ def test_prints_appear_as_they_come_and_settle(kernel):
     assert "step 0" in shown[0]
     assert "step 3" not in shown[0]
     assert "step 4" in shown[-1]
-    assert "rank 1running In[2], line 4: time.sleep(0.3)" in shown[-1]
+    assert "rank 1runningIn[2], line 4: time.sleep(0.3)" in shown[-1]
     steps = "".join(f"  step {i}\n" for i in range(6))
     assert left == [("stream", f"\x1b[1mranks 0–1\x1b[0m:\n{steps}")]
 
@@ -288,8 +305,9 @@ def test_the_board_says_who_waits_for_whom_and_since_when(kernel):
     code = "import time\nif rank:\n    time.sleep(3.5)\ndist.barrier()\n"
     messages, left = kernel.run(f"%%px\n{code}")
     shown = [text_of(text) for kind, text in messages if kind == "update_display_data"]
-    assert re.search(r"rank 0waiting in barrier \(collective 1\), for [23] s at In", shown[-1])
-    assert "rank 1running In[3], line 4: time.sleep(3.5)" in shown[-1]
+    who = r"rank 0waiting [23] sIn\[3\], line 5: dist.barrier\(\)barrier \(collective 1\)"
+    assert re.search(who, shown[-1])
+    assert "rank 1runningIn[3], line 4: time.sleep(3.5)" in shown[-1]
     assert re.search(r"\d MiB", shown[-1])
     assert left == []
 

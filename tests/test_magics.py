@@ -1,6 +1,8 @@
 """%%px in a real IPython shell on four ranks."""
 
+import os
 import re
+import signal
 
 import pytest
 from IPython.core.error import UsageError
@@ -9,6 +11,7 @@ from jupyter_client.manager import start_new_kernel
 
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError
+from labkit.errors import Interrupted
 from labkit.magics import parse_ranks
 
 
@@ -111,6 +114,41 @@ def test_a_cell_has_the_number_that_the_notebook_shows():
         client.stop_channels()
         manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
+
+
+@pytest.mark.parametrize("how", ["%%px", "lab.run"])
+def test_an_interrupt_says_where_it_stopped_the_ranks_and_shows_none_of_our_code(px, lab, how):
+    import threading
+
+    def sleep():
+        import time
+
+        time.sleep(60)
+
+    threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(Interrupted) as caught:
+        px("import time\ntime.sleep(60)\n") if how == "%%px" else lab.run(sleep)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(caught.value._render_traceback_()))
+    assert text.startswith("Interrupted: the cell was stopped.\nranks 0–3: stopped")
+    assert "labkit/" not in text
+    if how == "%%px":
+        assert "-->   3 time.sleep(60)" in text
+    assert px("1\n")[0] == "ranks 0–3: 1\n"
+
+
+def test_an_interrupt_in_a_collective_says_what_was_done(px):
+    import threading
+
+    threading.Timer(1.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(Interrupted) as caught:
+        px("import time\nif rank == 3:\n    time.sleep(60)\ndist.barrier()\n")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(caught.value._render_traceback_()))
+    assert "ranks 0–2: stopped" in text
+    assert "-->   5 dist.barrier()" in text
+    assert "-->   4     time.sleep(60)" in text
+    assert "labkit freed ranks 0–2 and formed the process group anew" in text
+    assert "Connection closed" not in text
 
 
 def test_different_errors_are_told_apart(px):

@@ -44,6 +44,16 @@ def test_a_function_of_the_notebook_is_named(lab4):
     assert state.describe() == "running train, line 3"
 
 
+def test_a_function_of_an_earlier_cell_is_shown_with_the_line_that_calls_it(lab4):
+    running.cell(lab4._group, [0], "#px In[2]\ndef f():\n    import time; time.sleep(1)").wait()
+    pending = running.cell(lab4._group, [0], "#px In[3]\nf()")
+    time.sleep(0.4)
+    state = look(lab4._cluster)[0]
+    pending.wait()
+    assert state.where == "In[3], line 2 → In[2], line 3"
+    assert state.line == "import time; time.sleep(1)"
+
+
 def test_memory_is_what_a_rank_has_for_itself(lab4):
     before = look(lab4._cluster)
     assert all(s.gpu is None and 2**20 < s.memory < 200 * 2**20 for s in before)

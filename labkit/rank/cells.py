@@ -147,6 +147,16 @@ def innermost(frame: FrameType | None) -> tuple[str, str] | None:
     return None
 
 
+def outermost(frame: FrameType | None) -> str:
+    """Return the place of the line of the cell that runs, "" if none does."""
+    found = ""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("In["):
+            found = f"{frame.f_code.co_filename}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return found
+
+
 def describe(filename: str, lineno: int, function: str = "") -> tuple[str, str]:
     """Return place and text of one line: ``("In[7], line 3", "dist.barrier()")``.
 

@@ -53,5 +53,8 @@ def look() -> dict[str, Any]:
     """Say what the main thread does (idle, or busy at which line of which cell) and uses."""
     frame = looker.main_frame()
     where, line = cells.innermost(frame) or ("", "")
+    begun = cells.outermost(frame)
+    if begun and begun.partition(",")[0] != where.partition(",")[0]:
+        where = f"{begun} → {where}"  # it is in a function that an earlier cell has made
     answer = {"status": "ok", "busy": looker.is_busy(), "where": where, "line": line}
     return answer | usage.read()
