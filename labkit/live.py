@@ -11,25 +11,18 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from html import escape
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from . import display, page
-from .labels import fold, fold_begun, label
+from . import board, display, page
+from .board import Texts
+from .labels import fold, label
 from .status import RankState
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
 LIVE = "LABKIT_LIVE"
 #: Seconds after which the board comes, and between two looks at the ranks for it.
 BOARD_SECONDS = 1.0
-#: Lines of output that are shown at a time, and characters at the end of a rank's text that can
-#: have them.
-LINES, TAIL = 24, 8192
-
-#: What a rank has printed so far, by rank.
-Texts = Mapping[int, str]
 #: Asks every rank what it does.
 Look = Callable[[], Sequence[RankState]]
 
@@ -37,7 +30,7 @@ Look = Callable[[], Sequence[RankState]]
 class Screen(Protocol):
     """Where live output goes."""
 
-    def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None: ...
+    def show(self, out: Texts, err: Texts, states: Sequence[RankState], seconds: float) -> None: ...
 
     def clear(self, *, wait: bool) -> None: ...
 
@@ -98,14 +91,6 @@ class Live:
 
 # -- in a notebook ------------------------------------------------------------------------------
 
-#: Follows the theme in JupyterLab; the second colour is for other front ends.
-_GREY = "color: var(--jp-ui-font-color2, #757575)"
-#: As JupyterLab sets text output, so that nothing moves when that takes its place.
-_SMALL = f"font-family: {display.FONT}; font-size: 90%; line-height: 1.5"
-#: Shapes, for colours belong to ranks; what needs help is red.
-_MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○"}
-_ALARM = "#D62828"
-
 
 class Page:
     """The output of the cell that runs, all of it: what else was there would go too."""
@@ -115,120 +100,14 @@ class Page:
         self._name = uuid.uuid4().hex
         self._there = False
 
-    def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None:
-        html = output_html(out, err) + (board_html(board, seconds) if board else "")
-        bundle = {"text/html": html, "text/plain": summary(board) or "running"}
+    def show(self, out: Texts, err: Texts, states: Sequence[RankState], seconds: float) -> None:
+        html = board.output_html(out, err) + (board.board_html(states, seconds) if states else "")
+        bundle = {"text/html": html, "text/plain": board.summary(states) or "running"}
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
 
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
-
-
-def output_html(out: Texts, err: Texts) -> str:
-    """Return the last lines of what ranks printed, those that print the same joined."""
-    blocks = [(ranks, text, False) for ranks, text in fold_begun(_not_empty(out))]
-    blocks += [(ranks, text, True) for ranks, text in fold_begun(_not_empty(err))]
-    room = max(1, LINES // max(1, len(blocks)))
-    return "".join(_block_html(ranks, text, room, is_err) for ranks, text, is_err in blocks)
-
-
-def _not_empty(texts: Texts) -> dict[int, str]:
-    return {rank: text for rank, text in texts.items() if text.strip()}
-
-
-def _block_html(ranks: Sequence[int], text: str, room: int, is_err: bool) -> str:
-    lines = text[-TAIL:].rstrip("\n").split("\n")
-    hidden = text.count("\n", 0, len(text) - TAIL) if len(text) > TAIL else 0
-    hidden += max(0, len(lines) - room)
-    tail = display.plain("\n".join(lines[-room:]))
-    name = display.html_label(ranks, coloured=not is_err)
-    if room == 1 or "\n" not in tail:
-        note = f' <span style="{_GREY}">(line {hidden + 1:,})</span>' if hidden else ""
-        content = f"{name}{note}: {escape(tail)}"
-    else:
-        plural = "s" if hidden > 1 else ""
-        note = f' <span style="{_GREY}">… {hidden:,} line{plural} above</span>' if hidden else ""
-        body = "\n".join(f"  {line}" for line in escape(tail).split("\n"))
-        content = f"{name}:{note}\n{body}"
-    return display.text_html(f'<pre style="white-space: pre-wrap">{content}</pre>', is_err=is_err)
-
-
-def board_html(board: Sequence[RankState], seconds: float) -> str:
-    """Return one line a rank: what it does, for how long, where, its memory, its GPU."""
-    rows = "".join(_row_html(state) for state in _level(board))
-    widths = "max-content max-content minmax(0, max-content) minmax(0, 1fr) max-content"
-    return (
-        f'<div style="margin-top: 6px; border-top: 1px solid var(--jp-border-color2, #BDBDBD); '
-        f'padding-top: 3px; {_SMALL}"><span style="{_GREY}">{clock(seconds)} · '
-        f"{escape(summary(board))}</span>"
-        f'<div style="display: grid; grid-template-columns: {widths}; column-gap: 2ch">'
-        f"{rows}</div></div>"
-    )
-
-
-def _level(board: Sequence[RankState]) -> list[RankState]:
-    """Give ranks that came to a meeting within a second the same number of seconds: rounding
-    would show a difference where there is none."""
-    longest: dict[str, float] = {}
-    for state in board:
-        if state.seconds is not None:
-            longest[state.detail] = max(state.seconds, longest.get(state.detail, 0.0))
-    return [
-        replace(state, seconds=longest[state.detail])
-        if state.seconds is not None and longest[state.detail] - state.seconds < 1
-        else state
-        for state in board
-    ]
-
-
-def _row_html(state: RankState) -> str:
-    alarm = state.state not in _MARKS
-    mark = _MARKS.get(state.state, "✕")
-    does = state.state
-    if state.state == "waiting" and state.seconds is not None:
-        does += f" {state.seconds:.0f} s"
-    place = ": ".join(part for part in (state.where, state.line) if part)
-    cell = "overflow: hidden; text-overflow: ellipsis; white-space: pre"
-    soft = f"{cell}; {_GREY}"
-    texts = [
-        (cell, f"{mark} {display.html_label([state.rank])}"),
-        (f"{cell}; color: {_ALARM}" if alarm else cell, escape(does)),
-        (cell, escape(place)),
-        (soft, escape(state.detail)),
-        (f"{soft}; text-align: right", escape("  ".join(_usage(state)))),
-    ]
-    title = escape(state.describe(), quote=True)
-    return "".join(f'<div style="{style}" title="{title}">{text}</div>' for style, text in texts)
-
-
-def _usage(state: RankState) -> list[str]:
-    parts = []
-    if state.memory is not None:
-        parts.append(size(state.memory))
-    if state.gpu is not None:
-        busy = "" if state.gpu.busy is None else f" {state.gpu.busy} %"
-        parts.append(f"GPU {size(state.gpu.used)} of {size(state.gpu.total)}{busy}")
-    return parts
-
-
-def size(count: int) -> str:
-    """Write a number of bytes: ``31 MiB``, ``2.1 GiB``."""
-    mebi = count / 2**20
-    return f"{mebi:.0f} MiB" if mebi < 1000 else f"{mebi / 1024:.1f} GiB"
-
-
-def clock(seconds: float) -> str:
-    """Write a time: ``0:07``, ``1:02:03``."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def summary(board: Sequence[RankState]) -> str:
-    """Say in a few words who does what: ``ranks 0–2 waiting, rank 3 running``."""
-    states = fold({state.rank: state.state for state in board})
-    return ", ".join(f"{label(ranks)} {state}" for ranks, state in states)
 
 
 # -- in a terminal ------------------------------------------------------------------------------
@@ -240,13 +119,13 @@ class Line:
     def __init__(self, stream: Any = None) -> None:
         self._stream = stream or sys.stdout
 
-    def show(self, out: Texts, err: Texts, board: Sequence[RankState], seconds: float) -> None:
-        if not board:
+    def show(self, out: Texts, err: Texts, states: Sequence[RankState], seconds: float) -> None:
+        if not states:
             return
-        states = fold({state.rank: state.describe() for state in board})
-        text = "; ".join(f"{label(ranks)}: {what}" for ranks, what in states)
+        texts = fold({state.rank: state.describe() for state in states})
+        text = "; ".join(f"{label(ranks)}: {what}" for ranks, what in texts)
         width = shutil.get_terminal_size().columns - 1
-        self._write(f"{clock(seconds)}  {text}"[:width])
+        self._write(f"{board.clock(seconds)}  {text}"[:width])
 
     def clear(self, *, wait: bool) -> None:
         self._write("")

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 import labkit
+from labkit import running
 from labkit.placement import NCCL_SHARES_GPU
+from labkit.survey import look
 
 pytestmark = [
     pytest.mark.gpu,
@@ -110,3 +112,14 @@ def test_tensors_arrive_on_the_cpu():
             return torch.ones(3, device="cuda")
 
         assert lab.run(make)[0].device.type == "cpu"
+
+
+def test_the_board_knows_the_gpus():
+    with labkit.start() as lab:
+        running.cell(
+            lab._group, range(lab.world_size), "x = torch.ones(2**20, device=device)"
+        ).wait()
+        for state in look(lab._cluster):
+            assert state.gpu.used >= 4 * 2**20
+            assert state.gpu.total > 2**30
+            assert 0 <= state.gpu.busy <= 100

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import nbformat
@@ -18,35 +17,8 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from labkit import live
-from labkit.status import Gpu, RankState
 from labkit.terminal import settle
-
-
-def state(rank, what="running", **about):
-    return RankState(rank, "host", 1, "cpu", "gloo", what, **about)
-
-
-def text_of(html):
-    """Return what a reader sees of some HTML; fail if it has a script or is not well nested."""
-    seen, stack = [], []
-
-    class Reader(HTMLParser):
-        def handle_starttag(self, tag, attributes):
-            assert tag != "script"
-            assert not any(name.startswith("on") for name, _ in attributes)
-            stack.append(tag)
-
-        def handle_endtag(self, tag):
-            assert stack.pop() == tag
-
-        def handle_data(self, data):
-            seen.append(data)
-
-    reader = Reader()
-    reader.feed(html)
-    reader.close()
-    assert stack == []
-    return "".join(seen)
+from tests.test_board import state, text_of
 
 
 class Recorder:
@@ -124,73 +96,6 @@ def test_where_nobody_looks_on_there_is_no_screen(monkeypatch, variable):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(live.sys, "stdout", io.StringIO())
     assert live.screen() is None
-
-
-# -- how it looks -------------------------------------------------------------------------------
-
-
-def test_ranks_that_print_the_same_share_a_block_though_some_are_ahead():
-    html = live.output_html({0: "a\nb\nc\n", 1: "a\n", 2: "a\nb\n", 3: "other\n"}, {})
-    assert text_of(html) == "ranks 0–2:\n  a\n  b\n  crank 3: other"
-
-
-def test_of_much_output_the_end_is_shown_with_a_count():
-    out = {rank: "".join(f"{rank}<{i}>\n" for i in range(1000)) for rank in range(4)}
-    text = text_of(live.output_html(out, {}))
-    assert text.count("… 994 lines above") == 4
-    assert "3<999>" in text
-    assert "3<993>" not in text
-
-
-def test_of_sixteen_ranks_each_has_one_line():
-    out = {rank: f"first\nrank {rank} last\n" for rank in range(16)}
-    text = text_of(live.output_html(out, {}))
-    assert [f"rank {rank} (line 2): rank {rank} last" in text for rank in range(16)] == [True] * 16
-    assert "first" not in text
-
-
-def test_counts_stay_right_in_long_texts():
-    line = "x" * 99 + "\n"
-    text = text_of(live.output_html({0: line * 1000}, {}))
-    assert f"… {1000 - live.LINES} lines above" in text
-
-
-def test_the_board_has_a_line_a_rank():
-    board = [
-        state(0, where="In[1], line 2", line="a < b", memory=31 * 2**20),
-        state(1, "waiting", detail="barrier (collective 1)", seconds=3.2),
-        state(2, "idle", memory=3 * 2**30, gpu=Gpu(2**30, 80 * 2**30, 57)),
-        state(3, "no answer", detail="stopped", gpu=Gpu(2**30, 80 * 2**30)),
-    ]
-    text = text_of(live.board_html(board, 67))
-    assert text.startswith("1:07 · rank 0 running, rank 1 waiting, rank 2 idle, rank 3 no answer")
-    for part in (
-        "▶ rank 0runningIn[1], line 2: a < b31 MiB",
-        "Ⅱ rank 1waiting 3 sbarrier (collective 1)",
-        "○ rank 2idle3.0 GiB  GPU 1.0 GiB of 80.0 GiB 57 %",
-        "✕ rank 3no answerstoppedGPU 1.0 GiB of 80.0 GiB",
-    ):
-        assert part in text
-
-
-def test_ranks_that_came_together_have_waited_for_the_same_time():
-    board = [state(r, "waiting", detail="barrier", seconds=s) for r, s in enumerate((1.4, 1.6, 4))]
-    text = text_of(live.board_html(board, 9))
-    assert re.findall(r"waiting (\d) s", text) == ["1", "2", "4"]
-    text = text_of(live.board_html(board[:2], 9))
-    assert re.findall(r"waiting (\d) s", text) == ["2", "2"]
-
-
-def test_one_line_above_is_one_line():
-    text = text_of(live.output_html({0: "x\n" * (live.LINES + 1)}, {}))
-    assert "… 1 line above" in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0:00"), (59.9, "0:59"), (3600, "1:00:00"), (3723, "1:02:03")]
-)
-def test_clock(seconds, text):
-    assert live.clock(seconds) == text
 
 
 def test_a_terminal_has_one_line_that_is_written_over(monkeypatch):

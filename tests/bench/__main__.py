@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import cell, ddp, deadlock, memory, report, restart, scale, start, stock, watch
+from . import board, cell, ddp, deadlock, memory, report, restart, scale, start, stock, watch
 from .child import BenchError, environment, program, time_to_answer
 from .claim import Claim
 
@@ -39,6 +39,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     cell,
     ddp,
     watch,
+    board,
     deadlock,
 )
 NAMES = [benchmark.CLAIM.name for benchmark in BENCHMARKS]

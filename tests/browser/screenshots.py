@@ -1,4 +1,4 @@
-"""Make the pictures of JupyterLab: ``python -m tests.browser.screenshots [--out DIR] [NAME …]``.
+"""Make the pictures of JupyterLab: ``python -m tests.browser.screenshots [NAME …]``.
 
 Each is a real cell that has run on real ranks, in the light and in the dark theme: ``NAME.png``
 and ``NAME_dark.png``, twice as sharp as the page and with 256 colours, so that they stay small.
@@ -10,6 +10,7 @@ import argparse
 import io
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,10 +136,12 @@ SCENES: dict[str, Scene] = {
 
 
 class Studio:
-    """Takes pictures of cells in both themes."""
+    """Takes pictures of cells in some themes."""
 
-    def __init__(self, server: CourseServer, browser: Browser, out: Path) -> None:
-        self.server, self.browser, self.out = server, browser, out
+    def __init__(
+        self, server: CourseServer, browser: Browser, out: Path, themes: Sequence[str]
+    ) -> None:
+        self.server, self.browser, self.out, self.themes = server, browser, out, themes
 
     def cell(self, name: str, scene: Scene) -> None:
         """Run a scene in a notebook of its own and show its cell."""
@@ -158,7 +161,7 @@ class Studio:
             notebook.run_new("lab.stop()")
 
     def _while_it_runs(self, name: str, scene: Scene, notebook: NotebookPage, at: int) -> None:
-        for number, theme in enumerate(THEMES):
+        for number, theme in enumerate(self.themes):
             if number:  # the stop button has left them with a new process group
                 for code in scene.before:
                     notebook.run_new(code)
@@ -175,7 +178,7 @@ class Studio:
             notebook.wait_text(at, scene.shows)
             notebook.interrupt()
         notebook.wait_ended(at)
-        for theme in THEMES:
+        for theme in self.themes:
             notebook.set_theme(theme)
             self._keep(name, theme, notebook.picture_of_cell(at))
 
@@ -191,7 +194,7 @@ class Studio:
             notebook.wait_ended(notebook.code_cells()[-1], NOTEBOOK_SECONDS)
             notebook.save()
             notebook.show(heading, chosen=heading + 1)
-            for theme in THEMES:
+            for theme in self.themes:
                 notebook.set_theme(theme)
                 self._keep(name, theme, notebook.picture())
 
@@ -217,7 +220,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--out", type=Path, default=OUT, help="folder (default: %(default)s)")
+    parser.add_argument("--theme", choices=THEMES, help="one theme only (default: both)")
     arguments = parser.parse_args()
+    themes = [arguments.theme] if arguments.theme else THEMES
     if unknown := set(arguments.names) - set(names):
         parser.error(f"there is no {', '.join(sorted(unknown))}: {', '.join(names)}")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -227,7 +232,7 @@ def main() -> int:
         course_server(Path(base), SETTINGS) as server,
         chromium() as browser,
     ):
-        studio = Studio(server, browser, arguments.out)
+        studio = Studio(server, browser, arguments.out, themes)
         for name in filter(set(arguments.names or names).__contains__, names):
             try:
                 if name == OVERVIEW:

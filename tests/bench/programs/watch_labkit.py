@@ -1,6 +1,7 @@
-"""Train in ``%%px`` cells, watched or not; answer with images/s.
+"""Train in ``%%px`` cells, watched or not, shown on a board or not; answer with images/s.
 
-Argument: number of ranks. Each line on stdin says "watched" or "unwatched", and how many steps.
+Argument: number of ranks. Each line on stdin says "watched", "unwatched" or "shown", and how many
+steps.
 """
 
 import concurrent.futures
@@ -11,7 +12,7 @@ from pathlib import Path
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit import running
+from labkit import board, live, running
 
 
 class Blind:
@@ -23,18 +24,30 @@ class Blind:
     def look(self, replies, failures, seconds):
         concurrent.futures.wait(replies, seconds, return_when=concurrent.futures.FIRST_COMPLETED)
 
-    def progress(self):
-        return ""
+    def waits(self):
+        return {}
+
+
+class Shown:
+    """Stands in for a notebook's page: draws all that is shown there, and throws it away."""
+
+    def show(self, out, err, states, seconds):
+        board.output_html(out, err)
+        board.board_html(states, seconds)
+
+    def clear(self, *, wait):
+        pass
 
 
 if __name__ == "__main__":
     shell = InteractiveShell.instance()
-    watchers = {"watched": running.Watcher, "unwatched": Blind}
+    watchers = {"watched": running.Watcher, "unwatched": Blind, "shown": running.Watcher}
     with labkit.start(int(sys.argv[1])) as lab:
         model = Path(__file__).with_name("ddp_model.py").read_text()
         shell.run_cell_magic("px", "", model)
         for line in sys.stdin:
             kind, steps = line.split()
             running.Watcher = watchers[kind]
+            live.screen = Shown if kind == "shown" else lambda: None
             shell.run_cell_magic("px", "", f"images_per_second = train({int(steps)})")
             print("BENCH", json.dumps(lab["images_per_second"][0]), flush=True)
