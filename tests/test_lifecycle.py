@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -509,6 +510,13 @@ def ask(port, path, body=None):
         return json.loads(answer.read())
 
 
+def is_listening(port):
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    return False
+
+
 SERVER_ENDS = {
     "ctrl-c twice": [signal.SIGINT, signal.SIGINT],
     "sigterm": [signal.SIGTERM],
@@ -531,6 +539,7 @@ def test_nothing_is_left_when_jupyterlab_ends(how, place, tmp_path, monkeypatch,
         (info,) = runtime.glob("jpserver-*.json")
         eventually(lambda: info.read_text().endswith("}"), 5)
         port = json.loads(info.read_text())["port"]
+        eventually(lambda: is_listening(port), 30)  # it writes the file before it listens
         kernel = ask(port, "/api/kernels", {"name": "python3"})["id"]
         client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
         client.load_connection_file()

@@ -73,7 +73,7 @@ def test_memory_between_exact_looks_is_as_exact(lab4):
         from labkit.rank import usage
 
         usage.read()
-        held = [bytearray(b"x") * (32 * 2**20)]
+        held = [bytearray(b"x") * (64 * 2**20)]
         looked = usage._exact.when
         estimate = usage.read()["memory"]
         assert usage._exact.when == looked > time.monotonic() - usage.EXACT_SECONDS

@@ -52,7 +52,8 @@ def test_a_rank_on_the_cpu_has_none():
 def test_memory_is_this_process_own():
     exact = psutil.Process().memory_full_info().uss
     assert abs(usage.read()["memory"] - exact) < 8 * 2**20
-    held = bytearray(b"x") * (32 * 2**20)
+    # More than the allocator takes from what this process has freed before.
+    held = bytearray(b"x") * (64 * 2**20)
     grown = usage.read()["memory"] - exact
-    assert 24 * 2**20 < grown < 40 * 2**20
+    assert 56 * 2**20 < grown < 72 * 2**20
     assert len(held) > 0
