@@ -135,8 +135,8 @@ def test_the_others_wait_for_a_slow_rank_and_it_for_nobody(lab):
 # -- against a clock ------------------------------------------------------------------------------
 
 
-def agrees(ours, measured):
-    return abs(ours - measured) <= 0.1 * measured
+def agrees(ours, measured, within=0.1):
+    return abs(ours - measured) <= within * measured
 
 
 def test_the_share_of_communication_agrees_with_timing_each_call(lab):
@@ -158,7 +158,8 @@ def test_the_share_of_communication_agrees_with_timing_each_call(lab):
     measured = lab["share"]
     for rank in range(4):
         assert 0.05 < measured[rank] < 0.98
-        assert agrees(timeline.share("communication", rank), measured[rank])
+        # a single rank may be put aside by the system between its end and its clock
+        assert agrees(timeline.share("communication", rank), measured[rank], within=0.2)
     assert agrees(timeline.share("communication"), sum(measured) / 4)
     assert timeline.overlap() < 0.1, "who waits for each call hides nothing"
 
@@ -194,7 +195,8 @@ def test_the_share_of_ddps_communication_agrees_with_a_communication_hook(lab):
     assert len(of_kind(timeline, "communication", 0)) == 8 * 4
     for rank in range(4):
         assert 0.05 < measured[rank] < 0.98
-        assert agrees(timeline.share("communication", rank), measured[rank])
+        assert agrees(timeline.share("communication", rank), measured[rank], within=0.2)
+    assert agrees(timeline.share("communication"), sum(measured) / 4)
 
 
 def test_computing_beside_a_collective_hides_it(lab):
