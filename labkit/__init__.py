@@ -17,6 +17,7 @@ from .errors import CellSyntaxError, Deadlock, LabError, RankDied, RankError
 
 if TYPE_CHECKING:
     from . import datasets, figures
+    from .exercises.ask import check, hint, solution
     from .lab import Lab
 
 __version__ = "0.1.0"
@@ -27,8 +28,11 @@ __all__ = [
     "LabError",
     "RankDied",
     "RankError",
+    "check",
     "datasets",
     "figures",
+    "hint",
+    "solution",
     "start",
 ]
 
@@ -68,12 +72,21 @@ def start(
     return startup.start(n, engines=engines, join=join, timeout=timeout, preload=preload)
 
 
-_LAZY = {"Lab": ".lab", "datasets": ".datasets", "figures": ".figures"}
+#: Name -> its module, and the name in there ("": the module itself).
+_LAZY = {
+    "Lab": (".lab", "Lab"),
+    "check": (".exercises.ask", "check"),
+    "datasets": (".datasets", ""),
+    "figures": (".figures", ""),
+    "hint": (".exercises.ask", "hint"),
+    "solution": (".exercises.ask", "solution"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import the rest on first use: ``import labkit`` itself loads neither torch nor zmq."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name], __name__)
-    return module.Lab if name == "Lab" else module
+    module, inside = _LAZY[name]
+    found = importlib.import_module(module, __name__)
+    return getattr(found, inside) if inside else found

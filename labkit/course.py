@@ -1,5 +1,7 @@
 """Find the course's own files, and give a learner a copy that can be updated.
 
+A notebook is delivered in the learner's edition: without the solutions of its exercises.
+
 A learner's folder remembers what was delivered to it (``.labkit-course.json``: a checksum for
 each file). So a file that the learner has not touched is updated, and one that the learner has
 touched is never written to: a newer course version of it is laid beside as ``NAME.new.ipynb``.
@@ -13,6 +15,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import edition
 from .errors import LabError
 from .files import reason, write_whole
 
@@ -54,6 +57,7 @@ class Delivery:
     updated: list[str] = field(default_factory=list)  #: the learner had not touched them
     unchanged: list[str] = field(default_factory=list)  #: those the learner works in included
     kept: dict[str, str] = field(default_factory=dict)  #: touched -> newer version beside it
+    exercises: list[str] = field(default_factory=list)  #: ids of those that came with an update
 
     def __str__(self) -> str:
         """Say it in a line, and in one more for each file that waits beside the learner's."""
@@ -64,6 +68,8 @@ class Delivery:
         ]
         for name, beside in self.kept.items():
             lines.append(f"You changed {name}; its newer version is {beside}.")
+        if self.exercises:
+            lines.append(f"New exercises: {', '.join(self.exercises)}.")
         return "\n".join(lines)
 
 
@@ -166,7 +172,7 @@ def _plan(
     name: str, source: Path, folder: Path, record: _Record, delivery: Delivery
 ) -> _Step | None:
     """Decide what happens to one file; note it in the record and the delivery."""
-    content = (source / name).read_bytes()
+    content = edition.delivered(name, (source / name).read_bytes())
     ours, theirs = _sum(content), _sum_of(folder / name)
     delivered = record.sums.get(name)
     record.sums[name] = ours
@@ -175,6 +181,7 @@ def _plan(
         return _Step(name, content)
     if theirs == delivered != ours:
         delivery.updated.append(name)
+        delivery.exercises += _new_exercises(folder / name, content)
         return _Step(name, content)
     if ours in (theirs, delivered):  # the same, or not changed since the learner got it
         delivery.unchanged.append(name)
@@ -182,7 +189,14 @@ def _plan(
     beside = _free_name(name, ours, folder, record)
     record.sums[beside] = ours
     delivery.kept[name] = beside
+    delivery.exercises += _new_exercises(folder / name, content)
     return _Step(beside, content)
+
+
+def _new_exercises(theirs: Path, content: bytes) -> list[str]:
+    """List the exercises that a notebook has and the learner's version of it has not."""
+    known = edition.exercises_in(theirs.read_bytes())
+    return [exercise for exercise in edition.exercises_in(content) if exercise not in known]
 
 
 def _free_name(name: str, ours: str, folder: Path, record: _Record) -> str:

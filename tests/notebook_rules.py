@@ -20,12 +20,16 @@ from markdown_it.token import Token
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers, find_metadata_tags
 
+from labkit import edition
+
 Rule = Callable[[NotebookNode, Path], list[str]]
 
 MAX_LINES = 25
 MAX_OUTPUT_BYTES = 400_000
 #: How many code cells after one whose output is ignored may pass until one is compared.
 COMPARED_WITHIN = 3
+#: Exercises of a notebook that has any.
+MIN_EXERCISES = 4
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 #: A home or temporary folder at the start of a path; `notebooks/work/` is none.
@@ -215,6 +219,37 @@ def uses_the_python3_kernel(nb: NotebookNode, path: Path) -> list[str]:
     return [] if name == "python3" else [f"the kernelspec is {name!r}, not 'python3'"]
 
 
+def has_exercises_that_can_be_checked(nb: NotebookNode, path: Path) -> list[str]:
+    """Solutions are marked well; each exercise has a text, a cell with its solution and a check
+    that passes; and a notebook that has exercises has at least four, numbered in order."""
+    problems, checks = [], []
+    text, pending = "", None  # what was last read, and the cell of a solution without a check
+    for i, cell in enumerate(nb.cells, 1):
+        if cell.cell_type == "markdown":
+            text += cell.source
+        elif edition.has_solution(cell.source):
+            if problem := edition.problem_of(cell.source):
+                problems.append(f"cell {i}: {problem}")
+            if pending:
+                problems.append(f"cell {pending} has a solution that nothing checks")
+            pending = i
+        for name in edition.CHECK.findall(cell.source) if cell.cell_type == "code" else ():
+            checks.append(name)
+            if f"**Exercise {name}: " not in text:
+                problems.append(f"cell {i} checks {name}, of which no text tells")
+            if pending is None:
+                problems.append(f"cell {i} checks {name}, which no cell before it solves")
+            if f"{name} passed." not in "".join(texts(cell)):
+                problems.append(f"cell {i} stores no passed check of {name}")
+            pending = None
+    if pending:
+        problems.append(f"cell {pending} has a solution that nothing checks")
+    expected = [f"{path.name[:2]}-{k}" for k in range(1, max(MIN_EXERCISES, len(checks)) + 1)]
+    if (checks or problems) and checks != expected:
+        problems.append(f"its exercises are {checks}, not {expected}")
+    return problems
+
+
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
@@ -228,6 +263,7 @@ RULES: dict[str, Rule] = {
         stores_no_machine_path,
         stops_its_lab,
         uses_the_python3_kernel,
+        has_exercises_that_can_be_checked,
     )
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
+import nbformat
 import pytest
 
 import labkit
@@ -187,6 +189,89 @@ def test_a_copy_that_was_cut_short_is_taken_up(
     monkeypatch.setattr(course, "write_whole", write)
     assert TWO in course.new_course(tmp_path / "work").new
     assert files(tmp_path / "work") == {name: f"first {name}" for name in (ONE, TWO, DATA)}
+
+
+# -- the learner's edition ----------------------------------------------------------------------
+
+
+def notebook(*exercises: str, text: str = "# Add up") -> str:
+    """Return a solved notebook with some exercises in it, as a file has it."""
+    cells = [nbformat.v4.new_markdown_cell(text, id="text")]
+    for name in exercises:
+        answer = "def f():\n    ### BEGIN SOLUTION\n    return 41 + 1\n    ### END SOLUTION"
+        passed = [nbformat.v4.new_output("stream", text=f"{name} passed.\n")]
+        cells += [
+            nbformat.v4.new_code_cell(answer, id=f"answer-{name}", execution_count=1),
+            nbformat.v4.new_code_cell(
+                f'labkit.check("{name}")', id=f"check-{name}", outputs=passed, execution_count=2
+            ),
+        ]
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
+
+
+@pytest.fixture
+def exercises(source: Path, tmp_path: Path) -> Path:
+    """A learner's folder that has just been given a course with two exercises."""
+    (source / ONE).write_text(notebook("04-1", "04-2"))
+    folder = tmp_path / "work"
+    course.new_course(folder)
+    return folder
+
+
+def test_a_learner_gets_stubs_and_no_solution(exercises: Path, source: Path) -> None:
+    text = (exercises / ONE).read_text()
+    assert "41 + 1" not in text
+    assert "SOLUTION" not in text
+    assert "passed" not in text
+    assert text.count("# Your turn: about 1 line.") == 2
+    assert "41 + 1" in (source / ONE).read_text()
+    delivered = json.loads((exercises / course.RECORD).read_text())["delivered"]
+    assert delivered[ONE] == hashlib.sha256(text.encode()).hexdigest()
+    assert course.new_course(exercises).unchanged == [ONE, TWO, DATA]
+
+
+def test_an_untouched_edition_is_updated(exercises: Path, source: Path) -> None:
+    (source / ONE).write_text(notebook("04-1", "04-2", "04-3"))
+    delivery = course.new_course(exercises)
+    assert delivery.updated == [ONE]
+    assert delivery.exercises == ["04-3"]
+    assert "41 + 1" not in (exercises / ONE).read_text()
+
+
+def test_a_new_solution_alone_changes_nothing_for_a_learner(exercises: Path, source: Path) -> None:
+    (source / ONE).write_text(notebook("04-1", "04-2").replace("41 + 1", "6 * 7"))
+    delivery = course.new_course(exercises)
+    assert ONE in delivery.unchanged
+    assert delivery.exercises == []
+
+
+def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Path) -> None:
+    """One stub of two is filled in when the course gets a third exercise and another text."""
+    mine = (exercises / ONE).read_text().replace('"    ..."', '"    return 6 * 7"', 1)
+    assert mine.count("6 * 7") == 1
+    (exercises / ONE).write_text(mine)
+    assert course.new_course(exercises).kept == {}
+    (source / ONE).write_text(notebook("04-1", "04-2", "04-3", "04-4", text="# Add up, again"))
+    delivery = course.new_course(exercises)
+    beside = "notebooks/one.new.ipynb"
+    assert delivery.kept == {ONE: beside}
+    assert str(delivery).splitlines()[1:] == [
+        f"You changed {ONE}; its newer version is {beside}.",
+        "New exercises: 04-3, 04-4.",
+    ]
+    assert (exercises / ONE).read_text() == mine
+    theirs = (exercises / beside).read_text()
+    assert "again" in theirs
+    assert "41 + 1" not in theirs
+    assert theirs.count("# Your turn") == 4
+    assert course.new_course(exercises).kept == {}
+
+
+def test_a_badly_marked_solution_is_not_delivered(source: Path, tmp_path: Path) -> None:
+    (source / ONE).write_text(notebook("04-1").replace("### END SOLUTION", "# end"))
+    with pytest.raises(labkit.LabError, match="not marked well"):
+        course.new_course(tmp_path / "work")
+    assert not (tmp_path / "work").exists()
 
 
 # -- folders that cannot take it ----------------------------------------------------------------

@@ -203,3 +203,44 @@ def test_kernel(path: Path) -> None:
     assert len(RULES["uses_the_python3_kernel"](nb, path)) == 1
     del nb.metadata["kernelspec"]
     assert len(RULES["uses_the_python3_kernel"](nb, path)) == 1
+
+
+def solved(number: str) -> list[NotebookNode]:
+    """Return the cells of one exercise of notebook 04."""
+    return [
+        text(f"**Exercise {number}: Add up.**"),
+        code("def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION"),
+        code(f'labkit.check("{number}")', prints(f"{number} passed.\n")),
+    ]
+
+
+FOUR = [cell for k in range(1, 5) for cell in solved(f"04-{k}")]
+
+
+def test_exercises(path: Path) -> None:
+    rule = RULES["has_exercises_that_can_be_checked"]
+    path = path.with_name("04_ring.ipynb")
+    assert rule(book(text("none"), code()), path) == []
+    assert rule(book(*FOUR), path) == []
+    assert rule(book(*FOUR, *solved("04-5")), path) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (FOUR[:-3], "its exercises are"),
+        ([*FOUR, *solved("04-7")], "its exercises are"),
+        ([*FOUR[:-3], *solved("03-4")], "its exercises are"),
+        ([*FOUR[:-3], *FOUR[-2:]], "cell 11 checks 04-4, of which no text tells"),
+        ([*FOUR[:-2], FOUR[-1]], "cell 11 checks 04-4, which no cell before it solves"),
+        ([*FOUR, FOUR[1]], "cell 13 has a solution that nothing checks"),
+        ([*FOUR[:-1], code('labkit.check("04-4")', prints("no"))], "cell 12 stores no passed"),
+        ([*FOUR[:1], code("### BEGIN SOLUTION\n1"), *FOUR[2:]], "cell 2: it needs one line"),
+    ],
+)
+def test_exercises_that_nobody_could_check(
+    path: Path, cells: list[NotebookNode], problem: str
+) -> None:
+    rule = RULES["has_exercises_that_can_be_checked"]
+    (found,) = rule(book(*cells), path.with_name("04_ring.ipynb"))
+    assert found.startswith(problem)

@@ -7,6 +7,8 @@
 ``usage``     read memory and GPU use
 ``calls``     run a function that came from the notebook; move variables
 ``profile``   record what this rank does and when
+``trial``     try an answer to an exercise
+``counting``  count what is sent meanwhile, and refuse what the exercise forbids
 
 and, for ranks that wait for one another:
 
@@ -22,6 +24,7 @@ from . import (
     calls,
     cells,
     control,
+    counting,
     group,
     identity,
     idle,
@@ -30,6 +33,7 @@ from . import (
     record,
     recorder,
     sockets,
+    trial,
     usage,
     waits,
 )
@@ -38,6 +42,7 @@ __all__ = [
     "calls",
     "cells",
     "control",
+    "counting",
     "group",
     "identity",
     "idle",
@@ -46,6 +51,7 @@ __all__ = [
     "record",
     "recorder",
     "sockets",
+    "trial",
     "usage",
     "waits",
 ]

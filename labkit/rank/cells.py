@@ -22,8 +22,8 @@ import tqdm.std
 from ..errors import LabError
 
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
-#: Stands between torch's Python and its C++ (see ``record``), and in no traceback.
-_RECORD = str(Path(__file__).with_name("record.py"))
+#: Stand between torch's Python and its C++ (see ``record``), and in no traceback.
+_BETWEEN = {str(Path(__file__).with_name(name)) for name in ("record.py", "counting.py")}
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 
 
@@ -90,7 +90,7 @@ def format_exception(error: BaseException) -> list[str]:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if is_cell(f.filename)]
     else:
         frames = list(traceback.extract_tb(error.__traceback__))
-        while frames and frames[-1].filename == _RECORD:  # torch's own method raised it
+        while frames and frames[-1].filename in _BETWEEN:  # torch's own method raised it
             frames.pop()
     shown = [i for i, f in enumerate(frames) if is_cell(f.filename)]
     for i in shown[:1] + shown[1:][-3:]:  # where it began, and the last three

@@ -1,0 +1,143 @@
+"""Make the learner's edition of a notebook: the solved one, with the solutions taken out.
+
+The solved notebook is the only source. A solution stands between two lines, ``### BEGIN
+SOLUTION`` and ``### END SOLUTION``; the learner gets a stub of its size in that place, and no
+outputs of that cell and of its check, which would give it away.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .errors import LabError
+
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+#: The cell that checks an exercise.
+CHECK = re.compile(r"""^labkit\.check\(["'](\d\d-\d+)["']\)""", re.MULTILINE)
+#: The same inside the JSON of a notebook file.
+_CHECK_IN_FILE = re.compile(rb"""labkit\.check\((?:\\"|')(\d\d-\d+)(?:\\"|')\)""")
+
+
+def problem_of(source: str) -> str | None:
+    """Say what is wrong with the solution region of a cell; None if it has a good one or none."""
+    marks = [line.strip() for line in source.split("\n") if line.strip() in (BEGIN, END)]
+    if (BEGIN in source or END in source) and marks != [BEGIN, END]:
+        return f"it needs one line {BEGIN!r} and below it one line {END!r}"
+    if marks:
+        _, solution, _ = _split(source)
+        if not any(line.strip() for line in solution):
+            return "the solution is empty"
+    return None
+
+
+def _split(source: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the lines before the region, of the solution, and after it."""
+    lines = source.split("\n")
+    begin = next(i for i, line in enumerate(lines) if line.strip() == BEGIN)
+    end = next(i for i, line in enumerate(lines) if line.strip() == END)
+    return lines[:begin], lines[begin + 1 : end], lines[end + 1 :]
+
+
+def has_solution(source: str) -> bool:
+    """Tell whether a cell has a solution region."""
+    return BEGIN in source or END in source
+
+
+def stub(source: str) -> str:
+    """Return a cell with its solution replaced by a stub that says how many lines it took.
+
+    Raises
+    ------
+    LabError
+        If the region is not well formed.
+    """
+    if problem := problem_of(source):
+        raise LabError(f"A solution of the course is not marked well: {problem}.")
+    before, solution, after = _split(source)
+    code = [line for line in solution if line.strip() and not line.strip().startswith("#")]
+    marker = source.split("\n")[len(before)]
+    indent = marker[: len(marker) - len(marker.lstrip())]
+    lines = f"{len(code)} line{'' if len(code) == 1 else 's'}"
+    return "\n".join([*before, f"{indent}# Your turn: about {lines}.", f"{indent}...", *after])
+
+
+def solved(source: str) -> str:
+    """Return a cell with its solution and without the two marks."""
+    before, solution, after = _split(source)
+    return "\n".join([*before, *solution, *after])
+
+
+def learners(nb: Any) -> Any:
+    """Return the learner's edition of a notebook node; the node itself stays as it is.
+
+    A notebook without solutions comes back equal.
+
+    Raises
+    ------
+    LabError
+        If a solution region is not well formed.
+    """
+    nb = copy.deepcopy(nb)
+    cells = [cell for cell in nb["cells"] if cell["cell_type"] == "code"]
+    solutions = [cell for cell in cells if has_solution(cell["source"])]
+    if not solutions:
+        return nb
+    checks = [cell for cell in cells if CHECK.search(cell["source"])]
+    for cell in solutions:
+        cell["source"] = stub(cell["source"])
+    for cell in [*solutions, *checks]:
+        cell["outputs"], cell["execution_count"] = [], None
+    return nb
+
+
+def delivered(name: str, content: bytes) -> bytes:
+    """Return what a learner gets for a file of the course, which is the file itself unless it is
+    a notebook with solutions in it."""
+    if not name.endswith(".ipynb") or b"### BEGIN SOLUTION" not in content:
+        return content
+    import nbformat
+
+    nb = nbformat.reads(content.decode(), as_version=4)
+    return (nbformat.writes(learners(nb)) + "\n").encode()
+
+
+def exercises_in(content: bytes) -> list[str]:
+    """List the ids of the exercises that a notebook file has a check for, in its order."""
+    return list(dict.fromkeys(match.decode() for match in _CHECK_IN_FILE.findall(content)))
+
+
+def definitions(nb: Any) -> Iterator[tuple[str, str]]:
+    """Yield (id, source of the defining cell) of the exercises: the last cell with a solution
+    before each check."""
+    source = None
+    for cell in nb["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        if has_solution(cell["source"]):
+            source = cell["source"]
+        elif (match := CHECK.search(cell["source"])) and source is not None:
+            yield match[1], source
+            source = None
+
+
+def solution(exercise: str) -> str:
+    """Return the cell that solves an exercise, from the course's own notebook.
+
+    Raises
+    ------
+    LabError
+        If the course has none.
+    """
+    import nbformat
+
+    from . import course
+
+    for path in course.notebooks():
+        if path.name.startswith(exercise.partition("-")[0]):
+            for found, source in definitions(nbformat.read(path, as_version=4)):
+                if found == exercise:
+                    return solved(source)
+    raise LabError(f"The course has no solution of exercise {exercise}.")

@@ -1,0 +1,92 @@
+"""Check an answer, give a hint, show a solution: what the learner calls."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections import Counter
+
+from .. import edition
+from ..errors import WIDTH, LabError
+from . import catalogue
+from .exercise import HINTS, Exercise
+from .report import report
+from .verdict import Result, Verdict, judge
+
+_last: str | None = None  #: the exercise that was checked last
+_given: Counter[str] = Counter()  #: hints of each exercise
+
+
+def examine(exercise: Exercise) -> tuple[Result, Verdict]:
+    """Try the answer to an exercise where it lives, and judge it."""
+    if exercise.where == "notebook":
+        from .notebook import try_in_notebook
+
+        result = try_in_notebook(exercise)
+    else:
+        from .runner import try_on_ranks
+
+        result = try_on_ranks(exercise)
+    return result, judge(result)
+
+
+def check(name: str) -> None:
+    """Try your answer to an exercise and print it beside what is expected.
+
+    Parameters
+    ----------
+    name
+        The exercise's id, such as ``"04-2"``.
+
+    Raises
+    ------
+    LabError
+        If there is no such exercise, no lab, or nothing to check yet.
+    """
+    global _last
+    exercise = catalogue.find(name)
+    _last = exercise.id
+    sys.stdout.write(report(*examine(exercise)))
+    sys.stdout.flush()
+
+
+def hint(name: str | None = None) -> None:
+    """Print the next of three hints for an exercise: the one checked last if none is named.
+
+    Raises
+    ------
+    LabError
+        If there is no such exercise, or none has been checked yet.
+    """
+    exercise = _chosen(name, "hint")
+    if _given[exercise.id] == HINTS:
+        print(
+            f'There are no more hints for {exercise.id}; labkit.solution("{exercise.id}") shows '
+            "a solution."
+        )
+        return
+    text = exercise.hints[_given[exercise.id]]
+    _given[exercise.id] += 1
+    head = f"Hint {_given[exercise.id]} of {HINTS} for {exercise.id}: "
+    lines = (head + text).split("\n")
+    for line in lines:  # lines of code stay as they are
+        print(line if line.startswith(" ") else textwrap.fill(line, WIDTH, break_on_hyphens=False))
+
+
+def solution(name: str | None = None) -> None:
+    """Print a solution of an exercise, as the course's own notebook has it: the exercise checked
+    last if none is named.
+
+    Raises
+    ------
+    LabError
+        If there is no such exercise, or none has been checked yet.
+    """
+    exercise = _chosen(name, "solution")
+    print(edition.solution(exercise.id))
+
+
+def _chosen(name: str | None, function: str) -> Exercise:
+    if name is None and _last is None:
+        raise LabError(f'No exercise has been checked yet; labkit.{function}("00-1") names one.')
+    return catalogue.find(_last if name is None else name)

@@ -1,0 +1,149 @@
+"""Describe an exercise: what is called, what it must give, and the usual ways to get it wrong.
+
+This module needs neither torch nor ranks: the notebook's kernel imports it to show a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: What a goal can count, per rank, while the answer runs.
+MEASURES = ("messages sent", "bytes sent", "collectives")
+#: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
+PLACES = ("ranks", "notebook")
+HINTS = 3
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Stand in the place of a rank's value for what it raised instead of one.
+
+    ``name`` is that of the error ("RuntimeError"); also "Deadlock", "Died" and "TimedOut".
+    """
+
+    name: str
+    message: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Limit what an answer may cost on each rank: one of ``MEASURES``, as a function of the world
+    size. Exactly one of ``most`` and ``exactly`` is given.
+
+    Raises
+    ------
+    ValueError
+        If the measure is unknown, or both or none of the two are given.
+    """
+
+    measure: str
+    most: Callable[[int], int] | None = None
+    exactly: Callable[[int], int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise ValueError(f"a goal measures one of {', '.join(MEASURES)}, not {self.measure!r}")
+        if (self.most is None) == (self.exactly is None):
+            raise ValueError("a goal has either most= or exactly=")
+
+    def limit(self, world_size: int) -> int:
+        """Return the number that is allowed."""
+        function = self.most or self.exactly
+        assert function is not None
+        return int(function(world_size))
+
+    def is_met(self, count: int, world_size: int) -> bool:
+        """Tell whether one rank's count is within the limit."""
+        limit = self.limit(world_size)
+        return count <= limit if self.most is not None else count == limit
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Name a misconception by what it gives: ``when(yours, expected, world_size)`` is true.
+
+    Both are lists in rank order; a rank that raised something has a :class:`Failed` in its place.
+    With ``where="notebook"`` they are the values themselves. ``missed="bytes sent"`` names it
+    instead by a goal that a right result has missed.
+
+    Raises
+    ------
+    ValueError
+        If both or none of ``when`` and ``missed`` are given.
+    """
+
+    sentence: str
+    when: Callable[[Any, Any, int], bool] | None = None
+    missed: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.when is None) == (self.missed is None):
+            raise ValueError("a mistake has either when= or missed=")
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise of a notebook.
+
+    Parameters
+    ----------
+    id
+        ``"04-2"``: the notebook's number and the exercise's.
+    title
+        As in the notebook.
+    answer
+        The name that the learner defines.
+    trial
+        ``trial(answer, rank, world_size)`` on every rank at the same time, or ``trial(answer)``
+        in the notebook: uses the answer and returns small values. A module's function.
+    expected
+        ``expected(world_size)``: one value a rank, computed in one process; in the notebook
+        ``expected()``: the value.
+    forbids
+        Functions of ``torch.distributed`` that the answer must not call.
+    goals
+        What it may cost.
+    mistakes
+        What usually goes wrong; the first one that is true is named.
+    hints
+        Three, each stronger than the one before.
+    seconds
+        The time that the trial has.
+    where
+        "ranks", or "notebook" for an answer that needs no ranks.
+
+    Raises
+    ------
+    ValueError
+        If ``where``, the goals or the number of hints is not allowed.
+    """
+
+    id: str
+    title: str
+    answer: str
+    trial: Callable[..., Any]
+    expected: Callable[..., Any]
+    hints: Sequence[str]
+    mistakes: Sequence[Mistake] = ()
+    forbids: Sequence[str] = ()
+    goals: Sequence[Goal] = ()
+    seconds: float = 20.0
+    where: str = "ranks"
+
+    def __post_init__(self) -> None:
+        number, _, own = self.id.partition("-")
+        if not (len(number) == 2 and number.isdigit() and own.isdigit()):
+            raise ValueError(f'an exercise\'s id is like "04-2", not {self.id!r}')
+        if not self.answer.isidentifier():
+            raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
+        if self.where not in PLACES:
+            raise ValueError(f"{self.id}: where is one of {', '.join(PLACES)}, not {self.where!r}")
+        if self.where == "notebook" and self.goals:
+            raise ValueError(f"{self.id}: goals are counted on ranks only")
+        if len(self.hints) != HINTS:
+            raise ValueError(f"{self.id}: there are {HINTS} hints, not {len(self.hints)}")

@@ -1,0 +1,69 @@
+"""Try an answer that lives in the notebook itself and needs no ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import LabError
+from .exercise import Exercise, Failed
+from .verdict import Result
+
+
+class TimeUp(BaseException):
+    """Say that a trial has used its time. No Exception, so that an answer rarely catches it."""
+
+
+def try_in_notebook(exercise: Exercise) -> Result:
+    """Try the answer that a cell of the notebook has defined.
+
+    Raises
+    ------
+    LabError
+        If no cell has.
+    """
+    names = _names()
+    if exercise.answer not in names:
+        raise LabError(
+            f"This notebook has no `{exercise.answer}` yet: run the cell of exercise "
+            f"{exercise.id} first."
+        )
+    try:
+        with _bound(exercise.seconds):
+            value = exercise.trial(names[exercise.answer])
+    except TimeUp:
+        value = Failed("TimedOut", f"stopped after {exercise.seconds:g} s")
+    except Exception as error:
+        value = Failed(type(error).__name__, str(error))
+    return Result(exercise, 1, [value], [exercise.expected()])
+
+
+def _names() -> dict[str, Any]:
+    """Return the names of the notebook's cells; in a plain program those of its main module."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
+
+
+@contextlib.contextmanager
+def _bound(seconds: float) -> Iterator[None]:
+    """Raise :class:`TimeUp` in here when the time is up, where the system can do that."""
+    main = threading.current_thread() is threading.main_thread()
+    if not (main and hasattr(signal, "setitimer")):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

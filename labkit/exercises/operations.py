@@ -1,0 +1,75 @@
+"""Know which methods of a process group are behind the functions of ``torch.distributed``.
+
+Whatever a call is named and however it was imported, it ends in one of these methods: that is
+where a check counts and where it forbids. Imported on the ranks and in the notebook's kernel, so
+nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+#: Function of torch.distributed -> ProcessGroup's methods behind it and behind its tensor forms.
+METHODS = {
+    "all_reduce": ("allreduce", "allreduce_coalesced"),
+    "broadcast": ("broadcast",),
+    "reduce": ("reduce",),
+    "all_gather": (
+        "allgather",
+        "_allgather_base",
+        "allgather_coalesced",
+        "allgather_into_tensor_coalesced",
+        "all_gather_single",
+        "all_gather_single_coalesced",
+    ),
+    "gather": ("gather", "gather_single", "gather_into_tensor"),
+    "scatter": ("scatter",),
+    "reduce_scatter": (
+        "reduce_scatter",
+        "_reduce_scatter_base",
+        "reduce_scatter_tensor_coalesced",
+        "reduce_scatter_single",
+        "reduce_scatter_single_coalesced",
+    ),
+    "all_to_all": ("alltoall", "alltoall_base", "all_to_all_single"),
+    "barrier": ("barrier", "monitored_barrier"),
+}
+#: Tensor forms, and what each one is a form of: to forbid one is to forbid all of them.
+FORMS = {
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_coalesced": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_to_all_single": "all_to_all",
+    "monitored_barrier": "barrier",
+    "all_reduce_coalesced": "all_reduce",
+}
+#: The functions that a method for messages is called by.
+MESSAGES = {
+    "send": ("send", "isend"),
+    "recv": ("recv", "irecv"),
+    "recv_anysource": ("recv", "irecv"),
+}
+#: The same collectives as operators (``torch.distributed._functional_collectives``).
+NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd")
+OPERATORS = {
+    "all_reduce": (
+        "all_reduce", "all_reduce_", "all_reduce_coalesced", "all_reduce_coalesced_",
+    ),
+    "broadcast": ("broadcast", "broadcast_"),
+    "all_gather": (
+        "all_gather_into_tensor", "all_gather_into_tensor_out", "all_gather_into_tensor_coalesced",
+    ),
+    "reduce_scatter": (
+        "reduce_scatter_tensor", "reduce_scatter_tensor_out", "reduce_scatter_tensor_coalesced",
+    ),
+    "all_to_all": ("all_to_all_single",),
+}  # fmt: skip
+
+
+def family(method: str) -> str:
+    """Return the collective that a method of a process group belongs to, "" if to none."""
+    return next((name for name, methods in METHODS.items() if method in methods), "")
+
+
+def forbidden_families(forbids: tuple[str, ...]) -> frozenset[str]:
+    """Return the collectives that are forbidden in every form by these functions' names."""
+    names = {FORMS.get(name, name) for name in forbids}
+    return frozenset(names & METHODS.keys())

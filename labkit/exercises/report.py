@@ -1,0 +1,106 @@
+"""Write what came of a check: yours beside expected, the goals, and one verdict.
+
+Plain text with colours that every theme of JupyterLab and every terminal has, and the same text
+for the same result: the stored notebooks are compared with it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from ..display import plain
+from ..errors import WIDTH
+from ..labels import fold, label
+from .exercise import Failed
+from .verdict import Result, Verdict, same
+
+#: Characters of a value; a longer one is cut in the middle.
+LONGEST = 160
+GOOD, BAD = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m"
+
+
+def report(result: Result, verdict: Verdict) -> str:
+    """Return the whole text."""
+    exercise = result.exercise
+    lines = [f"\x1b[1m{exercise.id}  {exercise.title}\x1b[0m", *_values(result)]
+    lines += _goals(result)
+    lines += [note.rstrip("\n") for note in result.notes]
+    if verdict.passed:
+        lines.append(f"\x1b[1;32m{exercise.id} passed.\x1b[0m")
+    else:
+        lines.append(f"\x1b[1;31m{exercise.id} not yet.\x1b[0m")
+        lines += textwrap.wrap(verdict.sentence, WIDTH, break_on_hyphens=False)
+        lines.append("labkit.hint() gives a hint.")
+    return "\n".join(lines) + "\n"
+
+
+def describe(value: Any) -> str:
+    """Write a value on one line, as Python shows it."""
+    text = str(value) if isinstance(value, Failed) else repr(value)
+    text = " ".join(text.split())
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+
+def _values(result: Result) -> list[str]:
+    """Set yours beside expected, ranks with the same of both on one line."""
+    pairs = list(zip(result.yours, result.expected, strict=True))
+    texts = [(describe(yours), describe(expected)) for yours, expected in pairs]
+    marks = [GOOD if same(*pair) else BAD for pair in pairs]
+    for r, (yours, expected) in enumerate(texts):  # equal texts of unequal values: say how
+        if yours == expected and marks[r] is BAD:
+            texts[r] = (f"{yours} ({_kind(pairs[r][0])})", f"{expected} ({_kind(pairs[r][1])})")
+    keys = {r: "\0".join([*texts[r], marks[r]]) for r in range(len(pairs))}
+    on_ranks = result.exercise.where == "ranks"
+    rows = []
+    for ranks, key in fold(keys):
+        rows.append([label(ranks) if on_ranks else "", *key.split("\0")])
+    return _table(rows)
+
+
+def _kind(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    dtype = str(getattr(value, "dtype", "")).replace("torch.", "")
+    return type(value).__name__ if shape is None else f"shape {tuple(shape)}, {dtype}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lay rows of (ranks, yours, expected, mark) out: beside each other if there is room."""
+    head = ["", "yours", "expected", ""]
+    widths = [max(len(plain(row[i])) for row in [head, *rows]) for i in range(4)]
+    if sum(widths) + 2 * len(widths) <= WIDTH:
+        lines = []
+        for row in [head, *rows]:
+            cells = [f"{cell:<{width}}" for cell, width in zip(row[:3], widths[:3], strict=True)]
+            lines.append("  ".join([*cells, row[3]]).rstrip())
+        return lines
+    lines = []
+    for ranks, yours, expected, mark in rows:
+        lines.append(f"{ranks}  {mark}".strip())
+        for name, text in (("yours", yours), ("expected", expected)):
+            indent = " " * 12
+            wrapped = textwrap.wrap(text, WIDTH - 12, break_on_hyphens=False) or [""]
+            lines.append(f"  {name:<10}" + f"\n{indent}".join(wrapped))
+    return lines
+
+
+def _goals(result: Result) -> list[str]:
+    lines = []
+    for goal in result.exercise.goals:
+        limit = goal.limit(result.world_size)
+        allowed = f"at most {limit:,}" if goal.most is not None else f"exactly {limit:,}"
+        counted = {r: count for r, count in enumerate(result.counts) if count is not None}
+        if len(counted) < result.world_size:
+            lines.append(f"{goal.measure}: not counted (allowed: {allowed})")
+            continue
+        texts = {r: f"{count[goal.measure]:,}" for r, count in counted.items()}
+        met = all(goal.is_met(c[goal.measure], result.world_size) for c in counted.values())
+        folded = fold(texts)
+        yours = folded[0][1] if len(folded) == 1 else "; ".join(
+            f"{label(ranks)}: {text}" for ranks, text in folded)  # fmt: skip
+        each = " per rank" if len(folded) == 1 else ""
+        lines.append(f"{goal.measure}{each}: {yours} (allowed: {allowed}) {GOOD if met else BAD}")
+    return lines

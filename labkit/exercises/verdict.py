@@ -1,0 +1,136 @@
+"""Compare what an answer gave with what was expected, and name what is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..labels import label
+from .exercise import Exercise, Failed
+
+#: Which failure to tell of when ranks failed in different ways: causes before consequences.
+CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
+SENTENCES = {
+    "Deadlock": "Ranks wait for one another in vain.",
+    "TimedOut": "It did not end in time.",
+    "Died": "A rank's process ended.",
+    "Stopped": "It was stopped.",
+}
+
+
+@dataclass
+class Verdict:
+    """What came of a check.
+
+    ``name`` says it in short: "passed", the sentence of a mistake, "forbidden: all_reduce",
+    "goal: bytes sent", the name of an error, "nothing" or "different".
+    """
+
+    name: str
+    sentence: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.name == "passed"
+
+
+@dataclass
+class Result:
+    """What an answer gave on each rank (one entry for an answer in the notebook)."""
+
+    exercise: Exercise
+    world_size: int
+    yours: list[Any]
+    expected: list[Any]
+    #: per rank what was counted; None where the trial did not end
+    counts: list[Mapping[str, int] | None] = field(default_factory=list)
+    forbidden: list[str] = field(default_factory=list)  #: functions that were called all the same
+    notes: list[str] = field(default_factory=list)  #: errors with their lines, and what was done
+
+
+def same(yours: Any, expected: Any) -> bool:
+    """Tell whether two values agree: exactly, floats within torch.allclose's tolerance."""
+    import torch
+
+    if isinstance(yours, torch.Tensor) or isinstance(expected, torch.Tensor):
+        if not (isinstance(yours, torch.Tensor) and isinstance(expected, torch.Tensor)):
+            return False
+        booleans = {yours.dtype == torch.bool, expected.dtype == torch.bool}
+        if yours.shape != expected.shape or len(booleans) == 2:
+            return False
+        yours, expected = yours.detach().cpu(), expected.detach().cpu()
+        if not (yours.is_floating_point() or expected.is_floating_point()):
+            return bool(torch.equal(yours.long(), expected.long()))
+        return torch.allclose(yours.double(), expected.double(), 1e-5, 1e-8, equal_nan=True)
+    if isinstance(yours, bool) or isinstance(expected, bool):
+        return yours is expected
+    if isinstance(yours, int | float) and isinstance(expected, int | float):
+        if isinstance(yours, int) and isinstance(expected, int):
+            return yours == expected
+        return math.isclose(yours, expected, rel_tol=1e-5, abs_tol=1e-8) or (
+            math.isnan(yours) and math.isnan(expected)
+        )
+    if isinstance(yours, list | tuple) and isinstance(expected, list | tuple):
+        return len(yours) == len(expected) and all(map(same, yours, expected))
+    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
+        return yours.keys() == expected.keys() and all(same(yours[k], expected[k]) for k in yours)
+    return type(yours) is type(expected) and bool(yours == expected)
+
+
+def judge(result: Result) -> Verdict:
+    """Decide: forbidden calls first, then wrong results, then missed goals."""
+    exercise, n = result.exercise, result.world_size
+    if result.forbidden:
+        name = result.forbidden[0]
+        return Verdict(
+            f"forbidden: {name}", f"It calls dist.{name}, which this exercise has to do without."
+        )
+    wrong = [r for r, pair in enumerate(zip(result.yours, result.expected, strict=True))
+             if not same(*pair)]  # fmt: skip
+    if wrong:
+        return _named(result) or _unnamed(result, wrong)
+    for goal in exercise.goals:
+        counts = [count[goal.measure] if count else 0 for count in result.counts]
+        if not all(goal.is_met(count, n) for count in counts):
+            for mistake in exercise.mistakes:
+                if mistake.missed == goal.measure:
+                    return Verdict(mistake.sentence, mistake.sentence)
+            return Verdict(
+                f"goal: {goal.measure}", f"The result is right, but not the {goal.measure}."
+            )
+    return Verdict("passed")
+
+
+def _named(result: Result) -> Verdict | None:
+    """Return the misconception that the values show, if it is a known one."""
+    on_ranks = result.exercise.where == "ranks"
+    yours, expected = (
+        (result.yours, result.expected) if on_ranks else (result.yours[0], result.expected[0])
+    )
+    for mistake in result.exercise.mistakes:
+        try:
+            matches = mistake.when is not None and mistake.when(yours, expected, result.world_size)
+        except Exception:  # it did not expect such values: then it is not this one
+            matches = False
+        if matches:
+            return Verdict(mistake.sentence, mistake.sentence)
+    return None
+
+
+def _unnamed(result: Result, wrong: Sequence[int]) -> Verdict:
+    where = f" on {label(wrong)}" if result.exercise.where == "ranks" else ""
+    failed = {r: v for r, v in enumerate(result.yours) if isinstance(v, Failed)}
+    if failed:
+        rank = min(failed, key=lambda r: (failed[r].name in CONSEQUENCES,
+                                          CONSEQUENCES[::-1].index(failed[r].name)
+                                          if failed[r].name in CONSEQUENCES else 0))  # fmt: skip
+        name = failed[rank].name
+        here = [r for r, failure in failed.items() if failure.name == name]
+        place = f" on {label(here)}" if result.exercise.where == "ranks" else ""
+        return Verdict(name, SENTENCES.get(name, f"It raises {name}{place}."))
+    if all(result.yours[r] is None for r in wrong):
+        return Verdict("nothing", f"It returns None{where}: is the cell as it was, or a return "
+                                  "missing?")  # fmt: skip
+    return Verdict("different", f"The result{where} is another one than expected.")

@@ -1,0 +1,204 @@
+"""Count what is sent while an answer runs, and refuse what its exercise forbids.
+
+This sits where every call has to pass, however it was imported: at the methods of
+``ProcessGroup`` and of its backends, and at the functional operators. What C++ calls by itself
+(DDP's reducer) passes by.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, ProcessGroup
+
+from ..errors import LabError
+from ..exercises import operations
+from ..exercises.exercise import MEASURES
+from . import cells
+
+_MESSAGES, _BYTES, _COLLECTIVES = MEASURES
+#: These overwrite their first argument; all others bring their second.
+_IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
+
+
+class Forbidden(LabError):
+    """Say that the exercise is to be solved without this call."""
+
+
+class Count:
+    """What one rank has sent, and which forbidden calls it made."""
+
+    def __init__(self, forbids: Sequence[str] = ()) -> None:
+        self.numbers = dict.fromkeys(MEASURES, 0)
+        self.forbidden: list[str] = []
+        self._forbids = tuple(forbids)
+        self._families = operations.forbidden_families(self._forbids)
+
+    def refuse(self, name: str) -> None:
+        """Note a forbidden call and raise :class:`Forbidden`."""
+        self.forbidden.append(name)
+        raise Forbidden(f"dist.{name} is not allowed in this exercise.")
+
+    def pass_collective(self, name: str) -> None:
+        """Let a collective pass, unless it is forbidden in every form or by its own name."""
+        called = _called_as()
+        if called in self._forbids:
+            self.refuse(called)
+        if name in self._families:
+            self.refuse(name)
+
+    def pass_message(self, method: str) -> None:
+        """Let a message pass, unless it is forbidden by the function that it comes from."""
+        called, behind = _called_as(), operations.MESSAGES[method]
+        wrong = [called] if called else [name for name in behind if name in self._forbids]
+        if wrong and wrong[0] in self._forbids:
+            self.refuse(wrong[0])
+
+
+def _called_as() -> str:
+    """Name the function of torch.distributed that was called, "" if it was a group's method."""
+    frame: FrameType | None = sys._getframe(2)
+    name = ""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "torch/distributed/" in path and frame.f_code.co_name != "wrapper":
+            name = frame.f_code.co_name
+        elif (name or cells.is_cell(path)) and "torch/" not in path:
+            break
+        frame = frame.f_back
+    return name
+
+
+def size_of(value: Any) -> int:
+    """Add up the bytes of a tensor, or of all tensors in lists of them."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, list | tuple):
+        return sum(size_of(part) for part in value)
+    return 0
+
+
+@contextmanager
+def counting(forbids: Sequence[str], names: dict[str, Any]) -> Iterator[Count]:
+    """Count from here on, and refuse the functions in ``forbids``; afterwards all is as before.
+
+    ``names`` are those of the cells: one that stands for a forbidden function is refused too.
+    """
+    count = Count(forbids)
+    undo: list[Callable[[], None]] = []
+    try:
+        for owner in (ProcessGroup, Backend):
+            _replace_methods(owner, count, undo)
+        _replace_operators(count, undo)
+        for name in forbids:
+            _replace_function(name, count, names, undo)
+        yield count
+    finally:
+        for step in reversed(undo):
+            step()
+
+
+def _set(owner: Any, name: str, ours: Any, undo: list[Callable[[], None]]) -> None:
+    stock = owner.__dict__.get(name, ours)
+    if stock is ours:  # inherited or made on demand: ours only hides it
+        undo.append(lambda: delattr(owner, name))
+    else:
+        undo.append(lambda: setattr(owner, name, stock))
+    setattr(owner, name, ours)
+
+
+def _replace_methods(owner: Any, count: Count, undo: list[Callable[[], None]]) -> None:
+    for name, methods in operations.METHODS.items():
+        for method in methods:
+            if hasattr(owner, method):
+                _set(owner, method, _collective(owner, name, method, count), undo)
+    for method in operations.MESSAGES:
+        if hasattr(owner, method):
+            _set(owner, method, _message(owner, method, count), undo)
+
+
+def _collective(owner: Any, name: str, method: str, count: Count) -> Callable[..., Any]:
+    stock = getattr(owner, method)
+
+    def issue(self: Any, *args: Any, **named: Any) -> Any:
+        count.pass_collective(name)
+        result = stock(self, *args, **named)
+        count.numbers[_COLLECTIVES] += 1
+        count.numbers[_BYTES] += _brought(self, name, method, args)
+        return result
+
+    return issue
+
+
+def _brought(group: Any, name: str, method: str, args: tuple[Any, ...]) -> int:
+    """Return the bytes that this rank brings to a collective."""
+    if name == "barrier":
+        return 0
+    if method in _IN_PLACE:
+        root = getattr(args[1], "rootRank", args[1]) if len(args) > 1 else 0
+        if name == "broadcast" and root != group.rank():
+            return 0
+        return size_of(args[0])
+    return size_of(args[1]) if len(args) > 1 else 0
+
+
+def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
+    stock = getattr(owner, method)
+
+    def post(self: Any, tensors: Any, *args: Any, **named: Any) -> Any:
+        count.pass_message(method)
+        result = stock(self, tensors, *args, **named)
+        if method == "send":
+            count.numbers[_MESSAGES] += 1
+            count.numbers[_BYTES] += size_of(tensors)
+        return result
+
+    return post
+
+
+def _replace_operators(count: Count, undo: list[Callable[[], None]]) -> None:
+    for namespace in operations.NAMESPACES:
+        owner = getattr(torch.ops, namespace)
+        for name, operators in operations.OPERATORS.items():
+            for operator in operators:
+                if hasattr(owner, operator):
+                    _set(owner, operator, _operator(owner, name, operator, count), undo)
+
+
+def _operator(owner: Any, name: str, operator: str, count: Count) -> Callable[..., Any]:
+    stock = getattr(owner, operator)
+
+    def issue(*args: Any, **named: Any) -> Any:
+        count.pass_collective(name)
+        result = stock(*args, **named)
+        count.numbers[_COLLECTIVES] += 1
+        count.numbers[_BYTES] += size_of(args[0]) if args else 0
+        return result
+
+    return issue
+
+
+def _replace_function(
+    name: str, count: Count, names: dict[str, Any], undo: list[Callable[[], None]]
+) -> None:
+    """Refuse a function of torch.distributed that has no collective of its own behind it."""
+    stock = getattr(dist, name, None)
+    behind = {function for functions in operations.MESSAGES.values() for function in functions}
+    if stock is None or name in behind or operations.FORMS.get(name, name) in operations.METHODS:
+        return
+
+    def refuse(*args: Any, **named: Any) -> Any:
+        count.refuse(name)
+
+    for owner in (dist, dist.distributed_c10d):
+        if getattr(owner, name, None) is stock:
+            _set(owner, name, refuse, undo)
+    for own in [own for own, value in names.items() if value is stock]:
+        names[own] = refuse
+        undo.append(lambda own=own: names.__setitem__(own, stock))  # type: ignore[misc]

@@ -1,0 +1,59 @@
+"""Try an answer to an exercise on this rank: the part of ``labkit.check`` that runs here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import torch.distributed as dist
+
+from ..exercises import catalogue
+from . import cells
+from .counting import Count, counting
+
+#: The default group before the trial, and what the trial counted.
+_group: Any = None
+_count = Count()
+
+
+def prepare(name: str) -> bool:
+    """Get ready for a trial; tell whether a cell has defined its answer ``name`` here."""
+    global _group, _count
+    _group, _count = _world(), Count()
+    return name in cells.get_shell().user_ns
+
+
+def run(
+    exercise: str, forbids: tuple[str, ...], ranks: dict[tuple[str, int], int]
+) -> tuple[Any, dict[str, int]]:
+    """Try the answer to an exercise; return its value and what it took (``exercise.MEASURES``).
+
+    ``forbids`` are the functions that it must not call. ``ranks`` has the rank of each host and
+    process: a cell may have given ``rank`` another value.
+    """
+    global _count
+    found = catalogue.find(exercise)
+    names = cells.get_shell().user_ns
+    rank = ranks[socket.gethostname(), os.getpid()]
+    with counting(forbids, names) as _count:
+        value = found.trial(names[found.answer], rank, len(ranks))
+    return value, dict(_count.numbers)
+
+
+def aftermath() -> tuple[list[str], bool]:
+    """Return the forbidden calls of the trial, and whether the default group is still the same."""
+    global _group
+    before, _group = _group, None
+    return list(_count.forbidden), before is _world()
+
+
+def forget(names: list[str]) -> None:
+    """Remove names that cells have defined: the tests' answers."""
+    own = cells.get_shell().user_ns
+    for name in names:
+        own.pop(name, None)
+
+
+def _world() -> Any:
+    return dist.group.WORLD if dist.is_initialized() else None

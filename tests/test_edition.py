@@ -1,0 +1,152 @@
+"""The learner's edition of a notebook: stubs in place of solutions, all else as it was."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+import labkit
+from labkit import course, edition
+from labkit.exercises import catalogue
+
+ANSWER = """%%px
+def f(x):
+    y = x
+    ### BEGIN SOLUTION
+    # why
+    for _ in range(3):
+
+        y = y + 1
+    ### END SOLUTION
+    return y"""
+STUB = """%%px
+def f(x):
+    y = x
+    # Your turn: about 2 lines.
+    ...
+    return y"""
+
+
+def code(source: str) -> NotebookNode:
+    output = nbformat.v4.new_output("stream", text="something\n")
+    return nbformat.v4.new_code_cell(source, outputs=[output], execution_count=7)
+
+
+@pytest.fixture
+def nb() -> NotebookNode:
+    text = "**Predict.**\n\n<details><summary>Answer</summary>\n\n6\n\n</details>"
+    cells = [
+        nbformat.v4.new_markdown_cell(text),
+        code("1 + 1"),
+        code(ANSWER),
+        code("# look\nlabkit.check('04-1')"),
+        code("f(3)"),
+    ]
+    cells[1].metadata.tags = ["nbval-ignore-output"]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def test_a_solution_becomes_a_stub_of_its_size() -> None:
+    assert edition.stub(ANSWER) == STUB
+    assert "about 1 line." in edition.stub("### BEGIN SOLUTION\nx = 1\n### END SOLUTION")
+    ast.parse(edition.stub(ANSWER).partition("\n")[2])
+
+
+def test_a_solution_is_shown_without_its_marks() -> None:
+    assert edition.solved("### BEGIN SOLUTION\nx = 1\n### END SOLUTION\nx") == "x = 1\nx"
+
+
+def test_outputs_that_give_it_away_are_cleared_and_others_kept(nb: NotebookNode) -> None:
+    before = copy.deepcopy(nb)
+    learners = edition.learners(nb)
+    assert nb == before
+    assert [len(cell.outputs) for cell in learners.cells[1:]] == [1, 0, 0, 1]
+    assert [cell.execution_count for cell in learners.cells[1:]] == [7, None, None, 7]
+    assert learners.cells[2].source == STUB
+    for mine, theirs in zip(nb.cells, learners.cells, strict=True):
+        assert mine.id == theirs.id
+        assert mine.metadata == theirs.metadata
+        if mine is not nb.cells[2]:
+            assert mine.source == theirs.source
+
+
+def test_it_is_the_same_every_time_and_done_once(nb: NotebookNode) -> None:
+    once = edition.learners(nb)
+    assert once == edition.learners(nb)
+    assert edition.learners(once) == once
+    content = nbformat.writes(nb).encode()
+    delivered = edition.delivered("notebooks/04.ipynb", content)
+    assert delivered == edition.delivered("notebooks/04.ipynb", content)
+    assert edition.delivered("notebooks/04.ipynb", delivered) == delivered
+    assert nbformat.validate(nbformat.reads(delivered.decode(), as_version=4)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("notebooks/x.ipynb", b"no notebook at all"),
+        ("notebooks/x.ipynb", b'{"cells": []}   '),
+        ("data/x.bin", b"### BEGIN SOLUTION \xff"),
+    ],
+)
+def test_what_has_no_solution_is_delivered_as_it_is(name: str, content: bytes) -> None:
+    assert edition.delivered(name, content) == content
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "### BEGIN SOLUTION\n1",
+        "1\n### END SOLUTION",
+        "### END SOLUTION\n1\n### BEGIN SOLUTION",
+        "### BEGIN SOLUTION\n1\n### END SOLUTION\n### BEGIN SOLUTION\n1\n### END SOLUTION",
+        "### BEGIN SOLUTION here\n1\n### END SOLUTION",
+        "### BEGIN SOLUTION\n\n### END SOLUTION",
+    ],
+)
+def test_a_region_that_is_not_well_formed(source: str) -> None:
+    assert edition.problem_of(source)
+    with pytest.raises(labkit.LabError, match="not marked well"):
+        edition.stub(source)
+
+
+def test_a_cell_without_a_solution_has_no_problem() -> None:
+    assert edition.problem_of("x = 1") is None
+    assert edition.problem_of(ANSWER) is None
+
+
+def test_exercises_in_a_file(nb: NotebookNode) -> None:
+    nb.cells.append(code('labkit.check("04-2")'))
+    nb.cells.append(code('labkit.check("04-2")'))
+    assert edition.exercises_in(nbformat.writes(nb).encode()) == ["04-1", "04-2"]
+    assert edition.exercises_in(b"no notebook") == []
+
+
+def test_definitions(nb: NotebookNode) -> None:
+    nb.cells.append(code('labkit.check("04-2")'))  # which nothing defines
+    assert list(edition.definitions(nb)) == [("04-1", ANSWER)]
+
+
+def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
+    source = edition.solution("00-1")
+    assert source.startswith("%%px\ndef neighbour():\n")
+    assert "SOLUTION" not in source
+    with pytest.raises(labkit.LabError, match="no solution of exercise 00-99"):
+        edition.solution("00-99")
+
+
+@pytest.mark.parametrize("path", course.notebooks(), ids=lambda path: path.stem)
+def test_a_real_notebook_gives_nothing_away(path) -> None:
+    content = path.read_bytes()
+    learners = edition.delivered(f"notebooks/{path.name}", content)
+    assert b"SOLUTION" not in learners
+    ids = edition.exercises_in(content)
+    assert edition.exercises_in(learners) == ids
+    if path.name[:2] in catalogue.numbers():
+        assert ids == [exercise.id for exercise in catalogue.of_notebook(path.name[:2])]
+    assert learners.count(b"# Your turn: about") == len(ids)
+    assert not any(f"{name} passed.".encode() in learners for name in ids)

@@ -1,0 +1,615 @@
+"""Exercises: what they may say, how answers are tried, counted, judged and reported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+from nbclient import NotebookClient
+
+import labkit
+from labkit import LabError, RankDied, course, edition, running
+from labkit.display import plain
+from labkit.exercises import ask, catalogue, operations
+from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
+from labkit.exercises.report import LONGEST, describe, report
+from labkit.exercises.verdict import Result, Verdict, judge, same
+
+NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
+ADD = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / world_size"
+
+
+def px(lab: labkit.Lab, code: str) -> None:
+    pending = running.cell(lab._group, range(lab.world_size), code)
+    pending.wait()
+    pending.raise_errors(pending.outcomes())
+
+
+def sum_of_ranks() -> float:
+    import torch
+    import torch.distributed as dist
+
+    x = torch.tensor([float(dist.get_rank())])
+    dist.all_reduce(x)
+    return x.item()
+
+
+def works(lab: labkit.Lab) -> bool:
+    """Tell whether the process group is in order."""
+    return lab.run(sum_of_ranks) == [6.0] * 4
+
+
+@pytest.fixture
+def verdict(lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+    """Define an answer on four ranks and check it: the verdict's name, and what was printed."""
+
+    def attempt(code: str, name: str, **changes: Any) -> tuple[str, str]:
+        px(lab4, code)
+        exercise = replace(catalogue.find(name), **changes)
+        result, verdict = ask.examine(exercise)
+        print(report(result, verdict), end="")
+        return verdict.name, plain(capsys.readouterr().out)
+
+    return attempt
+
+
+@pytest.fixture(autouse=True)
+def _nothing_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask, "_last", None)
+    ask._given.clear()
+
+
+# -- what an exercise is ------------------------------------------------------------------------
+
+
+def exercise(**changes: Any) -> Exercise:
+    values = {
+        "id": "99-1",
+        "title": "Add up",
+        "answer": "f",
+        "trial": lambda answer, rank, n: answer(),
+        "expected": lambda n: [1] * n,
+        "hints": ("a", "b", "c"),
+    }
+    return Exercise(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"id": "4-2"}, 'is like "04-2"'),
+        ({"id": "04"}, 'is like "04-2"'),
+        ({"answer": "a b"}, "the answer is a name"),
+        ({"where": "moon"}, "where is one of ranks, notebook"),
+        ({"hints": ("a",)}, "there are 3 hints, not 1"),
+        ({"where": "notebook", "goals": (Goal("collectives", most=lambda n: 1),)}, "counted on"),
+    ],
+)
+def test_an_exercise_that_cannot_be(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        exercise(**changes)
+
+
+def test_a_goal_or_a_mistake_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="a goal measures one of"):
+        Goal("steps", most=lambda n: 1)
+    with pytest.raises(ValueError, match="either most= or exactly="):
+        Goal("collectives")
+    with pytest.raises(ValueError, match="either when= or missed="):
+        Mistake("It is wrong.")
+
+
+def test_goals() -> None:
+    most = Goal("bytes sent", most=lambda n: 2 * n)
+    assert [most.is_met(count, 4) for count in (0, 8, 9)] == [True, True, False]
+    exactly = Goal("collectives", exactly=lambda n: 1)
+    assert [exactly.is_met(count, 4) for count in (0, 1, 2)] == [False, True, False]
+
+
+# -- find one -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("00-9", "There is no exercise '00-9'; notebook 00 has 00-1, 00-2, 00-3, 00-4."),
+        ("77-1", "There is no exercise '77-1'; notebooks with exercises: 00, "),
+        ("", "There is no exercise ''"),
+        (4, 'named by its id, as in "00-1", not 4'),
+        (None, 'named by its id, as in "00-1", not None'),
+    ],
+)
+def test_an_exercise_that_is_not_there(name: Any, said: str) -> None:
+    with pytest.raises(LabError) as caught:
+        labkit.check(name)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_and_answers_are_unique() -> None:
+    everything = [e for number in catalogue.numbers() for e in catalogue.of_notebook(number)]
+    assert len({e.id for e in everything}) == len(everything)
+    for number in catalogue.numbers():
+        own = catalogue.of_notebook(number)
+        assert [e.id for e in own] == [f"{number}-{k}" for k in range(1, len(own) + 1)]
+        assert len({e.answer for e in own}) == len(own)
+
+
+def test_importing_labkit_and_a_hint_need_little() -> None:
+    code = (
+        "import sys, labkit; labkit.check; labkit.solution; "
+        "assert not {'torch', 'zmq', 'ipyparallel'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- compare and judge --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("yours", "expected", "equal"),
+    [
+        (1, 1, True),
+        (1, 2, False),
+        (1, True, False),
+        (True, 1, False),
+        (10, 10.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (0.31, 0.3, False),
+        (float("nan"), float("nan"), True),
+        ("a", "a", True),
+        ("1", 1, False),
+        (None, 1, False),
+        (None, None, True),
+        ([1, [2.0]], (1, (2.0,)), True),
+        ([1], [1, 1], False),
+        ({"a": 1}, {"a": 1.0}, True),
+        ({"a": 1}, {"b": 1}, False),
+        (torch.ones(2), torch.ones(2), True),
+        (torch.ones(2) + 1e-7, torch.ones(2), True),
+        (torch.ones(2), torch.ones(2, 1), False),
+        (torch.ones(1), 1.0, False),
+        (1.0, torch.ones(1), False),
+        (torch.tensor([1]), torch.tensor([1]), True),
+        (torch.tensor([1]), torch.tensor([2]), False),
+        (torch.tensor([True]), torch.tensor([1]), False),
+        (torch.ones(2).half(), torch.ones(2), True),
+        (torch.ones(1, requires_grad=True), torch.ones(1), True),
+        (Failed("ValueError"), 1, False),
+        (Failed("ValueError"), torch.ones(1), False),
+    ],
+)
+def test_same(yours: Any, expected: Any, equal: bool) -> None:
+    assert same(yours, expected) is equal
+
+
+def judged(yours: list[Any], expected: list[Any] | None = None, **changes: Any) -> Verdict:
+    counts = changes.pop("counts", [None] * len(yours))
+    forbidden = changes.pop("forbidden", [])
+    wanted = [1] * len(yours) if expected is None else expected
+    result = Result(exercise(**changes), len(yours), yours, wanted, counts, forbidden)
+    return judge(result)
+
+
+def test_the_first_mistake_that_is_true_is_named() -> None:
+    mistakes = (
+        Mistake("It fails.", when=lambda yours, expected, n: yours[0].no_such_name),
+        Mistake("It is two.", when=lambda yours, expected, n: yours == [2] * n),
+        Mistake("It is even.", when=lambda yours, expected, n: yours[0] % 2 == 0),
+    )
+    assert judged([1, 1], mistakes=mistakes).passed
+    assert judged([2, 2], mistakes=mistakes).name == "It is two."
+    assert judged([4, 4], mistakes=mistakes).name == "It is even."
+    assert judged([3, 3], mistakes=mistakes).name == "different"
+
+
+def test_what_no_mistake_describes() -> None:
+    assert judged([1, 3]).sentence == "The result on rank 1 is another one than expected."
+    assert judged([None, None]).name == "nothing"
+    assert judged([Failed("KeyError", "x"), 1]).sentence == "It raises KeyError on rank 0."
+    stopped, vain = Failed("Stopped"), Failed("Deadlock")
+    assert judged([stopped, vain, Failed("KeyError")]).name == "KeyError"
+    assert judged([stopped, vain]).name == "Deadlock"
+
+
+def test_forbidden_calls_come_first_and_goals_last() -> None:
+    goal = Goal("bytes sent", most=lambda n: 4)
+    counts = [{"bytes sent": 8}, {"bytes sent": 0}]
+    assert judged([1, 1], counts=counts, goals=(goal,)).name == "goal: bytes sent"
+    assert judged([1, 2], counts=counts, goals=(goal,)).name == "different"
+    named = Mistake("It sends twice.", missed="bytes sent")
+    assert judged([1, 1], counts=counts, goals=(goal,), mistakes=(named,)).name == named.sentence
+    assert judged([1, 1], forbidden=["send"], goals=(goal,)).name == "forbidden: send"
+
+
+# -- write it down ------------------------------------------------------------------------------
+
+
+def written(yours: list[Any], expected: list[Any], **changes: Any) -> list[str]:
+    counts = changes.pop("counts", [None] * len(yours))
+    result = Result(exercise(**changes), len(yours), yours, expected, counts)
+    return plain(report(result, judge(result))).splitlines()
+
+
+def test_yours_stands_beside_expected_and_equal_ranks_share_a_line() -> None:
+    assert written([1, 1, 1], [1, 1, 1]) == [
+        "99-1  Add up",
+        "           yours  expected",
+        "ranks 0–2  1      1         ✓",
+        "99-1 passed.",
+    ]
+    assert written([1, 2, 1], [1, 1, 1])[2:] == [
+        "ranks 0, 2  1      1         ✓",
+        "rank 1      2      1         ✗",
+        "99-1 not yet.",
+        "The result on rank 1 is another one than expected.",
+        "labkit.hint() gives a hint.",
+    ]
+
+
+def test_long_values_stand_below_each_other_and_are_cut() -> None:
+    lines = written([list(range(30))], [list(range(31))])
+    assert lines[1:4:2] == ["rank 0  ✗", "            21, 22, 23, 24, 25, 26, 27, 28, 29]"]
+    assert max(map(len, lines)) <= 88
+    text = describe(list(range(1000)))
+    assert len(text) <= LONGEST + 3
+    assert text.endswith("999]")
+    assert "…" in text
+
+
+def test_equal_texts_of_unequal_values_are_told_apart() -> None:
+    lines = written([1], [True])
+    assert lines[2].split() == ["rank", "0", "1", "True", "✗"]
+    lines = written([torch.zeros(0, 2)], [torch.zeros(0, 2).bool()])
+    assert "✗" in "".join(lines)
+    lines = written([float("1.00001")], [1.00001 + 1e-3])
+    assert "✗" in "".join(lines)
+
+
+def test_goals_are_written_with_what_is_allowed() -> None:
+    goals = (Goal("bytes sent", most=lambda n: 1000 * n),)
+    counts = [{"bytes sent": 1500}, {"bytes sent": 1500}]
+    line = "bytes sent per rank: 1,500 (allowed: at most 2,000) ✓"
+    assert line in written([1, 1], [1, 1], goals=goals, counts=counts)
+    counts[1] = {"bytes sent": 2500}
+    line = "bytes sent: rank 0: 1,500; rank 1: 2,500 (allowed: at most 2,000) ✗"
+    assert line in written([1, 1], [1, 1], goals=goals, counts=counts)
+    line = "bytes sent: not counted (allowed: at most 2,000)"
+    assert line in written([1, 1], [1, 1], goals=goals)
+
+
+# -- on ranks -----------------------------------------------------------------------------------
+
+
+def test_without_a_lab() -> None:
+    code = "import labkit\ntry: labkit.check('00-1')\nexcept labkit.LabError as e: print(e)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "No lab is running; labkit.start() gives you one.\n"
+
+
+def test_a_name_that_no_cell_has_defined(lab4: labkit.Lab) -> None:
+    with pytest.raises(LabError, match=r"Ranks 0–3 have no `neighbour` yet: run the cell of"):
+        labkit.check("00-1")
+    px(lab4, "if rank != 2:\n    neighbour = 1")
+    with pytest.raises(LabError, match="Rank 2 has no `neighbour` yet"):
+        labkit.check("00-1")
+
+
+def test_check_prints_and_returns_nothing(
+    lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    px(lab4, NEIGHBOUR)
+    for _ in range(2):
+        assert labkit.check("00-1") is None
+        assert plain(capsys.readouterr().out).splitlines() == [
+            "00-1  Name your neighbour",
+            "        yours  expected",
+            "rank 0  1      1         ✓",
+            "rank 1  2      2         ✓",
+            "rank 2  3      3         ✓",
+            "rank 3  0      0         ✓",
+            "00-1 passed.",
+        ]
+
+
+def test_what_an_answer_prints_is_shown_and_does_not_count(verdict: Any) -> None:
+    name, text = verdict("def neighbour():\n    print('00-1 passed.')", "00-1")
+    assert name == "nothing"
+    assert text.startswith("ranks 0–3: 00-1 passed.\n")
+    assert "00-1 not yet." in text
+
+
+@pytest.mark.parametrize(
+    "answer", ["neighbour = '00-1 passed.'", "neighbour = ...", "def neighbour():\n    ..."]
+)
+def test_what_is_no_answer_does_not_pass(verdict: Any, answer: str) -> None:
+    assert verdict(answer, "00-1")[0] != "passed"
+
+
+def test_a_cell_that_changed_rank_is_no_trouble(lab4: labkit.Lab, verdict: Any) -> None:
+    px(lab4, "me, rank = rank, 17")
+    try:
+        answer = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / 4"
+        assert verdict(answer, "00-3")[0] == "passed"
+    finally:
+        px(lab4, "rank = me")
+
+
+def test_an_error_is_shown_with_its_line(lab4: labkit.Lab, verdict: Any) -> None:
+    name, text = verdict("def average_of_all(x):\n    if rank == 1:\n        return 1 / 0", "00-3")
+    assert name == "ZeroDivisionError"
+    assert "--> " in text
+    assert "return 1 / 0" in text
+    assert works(lab4)
+
+
+def test_an_answer_that_never_ends_is_stopped(lab4: labkit.Lab, verdict: Any) -> None:
+    began = time.monotonic()
+    name, text = verdict("def neighbour():\n    while True:\n        pass", "00-1", seconds=0.5)
+    assert time.monotonic() - began < 5
+    assert name == "TimedOut"
+    assert "It did not end in time." in text
+    assert works(lab4)
+
+
+def test_an_answer_that_waits_for_one_that_never_ends(lab4: labkit.Lab, verdict: Any) -> None:
+    answer = (
+        "def average_of_all(x):\n    while rank == 1:\n        pass\n"
+        "    dist.all_reduce(x)\n    return x"
+    )
+    assert verdict(answer, "00-3", seconds=0.5)[0] == "TimedOut"
+    assert works(lab4)
+    assert verdict(ADD, "00-3")[0] == "passed"
+
+
+def test_an_answer_that_cannot_be_interrupted(lab4: labkit.Lab, verdict: Any) -> None:
+    answer = (
+        "def neighbour():\n    while rank == 1:\n        try:\n            while True:\n"
+        "                pass\n        except KeyboardInterrupt:\n            pass\n    return 1"
+    )
+    name, text = verdict(answer, "00-1", seconds=0.5)
+    assert name == "TimedOut"
+    assert "lab.restart(ranks=[1])" in text
+    lab4.restart(ranks=[1])
+    assert works(lab4)
+
+
+def test_a_deadlock_is_proved_and_undone(lab4: labkit.Lab, verdict: Any) -> None:
+    answer = "def average_of_all(x):\n    if rank:\n        dist.all_reduce(x)\n    return x"
+    name, text = verdict(answer, "00-3")
+    assert name == "Deadlock"
+    assert "rank 0, which has ended" in text
+    assert works(lab4)
+
+
+def test_an_answer_that_ends_its_process(lab4: labkit.Lab, verdict: Any) -> None:
+    answer = "import os\ndef neighbour():\n    if rank == 2:\n        os._exit(3)\n    return 1"
+    name, text = verdict(answer, "00-1")
+    assert name == "Died"
+    assert "lab.restart(ranks=[2])" in text
+    with pytest.raises(RankDied):
+        labkit.check("00-1")
+    lab4.restart(ranks=[2])
+    assert works(lab4)
+    assert verdict(NEIGHBOUR, "00-1")[0] == "passed"
+
+
+def test_an_answer_that_changes_the_group(lab4: labkit.Lab, verdict: Any) -> None:
+    answer = NEIGHBOUR.replace("return", "dist.destroy_process_group()\n    return")
+    name, text = verdict(answer, "00-1")
+    assert name == "passed"
+    assert "labkit formed the lab's own anew" in text
+    assert works(lab4)
+
+
+def test_messages_that_nobody_receives_do_not_reach_the_next_answer(
+    lab4: labkit.Lab, verdict: Any
+) -> None:
+    answer = NEIGHBOUR.replace(
+        "return", "dist.isend(torch.ones(1), (rank + 1) % 4) if rank == 0 else None\n    return"
+    )
+    verdict(answer, "00-1")
+    assert works(lab4)
+    px(lab4, "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)")
+    assert lab4["t"][1].item() == 5
+
+
+def test_an_answer_that_cannot_come_back(verdict: Any) -> None:
+    assert verdict("def neighbour():\n    return (i for i in range(3))", "00-1")[0] == "TypeError"
+
+
+@pytest.mark.slow
+def test_a_learners_notebook_runs_with_its_stubs_and_passes_once_they_are_filled() -> None:
+    """In a kernel, as in JupyterLab: a stub says "not yet" and stops nothing."""
+    path = course.root() / "notebooks" / "00_start_here.ipynb"
+    solved = nbformat.read(path, as_version=4)
+    learners = edition.learners(solved)
+    learners.cells[-1].source = "labkit.hint()"
+    for source in ("labkit.solution()", solved_source(solved, "00-4"), 'labkit.check("00-4")'):
+        learners.cells.append(nbformat.v4.new_code_cell(source))
+    learners.cells.append(nbformat.v4.new_code_cell("lab.stop()"))
+    NotebookClient(
+        learners, timeout=60, resources={"metadata": {"path": str(path.parent)}}
+    ).execute()
+    printed = [
+        plain("".join(out.get("text", "") for out in cell.outputs))
+        for cell in learners.cells
+        if cell.cell_type == "code"
+    ]
+    said = "".join(printed)
+    for name in ("00-1", "00-2", "00-3", "00-4"):
+        assert f"{name} not yet.\nIt returns None on ranks 0–3" in said
+    assert printed[-5].startswith("Hint 1 of 3 for 00-4: ")
+    assert "dist.all_reduce(count)" in printed[-4]
+    assert printed[-2].endswith("00-4 passed.\n")
+
+
+def solved_source(nb: nbformat.NotebookNode, name: str) -> str:
+    return edition.solved(dict(edition.definitions(nb))[name])
+
+
+# -- forbidden calls and counts -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "call"),
+    [
+        ("all_reduce", "dist.all_reduce(x)"),
+        ("all_reduce", "own(x)"),
+        ("all_reduce", "dist.group.WORLD.allreduce([x]).wait()"),
+        ("all_reduce", "dist.group.WORLD._get_backend(x.device).allreduce([x]).wait()"),
+        ("all_reduce", "functional.all_reduce(x, 'sum', dist.group.WORLD)"),
+        ("all_reduce", "caught(x)"),
+        ("all_gather", "dist.all_gather_into_tensor(torch.empty(8), x)"),
+        ("all_gather_into_tensor", "dist.all_gather([x, x, x, x], x)"),
+        ("all_gather", "dist.all_gather_object([None] * 4, 1)"),
+        ("all_gather_object", "dist.all_gather_object([None] * 4, 1)"),
+        ("broadcast", "dist.broadcast(x, 0)"),
+        ("barrier", "dist.barrier()"),
+        ("send", "dist.send(x, (rank + 1) % 4)"),
+        ("send", "dist.group.WORLD.send([x], (rank + 1) % 4, 0)"),
+        ("isend", "dist.isend(x, (rank + 1) % 4)"),
+        ("new_group", "dist.new_group([0, 1])"),
+        ("new_group", "made([0, 1])"),
+    ],
+)
+def test_a_forbidden_call_is_found_in_every_form(
+    lab4: labkit.Lab, verdict: Any, forbidden: str, call: str
+) -> None:
+    answer = (
+        "import torch.distributed._functional_collectives as functional\n"
+        "from torch.distributed import all_reduce as own, new_group as made\n"
+        "def caught(x):\n"
+        "    try:\n        dist.all_reduce(x)\n    except Exception:\n        pass\n"
+        f"def average_of_all(x):\n    {call}\n    return x"
+    )
+    name, _ = verdict(answer, "00-3", forbids=(forbidden,))
+    family = operations.FORMS.get(forbidden, forbidden)  # to forbid a form is to forbid all
+    assert name in (f"forbidden: {forbidden}", f"forbidden: {family}")
+    assert works(lab4)  # the functions are back
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "calls"),
+    [
+        ("send", "r = dist.isend(x, (rank + 1) % 4); dist.recv(y, (rank - 1) % 4); r.wait()"),
+        ("all_gather_object", "dist.all_gather([y, y, y, y], x)"),
+        ("reduce", "dist.all_reduce(x)"),
+        ("gather", "dist.all_gather([y, y, y, y], x)"),
+    ],
+)  # fmt: skip
+def test_what_is_not_forbidden_passes(verdict: Any, forbidden: str, calls: str) -> None:
+    answer = f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {calls}\n    return x"
+    assert not verdict(answer, "00-3", forbids=(forbidden,))[0].startswith("forbidden")
+
+
+@pytest.mark.parametrize(
+    ("call", "numbers"),
+    [
+        ("dist.all_reduce(x)", (0, 8, 1)),
+        ("functional.all_reduce(x, 'sum', dist.group.WORLD).wait()", (0, 8, 1)),
+        ("dist.broadcast(x, 0)", (0, (8, 0, 0, 0), 1)),
+        ("dist.all_gather([x.clone() for _ in range(4)], x)", (0, 8, 1)),
+        ("dist.reduce_scatter(x, [x.clone() for _ in range(4)])", (0, 32, 1)),
+        ("dist.all_to_all_single(torch.empty(4), torch.ones(4))", (0, 16, 1)),
+        ("dist.barrier()\n    dist.barrier()", (0, 0, 2)),
+        ("dist.send(x, 1) if rank == 0 else dist.recv(x, 0) if rank == 1 else None",
+         ((1, 0, 0, 0), (8, 0, 0, 0), 0)),
+        ("[w.wait() for w in dist.batch_isend_irecv(["
+         "dist.P2POp(dist.isend, x, (rank + 1) % 4), dist.P2POp(dist.irecv, y, (rank - 1) % 4)])]",
+         (1, 8, 0)),
+    ],
+)  # fmt: skip
+def test_what_is_sent_is_counted(lab4: labkit.Lab, call: str, numbers: tuple[Any, ...]) -> None:
+    px(
+        lab4,
+        "import torch.distributed._functional_collectives as functional\n"
+        f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {call}\n    return x",
+    )
+    result, _ = ask.examine(catalogue.find("00-3"))
+    for measure, number in zip(
+        ("messages sent", "bytes sent", "collectives"), numbers, strict=True
+    ):
+        expected = list(number) if isinstance(number, tuple) else [number] * 4
+        assert [count[measure] for count in result.counts if count] == expected
+    assert works(lab4)
+
+
+# -- in the notebook itself ---------------------------------------------------------------------
+
+
+def in_notebook(answer: Any, **changes: Any) -> tuple[Result, Verdict]:
+    import __main__
+
+    vars(__main__)["f"] = answer
+    try:
+        own = exercise(where="notebook", trial=lambda f: f(20), expected=lambda: 400, **changes)
+        return ask.examine(own)
+    finally:
+        del vars(__main__)["f"]
+
+
+def test_an_answer_in_the_notebook() -> None:
+    result, verdict = in_notebook(lambda x: x * x)
+    assert verdict.passed
+    assert plain(report(result, verdict)).splitlines()[1:3] == [
+        "  yours  expected",
+        "  400    400       ✓",
+    ]
+    wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40)
+    assert in_notebook(lambda x: 2 * x, mistakes=(wrong,))[1].name == "It doubles."
+    assert in_notebook(lambda x: 1 / 0)[1].sentence == "It raises ZeroDivisionError."
+    assert in_notebook(lambda x: None)[1].name == "nothing"
+
+
+def test_an_answer_in_the_notebook_that_never_ends() -> None:
+    def forever(x: int) -> None:
+        while True:
+            pass
+
+    assert in_notebook(forever, seconds=0.2)[1].name == "TimedOut"
+
+
+def test_a_name_that_the_notebook_does_not_have() -> None:
+    with pytest.raises(LabError, match="This notebook has no `nothing_here` yet"):
+        ask.examine(exercise(where="notebook", answer="nothing_here"))
+
+
+# -- hints and solutions ------------------------------------------------------------------------
+
+
+def test_three_hints_and_then_the_way_to_the_solution(
+    lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    px(lab4, NEIGHBOUR)
+    labkit.check("00-1")
+    capsys.readouterr()
+    said = []
+    for _ in range(5):
+        labkit.hint()
+        said.append(" ".join(capsys.readouterr().out.split()))
+    hints = catalogue.find("00-1").hints
+    assert said[:3] == [f"Hint {k} of 3 for 00-1: {hint}" for k, hint in enumerate(hints, 1)]
+    ending = 'There are no more hints for 00-1; labkit.solution("00-1") shows a solution.'
+    assert said[3:] == [ending] * 2
+    labkit.solution()
+    assert "return (rank + 1) % world_size" in capsys.readouterr().out
+    labkit.hint("00-2")
+    assert capsys.readouterr().out.startswith("Hint 1 of 3 for 00-2: ")
+
+
+@pytest.mark.parametrize("ask_for", [labkit.hint, labkit.solution])
+def test_nothing_has_been_checked(ask_for: Callable[..., None]) -> None:
+    with pytest.raises(LabError, match="No exercise has been checked yet"):
+        ask_for()
+    with pytest.raises(LabError, match="There is no exercise '00-9'"):
+        ask_for("00-9")
