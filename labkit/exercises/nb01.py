@@ -1,0 +1,461 @@
+"""The exercises of notebook 01: forming a process group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .exercise import Exercise, Failed, Mistake
+
+#: What a wait on the store of a trial may take, in seconds: an answer that waits in vain ends.
+STORE_SECONDS = 4
+#: How much later than the others one rank comes to a meeting, in seconds.
+LATE_SECONDS = 0.3
+
+
+def _failed(yours: Sequence[Any]) -> bool:
+    return any(isinstance(value, Failed) for value in yours)
+
+
+@contextmanager
+def _shared_store(rank: int, world_size: int) -> Iterator[dist.Store]:
+    """Give the ranks of a trial one new TCPStore, which rank 0 serves until all have left.
+
+    Raises
+    ------
+    RuntimeError
+        If the ranks are in no process group: it carries the number of the port.
+    """
+    if not dist.is_initialized():
+        raise RuntimeError(
+            "The ranks are in no process group: run the cell above that calls init_process_group."
+        )
+    limit = timedelta(seconds=STORE_SECONDS)
+    ports: list[Any] = [None]
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit)
+        ports = [store.port]
+    dist.broadcast_object_list(ports, src=0)
+    if rank != 0:
+        store = dist.TCPStore(
+            "127.0.0.1", ports[0], is_master=False, wait_for_workers=False, timeout=limit
+        )
+    try:
+        yield store
+    finally:
+        leaving = dist.PrefixStore("labkit leaving", store)
+        if leaving.add("left", 1) == world_size:
+            leaving.set("all left", "")
+        if rank == 0:
+            leaving.wait(["all left"], limit * 3)
+
+
+# -- 01-1 ---------------------------------------------------------------------------------------
+
+
+def _environment(rank: int, world_size: int) -> dict[str, str]:
+    """Return what torchrun would have set on two hosts, so that LOCAL_RANK is not RANK."""
+    return {
+        "MASTER_ADDR": "10.0.0.7",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": str(2 * world_size),
+        "RANK": str(world_size + rank),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank),
+    }
+
+
+def trial_arguments(
+    answer: Callable[[dict[str, str]], dict[str, Any]], rank: int, world_size: int
+) -> list[Any]:
+    """Return the arguments, in a list of fixed order, and the names of others."""
+    given = answer(_environment(rank, world_size))
+    if not isinstance(given, dict):
+        raise TypeError(f"join_arguments returned {type(given).__name__}, not a dict")
+    found = [given.get(name) for name in ("init_method", "rank", "world_size")]
+    return [*found, *sorted(set(given) - {"init_method", "rank", "world_size"})]
+
+
+def expected_arguments(world_size: int) -> list[list[Any]]:
+    """Return address, rank and world size of each rank of the second host."""
+    return [
+        ["tcp://10.0.0.7:23456", world_size + rank, 2 * world_size] for rank in range(world_size)
+    ]
+
+
+def _parts(yours: Sequence[Any], place: int) -> list[Any]:
+    return [v[place] for v in yours if isinstance(v, list) and len(v) > place]
+
+
+# -- 01-2 ---------------------------------------------------------------------------------------
+
+
+class _Counted:
+    """A store that counts the calls that are made on it."""
+
+    def __init__(self, store: dist.Store) -> None:
+        self.store = store
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.store, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return attribute(*args, **kwargs)
+
+        return call
+
+
+def trial_ticket(answer: Callable[[Any], int], rank: int, world_size: int) -> list[Any]:
+    """Take two tickets, the last rank first, then the first rank first; count calls."""
+    with _shared_store(rank, world_size) as store:
+        turns = dist.PrefixStore("labkit turns", store)
+        counted = _Counted(store)
+        tickets = []
+        for place in (world_size - 1 - rank, world_size + rank):
+            if place:
+                turns.wait([str(place)])
+            try:
+                tickets.append(answer(counted))
+            finally:
+                turns.set(str(place + 1), "")
+        return [*tickets, counted.calls]
+
+
+def expected_ticket(world_size: int) -> list[list[int]]:
+    """Count on, in the order in which the ranks came; two trips to the store."""
+    return [[world_size - 1 - rank, world_size + rank, 2] for rank in range(world_size)]
+
+
+# -- 01-3 ---------------------------------------------------------------------------------------
+
+
+def trial_meet(
+    answer: Callable[[dist.Store, str, int], None], rank: int, world_size: int
+) -> list[int]:
+    """Meet twice, one rank being late each time; say how many had come when this one went on."""
+    with _shared_store(rank, world_size) as store:
+        arrivals = dist.PrefixStore("labkit arrivals", store)
+        seen = []
+        for name, late in (("first", 0), ("second", world_size - 1)):
+            if rank == late:
+                time.sleep(LATE_SECONDS)
+            arrivals.add(name, 1)
+            answer(store, name, world_size)
+            seen.append(arrivals.add(name, 0))
+        return seen
+
+
+def expected_meet(world_size: int) -> list[list[int]]:
+    """Everybody had come, both times."""
+    return [[world_size, world_size]] * world_size
+
+
+# -- 01-4 ---------------------------------------------------------------------------------------
+
+#: Device, hosts and interconnect, and the backend that PyTorch's documentation recommends.
+CASES = (
+    ("cuda", 1, "none", "nccl"),
+    ("cuda", 4, "ethernet", "nccl"),
+    ("cuda", 4, "infiniband", "nccl"),
+    ("cuda", 4, "infiniband with ip", "nccl"),
+    ("cpu", 1, "none", "gloo"),
+    ("cpu", 4, "ethernet", "gloo"),
+    ("cpu", 4, "infiniband with ip", "gloo"),
+    ("cpu", 4, "infiniband", "mpi"),
+)
+
+
+def trial_choose(answer: Callable[[str, int, str], str]) -> list[str]:
+    """Ask for the backend in each case."""
+    return [answer(device, hosts, link) for device, hosts, link, _ in CASES]
+
+
+def expected_choose() -> list[str]:
+    """Return the documentation's choice in each case."""
+    return [backend for *_, backend in CASES]
+
+
+def _chose(yours: Any, backend: str, **where: str) -> bool:
+    """Tell whether an answer chose a backend in some case with this device and interconnect."""
+    if not isinstance(yours, list) or len(yours) != len(CASES):
+        return False
+    return any(
+        chosen == backend
+        and case[0] == where["device"]
+        and case[2] in where.get("link", case[2]).split(" | ")
+        for chosen, case in zip(yours, CASES, strict=True)
+    )
+
+
+# -- 01-5 ---------------------------------------------------------------------------------------
+
+
+def grid_shape(world_size: int) -> tuple[int, int]:
+    """Return rows and columns of the squarest grid with no more rows than columns."""
+    rows = next(r for r in range(int(world_size**0.5), 0, -1) if world_size % r == 0)
+    return rows, world_size // rows
+
+
+def trial_grid(
+    answer: Callable[[torch.Tensor, int, int], Sequence[Any]], rank: int, world_size: int
+) -> list[float]:
+    """Sum powers of two over row and column: the sum tells who was in it."""
+    rows, columns = grid_shape(world_size)
+    row_sum, column_sum = answer(torch.tensor([2.0**rank]), rows, columns)
+    return [float(row_sum), float(column_sum)]
+
+
+def expected_grid(world_size: int) -> list[list[float]]:
+    """Add up in one process."""
+    rows, columns = grid_shape(world_size)
+    held = torch.tensor([2.0**rank for rank in range(world_size)]).reshape(rows, columns)
+    return [
+        [held[rank // columns].sum().item(), held[:, rank % columns].sum().item()]
+        for rank in range(world_size)
+    ]
+
+
+def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) -> bool:
+    return not _failed(yours) and all(
+        isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours)
+    )
+
+
+EXERCISES = (
+    Exercise(
+        id="01-1",
+        title="Read what torchrun sets",
+        answer="join_arguments",
+        trial=trial_arguments,
+        expected=expected_arguments,
+        mistakes=(
+            Mistake(
+                "You read LOCAL_RANK, which counts within one machine; RANK counts all of them.",
+                when=lambda yours, expected, n: (
+                    [str(part) for part in _parts(yours, 1)] == [str(r) for r in range(n)]
+                ),
+            ),
+            Mistake(
+                "The world size is that of one machine: WORLD_SIZE counts the ranks of all.",
+                when=lambda yours, expected, n: bool(
+                    {str(part) for part in _parts(yours, 2)} & {str(n)}
+                ),
+            ),
+            Mistake(
+                "Environment variables are text. rank and world_size are numbers: wrap them in "
+                "int(…).",
+                when=lambda yours, expected, n: any(
+                    isinstance(part, str) for part in _parts(yours, 1) + _parts(yours, 2)
+                ),
+            ),
+            Mistake(
+                "The port is missing in init_method: it is tcp://, the address, a colon, the port.",
+                when=lambda yours, expected, n: any(
+                    "23456" not in str(part) and "tcp://" in str(part) for part in _parts(yours, 0)
+                ),
+            ),
+            Mistake(
+                "init_method has to be an address that begins with tcp://.",
+                when=lambda yours, expected, n: any(
+                    not str(part).startswith("tcp://") for part in _parts(yours, 0)
+                ),
+            ),
+        ),
+        hints=(
+            "Four variables make three arguments: address and port go into one URL.",
+            "What you read from the environment is text; rank and world_size have to be numbers.",
+            'Return {"init_method": f"tcp://{address}:{port}", "rank": int(…), '
+            '"world_size": int(…)}.',
+        ),
+    ),
+    Exercise(
+        id="01-2",
+        title="Draw a ticket",
+        answer="take_ticket",
+        trial=trial_ticket,
+        expected=expected_ticket,
+        forbids=("get_rank", "all_reduce", "all_gather", "all_gather_object", "barrier"),
+        mistakes=(
+            Mistake(
+                "You set what you had read: between the two calls another rank can read the same "
+                "number. add does both at once.",
+                when=lambda yours, expected, n: any(
+                    isinstance(v, list) and v[-1] > 2 for v in yours
+                ),
+            ),
+            Mistake(
+                "You wait for a key that nobody has set yet. add begins at 0 by itself.",
+                when=lambda yours, expected, n: any(
+                    isinstance(v, Failed) and v.name == "DistStoreError" for v in yours
+                ),
+            ),
+            Mistake(
+                "Your tickets begin at 1: add returns the number after the addition.",
+                when=lambda yours, expected, n: (
+                    not _failed(yours)
+                    and [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
+                ),
+            ),
+            Mistake(
+                "Every rank gets its own rank, whenever it comes: the tickets have to be dealt by "
+                "the store.",
+                when=lambda yours, expected, n: (
+                    not _failed(yours) and all(v[0] == r for r, v in enumerate(yours)) and n > 1
+                ),
+            ),
+            Mistake(
+                "Ranks get equal tickets: all of them have to count with one key.",
+                when=lambda yours, expected, n: (
+                    not _failed(yours) and len({v[0] for v in yours}) < n
+                ),
+            ),
+        ),
+        hints=(
+            "One call of the store reads a counter, adds to it and writes it, all in one go.",
+            "store.add(key, 1) returns the number after the addition. What was it before?",
+            'One line is enough: return store.add("tickets", 1) - 1.',
+        ),
+    ),
+    Exercise(
+        id="01-3",
+        title="Build a barrier",
+        answer="meet",
+        trial=trial_meet,
+        expected=expected_meet,
+        forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
+        mistakes=(
+            Mistake(
+                "Nobody opens the door: a rank waited for a key until the store's timeout. The "
+                "rank whose add returns world_size has to set it.",
+                when=lambda yours, expected, n: any(
+                    isinstance(v, Failed) and v.name == "DistStoreError" for v in yours
+                ),
+            ),
+            Mistake(
+                "The first meeting works, the second finds the door of the first one open: put "
+                "the name of the meeting into the key.",
+                when=lambda yours, expected, n: (
+                    not _failed(yours)
+                    and all(v[0] == n for v in yours)
+                    and any(v[1] != n for v in yours)
+                ),
+            ),
+            Mistake(
+                "Some ranks go on before everybody has come: a key to wait for must not be there "
+                "before the last one sets it.",
+                when=lambda yours, expected, n: (
+                    not _failed(yours) and any(v[0] != n for v in yours)
+                ),
+            ),
+        ),
+        hints=(
+            "Count who comes, with add. The last one knows that it is the last.",
+            "Two keys: a counter, and a door that only the last one sets. Everybody waits for the "
+            "door.",
+            'if store.add(name, 1) == world_size: store.set(name + " open", ""), and then, on '
+            'every rank, store.wait([name + " open"]).',
+        ),
+    ),
+    Exercise(
+        id="01-4",
+        title="Choose a backend",
+        answer="choose_backend",
+        trial=trial_choose,
+        expected=expected_choose,
+        where="notebook",
+        mistakes=(
+            Mistake(
+                "NCCL moves tensors between NVIDIA GPUs only; on CPUs it cannot be used.",
+                when=lambda yours, expected, n: _chose(yours, "nccl", device="cpu"),
+            ),
+            Mistake(
+                "On GPUs NCCL is the first choice over Ethernet too; gloo is what you fall back "
+                "to when NCCL gives trouble.",
+                when=lambda yours, expected, n: _chose(yours, "gloo", device="cuda"),
+            ),
+            Mistake(
+                "On GPUs NCCL speaks InfiniBand by itself: no MPI is needed.",
+                when=lambda yours, expected, n: _chose(yours, "mpi", device="cuda"),
+            ),
+            Mistake(
+                "Where InfiniBand carries IP, gloo can use it: MPI is for InfiniBand without IP.",
+                when=lambda yours, expected, n: _chose(
+                    yours, "mpi", device="cpu", link="none | ethernet | infiniband with ip"
+                ),
+            ),
+            Mistake(
+                "Gloo talks over IP only: on CPU hosts whose InfiniBand has none, MPI is left.",
+                when=lambda yours, expected, n: _chose(
+                    yours, "gloo", device="cpu", link="infiniband"
+                ),
+            ),
+        ),
+        hints=(
+            "Ask for the device first: on one of the two, nothing else matters.",
+            "On CPUs it is gloo, but for one kind of network.",
+            'cuda: "nccl". cpu: "mpi" if interconnect == "infiniband", else "gloo".',
+        ),
+    ),
+    Exercise(
+        id="01-5",
+        title="Sum over rows and columns",
+        answer="row_and_column_sums",
+        trial=trial_grid,
+        expected=expected_grid,
+        mistakes=(
+            Mistake(
+                "You sum over the whole world: hand the sub-group to all_reduce with group=.",
+                when=lambda yours, expected, n: _everywhere(
+                    yours, lambda v, r: v[0] == 2.0**n - 1 and v != expected[r]
+                ),
+            ),
+            Mistake(
+                "The second sum began with the first one's result: all_reduce overwrites its "
+                "tensor, so sum a clone of x each time.",
+                when=lambda yours, expected, n: (
+                    _everywhere(yours, lambda v, r: v[0] == expected[r][0] and v[1] == 2.0**n - 1)
+                    and any(e[1] != 2.0**n - 1 for e in expected)
+                ),
+            ),
+            Mistake(
+                "Row and column have changed places: the ranks of a row are neighbours.",
+                when=lambda yours, expected, n: (
+                    _everywhere(yours, lambda v, r: v == expected[r][::-1])
+                    and any(e[0] != e[1] for e in expected)
+                ),
+            ),
+            Mistake(
+                "The second sum is that of the row again: the ranks of a column are `columns` "
+                "apart.",
+                when=lambda yours, expected, n: _everywhere(
+                    yours, lambda v, r: v == [expected[r][0]] * 2
+                ),
+            ),
+            Mistake(
+                "Some ranks kept their own number: in a group that it is not in, a rank gets "
+                "nothing. Keep the sum of the group that it is a member of.",
+                when=lambda yours, expected, n: (
+                    not _failed(yours) and any(2.0**r in v for r, v in enumerate(yours))
+                ),
+            ),
+        ),
+        hints=(
+            "Write the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
+            "rows are the row groups; the rows of its transpose are the column groups.",
+            "Every rank calls new_group for every line, also for those that it is not in, and "
+            "sums only in its own.",
+            "for line in grid.tolist(): group = dist.new_group(line); if rank in line: clone x and "
+            "all_reduce the clone with group=group. Then the same for grid.T.",
+        ),
+    ),
+)
