@@ -13,6 +13,21 @@ import pytest
 import labkit
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much of the corpus of answers ran (``test_answers``)."""
+    ran = [
+        report.nodeid.partition("::")[2]
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if "tests/test_answers.py" in getattr(report, "nodeid", "")
+        and getattr(report, "when", "") == "call"
+    ]
+    exercises = sum(name.startswith("test_the_solution_of") for name in ran)
+    wrong = sum(name.startswith("test_a_wrong_answer") for name in ran)
+    if exercises or wrong:
+        terminalreporter.write_line(f"answers: {exercises} exercises, {wrong} wrong answers")
+
+
 @pytest.fixture(scope="module")
 def lab4() -> Iterator[labkit.Lab]:
     """Four ranks in a process group, shared by the tests of one file."""

@@ -1,0 +1,131 @@
+"""Every system that the course teaches stands in a code cell that has been run.
+
+The rows are those of the course's plan; ``notebooks/README.md`` is the learner's index to them.
+A row is done when each of its calls stands in a code cell of its notebook that was executed.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from labkit import course
+from tests.notebook_rules import link_problem, links
+
+#: notebook -> row -> what stands in its code cells
+ROWS = {
+    "01_process_groups": {
+        "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
+        "A2 env://": ["env://"],
+        "A3 tcp://": ["tcp://"],
+        "A4 file://": ["file://"],
+        "A5 explicit store": ["store=", "FileStore", "TCPStore", "PrefixStore"],
+        "A6 TCPStore as a key-value store": [
+            ".set(",
+            ".get(",
+            ".add(",
+            ".wait(",
+            "compare_set",
+            "delete_key",
+            "num_keys",
+            "timeout",
+        ],
+        "A7 status": [
+            "is_available",
+            "is_initialized",
+            "is_torchelastic_launched",
+            "get_backend",
+            "get_rank",
+            "get_world_size",
+            "Backend",
+        ],
+        "A8 backend, operation, device": ["gloo", "nccl", "mpi", "ucc", "new_figure"],
+        "A9 which backend": ["choose_backend"],
+        "A10 MPI": ["is_mpi_available"],
+        "A11 timeout": ["timeout=timedelta", "default_pg_timeout"],
+        "A12 destroy": ["destroy_process_group"],
+        "A13 sub-groups": ["new_group", "init_device_mesh"],
+    },
+    "02_point_to_point": {
+        "B1 send and recv": ["dist.send(", "dist.recv("],
+        "B2 isend and irecv": ["dist.isend(", "dist.irecv(", ".wait()", "is_completed"],
+        "B3 both send first": ["batch_isend_irecv"],
+        "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
+        "B5 latency and bandwidth": ["bandwidth(", "fit_alpha_beta"],
+    },
+    "03_collectives": {
+        "C1 the nine": [
+            f"dist.{name}("
+            for name in (
+                "broadcast",
+                "reduce",
+                "all_reduce",
+                "scatter",
+                "gather",
+                "all_gather",
+                "reduce_scatter",
+                "all_to_all",
+                "barrier",
+            )
+        ],
+        "C2 tensor and object forms": [
+            "all_gather_into_tensor",
+            "reduce_scatter_tensor",
+            "all_to_all_single",
+            "all_gather_object",
+        ],
+        "C3 ReduceOp": ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM"],
+        "C4 groups": ["new_group"],
+        "C5 async": ["async_op=True", "is_completed", "get_future"],
+        "C6 CUDA streams": ["torch.cuda.Stream", "wait_stream"],
+        "C7 mismatches": ["TORCH_DISTRIBUTED_DEBUG", "monitored_barrier"],
+    },
+    "04_ring_allreduce": {
+        "D1 the naive ring": ["isend", "recv"],
+        "D2 chunks": ["chunk", "reduce_scatter", "all_gather"],
+        "D3 against dist.all_reduce": ["dist.all_reduce(", "bandwidth("],
+        "D4 parameter server": ["server"],
+    },
+}
+#: Rows that a later version of the notebook brings.
+TO_COME = {
+    "C2 tensor and object forms",
+    "C3 ReduceOp",
+    "C4 groups",
+    "C5 async",
+    "C6 CUDA streams",
+    "C7 mismatches",
+}
+
+CASES = [(book, row) for book, rows in ROWS.items() for row in rows]
+
+
+@cache
+def code_that_ran(book: str) -> str:
+    """Return the sources of the code cells of a notebook that have an execution count."""
+    nb = nbformat.read(Path(course.root()) / "notebooks" / f"{book}.ipynb", as_version=4)
+    ran = [c.source for c in nb.cells if c.cell_type == "code" and c.execution_count]
+    return "\n".join(re.sub(r"#.*", "", source) for source in ran)
+
+
+@pytest.mark.parametrize(("book", "row"), CASES, ids=[row for _, row in CASES])
+def test_row(book: str, row: str) -> None:
+    missing = [call for call in ROWS[book][row] if call not in code_that_ran(book)]
+    if row in TO_COME:
+        assert missing, f"{row} is there: take it off the list of what is to come"
+        pytest.skip(f"to come: {', '.join(missing)}")
+    assert not missing
+
+
+def test_every_link_of_the_learners_index_leads_somewhere() -> None:
+    path = Path(course.root()) / "notebooks" / "README.md"
+    cell = nbformat.v4.new_markdown_cell(path.read_text())
+    nb = nbformat.v4.new_notebook(cells=[cell])
+    found = links(cell.source)
+    assert {link.partition("#")[0] for link in found} == {p.name for p in course.notebooks()}
+    problems = [(link, link_problem(link, cell, nb, path, path.parent.parent)) for link in found]
+    assert [problem for problem in problems if problem[1]] == []
