@@ -22,8 +22,13 @@ CONSEQUENCE = re.compile(
     r"sendBytes failed|Failed to recv|Timed out waiting|Application timeout"
 )
 
-#: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``
-TORCH_LOG = re.compile(r"^(\[rank\d+\]:)?\[[EW]\d{4} .*\n?", re.MULTILINE)
+#: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``,
+#: with the C++ stack that may follow.
+TORCH_LOG = re.compile(
+    r"^(?:\[rank\d+\]:)?\[[EW]\d{4} .*\n?"
+    r"(?:(?:Exception raised from|frame #\d+:|<omitting).*\n?)*",
+    re.MULTILINE,
+)
 
 #: Said after an error that left the ranks out of step.
 GROUP_ANEW = "The ranks were out of step, so labkit formed the process group anew."

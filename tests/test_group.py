@@ -1,5 +1,6 @@
 """Forming the process group, and forming it again while somebody else has old ports."""
 
+import labkit
 from labkit import group
 
 
@@ -40,3 +41,39 @@ def test_sub_groups_end_with_the_group(lab4):
     assert lab4.run(pair) == [2, 2, 1, 1]
     lab4.reset()
     assert lab4.run(pair) == [2, 2, 1, 1]
+
+
+def test_a_group_that_failed_on_some_ranks_only_does_not_keep_the_next_from_meeting(tmp_path):
+    """Torch names groups by counting, and has counted the failed one on rank 1."""
+
+    def fail():
+        import torch.distributed as dist
+
+        if dist.distributed_c10d._world.group_count == 0:
+            dist.distributed_c10d._world.group_count = 1
+
+    def meet(path):
+        from datetime import timedelta
+
+        import torch
+        import torch.distributed as dist
+
+        rank = int(torch.distributed.distributed_c10d._world.group_count)  # 0: names agree
+        from IPython import get_ipython
+
+        names = get_ipython().user_ns
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{path}",
+            rank=names["rank"],
+            world_size=names["world_size"],
+            timeout=timedelta(seconds=10),
+        )
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        return rank, x.item()
+
+    with labkit.start(2, join=False) as lab:
+        lab.run(fail, ranks=[1])
+        lab._group._leave([0, 1])
+        assert lab.run(meet, str(tmp_path / "store")) == [(0, 2.0)] * 2

@@ -274,3 +274,15 @@ def test_nobody_is_told_to_restart_ranks_that_nobody_can_start():
     summary, _ = verdict.died(cluster, [0])
     assert "labkit.start() gives you a new lab." in summary
     assert "restart" not in summary
+
+
+def test_the_stack_that_follows_torchs_log_goes_with_it():
+    stack = (
+        "Exception raised from wait at ../x.cpp:17 (most recent call first):\n"
+        "frame #0: c10::Error::Error() + 0x9d (0x7f in /somewhere/libc10.so)\n"
+        "frame #12: <unknown function> + 0x1 (0x7f in /lib/libc.so.6)\n"
+    )
+    log = f"[rank1]:[E1121 14:36:05.7 store.cpp:69] waited in vain\n{stack}"
+    assert without_torch_log(f"mine\n{log}frame by frame, mine too\n") == (
+        "mine\nframe by frame, mine too\n"
+    )

@@ -67,6 +67,10 @@ def leave() -> None:
     global _store
     if dist.is_initialized():
         dist.destroy_process_group()
+    else:
+        # Torch names groups by counting. One that failed here may not have failed elsewhere: the
+        # ranks would give the next one different names, and never meet.
+        dist.distributed_c10d._world.group_count = 0
     _store = None
 
 
