@@ -15,9 +15,9 @@ import torch
 from nbclient import NotebookClient
 
 import labkit
-from labkit import LabError, RankDied, course, edition, running
+from labkit import LabError, RankDied, course, edition, operations, running
 from labkit.display import plain
-from labkit.exercises import ask, catalogue, operations
+from labkit.exercises import ask, catalogue
 from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
 from labkit.exercises.report import LONGEST, describe, report
 from labkit.exercises.verdict import Result, Verdict, judge, same

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ProcessGroup
 
+from .. import operations
 from ..errors import LabError
-from ..exercises import operations
 from ..exercises.exercise import MEASURES
 from . import cells
 

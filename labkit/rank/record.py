@@ -22,33 +22,15 @@ from weakref import WeakKeyDictionary
 
 from torch._C._distributed_c10d import ProcessGroup, Work
 
+from .. import operations
 from . import cells
 
 #: ProcessGroup's methods that issue a collective and return its Work.
-COLLECTIVES = (
-    "allreduce",
-    "allreduce_coalesced",
-    "broadcast",
-    "reduce",
-    "allgather",
-    "_allgather_base",
-    "allgather_coalesced",
-    "allgather_into_tensor_coalesced",
-    "gather",
-    "scatter",
-    "reduce_scatter",
-    "_reduce_scatter_base",
-    "reduce_scatter_tensor_coalesced",
-    "alltoall",
-    "alltoall_base",
-    "barrier",
-    # names that torch 2.15 has given to some of these
-    "all_gather_single",
-    "all_gather_single_coalesced",
-    "all_to_all_single",
-    "gather_single",
-    "reduce_scatter_single",
-    "reduce_scatter_single_coalesced",
+COLLECTIVES = tuple(
+    method
+    for methods in operations.METHODS.values()
+    for method in methods
+    if method != "monitored_barrier"  # it has no Work; ours counts it
 )
 #: A wait with a time limit of its own, up to this one, ends by itself: nobody has to watch it.
 BOUND = timedelta(seconds=60)

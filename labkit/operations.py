@@ -1,8 +1,9 @@
 """Know which methods of a process group are behind the functions of ``torch.distributed``.
 
 Whatever a call is named and however it was imported, it ends in one of these methods: that is
-where a check counts and where it forbids. Imported on the ranks and in the notebook's kernel, so
-nothing here needs torch.
+where the deadlock watch learns whose collective it is, and where a check counts and forbids.
+Torch renames them now and then; names that this torch does not have are passed over. Imported on
+the ranks and in the notebook's kernel, so nothing here needs torch.
 """
 
 from __future__ import annotations
