@@ -7,6 +7,7 @@
 ``usage``     read memory and GPU use
 ``calls``     run a function that came from the notebook; move variables
 ``profile``   record what this rank does and when
+``marks``     mark its forwards and backwards meanwhile
 ``trial``     try an answer to an exercise
 ``counting``  count what is sent meanwhile, and refuse what the exercise forbids
 
@@ -29,6 +30,7 @@ from . import (
     identity,
     idle,
     looker,
+    marks,
     profile,
     record,
     recorder,
@@ -47,6 +49,7 @@ __all__ = [
     "identity",
     "idle",
     "looker",
+    "marks",
     "profile",
     "record",
     "recorder",

@@ -1,9 +1,8 @@
-"""Record what this rank does and when, with torch's profiler.
+"""Record what this rank does, with torch's profiler.
 
-Torch marks data loading, the optimizer and every collective by itself. Forward and backward are
-marked here for the time of a recording: a forward is the outermost call of a module. Operators
-are left out unless they are asked for: each would cost about a microsecond, and later 1.5 kB and
-ten microseconds more.
+Torch marks data loading, the optimizer and every collective by itself; ``marks`` adds forward and
+backward for the time of a recording. Operators are left out unless they are asked for: each would
+cost about a microsecond, and later 1.5 kB and ten microseconds more.
 """
 
 from __future__ import annotations
@@ -15,20 +14,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import torch
 from torch._C._profiler import ProfilerActivity, RecordScope
 from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 from torch.autograd import profiler as stock
-from torch.nn.modules.loss import _Loss
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from ..errors import LabError
 from ..timeline import clocks, sort
 from ..timeline.recording import Recording
-from . import cells, group, record, recorder
+from . import cells, group, marks, record, recorder
 
 #: Seconds after which a recording stops by itself, with operators or without: that many events
 #: still fit in memory.
@@ -37,9 +34,6 @@ LIMITS = {False: 30.0, True: 3.0}
 MAX_TORCH_EVENTS = 100_000
 #: Marks from which the profiler's clock is read against the system's: the tightest one counts.
 CLOCK_MARKS = 8
-#: What autograd runs for a backward, in the namespace where everybody looks it up.
-BACKWARDS = ("backward", "grad")
-
 _warm: set[bool] = set()
 
 
@@ -92,15 +86,15 @@ def run(
         raise LabError("A torch profiler runs on this rank already; stop it first.")
     _warm_up()
     with _Profiler(operators=operators) as profiler:
-        marks = profiler.read_clock()
+        moments = profiler.read_clock()
         offset, error, notes = _meet_others(rank, key, hosts)
         start = time.time_ns()
-        with _marking():
+        with marks.marking():
             code()
             _finish_gpu()
         stop = time.time_ns()
-        marks += profiler.read_clock()
-    material, grain = profiler.material(marks, start)
+        moments += profiler.read_clock()
+    material, grain = profiler.material(moments, start)
     if profiler.stopped:
         stop = min(stop, profiler.stopped)
         notes.append(
@@ -223,9 +217,9 @@ class _Profiler:
             moments.append((before, time.time_ns()))
         return moments
 
-    def material(self, marks: list[tuple[int, int]], begin: int) -> tuple[sort.Material, int]:
+    def material(self, moments: list[tuple[int, int]], begin: int) -> tuple[sort.Material, int]:
         """Return what was recorded since ``begin``, in the system's time, and how far off that
-        may be (ns): the marks at the end tell how far the two clocks have moved apart.
+        may be (ns): the moments at the end tell how far the two clocks have moved apart.
         """
         events = [e for e in self._result.events() if not e.is_hidden_event()]
         raws = [_raw(e) for e in events]
@@ -233,7 +227,7 @@ class _Profiler:
         # the first ones only, if the limit stopped it
         tight = [
             (after - before, (before + after) // 2 - (raw.start + raw.stop) // 2)
-            for (before, after), raw in zip(marks, clock, strict=False)
+            for (before, after), raw in zip(moments, clock, strict=False)
         ]
         shift, grain = (0, 0)
         if tight:
@@ -302,59 +296,3 @@ def _quiet() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-# -- marks --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _marking() -> Iterator[None]:
-    """Mark each forward and each backward of this thread, through torch's own hooks."""
-    me = threading.get_ident()
-    stack: list[Any] = []  # the open mark of the outermost module, then None for each inner one
-
-    def enter(module: torch.nn.Module, inputs: Any) -> None:
-        if threading.get_ident() == me:
-            name = "loss" if isinstance(module, _Loss) else type(module).__name__
-            stack.append(None if stack else _mark("forward", name))
-
-    def leave(module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        if threading.get_ident() == me and stack and (mark := stack.pop()) is not None:
-            mark.__exit__(None, None, None)
-
-    handles = [
-        register_module_forward_pre_hook(enter),
-        register_module_forward_hook(leave, always_call=True),
-    ]
-    torchs_own = {name: getattr(torch.autograd, name) for name in BACKWARDS}
-    for name, function in torchs_own.items():
-        setattr(torch.autograd, name, _marked(function, me))
-    try:
-        yield
-    finally:
-        for name, function in torchs_own.items():
-            setattr(torch.autograd, name, function)
-        for handle in handles:
-            handle.remove()
-        while stack:
-            if (mark := stack.pop()) is not None:
-                mark.__exit__(None, None, None)
-
-
-def _mark(kind: str, name: str) -> Any:
-    mark = stock.record_function(f"{sort.OURS}{kind}:{name}")
-    mark.__enter__()
-    return mark
-
-
-def _marked(function: Callable[..., Any], thread: int) -> Callable[..., Any]:
-    """Wrap autograd's backward or grad so that it is marked."""
-
-    @wraps(function)
-    def marked(*args: Any, **named: Any) -> Any:
-        if threading.get_ident() != thread:
-            return function(*args, **named)
-        with stock.record_function(f"{sort.OURS}backward:{function.__name__}"):
-            return function(*args, **named)
-
-    return marked
