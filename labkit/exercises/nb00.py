@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
+from .exercise import Exercise, Failed, Goal, Mistake, failed
 
 # -- 00-1 ---------------------------------------------------------------------------------------
 
@@ -76,10 +76,6 @@ def _each(yours: Sequence[Any], wanted: Sequence[Any]) -> bool:
         isinstance(mine, torch.Tensor) and mine.shape == its.shape and torch.allclose(mine, its)
         for mine, its in zip(yours, wanted, strict=True)
     )
-
-
-def _failed(yours: Sequence[Any], *names: str) -> bool:
-    return any(isinstance(value, Failed) and value.name in names for value in yours)
 
 
 # -- 00-4 ---------------------------------------------------------------------------------------
@@ -168,7 +164,7 @@ EXERCISES = (
             Mistake(
                 "dist.all_reduce changes the tensor that it is given and returns None: call it on "
                 "a line of its own.",
-                when=lambda yours, expected, n: _failed(yours, "TypeError"),
+                when=lambda yours, expected, n: failed(yours, "TypeError"),
             ),
             Mistake(
                 "That is the sum: divide it by the number of ranks.",
@@ -202,7 +198,7 @@ EXERCISES = (
             Mistake(
                 "Only the ranks with flag = True make the call, and they wait for the others. A "
                 "collective is a meeting: everybody comes, and some bring a 0.",
-                when=lambda yours, expected, n: _failed(yours, "Deadlock"),
+                when=lambda yours, expected, n: failed(yours, "Deadlock"),
             ),
             Mistake(
                 "Each rank counts itself alone: add up over the ranks.",

@@ -11,16 +11,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .exercise import Exercise, Failed, Mistake
+from .exercise import Exercise, Failed, Mistake, failed
 
 #: What a wait on the store of a trial may take, in seconds: an answer that waits in vain ends.
 STORE_SECONDS = 4
 #: How much later than the others one rank comes to a meeting, in seconds.
 LATE_SECONDS = 0.3
-
-
-def _failed(yours: Sequence[Any]) -> bool:
-    return any(isinstance(value, Failed) for value in yours)
 
 
 @contextmanager
@@ -226,7 +222,7 @@ def expected_grid(world_size: int) -> list[list[float]]:
 
 
 def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) -> bool:
-    return not _failed(yours) and all(
+    return not failed(yours) and all(
         isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours)
     )
 
@@ -302,7 +298,7 @@ EXERCISES = (
             Mistake(
                 "Your tickets begin at 1: add returns the number after the addition.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours)
+                    not failed(yours)
                     and [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
                 ),
             ),
@@ -310,13 +306,13 @@ EXERCISES = (
                 "Every rank gets its own rank, whenever it comes: the tickets have to be dealt by "
                 "the store.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours) and all(v[0] == r for r, v in enumerate(yours)) and n > 1
+                    not failed(yours) and all(v[0] == r for r, v in enumerate(yours)) and n > 1
                 ),
             ),
             Mistake(
                 "Ranks get equal tickets: all of them have to count with one key.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours) and len({v[0] for v in yours}) < n
+                    not failed(yours) and len({v[0] for v in yours}) < n
                 ),
             ),
         ),
@@ -345,7 +341,7 @@ EXERCISES = (
                 "The first meeting works, the second finds the door of the first one open: put "
                 "the name of the meeting into the key.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours)
+                    not failed(yours)
                     and all(v[0] == n for v in yours)
                     and any(v[1] != n for v in yours)
                 ),
@@ -353,9 +349,7 @@ EXERCISES = (
             Mistake(
                 "Some ranks go on before everybody has come: a key to wait for must not be there "
                 "before the last one sets it.",
-                when=lambda yours, expected, n: (
-                    not _failed(yours) and any(v[0] != n for v in yours)
-                ),
+                when=lambda yours, expected, n: not failed(yours) and any(v[0] != n for v in yours),
             ),
         ),
         hints=(
@@ -445,7 +439,7 @@ EXERCISES = (
                 "Some ranks kept their own number: in a group that it is not in, a rank gets "
                 "nothing. Keep the sum of the group that it is a member of.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours) and any(2.0**r in v for r, v in enumerate(yours))
+                    not failed(yours) and any(2.0**r in v for r, v in enumerate(yours))
                 ),
             ),
         ),

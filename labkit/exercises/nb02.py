@@ -12,7 +12,7 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
+from .exercise import Exercise, Failed, Goal, Mistake, failed
 
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15
@@ -59,14 +59,9 @@ def _listed(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
 
 
-def _failed(yours: Sequence[Any], *names: str) -> bool:
-    """Tell whether a rank raised something (one of these errors)."""
-    return any(isinstance(v, Failed) and (not names or v.name in names) for v in yours)
-
-
 def _all(yours: Sequence[Any], test: Callable[[int, Any], bool]) -> bool:
     """Tell whether no rank failed and a test of rank and value holds on all of them."""
-    return not _failed(yours) and all(test(r, v) for r, v in enumerate(yours))
+    return not failed(yours) and all(test(r, v) for r, v in enumerate(yours))
 
 
 # -- 02-1 ---------------------------------------------------------------------------------------
@@ -194,7 +189,7 @@ EXERCISES = (
             ),
             Mistake(
                 "Rank 0 has nobody before it: it begins, and receives nothing.",
-                when=lambda yours, expected, n: _failed(yours),
+                when=lambda yours, expected, n: failed(yours),
             ),
             Mistake(
                 "You pass on your own x: pass on the sum that you have so far.",
@@ -239,7 +234,7 @@ EXERCISES = (
             Mistake(
                 "You wait for the send before you post the receive, on both ranks: start both, "
                 "then wait for both.",
-                when=lambda yours, expected, n: _failed(yours, "Deadlock", "TimedOut"),
+                when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
             ),
             Mistake(
                 "A rank got back its own numbers: you receive into x, which is still to be sent. "
@@ -283,12 +278,12 @@ EXERCISES = (
             Mistake(
                 "There is no rank world_size: after the last rank comes rank 0, so count modulo "
                 "world_size.",
-                when=lambda yours, expected, n: _failed(yours, "ValueError"),
+                when=lambda yours, expected, n: failed(yours, "ValueError"),
             ),
             Mistake(
                 "Every rank sends first, and no send returns before its message is received: use "
                 "batch_isend_irecv, or let one rank receive first.",
-                when=lambda yours, expected, n: _failed(yours, "Deadlock", "TimedOut"),
+                when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
             ),
             Mistake(
                 "It went the other way round: send to rank + 1, receive from rank - 1.",
@@ -304,7 +299,7 @@ EXERCISES = (
                 "Some ranks return numbers that nobody has sent: wait for every work before you "
                 "read what it receives.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours) and any(v not in expected for v in yours)
+                    not failed(yours) and any(v not in expected for v in yours)
                 ),
             ),
         ),
@@ -366,7 +361,7 @@ EXERCISES = (
             Mistake(
                 "Ranks other than 0 have to return None.",
                 when=lambda yours, expected, n: (
-                    not _failed(yours) and any(v is not None for v in yours[1:])
+                    not failed(yours) and any(v is not None for v in yours[1:])
                 ),
             ),
         ),

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
+from .exercise import Exercise, Goal, Mistake, failed
 
 FLOAT = 4  #: bytes
 
@@ -20,11 +20,6 @@ def _tensors(yours: Sequence[Any], wanted: Sequence[torch.Tensor]) -> bool:
         isinstance(mine, torch.Tensor) and mine.shape == its.shape and torch.allclose(mine, its)
         for mine, its in zip(yours, wanted, strict=True)
     )
-
-
-def _failed(yours: Sequence[Any], *names: str) -> bool:
-    """Tell whether a rank failed in one of these ways, in any if none is named."""
-    return any(isinstance(y, Failed) and (not names or y.name in names) for y in yours)
 
 
 def _uneven(rank: int) -> torch.Tensor:
@@ -147,7 +142,7 @@ EXERCISES = (
             Mistake(
                 "The ranks bring tensors of different lengths to the collective. Bring something "
                 "of the same shape on every rank: a sum and a count.",
-                when=lambda yours, expected, n: _failed(yours, "Deadlock", "Died", "RuntimeError"),
+                when=lambda yours, expected, n: failed(yours, "Deadlock", "Died", "RuntimeError"),
             ),
             Mistake(
                 "The result is right, but it takes two collectives: put the sum and the count "
@@ -230,7 +225,7 @@ EXERCISES = (
             Mistake(
                 "An all_gather needs the same shape on every rank, and here each brings another "
                 "length. Agree on the longest first, and fill up to it.",
-                when=lambda yours, expected, n: _failed(yours),
+                when=lambda yours, expected, n: failed(yours),
             ),
         ),
         hints=(
@@ -254,7 +249,7 @@ EXERCISES = (
             Mistake(
                 "Ranks wait for one another. The source sends first, everybody else receives "
                 "first, and the last one in the chain does not send at all.",
-                when=lambda yours, expected, n: _failed(yours, "Deadlock"),
+                when=lambda yours, expected, n: failed(yours, "Deadlock"),
             ),
             Mistake(
                 "That is what rank 0 had. The chain begins at src, wherever that is.",
@@ -265,7 +260,7 @@ EXERCISES = (
                 "Some ranks still have their own numbers: the chain ends too early, or begins too "
                 "late.",
                 when=lambda yours, expected, n: any(
-                    not _failed([y]) and not y.equal(expected[0])
+                    not failed([y]) and not y.equal(expected[0])
                     and y.equal(torch.tensor([100.0 * r, 100.0 * r + 1]))
                     for r, y in enumerate(yours)),
             ),

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from .exercise import Exercise, Failed, Goal, Mistake
+from .device import here
+from .exercise import Exercise, Failed, Goal, Mistake, failed
 
 COLLECTIVES = (
     "all_gather",
@@ -47,13 +47,9 @@ CHANGED = "x has changed"
 Chunk = Callable[[int, int, int], int]
 
 
-def _device() -> torch.device:
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-
-
 def _mine(rank: int, length: int) -> torch.Tensor:
     """Return ``length`` times 10**rank."""
-    return torch.full((length,), 10**rank, device=_device())
+    return torch.full((length,), 10**rank, device=here())
 
 
 def _chunks(x: torch.Tensor, n: int) -> list[torch.Tensor]:
@@ -80,7 +76,7 @@ def _any(yours: Sequence[Any], kind: Callable[[Any], bool]) -> bool:
 
 
 def _stuck(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return _any(yours, lambda y: isinstance(y, Failed) and y.name == "Deadlock")
+    return failed(yours, "Deadlock")
 
 
 def _nothing(yours: Sequence[Any], expected: Any, n: int) -> bool:
@@ -240,9 +236,7 @@ SCATTER = Exercise(
         Mistake(SENDS_FIRST, when=_stuck),
         Mistake(
             "You receive into the whole room, but a chunk is shorter: use room[: len(mine)].",
-            when=lambda yours, expected, n: _any(
-                yours, lambda y: isinstance(y, Failed) and y.name == "RuntimeError"
-            ),
+            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
         ),
         Mistake(IN_PLACE, when=_would_give(lambda n: [_start(r, n) for r in range(n)])),
         Mistake(
@@ -292,7 +286,7 @@ def _finished(rank: int, n: int) -> torch.Tensor:
 
 
 def gather_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
-    x = _finished(rank, n).to(_device())
+    x = _finished(rank, n).to(here())
     chunks = _chunks(x, n)
     for step in range(n - 1):
         answer(chunks, step)
@@ -370,7 +364,7 @@ def _factors() -> torch.Tensor:
 
 def ring_trial(answer: Callable[..., Any], rank: int, n: int) -> list[int]:
     """Add up a matrix whose sum is 11…1 times the factors; return the numbers before them."""
-    factors = _factors().to(_device())
+    factors = _factors().to(here())
     x = 10**rank * factors
     answer(x)
     return sorted((x // factors).unique().tolist())
