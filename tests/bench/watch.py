@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from .child import Child, program
 from .claim import Claim, alternate, median_ratio
@@ -26,13 +27,18 @@ CLAIM = Claim(
 
 
 def measure(rounds: int, env: Mapping[str, str]) -> Claim:
-    """Let the same lab train in turns; a first stretch of each side is not counted."""
+    """Train watched and unwatched, in turns."""
+    kinds = {"a": f"watched {STEPS}", "b": f"unwatched {STEPS}"}
+    return train_in_turns(CLAIM, kinds, rounds * STRETCHES_A_ROUND, env)
+
+
+def train_in_turns(
+    claim: Claim, kinds: Mapping[str, str], stretches: int, env: Mapping[str, str]
+) -> Claim:
+    """Let the same lab train in two ways, in turns; a first stretch of each is not counted."""
     with Child(program("watch_labkit", RANKS), seconds=SECONDS, env=env) as lab:
-        sides = {
-            "a": lambda: lab.ask(f"watched {STEPS}"),
-            "b": lambda: lab.ask(f"unwatched {STEPS}"),
-        }
+        sides = {side: partial(lab.ask, kind) for side, kind in kinds.items()}
         for side in sides.values():
             side()
-        speeds = alternate(rounds * STRETCHES_A_ROUND, sides)
-    return replace(CLAIM, figure=median_ratio(speeds["a"], speeds["b"]), measurements=speeds)
+        speeds = alternate(stretches, sides)
+    return replace(claim, figure=median_ratio(speeds["a"], speeds["b"]), measurements=speeds)
