@@ -88,6 +88,19 @@ def test_the_board_can_be_early_or_absent(after, boards):
     assert [len(board) for *_, board in screen.shown] == [boards]
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("ci", "shown"), [("true", False), ("1", False), ("false", True)])
+def test_only_a_ci_that_is_one_shows_nothing_in_a_terminal(monkeypatch, ci, shown):
+    monkeypatch.delenv("LABKIT_LIVE", raising=False)
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(live.sys, "stdout", Terminal())
+    assert (live.screen() is not None) is shown
+
+
 @pytest.mark.parametrize("variable", [{"LABKIT_LIVE": "0"}, {"CI": "true"}, {}])
 def test_where_nobody_looks_on_there_is_no_screen(monkeypatch, variable):
     for name in ("LABKIT_LIVE", "CI"):
