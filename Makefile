@@ -32,8 +32,12 @@ setup: $(STAMP)  ## make or update the environment (the others call it)
 lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 	@$(BIN)/labkit lab
 
+# Two files of tests at a time: most of them wait for processes rather than compute. More would
+# disturb those that measure time.
+WORKERS := -n 2 --dist loadfile
+
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(WORKERS)
 
 test-fast: $(STAMP)  ## run the quick tests only: no notebooks, nothing slow
 	$(BIN)/python -m pytest tests -m "not slow"
