@@ -31,7 +31,10 @@ TORCH_LOG = re.compile(
 )
 
 #: Said after an error that left the ranks out of step.
-GROUP_ANEW = "The ranks were out of step, so labkit formed the process group anew."
+GROUP_ANEW = (
+    "The ranks were out of step, so labkit formed the process group anew. Make sub-groups and DDP "
+    "models again."
+)
 
 #: Name, message and formatted lines of what a rank raised.
 Raised = tuple[str, str, list[str]]

@@ -125,7 +125,8 @@ class Exercise:
     Raises
     ------
     ValueError
-        If ``where``, the goals or the number of hints is not allowed.
+        If ``where`` or the number of hints is not allowed, or there are goals or forbidden calls
+        where nothing is counted.
     """
 
     id: str
@@ -148,7 +149,7 @@ class Exercise:
             raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
         if self.where not in PLACES:
             raise ValueError(f"{self.id}: where is one of {', '.join(PLACES)}, not {self.where!r}")
-        if self.where == "notebook" and self.goals:
-            raise ValueError(f"{self.id}: goals are counted on ranks only")
+        if self.where == "notebook" and (self.goals or self.forbids):
+            raise ValueError(f"{self.id}: calls are counted on ranks only, and forbidden there")
         if len(self.hints) != HINTS:
             raise ValueError(f"{self.id}: there are {HINTS} hints, not {len(self.hints)}")

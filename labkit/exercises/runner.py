@@ -21,7 +21,10 @@ from .verdict import Result
 if TYPE_CHECKING:
     from ..lab import Lab
 
-GROUP_CHANGED = "It left another process group behind, so labkit formed the lab's own anew."
+GROUP_CHANGED = (
+    "It left another process group behind, so labkit formed the lab's own anew. Make sub-groups "
+    "and DDP models again."
+)
 
 
 class TimeUp(KeyboardInterrupt):
@@ -125,15 +128,19 @@ def _aftermath(keeper: GroupKeeper, pending: running.Pending) -> tuple[list[str]
     """Collect forbidden calls, and leave a group behind that works."""
     cluster = keeper.cluster
     free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
-    answers = cluster.errand([cluster.places[r].engine for r in free], "trial.aftermath")
+    engines = [cluster.places[r].engine for r in free]
+    answers = cluster.errand(engines, "trial.aftermath")
     forbidden = sorted({name for names, _ in answers for name in names})
     if pending.ending.kind or pending.failures() or not keeper.join:
+        cluster.errand(engines, "trial.settle", [(False,)] * len(engines))
         return forbidden, []
     changed = not all(kept for _, kept in answers)
-    if changed or recovery.out_of_step(cluster):
-        keeper.broken = True
-        keeper.repair()
-    return forbidden, [GROUP_CHANGED] if changed else []
+    usable = not changed and not recovery.out_of_step(cluster)
+    if all(cluster.errand(engines, "trial.settle", [(usable,)] * len(engines))):
+        return forbidden, []
+    keeper.broken = True
+    keeper.repair()
+    return forbidden, [GROUP_CHANGED if changed else verdict.GROUP_ANEW]
 
 
 def _failure(

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, ProcessGroup
+from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
 from .. import operations
 from ..errors import LabError
@@ -37,6 +37,7 @@ class Count:
     def __init__(self, forbids: Sequence[str] = ()) -> None:
         self.numbers = dict.fromkeys(MEASURES, 0)
         self.forbidden: list[str] = []
+        self.messages: list[Work] = []  #: sends and receives, kept until they have arrived
         self._forbids = tuple(forbids)
         self._families = operations.forbidden_families(self._forbids)
 
@@ -154,6 +155,7 @@ def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
     def post(self: Any, tensors: Any, *args: Any, **named: Any) -> Any:
         count.pass_message(method)
         result = stock(self, tensors, *args, **named)
+        count.messages.append(result)
         if method == "send":
             count.numbers[_MESSAGES] += 1
             count.numbers[_BYTES] += size_of(tensors)

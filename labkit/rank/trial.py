@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -12,6 +13,8 @@ from ..exercises import catalogue
 from . import cells
 from .counting import Count, counting
 
+#: How long messages of which both ends were posted may take to arrive.
+ARRIVAL = timedelta(seconds=1)
 #: The default group before the trial, and what the trial counted.
 _group: Any = None
 _count = Count()
@@ -46,6 +49,25 @@ def aftermath() -> tuple[list[str], bool]:
     global _group
     before, _group = _group, None
     return list(_count.forbidden), before is _world()
+
+
+def settle(wait: bool) -> bool:
+    """Let go of the trial's messages. With ``wait``, wait for those that the answer has not
+    waited for; tell whether all have arrived.
+
+    Gloo forgets its end of a message whose Work is dropped while the other end still comes: the
+    next message between the two would be taken for it.
+    """
+    messages, _count.messages = _count.messages, []
+    if not wait:
+        return False
+    try:
+        for work in messages:
+            if not work.is_completed():
+                work.wait(ARRIVAL)
+    except RuntimeError:
+        return False
+    return True
 
 
 def forget(names: list[str]) -> None:

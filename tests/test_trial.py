@@ -1,0 +1,76 @@
+"""A trial leaves the ranks in step, whatever its answer has left undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch.distributed as dist
+
+import labkit
+from labkit import running
+from labkit.exercises import ask, catalogue
+from labkit.rank import trial
+
+EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
+
+
+def px(lab: labkit.Lab, code: str) -> None:
+    pending = running.cell(lab._group, range(lab.world_size), code)
+    pending.wait()
+    pending.raise_errors(pending.outcomes())
+
+
+def group_of(lab: labkit.Lab) -> list[int]:
+    def number() -> int:
+        return id(dist.group.WORLD)
+
+    return lab.run(number)
+
+
+@pytest.mark.parametrize(
+    ("body", "same_group"),
+    [
+        # both ends are posted, and dropped before the message has come
+        ("dist.isend(torch.ones(1), right)\n    dist.irecv(torch.zeros(1), left)", True),
+        # both are waited for
+        (
+            "a, b = dist.isend(torch.ones(1), right), dist.irecv(torch.zeros(1), left)\n"
+            "    a.wait(), b.wait()",
+            True,
+        ),
+        # nobody receives
+        ("dist.isend(torch.ones(1), right) if rank == 0 else None", False),
+    ],
+    ids=["dropped", "waited for", "not received"],
+)
+def test_messages_of_a_trial_do_not_reach_the_next_cell(
+    lab4: labkit.Lab, body: str, same_group: bool
+) -> None:
+    places = "right, left = (rank + 1) % 4, (rank - 1) % 4"
+    for _ in range(5):
+        before = group_of(lab4)
+        px(lab4, f"def neighbour():\n    {places}\n    {body}\n    return right")
+        ask.examine(replace(catalogue.find("00-1"), forbids=()))
+        assert (group_of(lab4) == before) == same_group
+        px(lab4, EXCHANGE)
+        assert lab4["t"][1].item() == 5
+
+
+def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late:
+        def is_completed(self) -> bool:
+            return False
+
+        def wait(self, timeout: object) -> None:
+            raise RuntimeError("timed out")
+
+    class Done(Late):
+        def is_completed(self) -> bool:
+            return True
+
+    for messages, arrived in (([], True), ([Done()], True), ([Done(), Late()], False)):
+        trial._count.messages = messages
+        assert trial.settle(True) == arrived
+        assert trial._count.messages == []
+    assert not trial.settle(False)
