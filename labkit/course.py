@@ -43,9 +43,14 @@ def root() -> Path:
     raise LabError("This installation of labkit came without the course: install it again.")
 
 
-def notebooks() -> list[Path]:
-    """List the course's notebooks in reading order."""
-    return sorted((root() / "notebooks").glob("*.ipynb"))
+def notebooks(number: str = "") -> list[Path]:
+    """List the course's notebooks in reading order, or those of one number such as ``"01"``.
+
+    A number may have a second half: ``01_….ipynb`` and ``01b_….ipynb`` share the exercises 01-1,
+    01-2, …
+    """
+    found = sorted((root() / "notebooks").glob(f"{number}*.ipynb"))
+    return [path for path in found if not path.name.endswith(NOT_COPIED_SUFFIXES)]
 
 
 @dataclass

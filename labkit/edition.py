@@ -135,9 +135,8 @@ def solution(exercise: str) -> str:
 
     from . import course
 
-    for path in course.notebooks():
-        if path.name.startswith(exercise.partition("-")[0]):
-            for found, source in definitions(nbformat.read(path, as_version=4)):
-                if found == exercise:
-                    return solved(source)
+    for path in course.notebooks(exercise.partition("-")[0]):
+        for found, source in definitions(nbformat.read(path, as_version=4)):
+            if found == exercise:
+                return solved(source)
     raise LabError(f"The course has no solution of exercise {exercise}.")

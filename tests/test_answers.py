@@ -18,12 +18,11 @@ import nbformat
 import pytest
 
 import labkit
-from labkit import edition, running
+from labkit import course, edition, running
 from labkit.exercises import ask, catalogue
 from labkit.exercises.exercise import Exercise
 
 FOLDER = Path(__file__).parent / "answers"
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 PX = "%%px\n"
 
 EXERCISES = {
@@ -41,9 +40,11 @@ def corpus(exercise: str) -> dict[str, Any]:
 
 @cache
 def definitions(number: str) -> dict[str, str]:
-    """Return the defining cells of a notebook's exercises by id."""
-    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
-    return dict(edition.definitions(nbformat.read(path, as_version=4)))
+    """Return the defining cells of a number's exercises by id, of both halves if it has two."""
+    found: dict[str, str] = {}
+    for path in course.notebooks(number):
+        found.update(edition.definitions(nbformat.read(path, as_version=4)))
+    return found
 
 
 def without_px(source: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 from labkit import course
 from tests.notebook_rules import link_problem, links
 
-#: notebook -> row -> what stands in its code cells
+#: notebook -> row -> what stands in its code cells, or in those of its second half
 ROWS = {
     "01_process_groups": {
         "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
@@ -106,9 +106,11 @@ CASES = [(book, row) for book, rows in ROWS.items() for row in rows]
 
 @cache
 def code_that_ran(book: str) -> str:
-    """Return the sources of the code cells of a notebook that have an execution count."""
-    nb = nbformat.read(Path(course.root()) / "notebooks" / f"{book}.ipynb", as_version=4)
-    ran = [c.source for c in nb.cells if c.cell_type == "code" and c.execution_count]
+    """Return the sources of the code cells of a notebook, and of its second half if it has one,
+    that have an execution count."""
+    books = [nbformat.read(path, as_version=4) for path in course.notebooks(book[:2])]
+    cells = [cell for nb in books for cell in nb.cells]
+    ran = [c.source for c in cells if c.cell_type == "code" and c.execution_count]
     return "\n".join(re.sub(r"#.*", "", source) for source in ran)
 
 

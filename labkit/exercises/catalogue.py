@@ -1,4 +1,8 @@
-"""Find an exercise by its id. A notebook's exercises are loaded when one of them is needed."""
+"""Find an exercise by its id. A notebook's exercises are loaded when one of them is needed.
+
+A number can have two notebooks, ``01_….ipynb`` and its second half ``01b_….ipynb``: one module
+has the exercises of both.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ _MODULE = re.compile(r"nb(\d\d)\.py")
 
 
 def numbers() -> list[str]:
-    """List the notebooks that have exercises: ``["00", "01", …]``."""
+    """List the numbers of the notebooks that have exercises: ``["00", "01", …]``."""
     files = sorted(Path(__file__).parent.glob("nb*.py"))
     return [match[1] for file in files if (match := _MODULE.fullmatch(file.name))]
 
 
 def of_notebook(number: str) -> tuple[Exercise, ...]:
-    """Return the exercises of one notebook, in its order."""
+    """Return the exercises of one number, by id: those of its notebook, or of its two halves."""
     module = importlib.import_module(f".nb{number}", __package__)
     exercises: tuple[Exercise, ...] = module.EXERCISES
     return exercises
