@@ -1,7 +1,8 @@
-"""The exercises of notebook 01: forming a process group."""
+"""The exercises of notebooks 01 and 01b: forming a process group, and groups within it."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import BackendConfig
 
-from .exercise import Exercise, Failed, Mistake, failed
+from .device import here
+from .exercise import Exercise, Failed, Goal, Mistake, failed
 
 #: What a wait on the store of a trial may take, in seconds: an answer that waits in vain ends.
 STORE_SECONDS = 4
@@ -225,6 +228,109 @@ def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) 
     return not failed(yours) and all(
         isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours)
     )
+
+
+# -- 01-6 ---------------------------------------------------------------------------------------
+
+#: For 01-6, in seconds: when a late key comes and how long to wait for it at most; how long to
+#: wait for one that comes too late, and when that one comes.
+SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
+
+
+def trial_wait(
+    answer: Callable[[dist.Store, str, float, str], str], rank: int, world_size: int
+) -> list[Any]:
+    """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
+    the store's timeout is what it was. Every rank has a store of its own."""
+    limit = timedelta(seconds=STORE_SECONDS)
+    store: Any = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
+    )
+    store.set("colour", "blue")
+    found = [answer(store, "colour", PATIENT, "grey")]
+    for key, comes, seconds in (("size", SOON, PATIENT), ("shape", TOO_LATE, IMPATIENT)):
+        other = store.clone()  # a connection of its own: the answer's is busy while it waits
+        timer = threading.Timer(comes, other.set, (key, f"the {key}"))
+        timer.start()
+        try:
+            found.append(answer(store, key, seconds, "nothing"))
+        finally:
+            timer.cancel()
+            timer.join()
+    return [*found, store.timeout == limit]
+
+
+def expected_wait(world_size: int) -> list[list[Any]]:
+    """Return the two values that come in time, and the default."""
+    return [["blue", "the size", "nothing", True]] * world_size
+
+
+# -- 01-7 ---------------------------------------------------------------------------------------
+
+
+def every_second(world_size: int) -> list[list[int]]:
+    """Return the even and the odd ranks, or both of two."""
+    if world_size <= 2:
+        return [list(range(world_size))]
+    return [list(range(first, world_size, 2)) for first in (0, 1)]
+
+
+def trial_last(
+    answer: Callable[[torch.Tensor, dist.ProcessGroup], None], rank: int, world_size: int
+) -> float:
+    """Take what the last of the even or of the odd ranks holds."""
+    mine: Any = None
+    for ranks in every_second(world_size):
+        group = dist.new_group(ranks)
+        if rank in ranks:
+            mine = group
+    x = torch.tensor([_held(rank)], device=here())
+    answer(x, mine)
+    return x.item()
+
+
+def _held(rank: int) -> float:
+    return 10.0 * (rank + 1)
+
+
+def expected_last(world_size: int) -> list[float]:
+    """Look it up."""
+    lasts = {rank: ranks[-1] for ranks in every_second(world_size) for rank in ranks}
+    return [_held(lasts[rank]) for rank in range(world_size)]
+
+
+def _says(yours: Sequence[Any], *words: str) -> bool:
+    return any(isinstance(v, Failed) and any(word in v.message for word in words) for v in yours)
+
+
+# -- 01-8 ---------------------------------------------------------------------------------------
+
+#: What is asked of 01-8: a backend as init_process_group takes it, and a kind of device.
+ASKED = (
+    ("gloo", "cpu"),
+    ("gloo", "cuda"),
+    ("nccl", "cuda"),
+    ("nccl", "cpu"),
+    ("cpu:gloo,cuda:nccl", "cpu"),
+    ("cpu:gloo,cuda:nccl", "cuda"),
+    ("cuda:nccl", "cpu"),
+)
+
+
+def trial_backend(answer: Callable[[str, str], str | None]) -> list[str | None]:
+    """Ask for the backend of each device."""
+    return [answer(text, device) for text, device in ASKED]
+
+
+def expected_backend() -> list[str | None]:
+    """Ask PyTorch's own reader of such texts."""
+    found = [BackendConfig(text).get_device_backend_map().get(device) for text, device in ASKED]
+    return [None if backend is None else str(backend) for backend in found]
+
+
+def _served(yours: Any, text: str, device: str, backend: str | None) -> bool:
+    """Tell whether an answer gave ``backend`` in one case."""
+    return isinstance(yours, list) and yours[ASKED.index((text, device))] == backend
 
 
 EXERCISES = (
@@ -450,6 +556,142 @@ EXERCISES = (
             "sums only in its own.",
             "for line in grid.tolist(): group = dist.new_group(line); if rank in line: clone x and "
             "all_reduce the clone with group=group. Then the same for grid.T.",
+        ),
+    ),
+    Exercise(
+        id="01-6",
+        title="Wait a while",
+        answer="get_or",
+        trial=trial_wait,
+        expected=expected_wait,
+        mistakes=(
+            Mistake(
+                "The value comes as bytes: decode() makes text of it.",
+                when=lambda yours, expected, n: any(
+                    isinstance(part, bytes) for place in range(3) for part in _parts(yours, place)
+                ),
+            ),
+            Mistake(
+                "The key came after a moment, and you had not waited for it: check looks once, "
+                "wait waits.",
+                when=lambda yours, expected, n: "nothing" in _parts(yours, 1),
+            ),
+            Mistake(
+                "You waited longer than `seconds`, until the key came or the store's own time was "
+                "up: hand the time to wait, as a timedelta.",
+                when=lambda yours, expected, n: "the shape" in _parts(yours, 2),
+            ),
+            Mistake(
+                "The store has another timeout now, for everybody who uses it after you: hand the "
+                "time to wait instead of calling set_timeout.",
+                when=lambda yours, expected, n: False in _parts(yours, 3),
+            ),
+            Mistake(
+                "It ends with the store's error when nobody sets the key: catch it and return "
+                "default.",
+                when=lambda yours, expected, n: failed(yours, "DistStoreError"),
+            ),
+            Mistake(
+                "wait takes a list of keys and a timedelta: "
+                "store.wait([key], timedelta(seconds=seconds)).",
+                when=lambda yours, expected, n: failed(yours, "TypeError"),
+            ),
+        ),
+        hints=(
+            "Wait for the key first, with a limit, and read it afterwards.",
+            "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "
+            "the time is up.",
+            "try: store.wait([key], timedelta(seconds=seconds)); except dist.DistStoreError: "
+            "return default; and then return store.get(key).decode().",
+        ),
+    ),
+    Exercise(
+        id="01-7",
+        title="Take it from the last one",
+        answer="from_last",
+        trial=trial_last,
+        expected=expected_last,
+        goals=(Goal("collectives", exactly=lambda n: 1),),
+        mistakes=(
+            Mistake(
+                "src= is a rank of the world. A place in the group goes into group_src=.",
+                when=lambda yours, expected, n: _says(yours, "Global rank"),
+            ),
+            Mistake(
+                "There is no such place in the group: places count from 0, and the last one is "
+                "dist.get_world_size(group) - 1.",
+                when=lambda yours, expected, n: _says(yours, "invalid root rank"),
+            ),
+            Mistake(
+                "That is the first one's: place 0. The last place is dist.get_world_size(group) "
+                "- 1.",
+                when=lambda yours, expected, n: (
+                    list(yours)
+                    == [_held(line[0]) for r in range(n) for line in every_second(n) if r in line]
+                ),
+            ),
+            Mistake(
+                "Everybody has the same: you talked to the whole world. Hand over group=.",
+                when=lambda yours, expected, n: (
+                    not failed(yours) and len(set(yours)) == 1 and len(set(expected)) > 1
+                ),
+            ),
+            Mistake(
+                "x is as it was: broadcast into x itself, not into a copy.",
+                when=lambda yours, expected, n: list(yours) == [_held(r) for r in range(n)],
+            ),
+        ),
+        hints=(
+            "One rank holds it and all of its group want it: which of the nine is that?",
+            "broadcast takes the place of the sender in the group as group_src=, and the group "
+            "as group=.",
+            "last = dist.get_world_size(group) - 1; dist.broadcast(x, group_src=last, group=group)",
+        ),
+    ),
+    Exercise(
+        id="01-8",
+        title="Read a backend's text",
+        answer="backend_for",
+        trial=trial_backend,
+        expected=expected_backend,
+        where="notebook",
+        mistakes=(
+            Mistake(
+                "A plain name has no colon to cut at: it stands for every kind of device that the "
+                "backend serves.",
+                when=lambda yours, expected, n: (
+                    isinstance(yours, Failed) and yours.name in ("ValueError", "IndexError")
+                ),
+            ),
+            Mistake(
+                "There need not be a pair for the device: then the answer is None, as from "
+                "dict.get.",
+                when=lambda yours, expected, n: (
+                    isinstance(yours, Failed) and yours.name == "KeyError"
+                ),
+            ),
+            Mistake(
+                "NCCL serves GPUs only: a plain nccl leaves CPU tensors without a backend.",
+                when=lambda yours, expected, n: _served(yours, "nccl", "cpu", "nccl"),
+            ),
+            Mistake(
+                "gloo serves GPU tensors too, if slowly: a plain gloo stands for both.",
+                when=lambda yours, expected, n: _served(yours, "gloo", "cuda", None),
+            ),
+            Mistake(
+                "You take one pair for every device: look for the pair that begins with it.",
+                when=lambda yours, expected, n: (
+                    _served(yours, "cpu:gloo,cuda:nccl", "cuda", "gloo")
+                    or _served(yours, "cpu:gloo,cuda:nccl", "cpu", "nccl")
+                ),
+            ),
+        ),
+        hints=(
+            "There are two kinds of text: with a colon, and without one.",
+            'Cut pairs apart with split(","), and each pair with split(":"). Without a colon, '
+            "ask whether the backend serves the device.",
+            'With a colon: dict(pair.split(":") for pair in text.split(",")).get(device). Without: '
+            'text, or None for ("nccl", "cpu").',
         ),
     ),
 )
