@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import os
-import re
 import signal
 import subprocess
 import sys
-import sysconfig
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,9 +15,7 @@ import psutil
 import pytest
 
 from labkit import jupyter
-
-LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
-START_SECONDS = 60
+from tests.browser.server import CourseServer, course_server
 
 
 def test_what_the_user_adds_comes_last(tmp_path: Path) -> None:
@@ -32,102 +24,75 @@ def test_what_the_user_adds_comes_last(tmp_path: Path) -> None:
     assert argv.index("--ServerApp.port=8899") < len(argv) - 1
 
 
-@dataclass
-class Server:
-    """A JupyterLab that `labkit lab` started."""
-
-    process: subprocess.Popen[str]
-    folder: Path
-    runtime: Path
-    port: int
-    path: str  #: of the page that it opens
-    token: str
-
-    def ask(
-        self, path: str, method: str = "GET", body: object = None, *, token: bool = True
-    ) -> tuple[int, str, bytes]:
-        """Send one request; return status, Location header and body."""
-        headers = {"Authorization": f"token {self.token}"} if token else {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.getheader("Location", ""), answer.read()
-        finally:
-            connection.close()
-
-    def family(self) -> list[psutil.Process]:
-        server = psutil.Process(self.process.pid)
-        return [server, *server.children(recursive=True)]
+@pytest.fixture(scope="module", params=[signal.SIGTERM, signal.SIGINT], ids=["sigterm", "ctrl-c"])
+def ended_by(request: pytest.FixtureRequest) -> signal.Signals:
+    """How the last of the tests below ends the server, which the others only ask."""
+    how: signal.Signals = request.param
+    return how
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    folder, home = tmp_path / "work", tmp_path / "home"
-    home.mkdir()
-    ours = {name: text for name, text in os.environ.items() if not name.startswith("JUPYTER")}
-    environment = {**ours, "HOME": str(home), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
-    command = [str(LABKIT), "lab", str(folder), "--no-browser", "--port", "0"]
-    log = tmp_path / "log"
-    with open(log, "w") as file:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, text=True
-        )
+@pytest.fixture(scope="module")
+def server(
+    ended_by: signal.Signals, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CourseServer]:
+    """A JupyterLab with a course of its own."""
+    with course_server(tmp_path_factory.mktemp("lab")) as running:
+        yield running
+
+
+def ask(
+    server: CourseServer, path: str, method: str = "GET", body: object = None, *, token: bool = True
+) -> tuple[int, str, bytes]:
+    """Send one request; return status, Location header and body."""
+    url = urlsplit(server.url)
+    headers = {"Authorization": f"token {token_of(server)}"} if token else {}
+    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=30)
     try:
-        deadline = time.monotonic() + START_SECONDS
-        while not (found := re.search(r"http://127\.0\.0\.1:\S+", log.read_text())):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-        url = urlsplit(found[0])
-        token = url.query.removeprefix("token=")
-        assert url.port is not None
-        yield Server(process, folder, tmp_path / "runtime", url.port, url.path, token)
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, text, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Location", ""), answer.read()
     finally:
-        if process.poll() is None:
-            family = psutil.Process(process.pid).children(recursive=True)
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-            process.kill()
-            process.wait()
-            for left in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    left.kill()
+        connection.close()
+
+
+def token_of(server: CourseServer) -> str:
+    """Return what gives access to a server."""
+    return urlsplit(server.url).query.removeprefix("token=")
 
 
 @pytest.mark.slow
-def test_it_serves_the_course_to_who_has_the_token(server: Server) -> None:
-    assert server.path == f"/lab/tree/{jupyter.FIRST_PAGE}"
-    assert len(server.token) >= 32
-    status, _, body = server.ask(f"{server.path}?token={server.token}", token=False)
+def test_it_serves_the_course_to_who_has_the_token(server: CourseServer) -> None:
+    page, token = urlsplit(server.url).path, token_of(server)
+    assert page == f"/lab/tree/{jupyter.FIRST_PAGE}"
+    assert len(token) >= 32
+    status, _, body = ask(server, f"{page}?token={token}", token=False)
     assert status == 200
     assert b"JupyterLab" in body
-    status, location, _ = server.ask(server.path, token=False)
+    status, location, _ = ask(server, page, token=False)
     assert status == 302
     assert location.startswith("/login")
-    assert server.ask("/api/contents", token=False)[0] == 403
-    status, _, body = server.ask("/api/contents/notebooks")
+    assert ask(server, "/api/contents", token=False)[0] == 403
+    status, _, body = ask(server, "/api/contents/notebooks")
     assert status == 200
     assert "00_start_here.ipynb" in {entry["name"] for entry in json.loads(body)["content"]}
 
 
 @pytest.mark.slow
-def test_it_keeps_to_its_folder(server: Server, tmp_path: Path) -> None:
+def test_it_keeps_to_its_folder(server: CourseServer) -> None:
     """The layout of tabs is remembered in the course folder, not among the user's settings."""
     workspace = {"data": {}, "metadata": {"id": "default"}}
-    status, _, _ = server.ask("/lab/api/workspaces/default", "PUT", workspace)
+    status, _, _ = ask(server, "/lab/api/workspaces/default", "PUT", workspace)
     assert status == 204
     assert len(list((server.folder / ".jupyter" / "workspaces").iterdir())) == 1
-    written = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
-    assert [path for path in written if path.name != "migrated"] == []  # Jupyter's own mark
+    written = [path for path in server.home.rglob("*") if path.is_file()]
+    assert [path for path in written if ".npm" not in path.parts] == []  # npm logs every call
+    assert server.opened == ""  # --no-browser
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["sigterm", "ctrl-c"])
 def test_it_listens_on_loopback_only_and_leaves_nothing(
-    server: Server, how: signal.Signals, eventually: Callable[..., None]
+    server: CourseServer, ended_by: signal.Signals, eventually: Callable[..., None]
 ) -> None:
     """A notebook with a lab is open: server, kernel, ranks and their folder go together."""
     path = "/api/sessions"
@@ -137,7 +102,7 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
         "name": "mine",
         "kernel": {"name": "python3"},
     }
-    status, _, answer = server.ask(path, "POST", body)
+    status, _, answer = ask(server, path, "POST", body)
     assert status == 201
     kernel = json.loads(answer)["kernel"]["id"]
     root = start_lab(server.runtime / f"kernel-{kernel}.json")
@@ -150,12 +115,12 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
         if connection.status == psutil.CONN_LISTEN
     }
     assert listening == {"127.0.0.1"}
-    server.process.send_signal(how)
+    server.process.send_signal(ended_by)
     server.process.wait(30)
     eventually(lambda: not any(process.is_running() for process in family), 15)
     eventually(lambda: not root.exists(), 5)
     with pytest.raises(ConnectionRefusedError):
-        server.ask("/api")
+        ask(server, "/api")
 
 
 def start_lab(connection_file: Path) -> Path:

@@ -9,8 +9,9 @@ import nbformat
 import numpy as np
 from PIL import Image
 
+from labkit import edition
 from labkit.colours import RANK_COLOURS
-from tests.browser.screenshots import SCENES, write_small
+from tests.browser.screenshots import CHECK, OVERVIEW, RIGHT, SCENES, WRONG, write_small
 from tests.conda_versions import ROOT
 
 NOTEBOOK_00 = ROOT / "notebooks" / "00_start_here.ipynb"
@@ -40,6 +41,28 @@ def test_few_colours_keep_those_of_small_things(tmp_path: Path) -> None:
         assert np.abs(small[y, x] - rgb(colour)).max() < 24, colour
 
 
+def sources() -> list[str]:
+    """Return the sources of notebook 00's cells as a learner gets them."""
+    nb = edition.learners(nbformat.read(NOTEBOOK_00, as_version=4))
+    return [cell.source for cell in nb.cells]
+
+
+def test_every_stored_picture_can_be_made_again() -> None:
+    stored = (ROOT / "notebooks" / "images").glob("*.png")
+    assert {path.stem for path in stored} <= {OVERVIEW, *SCENES}
+
+
 def test_the_board_is_of_a_cell_of_notebook_00() -> None:
-    sources = [cell.source for cell in nbformat.read(NOTEBOOK_00, as_version=4).cells]
-    assert SCENES["board"].code in sources
+    assert SCENES["board"].code in sources()
+
+
+def test_the_exercise_is_the_first_of_notebook_00() -> None:
+    """Its stub, with a wrong line and the right one in the place of the dots."""
+    (stub,) = SCENES["stub"].before
+    at = sources().index(stub)
+    assert sources()[at + 1] == CHECK
+    head, dots = stub[:-3], stub[-3:]
+    assert dots == "..."
+    assert WRONG.startswith(head)
+    assert RIGHT.startswith(head)
+    assert RIGHT.removeprefix(head) in edition.solution("00-1")

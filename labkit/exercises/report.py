@@ -31,7 +31,7 @@ def report(result: Result, verdict: Verdict) -> str:
         lines.append(f"\x1b[1;32m{exercise.id} passed.\x1b[0m")
     else:
         lines.append(f"\x1b[1;31m{exercise.id} not yet.\x1b[0m")
-        lines += textwrap.wrap(verdict.sentence, WIDTH, break_on_hyphens=False)
+        lines += _balanced(verdict.sentence)
         lines.append("labkit.hint() gives a hint.")
     return "\n".join(lines) + "\n"
 
@@ -43,6 +43,16 @@ def describe(value: Any) -> str:
     if len(text) <= LONGEST:
         return text
     return f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+
+def _balanced(text: str) -> list[str]:
+    """Wrap a sentence into as few lines as it needs, none of them much shorter than the others."""
+
+    def wrapped(width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+    fewest = len(wrapped(WIDTH))
+    return next(lines for width in range(1, WIDTH + 1) if len(lines := wrapped(width)) <= fewest)
 
 
 def _values(result: Result) -> list[str]:

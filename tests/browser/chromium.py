@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import psutil
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from tests import system
@@ -13,19 +14,32 @@ from tests import system
 FLAGS = ("--disable-gpu", "--disable-quic", "--disable-sync")
 #: Milliseconds that any single step in a page may take.
 STEP_MS = 30_000
+STOP_SECONDS = 10
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start a browser with an empty profile."""
+    """Start a browser with an empty profile.
+
+    Raises
+    ------
+    AssertionError
+        If a process of it is still there at the end.
+    """
+    me = psutil.Process()
+    before = me.children()
     with sync_playwright() as playwright:
+        (driver,) = [child for child in me.children() if child not in before]
         browser = playwright.chromium.launch(
             executable_path=system.find("chromium"), args=list(FLAGS), timeout=STEP_MS
         )
         try:
             yield browser
         finally:
+            family = [driver, *driver.children(recursive=True)]
             browser.close()
+    _, alive = psutil.wait_procs(family, STOP_SECONDS)
+    assert not alive, f"left after the browser has ended: {alive}"
 
 
 @contextlib.contextmanager

@@ -14,6 +14,10 @@ import nbformat
 from nbformat import NotebookNode
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from tests.conda_versions import ROOT
+
+#: Where tests keep what their pages showed.
+KEPT = ROOT / "build" / "browser"
 OPEN_SECONDS = 60
 CELL_SECONDS = 30
 
@@ -35,6 +39,18 @@ KINDS = """at => {
   const {outputs} = jupyterapp.shell.currentWidget.content.widgets[at].model;
   return Array.from({length: outputs.length}, (_, i) => outputs.get(i).toJSON())
     .map(output => output.name ?? output.output_type);
+}"""
+SOURCES = """() => jupyterapp.shell.currentWidget.content.widgets
+  .map(cell => cell.model.sharedModel.source)"""
+CHOSEN = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
+#: A cell that has run before has a number already; so has one of a stored notebook. Takes it from
+#: a cell, the chosen one if none is named; returns the cell's number, and whether it is of code.
+FORGET = """at => {
+  const notebook = jupyterapp.shell.currentWidget.content;
+  at ??= notebook.activeCellIndex;
+  const {model} = notebook.widgets[at];
+  if (model.type === 'code') model.executionCount = null;
+  return [at, model.type === 'code'];
 }"""
 ACTIVATE = "at => { jupyterapp.shell.currentWidget.content.activeCellIndex = at; }"
 #: Keeps the neighbours of a cell out of its picture.
@@ -86,6 +102,15 @@ class NotebookPage:
     def cell(self, at: int) -> Locator:
         """Return one cell."""
         return self.cells().nth(at)
+
+    def sources(self) -> list[str]:
+        """Return the source of every cell as it is in the page now."""
+        sources: list[str] = self.page.evaluate(SOURCES)
+        return sources
+
+    def chosen(self) -> int:
+        """Return the number of the chosen cell."""
+        return int(self.page.evaluate(CHOSEN))
 
     def code_cells(self) -> list[int]:
         """List the numbers of the code cells."""
@@ -143,8 +168,41 @@ class NotebookPage:
         expect(self.cells()).to_have_count(at + 1)
         return at
 
+    def choose(self, at: int) -> None:
+        """Choose a cell with a click beside its text, outside of its editor."""
+        self.cell(at).locator(".jp-InputPrompt").click()
+        self.page.wait_for_function(f"at => ({CHOSEN})() === at", arg=at)
+
+    def insert_below(self, at: int, code: str) -> int:
+        """Add a cell below one with the key B and write into it; return its number."""
+        count = self.cells().count()
+        self.choose(at)
+        self.page.keyboard.press("b")
+        expect(self.cells()).to_have_count(count + 1)
+        self.write(at + 1, code)
+        return at + 1
+
+    def write(self, at: int, code: str) -> None:
+        """Write into a cell, in the place of what it has."""
+        self.cell(at).locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(code)
+        wait = f"([at, code]) => ({SOURCES})()[at] === code"
+        self.page.wait_for_function(wait, arg=[at, code])
+
+    def step(self, seconds: float = CELL_SECONDS) -> int:
+        """Run the chosen cell with Shift+Enter, which goes on to the next; wait until it has
+        ended, if it is one of code; return its number."""
+        at, is_code = self.page.evaluate(FORGET)
+        self.page.keyboard.press("Shift+Enter")
+        self.page.wait_for_function(f"at => ({CHOSEN})() === at", arg=at + 1)
+        if is_code:
+            self.wait_ended(at, seconds)
+        return int(at)
+
     def start(self, at: int) -> None:
         """Run a cell with Ctrl+Enter, which stays on it, and do not wait for it."""
+        self.page.evaluate(FORGET, at)
         self.cell(at).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
 
@@ -216,35 +274,45 @@ class NotebookPage:
         self.page.evaluate(ACTIVATE, chosen)
         self.cell(top).evaluate("cell => { cell.scrollIntoView({block: 'start'}); }")
 
-    def picture_of_cell(self, at: int, margin: int = 8) -> bytes:
-        """Return a PNG of a cell with its output, as it looks when another cell is chosen."""
-        self.page.evaluate(ACTIVATE, 0 if at else 1)
+    def picture_of_cells(self, first: int, last: int, margin: int = 8) -> bytes:
+        """Return a PNG of some cells with their outputs, as they look when another is chosen."""
+        self.page.evaluate(ACTIVATE, 0 if first else last + 1)
         self.page.mouse.move(0, 0)
-        cell = self.cell(at)
+        cells = [self.cell(at) for at in range(first, last + 1)]
         size = self.page.viewport_size
-        height = int(cell.evaluate("cell => cell.scrollHeight"))
+        height = sum(int(cell.evaluate("cell => cell.scrollHeight")) for cell in cells)
         if size is not None and height + FRAME > size["height"]:
             self.page.set_viewport_size({"width": size["width"], "height": height + FRAME})
-        cell.evaluate("cell => { cell.scrollIntoView({block: 'center'}); }")
+        cells[len(cells) // 2].evaluate("cell => { cell.scrollIntoView({block: 'center'}); }")
         alone = self.page.add_style_tag(content=ALONE)
-        cell.evaluate("cell => { cell.classList.add('alone'); }")
-        box = cell.bounding_box()
-        assert box is not None, f"cell {at} is not in the page"
+        boxes = []
+        for cell in cells:
+            cell.evaluate("cell => { cell.classList.add('alone'); }")
+            box = cell.bounding_box()
+            assert box is not None, f"one of cells {first} to {last} is not in the page"
+            boxes.append(box)
+        top, bottom = boxes[0]["y"], boxes[-1]["y"] + boxes[-1]["height"]
         clip = {
-            "x": max(box["x"] - margin, 0),
-            "y": max(box["y"] - margin, 0),
-            "width": box["width"] + 2 * margin,
-            "height": box["height"] + 2 * margin,
+            "x": max(boxes[0]["x"] - margin, 0),
+            "y": max(top - margin, 0),
+            "width": boxes[0]["width"] + 2 * margin,
+            "height": bottom - top + 2 * margin,
         }
         try:
             return self.page.screenshot(clip=clip, animations="disabled")
         finally:
             alone.evaluate("style => { style.remove(); }")
-            cell.evaluate("cell => { cell.classList.remove('alone'); }")
+            for cell in cells:
+                cell.evaluate("cell => { cell.classList.remove('alone'); }")
 
     def picture(self) -> bytes:
         """Return a PNG of the whole window."""
         return self.page.screenshot(animations="disabled")
+
+    def keep(self, name: str) -> None:
+        """Keep a picture of the whole window as ``build/browser/NAME.png``."""
+        KEPT.mkdir(parents=True, exist_ok=True)
+        (KEPT / f"{name}.png").write_bytes(self.picture())
 
 
 def wait_until(condition: Callable[[], object], complaint: str, seconds: float = 10) -> None:

@@ -46,6 +46,7 @@ class Scene:
 
     code: str
     before: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()  #: cells that run after it and are in the picture too
     ranks: int = 4
     shows: str = ""  #: take the picture while the cell runs, when this pattern is on the page
     stopped: bool = False  #: but press the stop button before
@@ -74,6 +75,12 @@ def train(epoch, steps=None):
         loss.backward()
         optimizer.step()
     return loss.item()"""
+
+#: Exercise 00-1 as a learner may solve it.
+NEIGHBOUR = "%%px\ndef neighbour():\n    # Your turn: about 1 line.\n    {}"
+WRONG = NEIGHBOUR.format("return rank + 1")
+RIGHT = NEIGHBOUR.format("return (rank + 1) % world_size")
+CHECK, HINT = 'labkit.check("00-1")', "labkit.hint()"
 
 SCENES: dict[str, Scene] = {
     "ranks": Scene('%%px\nprint(f"rank {rank} of {world_size} computes on {device}")'),
@@ -117,6 +124,11 @@ SCENES: dict[str, Scene] = {
         "dist.barrier()",
         shows="step 2.*rank 0.*waiting.*rank 2.*waiting.*rank 3.*running",
     ),
+    "stub": Scene(CHECK, before=(NEIGHBOUR.format("..."),)),
+    "failing": Scene(CHECK, before=(WRONG,)),
+    "hint": Scene(HINT, before=(WRONG, CHECK)),
+    "passing": Scene(CHECK, before=(RIGHT,)),
+    "exercise": Scene(WRONG, below=(CHECK, HINT, RIGHT, CHECK)),
     "stopped": Scene("%%px\nimport time\n\ntime.sleep(600)", shows="rank 3.*running", stopped=True),
     "collectives": Scene(
         'before_after(lab["outgoing"], lab["incoming"], "dist.all_to_all(incoming, outgoing)")',
@@ -168,7 +180,7 @@ class Studio:
             notebook.set_theme(theme)
             notebook.start(at)
             notebook.wait_text(at, scene.shows)
-            self._keep(name, theme, notebook.picture_of_cell(at))
+            self._keep(name, theme, notebook.picture_of_cells(at, at))
             notebook.interrupt()
             notebook.wait_ended(at)
 
@@ -178,9 +190,12 @@ class Studio:
             notebook.wait_text(at, scene.shows)
             notebook.interrupt()
         notebook.wait_ended(at)
+        last = at
+        for code in scene.below:
+            last = notebook.run_new(code)
         for theme in self.themes:
             notebook.set_theme(theme)
-            self._keep(name, theme, notebook.picture_of_cell(at))
+            self._keep(name, theme, notebook.picture_of_cells(at, last))
 
     def overview(self, name: str) -> None:
         """Show JupyterLab with notebook 00 open where its ranks talk for the first time."""

@@ -1,4 +1,4 @@
-"""Serve a fresh copy of the course with ``labkit lab``, for a browser to open."""
+"""Serve a fresh copy of the course with ``labkit lab``, as a learner's terminal does."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import nbformat
 import psutil
+from nbformat import NotebookNode
+
+from tests.conda_versions import ROOT
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
+#: As the tests start it, with a free port and no browser of its own.
+QUIETLY = (str(LABKIT), "lab", "work", "--no-browser", "--port", "0")
 START_SECONDS = 60
 STOP_SECONDS = 30
 
@@ -28,6 +34,14 @@ SETTINGS: dict[str, dict[str, object]] = {
     # Neither a question about news nor an answer from the internet lies over the page.
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+#: ``jupyterapp`` in the page, for the driver.
+CONFIG = {"LabApp": {"expose_app_in_browser": True}}
+#: What the learner's browser is here: it notes the address that it is to open.
+BROWSER = """#!/bin/sh
+here=$(dirname "$0")
+printf %s "$1" > "$here/opened.part"
+mv "$here/opened.part" "$here/opened"
+"""
 
 
 @dataclass
@@ -35,8 +49,34 @@ class CourseServer:
     """A JupyterLab that ``labkit lab`` started."""
 
     process: subprocess.Popen[str]
-    folder: Path  #: the copy of the course
+    base: Path  #: the folder of the command; all else is in it
     url: str  #: the address that ``labkit lab`` printed, token included
+
+    @property
+    def folder(self) -> Path:
+        """The copy of the course."""
+        return self.base / "work"
+
+    @property
+    def home(self) -> Path:
+        """The learner's home."""
+        return self.base / "home"
+
+    @property
+    def runtime(self) -> Path:
+        """Where JupyterLab keeps what its kernels listen on."""
+        return self.base / "runtime"
+
+    @property
+    def said(self) -> str:
+        """What the terminal shows."""
+        return (self.base / "log").read_text()
+
+    @property
+    def opened(self) -> str:
+        """The address that the learner's browser was told to open; empty if none was."""
+        path = self.base / "opened"
+        return path.read_text() if path.exists() else ""
 
     def address(self, notebook: str) -> str:
         """Return the address of another notebook, in a JupyterLab without any open tab."""
@@ -47,46 +87,74 @@ class CourseServer:
         """Return the file of a notebook."""
         return self.folder / "notebooks" / name
 
-    def new_notebook(self, name: str, *cells: str) -> Path:
+    def new_notebook(self, name: str, *cells: str | NotebookNode) -> Path:
         """Write a notebook of code cells that have not run."""
         notebook = nbformat.v4.new_notebook()
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-        notebook.cells = [nbformat.v4.new_code_cell(code) for code in cells]
+        notebook.cells = [
+            nbformat.v4.new_code_cell(cell) if isinstance(cell, str) else cell for cell in cells
+        ]
         nbformat.write(notebook, self.notebook(name))
         return self.notebook(name)
 
     def family(self) -> list[psutil.Process]:
-        """List the server, its kernels and their ranks."""
-        server = psutil.Process(self.process.pid)
-        return [server, *server.children(recursive=True)]
+        """List the server, its kernels and their ranks: whoever it started or has its home."""
+        family = set()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            server = psutil.Process(self.process.pid)
+            family = {server, *server.children(recursive=True)}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("HOME") == str(self.home):
+                    family.add(process)
+        return list(family)
+
+
+def make_lab() -> tuple[list[str], dict[str, str]]:
+    """Return the command of ``make lab``, and the variables that make sets for it."""
+    makefile = (ROOT / "Makefile").read_text()
+    (recipe,) = re.findall(r"^lab:.*\n\t@(.*)\n(?!\t)", makefile, re.MULTILINE)
+    variables = dict(re.findall(r"^export (\w+) := (.*)$", makefile, re.MULTILINE))
+    return shlex.split(recipe.replace("$(BIN)", str(LABKIT.parent))), variables
 
 
 @contextlib.contextmanager
 def course_server(
-    base: Path, settings: Mapping[str, Mapping[str, object]] | None = None
+    base: Path,
+    settings: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    command: Sequence[str] = QUIETLY,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[CourseServer]:
-    """Start ``labkit lab`` with a home, settings and a course of its own below ``base``.
+    """Start ``labkit lab`` in the folder ``base``, with a home and settings of its own there.
 
-    ``settings`` of plugins are added to ``SETTINGS``.
+    Parameters
+    ----------
+    base
+        A folder with nothing in it.
+    settings
+        Of JupyterLab's plugins, added to ``SETTINGS``.
+    command, variables
+        What to start and with which variables, if not quietly.
 
     Raises
     ------
     AssertionError
         If it does not start, or if a process of it is still there at the end.
     """
-    environment = _environment(base)
-    _write_settings(Path(environment["JUPYTER_CONFIG_DIR"]), {**SETTINGS, **(settings or {})})
-    command = [str(LABKIT), "lab", str(base / "work"), "--no-browser", "--port", "0"]
-    command += ["--", "--LabApp.expose_app_in_browser=True"]  # ``jupyterapp``, for the driver
-    log = base / "log"
-    with open(log, "w") as file:
+    environment = {**_environment(base), **(variables or {})}
+    _write_settings(base / "config", {**SETTINGS, **(settings or {})})
+    with open(base / "log", "w") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, text=True
-        )
+            command, cwd=base, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            text=True,
+        )  # fmt: skip
+    server = CourseServer(process, base, url="")
     try:
-        yield CourseServer(process, base / "work", _printed_url(process, log))
+        server.url = _printed_url(server)
+        yield server
     finally:
-        left = _end(process)
+        left = _end(server)
     assert not left, f"left after JupyterLab has ended: {left}"
 
 
@@ -106,41 +174,41 @@ def _environment(base: Path) -> dict[str, str]:
     }
     for folder in folders.values():
         folder.mkdir()
-    return {**kept, **{name: str(folder) for name, folder in folders.items()}}
+    browser = base / "browser"
+    browser.write_text(BROWSER)
+    browser.chmod(0o755)
+    ours = {**folders, "BROWSER": browser}
+    return {**kept, **{name: str(path) for name, path in ours.items()}}
 
 
 def _write_settings(config: Path, settings: Mapping[str, Mapping[str, object]]) -> None:
+    (config / "jupyter_lab_config.json").write_text(json.dumps(CONFIG))
     for plugin, values in settings.items():
         path = config / "lab" / "user-settings" / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
 
 
-def _printed_url(process: subprocess.Popen[str], log: Path) -> str:
+def _printed_url(server: CourseServer) -> str:
     deadline = time.monotonic() + START_SECONDS
-    while not (found := re.search(r"http://127\.0\.0\.1:\S+", log.read_text())):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
+    while not (found := re.search(r"http://127\.0\.0\.1:\S+", server.said)):
+        assert server.process.poll() is None, server.said
+        assert time.monotonic() < deadline, server.said
         time.sleep(0.1)
     return found[0]
 
 
-def _end(process: subprocess.Popen[str]) -> list[str]:
+def _end(server: CourseServer) -> list[str]:
     """End the server as a terminal would; kill and name what is there after that."""
-    try:
-        family = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        family.append(psutil.Process(process.pid))
-    _, alive = psutil.wait_procs(family, STOP_SECONDS)
+    family = server.family() if server.process.poll() is None else []
+    server.process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.process.wait(STOP_SECONDS)
+    _, alive = psutil.wait_procs({*family, *server.family()}, STOP_SECONDS)
     left = []
     for survivor in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             left.append(" ".join(survivor.cmdline()))
             survivor.kill()
-    process.wait()
+    server.process.wait()
     return left
