@@ -1,0 +1,53 @@
+"""What notebook 03b shows only where there is a GPU. Run by hand there: pytest -m gpu."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+import labkit
+from labkit import course, running
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU"),
+]
+
+
+def cell_with(text):
+    """Return the one cell of notebook 03b that has this in it, without its magic."""
+    path = Path(course.root()) / "notebooks" / "03b_collectives_in_depth.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    (source,) = (c.source for c in cells if c.cell_type == "code" and text in c.source)
+    assert source.startswith("%%px\n")
+    return source.removeprefix("%%px\n")
+
+
+def run(lab, code):
+    pending = running.cell(lab._group, range(lab.world_size), code)
+    pending.wait()
+    pending.raise_errors(pending.outcomes())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_wait_queues_and_another_stream_waits_for_the_sum(ranks):
+    with labkit.start(ranks) as lab:
+        run(lab, "dist.all_reduce(torch.ones(1, device=device))")  # connects; that takes a while
+        total = ranks * (ranks + 1) / 2
+        lab["total"] = total
+        run(lab, cell_with("wait_stream"))
+        assert [x.item() for x in lab["x"]] == ranks * [total + 100]
+        if {state.backend for state in lab.status()} == {"nccl"}:
+            assert all(lab["queued"])
+
+
+def test_the_reductions_of_the_probe_are_those_of_nccl_by_its_documentation():
+    with labkit.start(1) as lab:
+        if lab.status()[0].backend != "nccl":
+            pytest.skip("this lab does not use NCCL")
+        run(lab, cell_with("def probe("))
+        run(lab, cell_with('names = ["SUM"'))
+        (floats,) = lab["floats"]
+        refused = {name for name, answer in floats.items() if answer == "no"}
+        assert refused == {"BAND", "BOR", "BXOR"}
