@@ -39,6 +39,11 @@ FORMS = {
     "all_gather_coalesced": "all_gather",
     "reduce_scatter_tensor": "reduce_scatter",
     "all_to_all_single": "all_to_all",
+    # names since torch 2.15
+    "all_gather_single": "all_gather",
+    "reduce_scatter_single": "reduce_scatter",
+    "gather_single": "gather",
+    "gather_into_tensor": "gather",
     "monitored_barrier": "barrier",
     "all_reduce_coalesced": "all_reduce",
 }

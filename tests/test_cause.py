@@ -60,7 +60,7 @@ def case(*samples, fate=ENDED, dead=()):
 
 BACKWARD = {"call": "backward", "where": "In[7], line 9"}
 LOOP = {"call": "all_reduce", "where": "In[7], line 4"}
-KEEPS_PLACE = ended(places=frozenset({"In[7], line 4"}))
+KEEPS_PLACE = ended(places=frozenset({("In[7], line 4", "0")}))
 
 #: The ranks of a deadlock, and what the explanation says.
 CASES = {
@@ -150,6 +150,10 @@ CASES = {
     "a shorter loop": (
         case(in_call(3, **LOOP), KEEPS_PLACE, KEEPS_PLACE),
         "Ranks 1–2 made this call too, but fewer times: a loop is shorter there",
+    ),
+    "the same line in another group": (
+        case(in_call(3, name="1", **LOOP), in_call(3, name="1", **LOOP), KEEPS_PLACE),
+        "Rank 2 made this call in another group. Every member of a group",
     ),
     "an error": (
         case(in_call(2), ended(), fate="has raised ValueError"),

@@ -50,10 +50,11 @@ def message(kind, peer, name="0", tag=0, number=1):
 
 def test_every_field_of_an_answer():
     wait = collective(("0", 1), call="all_reduce", where="In[7], line 3", line="f()", seconds=1.5)
-    raw = answer(0, [group((0, 1), [entry()], barriers=2)], wait, places=["a", "b", "a"], made=4)
+    places = [["a", "0"], ["b", "0"]]
+    raw = answer(0, [group((0, 1), [entry()], barriers=2)], wait, places=places, made=4)
     sample = read({0: raw})[0]
     assert (sample.rank, sample.state, sample.still) == (0, "waiting", True)
-    assert (sample.stamp, sample.places, sample.made) == ((11, 22), {"a", "b"}, 4)
+    assert (sample.stamp, sample.places, sample.made) == ((11, 22), {("a", "0"), ("b", "0")}, 4)
     assert sample.wait == Wait(
         "collective",
         ((("0", (0, 1)), 1),),

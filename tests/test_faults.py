@@ -68,6 +68,14 @@ FAULTS = [
         4,
     ),
     Fault(
+        "a rank names another group on the same line",
+        "own = dist.new_group([0])\n"
+        "dist.all_reduce(torch.ones(1), group=own if rank == 0 else None)",
+        ("rank 0, which has ended", "Rank 0 made this call in another group"),
+        but(0),
+        3,
+    ),
+    Fault(
         "a rank returns early",
         "def step():\n    if rank == 1:\n        return\n"
         "    dist.all_reduce(torch.ones(1))\nstep()",

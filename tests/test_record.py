@@ -257,16 +257,18 @@ def test_a_wait_is_passed_on_as_it_came(stock, arguments, named):
     assert stock == [("wait", (work, *arguments), named)]
 
 
-def test_the_place_of_a_wait_is_the_innermost_line_of_a_cell(stock):
+def test_the_place_of_a_wait_is_the_innermost_line_of_a_cell_and_its_group(stock):
     code = "#px In[3]\ndef f():\n    return wait(work)\nf()\n"
-    exec(compile(code, "In[3]", "exec"), {"wait": record.wait, "work": Work()})
-    assert record.places[-1] == ("In[3]", 3)
+    work = Work()
+    record.homes[work] = "a group"
+    exec(compile(code, "In[3]", "exec"), {"wait": record.wait, "work": work})
+    assert record.places[-1] == ("In[3]", 3, "a group")
 
 
 def test_only_the_last_places_are_kept(stock):
     code = "for _ in range(100):\n    wait(work)\n"
     exec(compile(code, "In[4]", "exec"), {"wait": record.wait, "work": Work()})
-    assert list(record.places) == [("In[4]", 2)] * record.places.maxlen
+    assert list(record.places) == [("In[4]", 2, "")] * record.places.maxlen
 
 
 def test_a_monitored_barrier_is_counted_before_it_blocks(monkeypatch):

@@ -140,10 +140,15 @@ class Looker:
             "stamp": self._stamp(),
             "still": self._still,
             "groups": recorder.groups(),
-            "places": sorted({cells.describe(*place)[0] for place in record.places}),
+            "places": _places(),
             "made": c10d._world.group_count,
             "me": c10d.get_rank() if c10d.is_initialized() else -1,
         }
+
+
+def _places() -> list[tuple[str, str]]:
+    """List where calls waited last, and in which group."""
+    return sorted({(cells.describe(file, line)[0], group) for file, line, group in record.places})
 
 
 def main_frame() -> FrameType | None:

@@ -78,8 +78,8 @@ class Notes:
 MONITORED = -2
 #: Kept while a timeline is recorded, else None.
 notes: Notes | None = None
-#: file and line of the cells' calls that waited last, oldest first
-places: deque[tuple[str, int]] = deque(maxlen=64)
+#: file and line of the cells' calls that waited last, and the group; oldest first
+places: deque[tuple[str, int, str]] = deque(maxlen=64)
 
 #: torch's own methods, which ours call
 stock: dict[str, Any] = {}
@@ -167,11 +167,17 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
     while frame.f_back is not None and not cells.is_cell(frame.f_code.co_filename):
         frame = frame.f_back
     if frame.f_back is not None:
-        places.append((frame.f_code.co_filename, frame.f_lineno))
+        places.append((frame.f_code.co_filename, frame.f_lineno, _group_of(self)))
     began = time.time_ns()
     result = stock["wait"](self, *timeout, **named)
     _note_wait(began, self)
     return result
+
+
+def _group_of(work: Work) -> str:
+    """Name the group of a collective or message, "" if it is not known."""
+    message = messages.get(work)
+    return message.group if message is not None else homes.get(work, "")
 
 
 def _note_wait(began: int, work: Work | None) -> None:

@@ -188,7 +188,7 @@ def _not_asked(case: Case) -> str:
 
 
 def _uneven(case: Case) -> str:
-    """Explain loops that are shorter on some ranks."""
+    """Explain calls that some ranks make less often: in a shorter loop, or in another group."""
     absent = sorted(case.absent())
     calls = {w.call for w in case.waits.values()}
     if absent and any(c == "backward" or c.startswith("DistributedDataParallel.") for c in calls):
@@ -197,13 +197,20 @@ def _uneven(case: Case) -> str:
             "of batches on every rank: use a DistributedSampler (with set_epoch), drop_last, or "
             "model.join()."
         )
-    places = {w.where for w in case.waits.values()}
+    places = {(w.where, key[0]) for w in case.waits.values() for key, _ in w.options}
     samples = case.situation.samples
     again = [r for r in absent if r in samples and samples[r].places & places]
     if again:
         return (
             f"{label(again).capitalize()} made this call too, but fewer times: a loop is shorter "
             "there (uneven data?). Every rank has to make the same number of calls."
+        )
+    lines = {where for where, _ in places}
+    other = [r for r in absent if r in samples and lines & {p for p, _ in samples[r].places}]
+    if other:
+        return (
+            f"{label(other).capitalize()} made this call in another group. Every member of a group "
+            "has to make the group's calls."
         )
     return ""
 

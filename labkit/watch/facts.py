@@ -85,7 +85,8 @@ class Sample:
     wait: Wait | None = None
     stamp: tuple[int, ...] = ()  #: equal stamps: nothing has run in between
     groups: Mapping[GroupKey, Group] = field(default_factory=dict)
-    places: frozenset[str] = frozenset()  #: of the calls that waited last: "In[7], line 3"
+    #: of the calls that waited last: "In[7], line 3" and the group's name
+    places: frozenset[tuple[str, str]] = frozenset()
     made: int = 0  #: groups made so far
     joined: bool = True  #: init_process_group has returned
 
@@ -131,7 +132,7 @@ def _sample(rank: int, answer: Mapping[str, Any], names: _Names) -> Sample:
         _wait(answer["wait"], groups.values(), names) if answer["wait"] else None,
         tuple(answer["stamp"]),
         groups,
-        frozenset(answer["places"]),
+        frozenset((where, group) for where, group in answer["places"]),
         answer["made"],
         answer["me"] >= 0,
     )
