@@ -25,6 +25,7 @@ from labkit import edition
 Rule = Callable[[NotebookNode, Path], list[str]]
 
 MAX_LINES = 25
+MAX_CELLS = 60
 MAX_OUTPUT_BYTES = 400_000
 #: How many code cells after one whose output is ignored may pass until one is compared.
 COMPARED_WITHIN = 3
@@ -172,9 +173,11 @@ def is_compared(cell: NotebookNode) -> bool:
 
 
 def is_short(nb: NotebookNode, path: Path) -> list[str]:
-    """No cell is longer than a screen."""
+    """A notebook is for one sitting, and no cell is longer than a screen."""
+    problems = [f"it has {len(nb.cells)} cells, not ≤ {MAX_CELLS}"] * (len(nb.cells) > MAX_CELLS)
     lengths = [(i, len(cell.source.splitlines())) for i, cell in enumerate(nb.cells, 1)]
-    return [f"cell {i} has {n} lines, not ≤ {MAX_LINES}" for i, n in lengths if n > MAX_LINES]
+    long = [(i, n) for i, n in lengths if n > MAX_LINES]
+    return problems + [f"cell {i} has {n} lines, not ≤ {MAX_LINES}" for i, n in long]
 
 
 def stores_little(nb: NotebookNode, path: Path) -> list[str]:

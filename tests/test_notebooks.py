@@ -163,6 +163,8 @@ def test_length(path: Path) -> None:
     rule = RULES["is_short"]
     assert rule(book(text("a\n" * 25), code("a\n" * 25)), path) == []
     assert len(rule(book(text("a\n" * 26), code("a\n" * 26)), path)) == 2
+    assert rule(book(*[text("a")] * 60), path) == []
+    assert rule(book(*[text("a")] * 61), path) == ["it has 61 cells, not ≤ 60"]
 
 
 def test_size(path: Path) -> None:
