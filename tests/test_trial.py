@@ -74,3 +74,20 @@ def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch
         assert trial.settle(True) == arrived
         assert trial._count.messages == []
     assert not trial.settle(False)
+
+
+def test_an_answer_may_be_the_first_to_use_an_optimizer() -> None:
+    """Its import of torch._dynamo reads attributes of the operators that a trial counts."""
+    with labkit.start(2) as lab:
+        px(
+            lab,
+            "def neighbour():\n"
+            "    import sys\n"
+            "    assert 'torch._dynamo' not in sys.modules\n"
+            "    p = torch.nn.Parameter(torch.ones(1))\n"
+            "    p.grad = torch.ones(1)\n"
+            "    torch.optim.SGD([p], lr=1.0).step()\n"
+            "    return (rank + 1) % world_size",
+        )
+        _, verdict = ask.examine(catalogue.find("00-1"))
+        assert verdict.name == "passed"

@@ -173,7 +173,23 @@ def _replace_operators(count: Count, undo: list[Callable[[], None]]) -> None:
                     _set(owner, operator, _operator(owner, name, operator, count), undo)
 
 
-def _operator(owner: Any, name: str, operator: str, count: Count) -> Callable[..., Any]:
+class _Operator:
+    """Stand in for an operator: counted when it is called, the stock one in all else.
+
+    Torch reads attributes of operators (``.default``) when it imports parts of itself.
+    """
+
+    def __init__(self, stock: Any, issue: Callable[..., Any]) -> None:
+        self._stock, self._issue = stock, issue
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._issue(*args, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
+
+
+def _operator(owner: Any, name: str, operator: str, count: Count) -> _Operator:
     stock = getattr(owner, operator)
 
     def issue(*args: Any, **named: Any) -> Any:
@@ -183,7 +199,7 @@ def _operator(owner: Any, name: str, operator: str, count: Count) -> Callable[..
         count.numbers[_BYTES] += size_of(args[0]) if args else 0
         return result
 
-    return issue
+    return _Operator(stock, issue)
 
 
 def _replace_function(
