@@ -78,7 +78,11 @@ def _kind(value: Any) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay rows of (ranks, yours, expected, mark) out: beside each other if there is room."""
+    """Lay rows of (ranks, yours, expected, mark) out: beside each other if there is room.
+
+    Without room yours stands above expected, and the mark beside the ranks; beside yours if there
+    are none.
+    """
     head = ["", "yours", "expected", ""]
     widths = [max(len(plain(row[i])) for row in [head, *rows]) for i in range(4)]
     if sum(widths) + 2 * len(widths) <= WIDTH:
@@ -89,11 +93,15 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
         return lines
     lines = []
     for ranks, yours, expected, mark in rows:
-        lines.append(f"{ranks}  {mark}".strip())
-        for name, text in (("yours", yours), ("expected", expected)):
+        if ranks:
+            lines.append(f"{ranks}  {mark}")
+        for name, text, before in (
+            ("yours", yours, " " if ranks else mark),
+            ("expected", expected, " "),
+        ):
             indent = " " * 12
             wrapped = textwrap.wrap(text, WIDTH - 12, break_on_hyphens=False) or [""]
-            lines.append(f"  {name:<10}" + f"\n{indent}".join(wrapped))
+            lines.append(f"{before} {name:<10}" + f"\n{indent}".join(wrapped))
     return lines
 
 
