@@ -193,9 +193,9 @@ def _uneven(case: Case) -> str:
     calls = {w.call for w in case.waits.values()}
     if absent and any(c == "backward" or c.startswith("DistributedDataParallel.") for c in calls):
         return (
-            f"{label(absent).capitalize()} made fewer training steps. DDP needs the same number "
-            "of batches on every rank: use a DistributedSampler (with set_epoch), drop_last, or "
-            "model.join()."
+            f"{label(absent).capitalize()} made fewer training steps, or used fewer of the model's "
+            "parameters. DDP needs the same number of batches on every rank (DistributedSampler, "
+            "drop_last or model.join()), and find_unused_parameters=True if a step skips a layer."
         )
     places = {(w.where, key[0]) for w in case.waits.values() for key, _ in w.options}
     samples = case.situation.samples
