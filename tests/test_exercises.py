@@ -18,9 +18,10 @@ import labkit
 from labkit import LabError, RankDied, course, edition, operations, running
 from labkit.display import plain
 from labkit.exercises import ask, catalogue
+from labkit.exercises.compare import same
 from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
 from labkit.exercises.report import LONGEST, describe, report
-from labkit.exercises.verdict import Result, Verdict, judge, same
+from labkit.exercises.verdict import Result, Verdict, judge
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
 ADD = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / world_size"

@@ -6,9 +6,10 @@
 ``ask``        check an answer, give a hint, show a solution
 ``runner``     try an answer on all ranks, bounded (``labkit.rank.trial`` is the part there)
 ``notebook``   try an answer that needs no ranks
-``verdict``    compare, and name what is wrong
+``mistakes``   how a misconception shows in what came back
+``compare``    what counts as the same value
+``verdict``    judge, and name what is wrong
 ``report``     write it down
-``operations`` which methods of a process group are behind which function
 
 Nothing is imported here: the ranks need two of these, and no kernel needs all.
 """

@@ -30,11 +30,6 @@ class Failed:
         return self.name
 
 
-def failed(yours: Sequence[Any], *names: str) -> bool:
-    """Tell whether a rank failed in one of these ways, in any if none is named."""
-    return any(isinstance(y, Failed) and (not names or y.name in names) for y in yours)
-
-
 @dataclass(frozen=True)
 class Goal:
     """Limit what an answer may cost on each rank: one of ``MEASURES``, as a function of the world

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
+from .compare import same
 from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake, failed
+from .exercise import Exercise, Failed, Goal, Mistake
+from .mistakes import failed
 
 # -- 00-1 ---------------------------------------------------------------------------------------
 
@@ -68,14 +69,6 @@ def expected_average(world_size: int) -> list[torch.Tensor]:
     """Average all ranks' tensors in one process."""
     everyone = torch.tensor([_grade(r) for r in range(world_size)])
     return [everyone.mean(0)] * world_size
-
-
-def _each(yours: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """Tell whether every rank has the tensor that is wanted of it."""
-    return all(
-        isinstance(mine, torch.Tensor) and mine.shape == its.shape and torch.allclose(mine, its)
-        for mine, its in zip(yours, wanted, strict=True)
-    )
 
 
 # -- 00-4 ---------------------------------------------------------------------------------------
@@ -168,17 +161,17 @@ EXERCISES = (
             ),
             Mistake(
                 "That is the sum: divide it by the number of ranks.",
-                when=lambda yours, expected, n: _each(yours, [t * n for t in expected]),
+                when=lambda yours, expected, n: same(yours, [t * n for t in expected]),
             ),
             Mistake(
                 "You divide twice, before the all_reduce and after it; once is enough.",
-                when=lambda yours, expected, n: _each(yours, [t / n for t in expected]),
+                when=lambda yours, expected, n: same(yours, [t / n for t in expected]),
             ),
             Mistake(
                 "Each rank has its own numbers still: nothing was added up across ranks.",
-                when=lambda yours, expected, n: _each(
+                when=lambda yours, expected, n: same(
                     yours, [torch.tensor(_grade(r)) for r in range(n)])
-                or _each(yours, [torch.tensor(_grade(r)) / n for r in range(n)]),
+                or same(yours, [torch.tensor(_grade(r)) / n for r in range(n)]),
             ),
         ),
         hints=(

@@ -12,7 +12,8 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake, failed
+from .exercise import Exercise, Failed, Goal, Mistake
+from .mistakes import failed
 
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15

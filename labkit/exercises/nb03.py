@@ -9,18 +9,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .compare import same
 from .device import here
-from .exercise import Exercise, Goal, Mistake, failed
+from .exercise import Exercise, Goal, Mistake
+from .mistakes import failed
 
 FLOAT = 4  #: bytes
-
-
-def _tensors(yours: Sequence[Any], wanted: Sequence[torch.Tensor]) -> bool:
-    """Tell whether every rank has the tensor that is wanted of it."""
-    return all(
-        isinstance(mine, torch.Tensor) and mine.shape == its.shape and torch.allclose(mine, its)
-        for mine, its in zip(yours, wanted, strict=True)
-    )
 
 
 def _uneven(rank: int) -> torch.Tensor:
@@ -364,7 +358,7 @@ EXERCISES = (
             Mistake(
                 "That is the row that the rank began with: the result of the call is in its first "
                 "argument.",
-                when=lambda yours, expected, n: _tensors(yours, list(_matrix(n))),
+                when=lambda yours, expected, n: same(yours, list(_matrix(n))),
             ),
             Mistake(
                 "The numbers are right, the shape is not: put them together into one tensor of n "
@@ -382,7 +376,7 @@ EXERCISES = (
             Mistake(
                 "Every rank has the sum of the rows: an all_reduce adds, and here numbers only "
                 "change places.",
-                when=lambda yours, expected, n: _tensors(yours, [_matrix(n).sum(0)] * n),
+                when=lambda yours, expected, n: same(yours, [_matrix(n).sum(0)] * n),
             ),
         ),
         hints=(
@@ -402,16 +396,16 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 "The padding is still there: cut each piece to the length that its rank had.",
-                when=lambda yours, expected, n: _tensors(yours, [_padded(n).flatten()] * n),
+                when=lambda yours, expected, n: same(yours, [_padded(n).flatten()] * n),
             ),
             Mistake(
                 "Each rank cuts all pieces to its own length; every piece has a length of its own.",
-                when=lambda yours, expected, n: _tensors(
+                when=lambda yours, expected, n: same(
                     yours, [_padded(n)[:, : r + 1].flatten() for r in range(n)]),
             ),
             Mistake(
                 "Each rank has its own numbers only.",
-                when=lambda yours, expected, n: _tensors(yours, [_uneven(r) for r in range(n)]),
+                when=lambda yours, expected, n: same(yours, [_uneven(r) for r in range(n)]),
             ),
             Mistake(
                 "An all_gather needs the same shape on every rank, and here each brings another "
@@ -444,7 +438,7 @@ EXERCISES = (
             ),
             Mistake(
                 "That is what rank 0 had. The chain begins at src, wherever that is.",
-                when=lambda yours, expected, n: _tensors(
+                when=lambda yours, expected, n: same(
                     yours, [torch.tensor([0.0, 1.0])] * n),
             ),
             Mistake(
@@ -484,13 +478,13 @@ EXERCISES = (
             Mistake(
                 "Those are the largest numbers of the rank itself: nothing has crossed between "
                 "ranks.",
-                when=lambda yours, expected, n: _tensors(
+                when=lambda yours, expected, n: same(
                     yours, [_best(_scores(r)) for r in range(n)]),
             ),
             Mistake(
                 "Each rank brings only its largest number, but two of the largest may be on the "
                 "same rank: bring k of each.",
-                when=lambda yours, expected, n: _tensors(
+                when=lambda yours, expected, n: same(
                     yours, [_best(torch.stack([_scores(r).max() for r in range(n)]))] * n),
             ),
             Mistake(
@@ -501,7 +495,7 @@ EXERCISES = (
             Mistake(
                 "Those are the largest of each place: MAX compares first with first and second "
                 "with second. Bring the numbers together, then choose.",
-                when=lambda yours, expected, n: _tensors(
+                when=lambda yours, expected, n: same(
                     yours, [torch.stack([_best(_scores(r)) for r in range(n)]).max(0).values] * n),
             ),
             Mistake(
@@ -573,7 +567,7 @@ EXERCISES = (
             Mistake(
                 "Every rank has what the best rank of the whole world had: hand node to both calls "
                 "as group=.",
-                when=lambda yours, expected, n: len(_nodes(n)) > 1 and _tensors(
+                when=lambda yours, expected, n: len(_nodes(n)) > 1 and same(
                     yours, [_held(max(range(n), key=_score))] * n),
             ),
             Mistake(
@@ -583,11 +577,11 @@ EXERCISES = (
             ),
             Mistake(
                 "Nobody has changed: the best one is known, but its tensor stays where it is.",
-                when=lambda yours, expected, n: _tensors(yours, [_held(r) for r in range(n)]),
+                when=lambda yours, expected, n: same(yours, [_held(r) for r in range(n)]),
             ),
             Mistake(
                 "Every node follows its first rank, not its best one.",
-                when=lambda yours, expected, n: _tensors(
+                when=lambda yours, expected, n: same(
                     yours, [_held(node[0]) for node in _nodes(n) for _ in node]),
             ),
         ),

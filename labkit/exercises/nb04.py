@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake, failed
+from .exercise import Exercise, Failed, Goal, Mistake
+from .mistakes import When, failed, stuck, would_give
 
 COLLECTIVES = (
     "all_gather",
@@ -59,38 +60,12 @@ def _chunks(x: torch.Tensor, n: int) -> list[torch.Tensor]:
 # -- comparing --------------------------------------------------------------------------------
 
 
-def _is(yours: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """Tell whether every rank returned the tensor that a mistake would give."""
-    return all(
-        isinstance(y, torch.Tensor) and y.shape == w.shape and bool((y.cpu() == w).all())
-        for y, w in zip(yours, wanted, strict=True)
-    )
-
-
-def _differs(yours: Sequence[Any], expected: Sequence[Any]) -> bool:
-    return not _is(yours, expected)
-
-
 def _any(yours: Sequence[Any], kind: Callable[[Any], bool]) -> bool:
     return any(kind(y) for y in yours)
 
 
-def _stuck(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return failed(yours, "Deadlock")
-
-
 def _nothing(yours: Sequence[Any], expected: Any, n: int) -> bool:
     return _any(yours, lambda y: y is None)
-
-
-def _would_give(play: Callable[[int], list[torch.Tensor]]) -> Callable[[Any, Any, int], bool]:
-    """Return the predicate of a mistake that ``play(n)`` plays through in one process."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = play(n)
-        return _differs(expected, wrong) and _is(yours, wrong)
-
-    return when
 
 
 def _play(
@@ -133,9 +108,9 @@ def naive_expected(n: int) -> list[torch.Tensor]:
     return [torch.full((2,), sum(10**r for r in range(n)))] * n
 
 
-def _naive(number: Callable[[int, int], int]) -> Callable[[Any, Any, int], bool]:
+def _naive(number: Callable[[int, int], int]) -> When:
     """Return the predicate of what a mistake gives: ``number(rank, n)`` on each rank."""
-    return _would_give(lambda n: [torch.full((2,), number(r, n)) for r in range(n)])
+    return would_give(lambda n: [torch.full((2,), number(r, n)) for r in range(n)])
 
 
 def _passes_on_totals(rank: int, n: int) -> int:
@@ -157,7 +132,7 @@ NAIVE = Exercise(
         Goal("bytes sent", most=lambda n: (n - 1) * 2 * ITEM),
     ),
     mistakes=(
-        Mistake(SENDS_FIRST, when=_stuck),
+        Mistake(SENDS_FIRST, when=stuck),
         Mistake("It returns nothing: end it with return total.", when=_nothing),
         Mistake(
             "It changes x, which belongs to the caller: begin with a copy, total = x.clone().",
@@ -233,33 +208,33 @@ SCATTER = Exercise(
         Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
     ),
     mistakes=(
-        Mistake(SENDS_FIRST, when=_stuck),
+        Mistake(SENDS_FIRST, when=stuck),
         Mistake(
             "You receive into the whole room, but a chunk is shorter: use room[: len(mine)].",
             when=lambda yours, expected, n: failed(yours, "RuntimeError"),
         ),
-        Mistake(IN_PLACE, when=_would_give(lambda n: [_start(r, n) for r in range(n)])),
+        Mistake(IN_PLACE, when=would_give(lambda n: [_start(r, n) for r in range(n)])),
         Mistake(
             "What comes in replaces your chunk. In this half it is added to it: receive into "
             "room, then +=.",
-            when=_would_give(
+            when=would_give(
                 _play(_start, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
             ),
         ),
         Mistake(
             "You send the same chunk in every step, so no sum gets farther than one rank. In "
             "step k it is chunk rank - k.",
-            when=_would_give(_play(_start, lambda r, k, n: r, lambda r, k, n: r - 1, add=True)),
+            when=would_give(_play(_start, lambda r, k, n: r, lambda r, k, n: r - 1, add=True)),
         ),
         Mistake(
             "You add to the chunk that you send. What comes in is your left neighbour's chunk "
             "(rank - 1) - step: add it to your chunk of the same number.",
-            when=_would_give(_play(_start, lambda r, k, n: r - k, lambda r, k, n: r - k, add=True)),
+            when=would_give(_play(_start, lambda r, k, n: r - k, lambda r, k, n: r - k, add=True)),
         ),
         Mistake(
             "You count the chunks up, with rank + step. Send the one that you have just added to: "
             "rank, then rank - 1, rank - 2, …",
-            when=_would_give(
+            when=would_give(
                 _play(_start, lambda r, k, n: r + k, lambda r, k, n: r + k - 1, add=True)
             ),
         ),
@@ -309,31 +284,31 @@ GATHER = Exercise(
         Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
     ),
     mistakes=(
-        Mistake(SENDS_FIRST, when=_stuck),
-        Mistake(IN_PLACE, when=_would_give(lambda n: [_finished(r, n) for r in range(n)])),
+        Mistake(SENDS_FIRST, when=stuck),
+        Mistake(IN_PLACE, when=would_give(lambda n: [_finished(r, n) for r in range(n)])),
         Mistake(
             "You add what comes in. A finished chunk has everybody's part already: it replaces "
             "yours.",
-            when=_would_give(
+            when=would_give(
                 _play(_finished, lambda r, k, n: r + 1 - k, lambda r, k, n: r - k, add=True)
             ),
         ),
         Mistake(
             "In step 0 you send chunk rank, which is not finished (-1 in this test). The finished "
             "one on rank r is chunk r + 1.",
-            when=_would_give(
+            when=would_give(
                 _play(_finished, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
             ),
         ),
         Mistake(
             "You send your own finished chunk in every step. From step 1 on, send on the one that "
             "has just come in.",
-            when=_would_give(_play(_finished, lambda r, k, n: r + 1, lambda r, k, n: r, add=False)),
+            when=would_give(_play(_finished, lambda r, k, n: r + 1, lambda r, k, n: r, add=False)),
         ),
         Mistake(
             "You count the chunks up, with + step. What you receive in one step you send in the "
             "next: rank + 1, then rank, rank - 1, …",
-            when=_would_give(
+            when=would_give(
                 _play(_finished, lambda r, k, n: r + 1 + k, lambda r, k, n: r + k, add=False)
             ),
         ),
@@ -469,7 +444,7 @@ def link_expected() -> list[float]:
     return _links(_server, _naive_ring, _ring)
 
 
-def _at(method: int, factor: Callable[[int], float]) -> Callable[[Any, Any, int], bool]:
+def _at(method: int, factor: Callable[[int], float]) -> When:
     """Return the predicate of a wrong factor for one of the methods."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .exercise import Exercise, Mistake
+from .mistakes import When, would_give
 
 # -- 05-1: who gets how many rows -------------------------------------------------------------
 
@@ -27,13 +28,10 @@ def split_expected() -> list[list[int]]:
     return [[len(piece) for piece in torch.empty(rows).chunk(k)] for rows, k in BATCHES]
 
 
-def _splits(play: Callable[[int, int], list[int]]) -> Callable[[Any, Any, int], bool]:
+def _splits(play: Callable[[int, int], list[int]]) -> When:
     """Return the predicate of a mistake that gives ``play(rows, devices)``."""
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return [list(split) for split in yours] == [play(*batch) for batch in BATCHES]
-
-    return when
+    return would_give(lambda n: [play(*batch) for batch in BATCHES])
 
 
 def _rounded_down(rows: int, devices: int) -> list[int]:
@@ -247,7 +245,7 @@ def counter_expected() -> dict[str, Any]:
     return {**counted, "x unchanged": True, "a buffer": True}
 
 
-def _counts(number: Callable[[int], int]) -> Callable[[Any, Any, int], bool]:
+def _counts(number: Callable[[int], int]) -> When:
     """Return the predicate of a mistake that counts ``number(devices)``."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
@@ -411,7 +409,7 @@ def choose_expected() -> list[str]:
     return list(CHOICES)
 
 
-def _chose(case: int, *choices: str) -> Callable[[Any, Any, int], bool]:
+def _chose(case: int, *choices: str) -> When:
     return lambda yours, expected, n: yours[case - 1] in choices
 
 

@@ -10,23 +10,10 @@ import torch
 from torch import nn
 
 from .device import here
-from .exercise import Exercise, Goal, Mistake, failed
+from .exercise import Exercise, Goal, Mistake
+from .mistakes import When, failed, would_give
 
 DOUBLE = 8  #: bytes
-
-#: ``when(yours, expected, world_size)`` of a mistake.
-When = Callable[[Any, Any, int], bool]
-
-
-def _gives(wrong: Callable[[int, int], Any]) -> When:
-    """Return the predicate of a mistake that gives ``wrong(rank, n)`` on each rank."""
-
-    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-        values = [wrong(rank, n) for rank in range(n)]
-        return values != list(expected) and list(yours) == values
-
-    return when
-
 
 # -- 06-1: a batch without a remainder ----------------------------------------------------------
 
@@ -45,7 +32,7 @@ def size_expected(n: int) -> list[list[int]]:
 
 def _sizes(size: Callable[[int, int, int], float]) -> When:
     """Return the predicate of ``size(whole, rank, n)`` in place of the right one."""
-    return _gives(lambda rank, n: [size(whole, rank, n) for whole in BATCHES])
+    return would_give(lambda n: [[size(whole, r, n) for whole in BATCHES] for r in range(n)])
 
 
 def _all_to(one: int) -> When:

@@ -14,36 +14,11 @@ import torch
 from torch import nn
 
 from .device import here
-from .exercise import Exercise, Goal, Mistake, failed
+from .exercise import Exercise, Goal, Mistake
+from .mistakes import When, failed, near, stuck, would_give
 
 #: Bytes of an element of float32, the type of the trials' gradients.
 ITEM = 4
-
-
-# -- comparing --------------------------------------------------------------------------------
-
-
-def _close(yours: Any, wanted: Any) -> bool:
-    """Tell whether two tensors agree within rounding."""
-    return (
-        isinstance(yours, torch.Tensor)
-        and yours.shape == wanted.shape
-        and torch.allclose(yours.double().cpu(), wanted.double().cpu(), 1e-4, 1e-6)
-    )
-
-
-def _would_give(play: Callable[[int], Sequence[Any]]) -> Callable[[Any, Any, int], bool]:
-    """Return the predicate of a mistake that would give ``play(n)``, a tensor for each rank."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = play(n)
-        return not all(map(_close, expected, wrong)) and all(map(_close, yours, wrong))
-
-    return when
-
-
-def _stuck(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return failed(yours, "Deadlock")
 
 
 # -- 07-1: deal the cards ---------------------------------------------------------------------
@@ -68,7 +43,7 @@ def deal_expected() -> list[list[list[int]]]:
     return [[_deal(c, r, n) for r in range(n)] for c, n in DEALS]
 
 
-def _dealt(play: Callable[[int, int, int], list[int]]) -> Callable[[Any, Any, int], bool]:
+def _dealt(play: Callable[[int, int, int], list[int]]) -> When:
     """Return the predicate of dealing ``play(count, rank, world_size)``."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
@@ -177,12 +152,12 @@ def _scaled(n: int, factor: float) -> list[torch.Tensor]:
 
 
 def _weights_differ(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return all(_close(y[0], _step(r, r)[0]) for r, y in enumerate(yours))
+    return all(near(y[0], _step(r, r)[0]) for r, y in enumerate(yours))
 
 
 def _weights_are_the_mean(yours: Sequence[Any], expected: Any, n: int) -> bool:
     mean = torch.stack([_step(r, r)[0] for r in range(n)]).mean(dim=0)
-    return all(_close(y[0], mean) for y in yours)
+    return all(near(y[0], mean) for y in yours)
 
 
 #: Parameters of the network.
@@ -199,7 +174,7 @@ WRAP = Exercise(
         Mistake(
             "Ranks wait for one another: every rank has to call every broadcast and every "
             "all-reduce, in the same order. Is there an if rank around one?",
-            when=_stuck,
+            when=stuck,
         ),
         Mistake(
             "The ranks still have weights of their own: broadcast every parameter from rank 0 "
@@ -213,11 +188,11 @@ WRAP = Exercise(
         Mistake(
             "Every rank has its own gradient only. The hook has to be registered on every "
             "parameter, and to all-reduce p.grad in place.",
-            when=_would_give(lambda n: [_step(0, r) for r in range(n)]),
+            when=would_give(lambda n: [_step(0, r) for r in range(n)]),
         ),
         Mistake(
             "The gradient is the sum over the ranks. DDP gives the mean: divide by world_size.",
-            when=_would_give(lambda n: _scaled(n, n)),
+            when=would_give(lambda n: _scaled(n, n)),
         ),
     ),
     hints=(
@@ -285,22 +260,22 @@ FAIR = Exercise(
         Mistake(
             "This is the mean over a rank's own images. An image on a rank with few of them then "
             "counts more than one on a rank with many: divide by the number of all images.",
-            when=_would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
+            when=would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
         ),
         Mistake(
             "The gradient is n times too small: DDP divides by the number of ranks once more, so "
             "multiply by world_size.",
-            when=_would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
+            when=would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
         ),
         Mistake(
             "It is the sum of the images' losses, so the gradient grows with the batch. Divide by "
             "the number of images on all ranks.",
-            when=_would_give(lambda n: [_local(r, 1) for r in range(n)]),
+            when=would_give(lambda n: [_local(r, 1) for r in range(n)]),
         ),
         Mistake(
             "You divide by this rank's images times the ranks, as if all had equally many. Ask "
             "the others: all_reduce the number of images.",
-            when=_would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
+            when=would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
         ),
     ),
     hints=(
@@ -377,16 +352,16 @@ ACCUMULATE = Exercise(
         Mistake(
             "The ranks have gradients of their own: no backward is left that averages. The last "
             "batch belongs outside of no_sync().",
-            when=_would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
+            when=would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
         ),
         Mistake(
             "The gradient is the sum over the batches: divide each loss by len(batches).",
-            when=_would_give(lambda n: [_all(n)] * n),
+            when=would_give(lambda n: [_all(n)] * n),
         ),
         Mistake(
             "Only the last batch is in the gradient: zero_grad() throws away what the others have "
             "added up.",
-            when=_would_give(_last),
+            when=would_give(_last),
         ),
     ),
     hints=(
@@ -423,7 +398,7 @@ def fill_expected() -> list[list[int]]:
     return [fill(SIZES, cap) for cap in CAPS]
 
 
-def _filled(play: Callable[[Sequence[int], int], list[int]]) -> Callable[[Any, Any, int], bool]:
+def _filled(play: Callable[[Sequence[int], int], list[int]]) -> When:
     def when(yours: Any, expected: Any, n: int) -> bool:
         return bool(yours == [play(SIZES, cap) for cap in CAPS])
 
@@ -531,23 +506,23 @@ STATISTICS = Exercise(
         Mistake(
             "These are the statistics of a rank's own rows: that is plain BatchNorm. Add up over "
             "the ranks.",
-            when=_would_give(lambda n: [_statistics(_rows(r)) for r in range(n)]),
+            when=would_give(lambda n: [_statistics(_rows(r)) for r in range(n)]),
         ),
         Mistake(
             "You take the mean of the ranks' means and variances. A rank with more rows must "
             "count more, and a mean of variances misses how far the ranks are apart: add up sums "
             "and squares instead.",
-            when=_would_give(lambda n: [_mean_of_statistics(n)] * n),
+            when=would_give(lambda n: [_mean_of_statistics(n)] * n),
         ),
         Mistake(
             "The mean is right, but the variance is the mean of the ranks' variances: it misses "
             "how far the ranks' means are apart. Add up the squares instead.",
-            when=_would_give(lambda n: [_weighed_statistics(n)] * n),
+            when=would_give(lambda n: [_weighed_statistics(n)] * n),
         ),
         Mistake(
             "You divide by one less than the number of rows. BatchNorm normalizes with the plain "
             "mean of the squares, minus the mean squared.",
-            when=_would_give(lambda n: [_unbiased(n)] * n),
+            when=would_give(lambda n: [_unbiased(n)] * n),
         ),
         Mistake(
             "Right, but with more than one collective. Put sums, squares and the number of rows "
@@ -589,7 +564,7 @@ def state_expected() -> list[list[float]]:
 
 def _loads(
     play: Callable[[Sequence[int], int], Sequence[float]],
-) -> Callable[[Any, Any, int], bool]:
+) -> When:
     def when(yours: Any, expected: Any, _: int) -> bool:
         return bool(yours == [list(map(float, play(sizes, n))) for sizes, n in LOADS])
 
@@ -708,19 +683,19 @@ def _gradients(yours: Sequence[Any]) -> list[torch.Tensor]:
     return [y[0] for y in yours]
 
 
-def _hooked(play: Callable[[torch.Tensor, int], Any]) -> Callable[[Any, Any, int], bool]:
+def _hooked(play: Callable[[torch.Tensor, int], Any]) -> When:
     """Return the predicate of a gradient that is ``play(mean, n)`` on every rank."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
         wrong = play(expected[0][0], n)
-        return all(_close(y, wrong) for y in _gradients(yours))
+        return all(near(y, wrong) for y in _gradients(yours))
 
     return when
 
 
 def _kept_own(yours: Any, expected: Any, n: int) -> bool:
     own = [_twelves(r) for r in range(n)]
-    return any(all(_close(y, w / k) for y, w in zip(_gradients(yours), own, strict=True))
+    return any(all(near(y, w / k) for y, w in zip(_gradients(yours), own, strict=True))
                for k in (1, n))  # fmt: skip
 
 
@@ -762,7 +737,7 @@ HOOK = Exercise(
             'The gradient is right. Now count: state["bytes"] must grow by what this rank gives '
             "to the all-reduce, the nbytes of the bfloat16 tensor.",
             when=lambda yours, expected, n: all(
-                map(_close, _gradients(yours), _gradients(expected))
+                map(near, _gradients(yours), _gradients(expected))
             ),
         ),
     ),

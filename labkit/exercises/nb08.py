@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from .device import here
-from .exercise import Exercise, Goal, Mistake, failed
+from .exercise import Exercise, Goal, Mistake
+from .mistakes import When, failed, stuck
 
 #: What came of a trial, by name.
 Facts = dict[str, Any]
-When = Callable[[Any, Any, int], bool]
 
 
 def _has(**facts: Any) -> When:
@@ -39,10 +39,6 @@ def _has(**facts: Any) -> When:
         return any(isinstance(y, dict) and wanted.items() <= y.items() for y in yours)
 
     return when
-
-
-def _stuck(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return failed(yours, "Deadlock")
 
 
 def _same_everywhere(vector: torch.Tensor) -> bool:
@@ -557,7 +553,7 @@ REPORT = Exercise(
         Mistake(
             "Rank 0 alone is in a collective, and the others do not come. Only printing and "
             "saving belong under the if; all_reduce and barrier are for every rank.",
-            when=_stuck,
+            when=stuck,
         ),
         Mistake(
             "Nobody has written the file.",
@@ -664,7 +660,7 @@ TEST = Exercise(
     mistakes=(
         Mistake(
             "Rank 0 alone is in a collective, and the others do not come.",
-            when=_stuck,
+            when=stuck,
         ),
         Mistake(
             "Each rank has the result of its own share: add up the counts over the ranks.",

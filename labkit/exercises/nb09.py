@@ -15,7 +15,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .device import here
-from .exercise import Exercise, Goal, Mistake, failed
+from .exercise import Exercise, Goal, Mistake
+from .mistakes import When, failed
 
 #: The largest number of fp16.
 LARGEST = torch.finfo(torch.float16).max
@@ -145,7 +146,7 @@ def expected_clip(n: int) -> list[dict[str, Any]]:
     return [result] * n
 
 
-def _shows(**wanted: Any) -> Callable[[Any, Any, int], bool]:
+def _shows(**wanted: Any) -> When:
     """Return the predicate of a mistake that leaves these values on every rank."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
@@ -288,7 +289,7 @@ def expected_skip(n: int) -> list[list[float]]:
     return [_played(_right, n)] * n
 
 
-def _plays(*rules: Rule) -> Callable[[Any, Any, int], bool]:
+def _plays(*rules: Rule) -> When:
     return lambda yours, expected, n: any(yours == [_played(rule, n)] * n for rule in rules)
 
 
@@ -391,7 +392,7 @@ def expected_save(n: int) -> list[dict[str, Any]]:
     return [{"saved": sorted(PARTS), "same weights": True, "same scale": True}] * n
 
 
-def _lacks(part: str) -> Callable[[Any, Any, int], bool]:
+def _lacks(part: str) -> When:
     return lambda yours, expected, n: all(
         isinstance(mine, dict) and part not in mine["saved"] for mine in yours
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..labels import label
+from .compare import same
 from .exercise import Exercise, Failed
 
 #: Which failure to tell of when ranks failed in different ways: causes before consequences.
@@ -48,35 +48,6 @@ class Result:
     counts: list[Mapping[str, int] | None] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)  #: functions that were called all the same
     notes: list[str] = field(default_factory=list)  #: errors with their lines, and what was done
-
-
-def same(yours: Any, expected: Any) -> bool:
-    """Tell whether two values agree: exactly, floats within torch.allclose's tolerance."""
-    import torch
-
-    if isinstance(yours, torch.Tensor) or isinstance(expected, torch.Tensor):
-        if not (isinstance(yours, torch.Tensor) and isinstance(expected, torch.Tensor)):
-            return False
-        booleans = {yours.dtype == torch.bool, expected.dtype == torch.bool}
-        if yours.shape != expected.shape or len(booleans) == 2:
-            return False
-        yours, expected = yours.detach().cpu(), expected.detach().cpu()
-        if not (yours.is_floating_point() or expected.is_floating_point()):
-            return bool(torch.equal(yours.long(), expected.long()))
-        return torch.allclose(yours.double(), expected.double(), 1e-5, 1e-8, equal_nan=True)
-    if isinstance(yours, bool) or isinstance(expected, bool):
-        return yours is expected
-    if isinstance(yours, int | float) and isinstance(expected, int | float):
-        if isinstance(yours, int) and isinstance(expected, int):
-            return yours == expected
-        return math.isclose(yours, expected, rel_tol=1e-5, abs_tol=1e-8) or (
-            math.isnan(yours) and math.isnan(expected)
-        )
-    if isinstance(yours, list | tuple) and isinstance(expected, list | tuple):
-        return len(yours) == len(expected) and all(map(same, yours, expected))
-    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
-        return yours.keys() == expected.keys() and all(same(yours[k], expected[k]) for k in yours)
-    return type(yours) is type(expected) and bool(yours == expected)
 
 
 def judge(result: Result) -> Verdict:

@@ -1,0 +1,43 @@
+"""Tell whether what an answer gave is what it should give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def same(yours: Any, expected: Any, rel: float = 1e-5, abs: float = 1e-8) -> bool:
+    """Tell whether two values agree: exactly, floats within a tolerance (that of torch.allclose).
+
+    Lists agree where all their items do, tensors also in their shape.
+    """
+    import torch
+
+    if isinstance(yours, torch.Tensor) or isinstance(expected, torch.Tensor):
+        if not (isinstance(yours, torch.Tensor) and isinstance(expected, torch.Tensor)):
+            return False
+        booleans = {yours.dtype == torch.bool, expected.dtype == torch.bool}
+        if yours.shape != expected.shape or len(booleans) == 2:
+            return False
+        yours, expected = yours.detach().cpu(), expected.detach().cpu()
+        if not (yours.is_floating_point() or expected.is_floating_point()):
+            return bool(torch.equal(yours.long(), expected.long()))
+        return torch.allclose(yours.double(), expected.double(), rel, abs, equal_nan=True)
+    if isinstance(yours, bool) or isinstance(expected, bool):
+        return yours is expected
+    if isinstance(yours, int | float) and isinstance(expected, int | float):
+        if isinstance(yours, int) and isinstance(expected, int):
+            return yours == expected
+        return math.isclose(yours, expected, rel_tol=rel, abs_tol=abs) or (
+            math.isnan(yours) and math.isnan(expected)
+        )
+    if isinstance(yours, list | tuple) and isinstance(expected, list | tuple):
+        return len(yours) == len(expected) and all(
+            same(y, e, rel, abs) for y, e in zip(yours, expected, strict=True)
+        )
+    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
+        return yours.keys() == expected.keys() and all(
+            same(yours[k], expected[k], rel, abs) for k in yours
+        )
+    return type(yours) is type(expected) and bool(yours == expected)

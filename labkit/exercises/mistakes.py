@@ -1,0 +1,41 @@
+"""Predicates for :class:`~labkit.exercises.exercise.Mistake`: how a misconception shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .compare import same
+from .exercise import Failed
+
+#: ``when(yours, expected, world_size)`` of a mistake.
+When = Callable[[Any, Any, int], bool]
+
+#: What rounding may change in the result of a mistake that is played through in one process.
+REL, ABS = 1e-4, 1e-6
+
+
+def failed(yours: Sequence[Any], *names: str) -> bool:
+    """Tell whether a rank failed in one of these ways, in any if none is named."""
+    return any(isinstance(y, Failed) and (not names or y.name in names) for y in yours)
+
+
+def stuck(yours: Sequence[Any], expected: Any, world_size: int) -> bool:
+    """Tell whether ranks waited for one another in vain."""
+    return failed(yours, "Deadlock")
+
+
+def near(yours: Any, wrong: Any) -> bool:
+    """Tell whether two values agree but for rounding."""
+    return same(yours, wrong, REL, ABS)
+
+
+def would_give(play: Callable[[int], Any]) -> When:
+    """Return the predicate of a mistake that gives ``play(world_size)``: a value for each rank, or
+    the value in the notebook. Where that is right by chance, nobody is accused of it."""
+
+    def when(yours: Any, expected: Any, world_size: int) -> bool:
+        wrong = play(world_size)
+        return near(yours, wrong) and not near(expected, wrong)
+
+    return when
