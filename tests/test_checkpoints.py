@@ -1,0 +1,147 @@
+"""Fifty writers killed at random points, with the save function of notebook 10: none costs the
+last good checkpoint, and none leaves half of a new one under its name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+
+from labkit import course
+
+ROOT = Path(course.root())
+NOTEBOOK = ROOT / "notebooks" / "10_checkpointing.ipynb"
+
+# Python 3.12 warns of a fork beside torch's threads; the children compute nothing with them.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+#: Numbers in the weight: so few that torch computes with one thread, which a child can do.
+COUNT = 20_000
+SEED = 10
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Any]:
+    folder = str(ROOT / "notebooks" / "scripts")
+    sys.path.insert(0, folder)
+    try:
+        yield importlib.import_module("checkpoint")
+    finally:
+        sys.path.remove(folder)
+
+
+def function(name: str) -> Callable[..., None]:
+    """Return a function that a cell of the notebook defines."""
+    names: dict[str, Any] = {"os": os, "torch": torch}
+    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+        if cell.cell_type == "code" and f"def {name}(" in cell.source:
+            body = ast.parse(cell.source).body
+            only: list[ast.stmt] = [
+                part for part in body if isinstance(part, ast.FunctionDef) and part.name == name
+            ]
+            exec(compile(ast.Module(only, []), name, "exec"), names)
+    found: Callable[..., None] = names[name]
+    return found
+
+
+def state(step: int) -> dict[str, Any]:
+    return {"step": step, "weight": torch.full((COUNT,), float(step))}
+
+
+def step_in(path: Path) -> int:
+    """Return the step of a checkpoint; fail if it is not whole."""
+    found = torch.load(path, weights_only=True)
+    assert found["weight"].shape == (COUNT,)
+    assert bool((found["weight"] == found["step"]).all())
+    return int(found["step"])
+
+
+def kill_me() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_25_random_bytes(tmp_path: Path, tools: Any) -> None:
+    save, path, dice = function("save_atomically"), tmp_path / "model.pt", random.Random(SEED)
+    save(state(0), path)
+    size, new = path.stat().st_size, state(1)
+    for _ in range(25):
+        disk = partial(tools.Disk, pause=kill_me, after=dice.randrange(size))
+        assert tools.in_child(save, new, path, disk) == -signal.SIGKILL
+        assert step_in(path) == 0
+    assert tools.in_child(save, new, path) == 0
+    assert step_in(path) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.pt"]
+
+
+def train(save: Callable[..., None], path: Path, done: Connection) -> None:
+    """Take steps from where the file is, save after each, and tell when it is safe."""
+    found = torch.load(path, weights_only=True)
+    while True:
+        found["step"] += 1
+        found["weight"] += 1
+        save(found, path)
+        done.send(found["step"])
+
+
+def test_25_random_moments_of_a_training(tmp_path: Path) -> None:
+    save, path, dice = function("save_atomically"), tmp_path / "model.pt", random.Random(SEED)
+    save(state(0), path)
+    last = 0
+    for _ in range(25):
+        inbox, outbox = get_context("fork").Pipe(duplex=False)
+        child = get_context("fork").Process(target=train, args=(save, path, outbox))
+        child.start()
+        outbox.close()
+        assert inbox.poll(20)  # it has saved once at least
+        time.sleep(dice.uniform(0, 0.03))
+        child.kill()
+        child.join(20)
+        assert child.exitcode == -signal.SIGKILL
+        told = last
+        try:
+            while inbox.poll(0):
+                told = inbox.recv()
+        except EOFError:
+            pass
+        inbox.close()
+        # what was reported as saved is there; at most the next one, not yet reported, is too
+        found = step_in(path)
+        assert last < told <= found <= told + 1
+        last = found
+
+
+def test_straight_into_the_file_loses_it(tmp_path: Path, tools: Any) -> None:
+    """Without the draft the same accident costs the checkpoint: the test can tell."""
+    save, path = function("save"), tmp_path / "model.pt"
+    save(state(0), path)
+    disk = partial(tools.Disk, pause=kill_me, after=path.stat().st_size // 2)
+    assert tools.in_child(save, state(1), path, disk) == -signal.SIGKILL
+    with pytest.raises((OSError, EOFError, RuntimeError)):  # it depends on where it ends
+        step_in(path)
+
+
+def test_a_full_disk_costs_nothing(tmp_path: Path, tools: Any) -> None:
+    resource = pytest.importorskip("resource")
+    save, path, new = function("save_atomically"), tmp_path / "model.pt", state(1)
+    save(state(0), path)
+
+    def on_a_full_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
+        save(new, path)
+
+    assert tools.in_child(on_a_full_disk) == 1
+    assert step_in(path) == 0
