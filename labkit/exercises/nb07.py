@@ -736,9 +736,7 @@ HOOK = Exercise(
         Mistake(
             'The gradient is right. Now count: state["bytes"] must grow by what this rank gives '
             "to the all-reduce, the nbytes of the bfloat16 tensor.",
-            when=lambda yours, expected, n: all(
-                map(near, _gradients(yours), _gradients(expected))
-            ),
+            when=lambda yours, expected, n: all(map(near, _gradients(yours), _gradients(expected))),
         ),
     ),
     hints=(
