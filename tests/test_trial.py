@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
 from labkit import running
 from labkit.exercises import ask, catalogue
-from labkit.rank import trial
+from labkit.rank import counting, trial
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
 
@@ -91,3 +92,22 @@ def test_an_answer_may_be_the_first_to_use_an_optimizer() -> None:
         )
         _, verdict = ask.examine(catalogue.find("00-1"))
         assert verdict.name == "passed"
+
+
+def test_what_was_replaced_is_put_back_though_it_is_interrupted() -> None:
+    def interrupt_once() -> None:
+        if not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+
+    interrupted: list[bool] = []
+    stock = dict(vars(ProcessGroup))
+    count = counting.counting(("all_reduce",), {})
+    with count:
+        assert dict(vars(ProcessGroup)) != stock
+        counting._undo.insert(len(counting._undo) // 2, interrupt_once)
+        with pytest.raises(KeyboardInterrupt):
+            counting.restore()
+        assert interrupted
+        assert not counting._undo
+    assert dict(vars(ProcessGroup)) == stock

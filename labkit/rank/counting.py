@@ -26,6 +26,9 @@ _MESSAGES, _BYTES, _COLLECTIVES = MEASURES
 #: These overwrite their first argument; all others bring their second.
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
 
+#: How to put back what is replaced at the moment, last step first; each may be taken twice.
+_undo: list[Callable[[], None]] = []
+
 
 class Forbidden(LabError):
     """Say that the exercise is to be solved without this call."""
@@ -91,27 +94,48 @@ def counting(forbids: Sequence[str], names: dict[str, Any]) -> Iterator[Count]:
 
     ``names`` are those of the cells: one that stands for a forbidden function is refused too.
     """
+    restore()
     count = Count(forbids)
-    undo: list[Callable[[], None]] = []
     try:
         for owner in (ProcessGroup, Backend):
-            _replace_methods(owner, count, undo)
-        _replace_operators(count, undo)
+            _replace_methods(owner, count, _undo)
+        _replace_operators(count, _undo)
         for name in forbids:
-            _replace_function(name, count, names, undo)
+            _replace_function(name, count, names, _undo)
         yield count
     finally:
-        for step in reversed(undo):
-            step()
+        restore()
+
+
+def restore() -> None:
+    """Put everything back in its place, whatever interrupts it meanwhile.
+
+    A rank that is freed may be interrupted too, and just here: what would stay replaced would
+    refuse calls of all later cells. A step that was cut short is taken again.
+    """
+    interrupt = None
+    while _undo:
+        try:
+            _undo[-1]()
+            _undo.pop()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _set(owner: Any, name: str, ours: Any, undo: list[Callable[[], None]]) -> None:
     stock = owner.__dict__.get(name, ours)
     if stock is ours:  # inherited or made on demand: ours only hides it
-        undo.append(lambda: delattr(owner, name))
+        undo.append(lambda: _delete(owner, name))
     else:
         undo.append(lambda: setattr(owner, name, stock))
     setattr(owner, name, ours)
+
+
+def _delete(owner: Any, name: str) -> None:
+    if name in owner.__dict__:
+        delattr(owner, name)
 
 
 def _replace_methods(owner: Any, count: Count, undo: list[Callable[[], None]]) -> None:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ..exercises import catalogue
 from . import cells
-from .counting import Count, counting
+from .counting import Count, counting, restore
 
 #: How long messages of which both ends were posted may take to arrive.
 ARRIVAL = timedelta(seconds=1)
@@ -47,6 +47,7 @@ def run(
 def aftermath() -> tuple[list[str], bool]:
     """Return the forbidden calls of the trial, and whether the default group is still the same."""
     global _group
+    restore()
     before, _group = _group, None
     return list(_count.forbidden), before is _world()
 
