@@ -296,26 +296,6 @@ ROWS = {
             "to_local()",
         ],
     },
-    "13_rpc": {
-        "M1 RPC": [
-            "rpc.init_rpc(",
-            "rpc.rpc_sync(",
-            "rpc.rpc_async(",
-            "rpc.remote(",
-            "rpc.RRef(",
-            ".to_here()",
-            ".local_value()",
-            "timeout=",
-            "rpc.shutdown()",
-        ],
-        "M1 a parameter server": [
-            "class Server",
-            "async_execution",
-            "class AsyncServer",
-            "dist.all_reduce(g, group=team)",
-            "round_of_all_reduce",
-        ],
-    },
 }
 CASES = [(book, row) for book, rows in ROWS.items() for row in rows]
 
