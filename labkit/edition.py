@@ -96,7 +96,7 @@ def learners(nb: Any) -> Any:
 def delivered(name: str, content: bytes) -> bytes:
     """Return what a learner gets for a file of the course, which is the file itself unless it is
     a notebook with solutions in it."""
-    if not name.endswith(".ipynb") or b"### BEGIN SOLUTION" not in content:
+    if not name.endswith(".ipynb") or BEGIN.encode() not in content:
         return content
     import nbformat
 

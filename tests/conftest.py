@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 import labkit
+from labkit import running
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -68,6 +69,13 @@ def _is_orphan(process: psutil.Process) -> bool:
 def descendants(pid: int | None = None) -> list[psutil.Process]:
     """List the processes below one (default: this one)."""
     return psutil.Process(pid or os.getpid()).children(recursive=True)
+
+
+def px(lab: labkit.Lab, code: str) -> None:
+    """Run a cell on all ranks, as ``%%px`` does; raise what it raises."""
+    pending = running.cell(lab._group, range(lab.world_size), code)
+    pending.wait()
+    pending.raise_errors(pending.outcomes())
 
 
 def fill_disk(folder: Path) -> Path:

@@ -15,22 +15,17 @@ import torch
 from nbclient import NotebookClient
 
 import labkit
-from labkit import LabError, RankDied, course, edition, operations, running
+from labkit import LabError, RankDied, course, edition, operations
 from labkit.display import plain
 from labkit.exercises import ask, catalogue
 from labkit.exercises.compare import same
 from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
 from labkit.exercises.report import LONGEST, describe, report
 from labkit.exercises.verdict import Result, Verdict, judge
+from tests.conftest import px
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
 ADD = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / world_size"
-
-
-def px(lab: labkit.Lab, code: str) -> None:
-    pending = running.cell(lab._group, range(lab.world_size), code)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
 
 
 def sum_of_ranks() -> float:

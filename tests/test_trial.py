@@ -9,17 +9,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
-from labkit import running
 from labkit.exercises import ask, catalogue
 from labkit.rank import counting, trial
+from tests.conftest import px
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
-
-
-def px(lab: labkit.Lab, code: str) -> None:
-    pending = running.cell(lab._group, range(lab.world_size), code)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
 
 
 def group_of(lab: labkit.Lab) -> list[int]:

@@ -11,5 +11,5 @@
 ``verdict``    judge, and name what is wrong
 ``report``     write it down
 
-Nothing is imported here: the ranks need two of these, and no kernel needs all.
+Nothing is imported here: the ranks need the exercises only, and no kernel needs all.
 """

@@ -98,10 +98,10 @@ def counting(forbids: Sequence[str], names: dict[str, Any]) -> Iterator[Count]:
     count = Count(forbids)
     try:
         for owner in (ProcessGroup, Backend):
-            _replace_methods(owner, count, _undo)
-        _replace_operators(count, _undo)
+            _replace_methods(owner, count)
+        _replace_operators(count)
         for name in forbids:
-            _replace_function(name, count, names, _undo)
+            _replace_function(name, count, names)
         yield count
     finally:
         restore()
@@ -124,12 +124,12 @@ def restore() -> None:
         raise interrupt
 
 
-def _set(owner: Any, name: str, ours: Any, undo: list[Callable[[], None]]) -> None:
+def _set(owner: Any, name: str, ours: Any) -> None:
     stock = owner.__dict__.get(name, ours)
     if stock is ours:  # inherited or made on demand: ours only hides it
-        undo.append(lambda: _delete(owner, name))
+        _undo.append(lambda: _delete(owner, name))
     else:
-        undo.append(lambda: setattr(owner, name, stock))
+        _undo.append(lambda: setattr(owner, name, stock))
     setattr(owner, name, ours)
 
 
@@ -138,14 +138,14 @@ def _delete(owner: Any, name: str) -> None:
         delattr(owner, name)
 
 
-def _replace_methods(owner: Any, count: Count, undo: list[Callable[[], None]]) -> None:
+def _replace_methods(owner: Any, count: Count) -> None:
     for name, methods in operations.METHODS.items():
         for method in methods:
             if hasattr(owner, method):
-                _set(owner, method, _collective(owner, name, method, count), undo)
+                _set(owner, method, _collective(owner, name, method, count))
     for method in operations.MESSAGES:
         if hasattr(owner, method):
-            _set(owner, method, _message(owner, method, count), undo)
+            _set(owner, method, _message(owner, method, count))
 
 
 def _collective(owner: Any, name: str, method: str, count: Count) -> Callable[..., Any]:
@@ -188,13 +188,13 @@ def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
     return post
 
 
-def _replace_operators(count: Count, undo: list[Callable[[], None]]) -> None:
+def _replace_operators(count: Count) -> None:
     for namespace in operations.NAMESPACES:
         owner = getattr(torch.ops, namespace)
         for name, operators in operations.OPERATORS.items():
             for operator in operators:
                 if hasattr(owner, operator):
-                    _set(owner, operator, _operator(owner, name, operator, count), undo)
+                    _set(owner, operator, _operator(owner, name, operator, count))
 
 
 class _Operator:
@@ -226,9 +226,7 @@ def _operator(owner: Any, name: str, operator: str, count: Count) -> _Operator:
     return _Operator(stock, issue)
 
 
-def _replace_function(
-    name: str, count: Count, names: dict[str, Any], undo: list[Callable[[], None]]
-) -> None:
+def _replace_function(name: str, count: Count, names: dict[str, Any]) -> None:
     """Refuse a function of torch.distributed that has no collective of its own behind it."""
     stock = getattr(dist, name, None)
     behind = {function for functions in operations.MESSAGES.values() for function in functions}
@@ -240,7 +238,7 @@ def _replace_function(
 
     for owner in (dist, dist.distributed_c10d):
         if getattr(owner, name, None) is stock:
-            _set(owner, name, refuse, undo)
+            _set(owner, name, refuse)
     for own in [own for own, value in names.items() if value is stock]:
         names[own] = refuse
-        undo.append(lambda own=own: names.__setitem__(own, stock))  # type: ignore[misc]
+        _undo.append(lambda own=own: names.__setitem__(own, stock))  # type: ignore[misc]
