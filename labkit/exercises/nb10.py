@@ -19,7 +19,7 @@ from torch.utils.data import DistributedSampler
 
 from .device import here
 from .exercise import Exercise, Mistake
-from .mistakes import failed
+from .mistakes import When, failed, stuck, would_give
 
 # -- 10-1: save and load ------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ def expected_save(n: int) -> list[dict[str, Any]]:
     ]
 
 
-def _each(key: str, kind: Callable[[Any], bool], first: int = 0) -> Callable[[Any, Any, int], bool]:
+def _each(key: str, kind: Callable[[Any], bool], first: int = 0) -> When:
     """Return the predicate of a mistake that shows under one key on every rank from ``first``."""
 
     def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
@@ -85,7 +85,7 @@ SAVE = Exercise(
         Mistake(
             "Only rank 0 calls the barrier, and waits for the others. A barrier is a meeting: it "
             "stands outside of the if.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock"),
+            when=stuck,
         ),
         Mistake("Nothing is saved: torch.save on rank 0.", when=_each("saved", lambda k: k == 0)),
         Mistake(
@@ -142,8 +142,8 @@ def expected_rest(n: int) -> list[list[int]]:
     return [_order(r, n)[DONE * BATCH :] for r in range(n)]
 
 
-def _would_give(play: Callable[[int, int], list[int]]) -> Callable[[Any, Any, int], bool]:
-    return lambda yours, expected, n: yours == [play(r, n) for r in range(n)]
+def _gives(play: Callable[[int, int], list[int]]) -> When:
+    return would_give(lambda n: [play(r, n) for r in range(n)])
 
 
 REST = Exercise(
@@ -155,24 +155,24 @@ REST = Exercise(
     mistakes=(
         Mistake(
             "That is the order of epoch 0: call sampler.set_epoch(epoch) first.",
-            when=_would_give(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
+            when=_gives(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
         ),
         Mistake(
             "done counts batches, not images: leave out done * batch.",
-            when=_would_give(lambda r, n: _order(r, n)[DONE:]),
+            when=_gives(lambda r, n: _order(r, n)[DONE:]),
         ),
         Mistake(
             "You leave out the images of all ranks. A sampler gives this rank's only, and of those "
             "done * batch were seen.",
-            when=_would_give(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
+            when=_gives(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
         ),
         Mistake(
             "That is the whole epoch: its first done * batch images were seen.",
-            when=_would_give(_order),
+            when=_gives(_order),
         ),
         Mistake(
             "Those are the images that were seen. Return the others.",
-            when=_would_give(lambda r, n: _order(r, n)[: DONE * BATCH]),
+            when=_gives(lambda r, n: _order(r, n)[: DONE * BATCH]),
         ),
         Mistake(
             "A DistributedSampler is no list: list(sampler) is one.",
@@ -231,7 +231,7 @@ def expected_newest() -> dict[str, Any]:
     return {"newest": "step-10.pt", "of an empty folder": None, "ran foreign code": False}
 
 
-def _newest_is(*names: str) -> Callable[[Any, Any, int], bool]:
+def _newest_is(*names: str) -> When:
     return lambda yours, expected, n: isinstance(yours, dict) and yours["newest"] in names
 
 
@@ -345,7 +345,7 @@ def expected_pieces() -> dict[str, Any]:
     return _table(_find)
 
 
-def _finds(find: Callable[..., Any]) -> Callable[[Any, Any, int], bool]:
+def _finds(find: Callable[..., Any]) -> When:
     return lambda yours, expected, n: yours == _table(find)
 
 
