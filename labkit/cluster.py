@@ -244,12 +244,6 @@ class RankCluster:
         self._wait_for_engines(deadline)
         self._map()
 
-    def signal(self, ranks: Sequence[int], signum: str | int) -> None:
-        """Send a signal to some ranks, without waiting for it to arrive."""
-        engines = [self.places[rank].engine for rank in ranks if rank not in self.deaths]
-        if engines:
-            self.client.send_signal(signum, targets=engines, block=False)
-
     def close(self) -> None:
         """End every process of the lab and remove its folder. Safe to call twice."""
         client, self._client = self._client, None

@@ -27,11 +27,17 @@ QUICK_SECONDS = 0.2
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
 INTERRUPT_SECONDS = 0.25
 
-#: Seconds for a signal to arrive (the engine's reply to the request leaves first).
-SIGNAL_SECONDS = 0.1
-
 #: One connection: own address and the other's, each ``[host, port]``.
 Pair = list[list[Any]]
+
+
+def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -> None:
+    """Send a signal to some ranks; return when they have it, those that answer at all.
+
+    One that came later would hit what is sent to them next.
+    """
+    asked = {rank: {"sig": signum} for rank in ranks}
+    questions.ask(cluster, ranks, "signal_request", asked, seconds=QUICK_SECONDS)
 
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
@@ -58,8 +64,7 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Mapping[str, Any]]) -> None:
     receivers = {r: wait for r, wait in waits.items() if wait["kind"] == "recv_any"}
     if not receivers:
         return
-    cluster.signal(sorted(receivers), "SIGINT")
-    time.sleep(SIGNAL_SECONDS)
+    send_signal(cluster, sorted(receivers), "SIGINT")
     for rank, wait in receivers.items():
         others = [r for r in range(cluster.size) if r != rank and r not in cluster.deaths]
         message = {"message": [wait["group"], wait["me"], wait["tag"]]}
@@ -87,11 +92,11 @@ def end(
     signum: str | int = "SIGINT",
 ) -> list[int]:
     """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same."""
-    cluster.signal([r for r in busy() if r not in stuck], signum)
+    send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
     _wait(lambda: sorted(set(busy()) - silent), PATIENCE[0])
     if still := sorted(set(busy()) - silent):  # freed, and waiting again: it caught the error
-        cluster.signal(still, signum)
+        send_signal(cluster, still, signum)
         free(cluster, still)
         _wait(lambda: sorted(set(busy()) - silent), PATIENCE[1])
     return busy()
@@ -101,7 +106,7 @@ def interrupt(
     cluster: RankCluster, busy: Callable[[], list[int]], signum: str | int
 ) -> tuple[list[int], list[int]]:
     """Interrupt busy ranks; return those that had to be freed and those that did not end."""
-    cluster.signal(busy(), signum)
+    send_signal(cluster, busy(), signum)
     _wait(busy, INTERRUPT_SECONDS)
     blocked = busy()
     if not blocked:

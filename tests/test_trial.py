@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
+from labkit import recovery
 from labkit.exercises import ask, catalogue
 from labkit.rank import counting, trial
 from tests.conftest import px
@@ -52,6 +54,15 @@ def test_messages_of_a_trial_do_not_reach_the_next_cell(
         assert lab4["t"][1].item() == 5
 
 
+def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:
+    """What interrupts a trial must not end what cleans up after it."""
+    cluster, everyone = lab4._cluster, range(4)
+    view = cluster.client.direct_view([place.engine for place in cluster.places])
+    for _ in range(10):
+        recovery.send_signal(cluster, everyone, "SIGINT")
+        assert view.apply_sync(time.sleep, 0.08) == [None] * 4
+
+
 def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Late:
         def is_completed(self) -> bool:
@@ -65,9 +76,9 @@ def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch
             return True
 
     for messages, arrived in (([], True), ([Done()], True), ([Done(), Late()], False)):
-        trial._count.messages = messages
+        counting.current.messages = messages
         assert trial.settle(True) == arrived
-        assert trial._count.messages == []
+        assert counting.current.messages == []
     assert not trial.settle(False)
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import ProcessGroup, Work
 
 from .device import here
 from .exercise import Exercise, Failed, Goal, Mistake
@@ -17,42 +14,16 @@ from .mistakes import failed
 
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15
-#: What messages that an answer has left under way may take to end, in seconds.
-SETTLE_SECONDS = 5
 #: What a trial writes into a tensor that an exchange should be done with.
 OVERWRITTEN = -1.0
 
 
-@contextmanager
-def _messages(late: bool) -> Iterator[None]:
-    """Let a rank come late to each of its messages, and see them end before the trial does.
+def _come_late(rank: int) -> None:
+    """Let odd ranks come late to each of their messages: an answer that does not wait is then
+    found out on the other rank, every time."""
+    from ..rank import counting
 
-    An answer that does not wait is then found out on the other rank, every time. And the messages
-    that it has left under way reach their end: a ``Work`` that nobody keeps takes its message
-    with it when it goes, and the next ones would be mistaken for it.
-    """
-    stock = {name: getattr(ProcessGroup, name) for name in ("send", "recv")}
-    works: list[Work] = []
-
-    def noting(name: str) -> Callable[..., Work]:
-        def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Work:
-            if late:
-                time.sleep(LATE_SECONDS)
-            works.append(stock[name](self, *args, **kwargs))
-            return works[-1]
-
-        return call
-
-    try:
-        for name in stock:
-            setattr(ProcessGroup, name, noting(name))
-        yield
-        for work in works:
-            if not work.is_completed():
-                work.wait(timedelta(seconds=SETTLE_SECONDS))
-    finally:
-        for name, function in stock.items():
-            setattr(ProcessGroup, name, function)
+    counting.current.late = LATE_SECONDS * (rank % 2)
 
 
 def _listed(value: Any) -> Any:
@@ -98,9 +69,9 @@ def trial_exchange(
     if peer >= world_size:
         return None
     x = torch.tensor(_brought(rank), device=here())
-    with _messages(rank % 2 == 1):
-        received = _listed(answer(x, peer))
-        x.fill_(OVERWRITTEN)
+    _come_late(rank)
+    received = _listed(answer(x, peer))
+    x.fill_(OVERWRITTEN)
     return received
 
 
@@ -118,8 +89,8 @@ def _received(yours: Sequence[Any]) -> list[tuple[int, Any]]:
 
 def trial_shift(answer: Callable[[torch.Tensor], torch.Tensor], rank: int, world_size: int) -> Any:
     """Shift once round the ring, odd ranks being slow."""
-    with _messages(rank % 2 == 1):
-        return _listed(answer(torch.tensor(_brought(rank), device=here())))
+    _come_late(rank)
+    return _listed(answer(torch.tensor(_brought(rank), device=here())))
 
 
 def expected_shift(world_size: int) -> list[list[float]]:

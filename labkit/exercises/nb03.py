@@ -327,7 +327,8 @@ EXERCISES = (
             Mistake(
                 "The ranks bring tensors of different lengths to the collective. Bring something "
                 "of the same shape on every rank: a sum and a count.",
-                when=lambda yours, expected, n: failed(yours, "Deadlock", "Died", "RuntimeError"),
+                when=lambda yours, expected, n: failed(
+                    yours, "Deadlock", "TimedOut", "Died", "RuntimeError"),
             ),
             Mistake(
                 "The result is right, but it takes two collectives: put the sum and the count "

@@ -40,9 +40,13 @@ class LabEngine(IPEngine):
     def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         sig = parent["content"]["sig"]
         signum = getattr(signal, sig) if isinstance(sig, str) else sig
+        if signum == signal.SIGINT:
+            # Before the reply: who has it may send the next request, which this is not meant for.
+            os.kill(os.getpid(), signum)
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
-        # The reply has to leave before a deadly signal arrives, or the client waits for ever.
-        self.kernel.control_thread.io_loop.call_later(0.05, os.kill, os.getpid(), signum)
+        if signum != signal.SIGINT:
+            # The reply has to leave before a deadly signal arrives, or the client waits for ever.
+            self.kernel.control_thread.io_loop.call_later(0.05, os.kill, os.getpid(), signum)
 
 
 def main(argv: list[str]) -> None:

@@ -8,6 +8,7 @@ This sits where every call has to pass, however it was imported: at the methods 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -41,6 +42,7 @@ class Count:
         self.numbers = dict.fromkeys(MEASURES, 0)
         self.forbidden: list[str] = []
         self.messages: list[Work] = []  #: sends and receives, kept until they have arrived
+        self.late = 0.0  #: seconds that this rank comes late to each of its messages
         self._forbids = tuple(forbids)
         self._families = operations.forbidden_families(self._forbids)
 
@@ -63,6 +65,10 @@ class Count:
         wrong = [called] if called else [name for name in behind if name in self._forbids]
         if wrong and wrong[0] in self._forbids:
             self.refuse(wrong[0])
+
+
+#: What the trial that runs counts, or the last one counted.
+current = Count()
 
 
 def _called_as() -> str:
@@ -94,8 +100,9 @@ def counting(forbids: Sequence[str], names: dict[str, Any]) -> Iterator[Count]:
 
     ``names`` are those of the cells: one that stands for a forbidden function is refused too.
     """
+    global current
     restore()
-    count = Count(forbids)
+    current = count = Count(forbids)
     try:
         for owner in (ProcessGroup, Backend):
             _replace_methods(owner, count)
@@ -178,6 +185,7 @@ def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
 
     def post(self: Any, tensors: Any, *args: Any, **named: Any) -> Any:
         count.pass_message(method)
+        time.sleep(count.late)
         result = stock(self, tensors, *args, **named)
         count.messages.append(result)
         if method == "send":

@@ -10,20 +10,18 @@ from typing import Any
 import torch.distributed as dist
 
 from ..exercises import catalogue
-from . import cells
-from .counting import Count, counting, restore
+from . import cells, counting
 
 #: How long messages of which both ends were posted may take to arrive.
 ARRIVAL = timedelta(seconds=1)
-#: The default group before the trial, and what the trial counted.
+#: The default group before the trial.
 _group: Any = None
-_count = Count()
 
 
 def prepare(name: str) -> bool:
     """Get ready for a trial; tell whether a cell has defined its answer ``name`` here."""
-    global _group, _count
-    _group, _count = _world(), Count()
+    global _group
+    _group, counting.current = _world(), counting.Count()
     return name in cells.get_shell().user_ns
 
 
@@ -35,21 +33,20 @@ def run(
     ``forbids`` are the functions that it must not call. ``ranks`` has the rank of each host and
     process: a cell may have given ``rank`` another value.
     """
-    global _count
     found = catalogue.find(exercise)
     names = cells.get_shell().user_ns
     rank = ranks[socket.gethostname(), os.getpid()]
-    with counting(forbids, names) as _count:
+    with counting.counting(forbids, names) as count:
         value = found.trial(names[found.answer], rank, len(ranks))
-    return value, dict(_count.numbers)
+    return value, dict(count.numbers)
 
 
 def aftermath() -> tuple[list[str], bool]:
     """Return the forbidden calls of the trial, and whether the default group is still the same."""
     global _group
-    restore()
+    counting.restore()
     before, _group = _group, None
-    return list(_count.forbidden), before is _world()
+    return list(counting.current.forbidden), before is _world()
 
 
 def settle(wait: bool) -> bool:
@@ -59,7 +56,8 @@ def settle(wait: bool) -> bool:
     Gloo forgets its end of a message whose Work is dropped while the other end still comes: the
     next message between the two would be taken for it.
     """
-    messages, _count.messages = _count.messages, []
+    count = counting.current
+    messages, count.messages = count.messages, []
     if not wait:
         return False
     try:
