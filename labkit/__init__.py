@@ -10,7 +10,7 @@ and ``dist`` there.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import CellSyntaxError, Deadlock, LabError, RankDied, RankError
@@ -44,6 +44,7 @@ def start(
     join: bool = True,
     timeout: float = 600.0,
     preload: Sequence[str] = (),
+    config: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Lab:
     """Start ``n`` ranks and form their process group.
 
@@ -61,6 +62,9 @@ def start(
         Seconds after which a collective that cannot finish fails.
     preload
         Modules that every rank needs, such as "torchvision": imported once and shared.
+    config
+        Settings of ipyparallel's own launchers, by class, as in a traitlets ``Config``:
+        ``{"SSHEngineSetLauncher": {"engines": {"node1": 4, "node2": 4}}}``.
 
     Raises
     ------
@@ -69,7 +73,14 @@ def start(
     """
     from . import startup
 
-    return startup.start(n, engines=engines, join=join, timeout=timeout, preload=preload)
+    return startup.start(
+        n,
+        engines=engines,
+        join=join,
+        timeout=timeout,
+        preload=preload,
+        config={} if config is None else config,
+    )
 
 
 #: Name -> its module, and the name in there ("": the module itself).

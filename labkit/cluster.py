@@ -11,17 +11,17 @@ import socket
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
 import psutil
-from traitlets.config import Config
 
 from . import output
 from .errors import LabError
 from .launcher import ipp as launchers
+from .launcher import stock
 from .launcher.warm import KILL_SECONDS, WarmProcess, describe_exit
 from .placement import Place, place_ranks
 
@@ -42,9 +42,17 @@ class RankCluster:
         "slurm", "ssh" or any other that is registered.
     warm
         The warm process, already starting, for "labkit".
+    config
+        The user's own settings of ipyparallel's launchers: class, trait, value.
     """
 
-    def __init__(self, size: int, engines: str, warm: WarmProcess | None) -> None:
+    def __init__(
+        self,
+        size: int,
+        engines: str,
+        warm: WarmProcess | None,
+        config: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         self.size = size
         self.engines = engines
         self.warm = warm
@@ -64,7 +72,7 @@ class RankCluster:
             shutdown_atexit=False,
             delay=0,
             log=_quiet_log(),
-            config=_config(local=engines in ("labkit", "local", "mpi")),
+            config=stock.config(engines, config),
         )
         self.cluster.warm = warm
         self._client: Any = None
@@ -292,21 +300,6 @@ def _quiet_log() -> logging.Logger:
     log.setLevel(logging.CRITICAL)
     log.propagate = False
     return log
-
-
-def _config(*, local: bool) -> Config:
-    """Configure the stock launchers: few processes, quick to connect, and on loopback unless
-    the ranks are on other hosts."""
-    config = Config()
-    config.LocalControllerLauncher.controller_args = [
-        "--IPController.use_threads=True",
-        "--HeartMonitor.period=250",
-        "--HeartMonitor.max_heartmonitor_misses=240",
-        f"--ip={'127.0.0.1' if local else '*'}",
-        "--log-level=30",
-    ]
-    config.LocalEngineSetLauncher.delay = 0.0
-    return config
 
 
 def gpu_count(warm: WarmProcess | None) -> int:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -27,13 +27,20 @@ RANK_BYTES = 64 << 20
 
 
 def start(
-    n: int | None, *, engines: str, join: bool, timeout: float, preload: Sequence[str]
+    n: int | None,
+    *,
+    engines: str,
+    join: bool,
+    timeout: float,
+    preload: Sequence[str],
+    config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
     n = check_size(override_size(n), engines)
     check_engines(engines)
     check_timeout(timeout)
     check_preload(preload, engines)
+    check_config(config, engines)
     stop_current()
     warm = None
     if engines == "local" and fork_is_safe():
@@ -47,7 +54,7 @@ def start(
     cluster = None
     try:
         size = n or gpu_count(warm) or DEFAULT_RANKS
-        cluster = RankCluster(size, "labkit" if warm else engines, warm)
+        cluster = RankCluster(size, "labkit" if warm else engines, warm, config)
         cluster.start()
         if warm is not None and warm.problems:
             module, problem = next(iter(warm.problems.items()))
@@ -123,6 +130,19 @@ def check_preload(preload: object, engines: str) -> None:
         raise LabError(f"preload takes module names; {wrong[0]!r} is none.")
     if preload and engines != "local":
         raise LabError(f'preload needs engines="local", whose ranks share it, not {engines!r}.')
+
+
+def check_config(config: object, engines: str) -> None:
+    """Raise LabError unless ``config`` has settings of launcher classes that are used."""
+    settings = list(config.items()) if isinstance(config, Mapping) else [(config, None)]
+    for name, values in settings:
+        if not (isinstance(name, str) and isinstance(values, Mapping)):
+            raise LabError(
+                'config takes settings of launcher classes, as in {"SSHEngineSetLauncher": '
+                f'{{"engines": {{"host": 2}}}}}}, not {config!r}.'
+            )
+    if config and engines == "local":
+        raise LabError('config is for ipyparallel\'s own launchers; engines="local" reads none.')
 
 
 def thread_settings(size: int | None) -> dict[str, str]:

@@ -27,6 +27,9 @@ from tests.conftest import descendants, fill_disk
         ((2,), {"preload": "torchvision"}, "preload is a list of names"),
         ((2,), {"preload": ["not a name"]}, "preload takes module names"),
         ((2,), {"preload": ["torchvision"], "engines": "mpi"}, 'preload needs engines="local"'),
+        ((2,), {"config": ["ssh"], "engines": "mpi"}, "config takes settings of launcher classes"),
+        ((2,), {"config": {"SSHLauncher": 3}, "engines": "ssh"}, "not {'SSHLauncher': 3}."),
+        ((2,), {"config": {"SSHLauncher": {}}}, 'engines="local" reads none.'),
         ((1,), {"preload": ["no_such_module"]}, "preload: cannot import 'no_such_module'"),
     ],
 )
