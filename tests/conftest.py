@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +77,18 @@ def px(lab: labkit.Lab, code: str) -> None:
     pending = running.cell(lab._group, range(lab.world_size), code)
     pending.wait()
     pending.raise_errors(pending.outcomes())
+
+
+def freeze(pid: int) -> None:
+    """Stop a process, and return when each of its threads stands still: the signal itself is only
+    sent, and a thread that runs may answer one more question."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 10
+    while {psutil.Process(thread.id).status() for thread in psutil.Process(pid).threads()} != {
+        psutil.STATUS_STOPPED
+    }:
+        assert time.monotonic() < deadline, f"{pid} does not stop"
+        time.sleep(0.001)
 
 
 def fill_disk(folder: Path) -> Path:

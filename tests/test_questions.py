@@ -7,6 +7,7 @@ import signal
 import time
 
 from labkit import questions, running
+from tests.conftest import freeze
 
 
 def test_every_rank_answers_while_a_cell_runs(lab4):
@@ -24,7 +25,7 @@ def test_each_rank_gets_its_own_content(lab4):
 
 def test_who_does_not_answer_in_time_is_left_out(lab4):
     pid = lab4.status()[2].pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         began = time.monotonic()
         answers = questions.ask(lab4._cluster, range(4), "labkit_survey", seconds=0.4)

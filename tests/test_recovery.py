@@ -16,7 +16,7 @@ import labkit
 from labkit import LabError, RankDied, recovery, running, verdict
 from labkit.survey import look
 from labkit.watch.watcher import Watcher
-from tests.conftest import descendants
+from tests.conftest import descendants, freeze
 
 #: From the press of the stop button to a notebook that takes the next cell: two are promised,
 #: on a machine that does nothing else.
@@ -120,7 +120,7 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
 def test_a_stopped_process_is_named_and_holds_nobody(lab):
     pid = lab.status()[2].pid
     pending = running.cell(lab._group, [0, 1, 2, 3], "import time\ntime.sleep(0.3)\ndist.barrier()")
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     watcher = Watcher(lab._cluster, [0, 1, 2, 3])
     until = time.monotonic() + 1.5
     while time.monotonic() < until:
@@ -140,7 +140,7 @@ def test_a_stopped_process_is_named_and_holds_nobody(lab):
 
 def test_a_stopped_process_that_goes_on_is_waited_for(lab):
     pid = lab.status()[1].pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     threading.Timer(2.0, os.kill, [pid, signal.SIGCONT]).start()
     usable(lab)
 

@@ -8,6 +8,7 @@ import pytest
 
 import labkit
 from labkit import questions, running
+from tests.conftest import freeze
 
 
 def cell(lab, code, ranks=range(4)):
@@ -39,7 +40,7 @@ def test_busy_lists_who_has_not_ended(lab4):
 
 def test_a_stopped_rank_does_not_answer_and_the_others_do(lab4):
     pid = lab4.status()[2].pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         start = time.monotonic()
         states = [s.state for s in lab4.status()]

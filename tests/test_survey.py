@@ -8,6 +8,7 @@ import time
 
 from labkit import questions, running
 from labkit.survey import look, survey
+from tests.conftest import freeze
 
 
 def run(lab, code):
@@ -85,7 +86,7 @@ def test_memory_between_exact_looks_is_as_exact(lab4):
 
 def test_who_is_stopped_or_dead_is_told(lab4):
     pid = lab4.status()[1].pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     lab4._cluster.deaths[2] = "signal 9 (SIGKILL)"
     try:
         began = time.monotonic()
