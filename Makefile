@@ -33,11 +33,13 @@ lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 	@$(BIN)/labkit lab
 
 # Two files of tests at a time: most of them wait for processes rather than compute. More would
-# disturb those that measure time.
+# disturb those that measure time; what fails beside another is run once more, alone.
 WORKERS := -n 2 --dist loadfile
 
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook
-	$(BIN)/python -m pytest $(WORKERS)
+	@$(BIN)/python -m pytest $(WORKERS) || { status=$$?; \
+	  [ $$status = 1 ] || exit $$status; \
+	  $(BIN)/python -m tests.again; }
 
 test-fast: $(STAMP)  ## run the quick tests only: no notebooks, nothing slow
 	$(BIN)/python -m pytest tests -m "not slow"
