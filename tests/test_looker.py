@@ -108,3 +108,18 @@ def test_a_description_that_fails_is_no_wait_and_looks_go_on(rank, monkeypatch):
     monkeypatch.setattr(waits, "describe", lambda frame: {"kind": "recv"})
     rank.look(5)
     assert len(told) == 1
+
+
+def test_an_answer_that_fails_is_given_later(rank, monkeypatch):
+    """One look that fails is not the last: who asked would wait for ever."""
+    told, stock = [], rank.eyes._sample
+
+    def fail():
+        monkeypatch.setattr(rank.eyes, "_sample", stock)
+        raise RuntimeError
+
+    rank.wait = {"kind": "recv"}
+    rank.eyes.watch([], told.append)
+    monkeypatch.setattr(rank.eyes, "_sample", fail)
+    rank.look(10)
+    assert [answer["state"] for answer in told] == ["waiting"]

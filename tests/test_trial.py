@@ -63,6 +63,15 @@ def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:
         assert view.apply_sync(time.sleep, 0.08) == [None] * 4
 
 
+def test_what_labkit_asks_meanwhile_is_not_forbidden(lab4: labkit.Lab) -> None:
+    """Where an answer waits, a rank is asked for its number: the answer did not ask for it."""
+    px(lab4, "def neighbour():\n    if rank: dist.barrier()\n    return 1")
+    for _ in range(3):
+        result, verdict = ask.examine(replace(catalogue.find("00-1"), forbids=("get_rank",)))
+        assert result.forbidden == []
+        assert verdict.name == "Deadlock", verdict
+
+
 def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Late:
         def is_completed(self) -> bool:

@@ -7,10 +7,12 @@ This sits where every call has to pass, however it was imported: at the methods 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,6 +28,8 @@ from . import cells
 _MESSAGES, _BYTES, _COLLECTIVES = MEASURES
 #: These overwrite their first argument; all others bring their second.
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
+#: Where code of torch and of labkit stands: what it calls, the answer has not called.
+_OTHERS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 
 #: How to put back what is replaced at the moment, last step first; each may be taken twice.
 _undo: list[Callable[[], None]] = []
@@ -242,6 +246,8 @@ def _replace_function(name: str, count: Count, names: dict[str, Any]) -> None:
         return
 
     def refuse(*args: Any, **named: Any) -> Any:
+        if sys._getframe(1).f_code.co_filename.startswith(_OTHERS):
+            return stock(*args, **named)  # labkit looks at this rank, say, and asks for its number
         count.refuse(name)
 
     for owner in (dist, dist.distributed_c10d):

@@ -82,13 +82,15 @@ class Looker:
             return
         try:
             self._look()
+            if self._tell is not None and self._wait is not None and self._stamp() != self._known:
+                found = self._sample()
+                tell, self._tell = self._tell, None
+                tell(found)
         except Exception:  # a rank that cannot be understood is one that works: never stuck
             log.exception("labkit could not tell what this rank waits for")
             self._forget()
-        if self._tell is not None and self._wait is not None and self._stamp() != self._known:
-            tell, self._tell = self._tell, None
-            tell(self._sample())
-        self._later(LOOK_SECONDS, self._tick)
+        finally:
+            self._later(LOOK_SECONDS, self._tick)
 
     def _look(self) -> None:
         main = idle.main_clock()
