@@ -1,0 +1,16 @@
+"""Make several hosts on one machine: own names, own addresses, and links as slow as you like.
+
+A host is a set of Linux namespaces (network, hostname, mounts) in which commands run. When
+whoever made them ends, even by ``kill -9``, every process on them ends too, and nothing is left
+on this machine. Linux, root, iproute2 and util-linux; ``why_not`` says what is missing.
+
+    from labkit import hosts
+
+    with hosts.network(2, rate="100mbit") as (h1, h2):
+        print(h1.run(["getent", "hosts", "h2"]).stdout)
+"""
+
+from .host import Host
+from .network import Network, network, why_not
+
+__all__ = ["Host", "Network", "network", "why_not"]

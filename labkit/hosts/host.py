@@ -1,0 +1,132 @@
+"""One host: run commands on it, see what runs there, pull its plug."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import textwrap
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psutil
+
+from ..errors import LabError
+from . import commands, namespaces
+
+# Set for what Host.run starts, so that all of it is found again.
+_MARK = "LABKIT_HOSTS_RUN"
+
+
+class Host:
+    """One host of a network."""
+
+    def __init__(self, name: str, address: str, holder: int) -> None:
+        self.name = name  #: as the other hosts know it: "h1"
+        self.address = address  #: IPv4
+        self._holder = holder
+        self._namespace = namespaces.hold_open(holder)
+        self._started: list[subprocess.Popen[Any]] = []
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Host({self.name!r}, {self.address!r})"
+
+    def argv(self, command: Sequence[str], *, cwd: str | os.PathLike[str] = "") -> list[str]:
+        """Return the arguments that run ``command`` on this host, in ``cwd`` or this folder.
+
+        Raises
+        ------
+        LabError
+            If the network was closed.
+        """
+        if self._closed:
+            raise LabError(f"The network of {self.name} was closed.")
+        spaces = ["--target", str(self._holder), "--net", "--uts", "--mount"]
+        # nsenter ends up in "/", so env goes back.
+        return [commands.find("nsenter"), *spaces, "env", f"--chdir={cwd or os.getcwd()}", *command]
+
+    def popen(
+        self, command: Sequence[str], *, cwd: str | os.PathLike[str] = "", **keywords: Any
+    ) -> subprocess.Popen[Any]:
+        """Start a command on this host, in a session of its own.
+
+        It ends with the network at the latest. Signals reach the command itself. The keywords
+        are those of ``subprocess.Popen``.
+
+        Raises
+        ------
+        LabError
+            If the network was closed.
+        """
+        keywords = {"start_new_session": True, **keywords}
+        process = subprocess.Popen(self.argv(command, cwd=cwd), **keywords)
+        self._started.append(process)
+        return process
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] = "",
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on this host; return its exit code and what it wrote.
+
+        What it leaves in the background goes on, unless it holds on to the output.
+
+        Raises
+        ------
+        LabError
+            If that took more than ``timeout`` seconds; all that it started was killed.
+        """
+        mark = uuid.uuid4().hex
+        with self.popen(
+            command,
+            cwd=cwd,
+            env={**(os.environ if env is None else env), _MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except BaseException as error:
+                process.kill()
+                namespaces.kill(lambda: [p for p in self.processes() if _has(p, mark)])
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                last = "".join(process.communicate(timeout=commands.SECONDS)).splitlines()[-1:]
+                short = textwrap.shorten(shlex.join(command), 60, placeholder=" …")
+                raise LabError(
+                    f"On {self.name}, {short} did not end within {timeout:g} s and was killed; "
+                    + (f"its last line was: {last[0]}" if last else "it had written nothing.")
+                ) from error
+        return subprocess.CompletedProcess(list(command), process.returncode, out, err)
+
+    def processes(self) -> list[psutil.Process]:
+        """List what runs on this host, whoever started it."""
+        return [p for p in namespaces.processes([self._namespace]) if p.pid != self._holder]
+
+    def kill(self) -> None:
+        """Kill all that runs on this host, as if its plug were pulled; it can run more then."""
+        for process in self._started:
+            process.kill()  # one that is still on its way to the host
+        namespaces.kill(self.processes)
+
+    def _close(self) -> None:
+        """Wait for what was started here and has been killed."""
+        for process in self._started:
+            process.wait(commands.SECONDS)
+        os.close(self._namespace)
+
+
+def _has(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(_MARK) == mark
+    except psutil.Error:
+        return False

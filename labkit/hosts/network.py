@@ -1,0 +1,198 @@
+"""Make a network: hosts, the switch between them, and the way to this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from ..errors import LabError
+from . import commands, namespaces
+from .host import Host
+
+# Without its own hostname and a hosts file with all names, no agent of torchrun recognises itself
+# as the rendezvous host. The files live in a tmpfs that lasts as long as their mounts.
+_SET_UP = """
+hostname {name}
+mount -t tmpfs -o size=256k labkit /tmp
+printf '%s\\n' {names} > /tmp/hosts
+grep -v '^hosts:' /etc/nsswitch.conf > /tmp/nsswitch.conf
+echo 'hosts: files' >> /tmp/nsswitch.conf
+mount --bind /tmp/hosts /etc/hosts
+mount --bind /tmp/nsswitch.conf /etc/nsswitch.conf
+umount /tmp
+ip link set lo up
+ip address add {address}/24 dev eth0
+ip link set eth0 up
+"""
+_SLOW = "tc qdisc add dev eth0 root tbf rate {rate} burst 64kb latency {latency}"
+
+
+def why_not() -> str:
+    """Say in a sentence why no hosts can be made here; "" if they can. Found by making one."""
+    try:
+        network(1).close()
+    except LabError as error:
+        return str(error)
+    return ""
+
+
+def network(
+    n: int, *, rate: str | None = None, latency: str | None = None, reach: bool = False
+) -> Network:
+    """Make ``n`` hosts, h1, h2 and so on, on a network of their own.
+
+    Parameters
+    ----------
+    n
+        Number of hosts, 1 to 100.
+    rate
+        Bits per second that each host can send: "100mbit". None: as fast as the machine is.
+    latency
+        How long a packet may wait until its host's link is free (None: "50ms"); one that would
+        wait longer is lost, and TCP sends it again. Needs a rate.
+    reach
+        Let this machine and the hosts reach one another too.
+
+    Raises
+    ------
+    LabError
+        If a value is not allowed or no hosts can be made here; nothing is left then.
+    """
+    if not 1 <= n <= 100:
+        raise LabError(f"A network has 1 to 100 hosts, not {n}.")
+    if rate is not None and not re.fullmatch(r"[1-9]\d*[kmg]?bit", rate):
+        raise LabError(f'A rate is a text such as "100mbit" or "1gbit", not {rate!r}.')
+    if latency is not None and (rate is None or not re.fullmatch(r"[1-9]\d*[um]?s", latency)):
+        raise LabError(f'A latency is a text such as "50ms" beside a rate, not {latency!r}.')
+    commands.check_machine()
+    slow = _SLOW.format(rate=rate, latency=latency or "50ms") if rate is not None else ""
+    return Network(n, slow, reach)
+
+
+class Network:
+    """Hosts and the switch between them; made by ``network``, ended by ``with`` or ``close``."""
+
+    def __init__(self, n: int, slow: str, reach: bool) -> None:
+        self.closed = False
+        self._hosts: list[Host] = []
+        self._claim, self._third = _claim_subnet()
+        self._link = f"labkit{self._third}" if reach else ""
+        self.here = self._address(254) if reach else None  #: this machine's address among them
+        command = [sys.executable, "-P", "-m", __package__, str(os.getpid()), str(n + 1)]
+        self._keeper = subprocess.Popen(
+            [*command, self._link, self._address(0)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # The subnet is taken until the keeper has cleaned up.
+            pass_fds=[self._claim.fileno()],
+        )
+        try:
+            switch, *holders = self._holders()
+            for number, holder in enumerate(holders, 1):
+                self._hosts.append(Host(f"h{number}", self._address(number), holder))
+            self._wire(switch)
+            self._set_up(slow)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._hosts)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __getitem__(self, index: int) -> Host:
+        return self._hosts[index]
+
+    def __enter__(self) -> Network:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process on the hosts, then the hosts. A second call does nothing."""
+        if self.closed:
+            return
+        for host in self._hosts:
+            host._closed = True
+        spaces = [host._namespace for host in self._hosts]
+        namespaces.clean(spaces, self._link, self._address(0))
+        self._keeper.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(commands.SECONDS)
+        self._keeper.kill()
+        self._keeper.wait(commands.SECONDS)
+        assert self._keeper.stdout is not None
+        self._keeper.stdout.close()
+        for host in self._hosts:
+            host._close()
+        self._claim.close()
+        self.closed = True
+
+    def _address(self, number: int) -> str:
+        return f"10.77.{self._third}.{number}"
+
+    def _holders(self) -> list[int]:
+        """Return the processes that hold the namespaces, as the keeper tells."""
+        assert self._keeper.stdout is not None
+        answered = select.poll()
+        answered.register(self._keeper.stdout, select.POLLIN)
+        ready = answered.poll(1000 * commands.SECONDS)
+        answer = self._keeper.stdout.readline().strip() if ready else "no answer"
+        if not re.fullmatch(r"[\d ]+", answer):
+            raise commands.impossible(answer)
+        return [int(pid) for pid in answer.split()]
+
+    def _wire(self, switch: int) -> None:
+        """Plug every host into the switch, and this machine if it is to reach them."""
+        ends = {host.name: f"eth0 netns {host._holder}" for host in self._hosts}
+        if self._link:
+            ends["here"] = f"{self._link} netns {os.getpid()}"
+        lines = ["link add lan type bridge", "link set lan up"]
+        for end, peer in ends.items():
+            lines += [f"link add {end} type veth peer {peer}", f"link set {end} master lan up"]
+        ip = [commands.find("ip"), "-batch", "-"]
+        commands.do(
+            [commands.find("nsenter"), "--target", str(switch), "--net", *ip], "\n".join(lines)
+        )
+        if self._link:
+            lines = [
+                f"address add {self.here}/24 dev {self._link}",
+                f"link set {self._link} up",
+                f"route add {namespaces.no_way_out(self._address(0))}",
+            ]
+            commands.do(ip, "\n".join(lines))
+
+    def _set_up(self, slow: str) -> None:
+        """Give every host its name, its address, and the names of all."""
+        lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in self._hosts)]
+        if self.here:
+            lines.append(f"{self.here} {socket.gethostname()}")
+        names = shlex.join(lines)
+        for host in self._hosts:
+            script = _SET_UP.format(name=host.name, address=host.address, names=names) + slow
+            commands.do(host.argv(["sh", "-eu"], cwd="/"), script)
+
+
+def _claim_subnet() -> tuple[socket.socket, int]:
+    """Find a free subnet 10.77.x.0/24; return x and the socket whose name says that it is taken."""
+    routes = commands.do([commands.find("ip"), "-4", "route", "show", "root", "10.77.0.0/16"])
+    for third in range(256):
+        claim = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            if f"10.77.{third}." not in routes:
+                claim.bind(f"\0labkit.hosts.{third}")
+                return claim, third
+        claim.close()
+    raise LabError("Several hosts on one machine need a free subnet in 10.77.0.0/16.")
