@@ -61,7 +61,10 @@ lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and envir
 
 # What some tests need beyond Python: the packages of tests/system.py. Debian only, as root;
 # elsewhere those tests are skipped. Nothing is asked of the network if all of it is there.
-SYSTEM_PACKAGES := chromium fonts-dejavu-core fonts-liberation
+# Some of it are servers (sshd). Tests start their own: Debian's must not run on this machine, now
+# (it asks POLICY, 101 is no; one that is there already is left to decide) or after a restart.
+POLICY := /usr/sbin/policy-rc.d
+SYSTEM_PACKAGES := chromium fonts-dejavu-core fonts-liberation iproute2 openssh-server openssh-client openmpi-bin slurmctld slurmd slurm-client munge
 system-deps:  ## install what some tests need beyond Python (Debian, root)
 	@missing=; for package in $(SYSTEM_PACKAGES); do \
 	  status=$$(dpkg-query --show --showformat '$${db:Status-Status}' $$package 2>/dev/null); \
@@ -71,9 +74,18 @@ system-deps:  ## install what some tests need beyond Python (Debian, root)
 	command -v apt-get >/dev/null || { echo "make: system-deps is for Debian (there is no apt-get here); missing:$$missing" >&2; exit 1; }; \
 	[ "$$(id -u)" = 0 ] || { echo "make: system-deps needs root to install$$missing" >&2; exit 1; }; \
 	echo "system-deps: installing$$missing"; \
+	if [ ! -e $(POLICY) ]; then \
+	  trap 'rm -f $(POLICY)' EXIT; trap 'exit 1' HUP INT TERM; \
+	  printf '#!/bin/sh\nexit 101\n' > $(POLICY) && chmod 755 $(POLICY) || exit 1; \
+	fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	apt-get -qq -o Acquire::Retries=3 update && \
-	apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends $$missing >/dev/null
+	apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends $$missing >/dev/null || exit 1; \
+	command -v systemctl >/dev/null || exit 0; \
+	for file in $$(dpkg-query --listfiles $$missing); do \
+	  case $$file in */systemd/system/*.service|*/systemd/system/*.socket) \
+	    systemctl --quiet disable $${file##*/} 2>/dev/null || true;; esac; \
+	done
 
 clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json

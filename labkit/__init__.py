@@ -53,9 +53,11 @@ def start(
     Parameters
     ----------
     n
-        Number of ranks. None: one per GPU, or 4 on a machine without one.
+        Number of ranks. None: one per GPU, or 4 on a machine without one; for "ssh" as many as
+        ``config`` gives the hosts.
     engines
-        Where they run: "local", or ipyparallel's launchers "mpi", "slurm", "ssh".
+        Where they run: "local", or ipyparallel's launchers "mpi", "slurm" (one job; its nodes
+        need the home folder, this Python and the notebook's folder), "ssh".
     join
         False leaves ``init_process_group`` to the learner.
     timeout

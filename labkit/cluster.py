@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,14 +19,20 @@ import psutil
 
 from . import output
 from .errors import LabError
+from .launcher import folder, stock
 from .launcher import ipp as launchers
-from .launcher import stock
 from .launcher.warm import KILL_SECONDS, WarmProcess, describe_exit
 from .placement import Place, place_ranks
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
 ERRAND_SECONDS = 30.0
+#: Seconds between looks at what a launcher of ipyparallel knows of its ranks.
+TROUBLE_SECONDS = 2.0
+#: Seconds for ranks to be gone after they were told to.
+END_SECONDS = 5.0
+#: How a rank has ended that nobody saw end.
+LOST = "its host, or with the connection to it"
 
 
 class RankCluster:
@@ -58,21 +63,30 @@ class RankCluster:
         self.warm = warm
         self.places: list[Place] = []
         self.deaths: dict[int, str] = {}  #: rank -> how its process ended
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._left: set[int] = set()  # engines that were told to end
+        self._folder: folder.PrivateFolder | None = None
         if warm is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="labkit-stock-")
-        root = str(warm.root) if warm else str(self._folder and self._folder.name)
+            self._folder = folder.PrivateFolder()
+            root = self._folder.path
+        else:
+            root = warm.root
+        try:
+            settings = stock.config(engines, config, size, root)
+        except BaseException:
+            if self._folder is not None:
+                self._folder.remove()
+            raise
         self.cluster = ipp.Cluster(
             engines=engines,
             controller="labkit" if warm else "local",
             cluster_id="",
             cluster_file="",
-            profile_dir=str(Path(root) / "profile"),
+            profile_dir=str(root / "profile"),
             load_profile=False,
             shutdown_atexit=False,
             delay=0,
             log=_quiet_log(),
-            config=stock.config(engines, config),
+            config=settings,
         )
         self.cluster.warm = warm
         self._client: Any = None
@@ -107,21 +121,28 @@ class RankCluster:
         LabError
             If they do not come up, with what the first one to fail wrote.
         """
-        deadline = time.monotonic() + START_SECONDS
         with contextlib.suppress(FileExistsError):
             Path(self.cluster.profile_dir).mkdir(mode=0o700)
         try:
             self.cluster.start_controller_sync()
             self.cluster.start_engines_sync(self.size)
+            deadline = time.monotonic() + self._start_seconds()
             self._observe()
             self._client = self.cluster.connect_client_sync()
+            self._client._notification_handlers["labkit_exit"] = self._on_notice
             output.collect(self._client)
             self._wait_for_engines(deadline)
             self._map()
         except LabError:
             raise
         except Exception as error:
+            if refusal := stock.refusal(error):
+                raise LabError(refusal) from None
             raise LabError(f"The ranks did not start: {error}{self._first_log()}") from error
+
+    def _start_seconds(self) -> float:
+        """Return how long to wait for the ranks; ipyparallel's own setting can only prolong it."""
+        return max(START_SECONDS, self.cluster.engine_timeout)
 
     def _observe(self) -> None:
         launcher = self.cluster.engine_set
@@ -133,23 +154,45 @@ class RankCluster:
             if place.pid == pid:
                 self.deaths[place.rank] = describe_exit(code)
 
+    def _on_notice(self, message: Mapping[str, Any]) -> None:
+        """Note that a rank has ended, as the controller heard (``OwnedController``)."""
+        engine, code = message["content"]["engine"], message["content"]["code"]
+        for place in self.places:
+            if place.engine == engine:
+                how = LOST if code is None else describe_exit(code)
+                self.deaths.setdefault(place.rank, how)
+
     def _wait_for_engines(self, deadline: float) -> None:
         """Wait until ``size`` engines are connected; fail as soon as one of them has ended."""
-        launcher = self.cluster.engine_set
-        while len(self.client.ids) < self.size:
-            exits = getattr(launcher, "exits", {})
+        launcher, next_look = self.cluster.engine_set, 0.0
+        while len(self._connected()) < self.size:
+            if time.monotonic() > next_look:
+                if trouble := stock.trouble(launcher):
+                    raise LabError(f"{trouble}{self._first_log()}")
+                next_look = time.monotonic() + TROUBLE_SECONDS
+            exits = getattr(launcher, "exits", None)
             if exits:
                 index, (_, code) = next(iter(exits.items()))
                 how = describe_exit(code)
                 raise LabError(f"Rank {index} ended at start-up ({how}){self._first_log()}")
+            if exits is None and stock.any_ended(launcher):
+                raise LabError(
+                    f'engines="{self.engines}" ended at start-up before all {self.size} ranks '
+                    f"were there{self._first_log()}"
+                )
             if self.warm is not None and self.warm.closed.is_set():
                 raise LabError(self.warm.obituary())
             if time.monotonic() > deadline:
+                delay = stock.delay(launcher)
                 raise LabError(
-                    f"Only {len(self.client.ids)} of {self.size} ranks connected within "
-                    f"{START_SECONDS:.0f} s{self._first_log()}"
+                    f"Only {len(self._connected())} of {self.size} ranks connected within "
+                    f"{self._start_seconds():.0f} s{delay and f': {delay}'}{self._first_log()}"
                 )
             time.sleep(0.005)
+
+    def _connected(self) -> list[int]:
+        """List the engines that are there; of those that have left, the hub may not know yet."""
+        return [engine for engine in self.client.ids if engine not in self._left]
 
     def _first_log(self) -> str:
         launcher = self.cluster.engine_set
@@ -158,7 +201,7 @@ class RankCluster:
 
     def _map(self) -> None:
         """Ask every engine who it is and decide who is which rank."""
-        ids = list(self.client.ids)
+        ids = self._connected()
         answers = self.errand(ids, "identity.describe")
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
         self.deaths.clear()
@@ -233,7 +276,7 @@ class RankCluster:
         """
         launcher = self.cluster.engine_set
         client = self.client  # raises if there is no point in fresh ranks
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self._start_seconds()
         ours = isinstance(launcher, launchers.LabkitEngineSetLauncher)
         if ranks is not None and not ours:
             raise LabError(
@@ -245,9 +288,11 @@ class RankCluster:
         if ours:
             launcher.replace([p.hint for p in leaving])
         else:
+            self._end_ranks(client)
+            self._left.update(client.ids)
             self.cluster.restart_engines_sync()
         before = {p.engine for p in leaving}
-        while before & set(client.ids) and time.monotonic() < deadline:
+        while before & set(self._connected()) and time.monotonic() < deadline:
             time.sleep(0.005)
         self._wait_for_engines(deadline)
         self._map()
@@ -256,6 +301,8 @@ class RankCluster:
         """End every process of the lab and remove its folder. Safe to call twice."""
         client, self._client = self._client, None
         if client is not None:
+            if self.warm is None:
+                self._end_ranks(client)
             with contextlib.suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 client.close(linger=0)
@@ -272,7 +319,20 @@ class RankCluster:
         self.cluster.controller = None
         self._end_thread()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
+
+    def _end_ranks(self, client: Any) -> None:
+        """End the ranks by way of the controller: on hosts of ipyparallel's own launchers that
+        is much quicker than one connection each, and blocked ranks end too."""
+        self.places = []  # these exits are no deaths
+        if stock.has_job(self.cluster.engine_set):
+            return  # to cancel it is one command
+        deadline = time.monotonic() + END_SECONDS
+        with contextlib.suppress(Exception):
+            client.send_signal("SIGKILL", targets="all", block=False)
+            while client.ids and time.monotonic() < deadline:
+                time.sleep(0.02)
+        stock.forget_ended(self.cluster.engine_set, deadline)
 
     def _end_thread(self) -> None:
         """End the thread that ipyparallel starts for a Cluster in a notebook, and its loop."""

@@ -10,6 +10,8 @@ from .errors import LabError
 from .labels import how_to_replace, label
 
 LOOPBACK = "127.0.0.1"
+#: An address that nobody has (RFC 5737): the way to it is the way to everywhere else.
+ANYWHERE = "192.0.2.1"
 
 
 class GroupKeeper:
@@ -86,12 +88,35 @@ class GroupKeeper:
 
 def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
     """Tell some ranks who they are; no process group yet."""
-    places, one_host = cluster.places, is_local(cluster)
+    places = cluster.places
     chosen = [places[r] for r in ranks]
+    addresses = dict.fromkeys(ranks, "") if is_local(cluster) else find_addresses(cluster, ranks)
     own = [
-        (p.rank, len(places), p.device, p.threads, dict(p.environment), one_host) for p in chosen
+        (p.rank, len(places), p.device, p.threads, dict(p.environment), addresses[p.rank])
+        for p in chosen
     ]
     cluster.errand([p.engine for p in chosen], "identity.assign", own)
+
+
+def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
+    """Find out by which address of its host each of some ranks is reached from other hosts.
+
+    Raises
+    ------
+    LabError
+        If a host has none.
+    """
+    chosen = [cluster.places[r] for r in ranks]
+    found = cluster.errand([p.engine for p in chosen], "group.find_address")
+    known = {p.host: address for p, address in zip(chosen, found, strict=True) if address}
+    if lacking := [p for p in chosen if p.host not in known]:
+        others = [(next(iter(known.values()), ANYWHERE),)] * len(lacking)
+        found = cluster.errand([p.engine for p in lacking], "group.address_towards", others)
+        known |= {p.host: address for p, address in zip(lacking, found, strict=True)}
+    for host, address in known.items():
+        if not address:
+            raise LabError(f"The host {host} has no address by which other hosts reach it.")
+    return {p.rank: known[p.host] for p in chosen}
 
 
 def form(cluster: RankCluster, timeout: float) -> None:

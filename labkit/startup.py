@@ -41,6 +41,10 @@ def start(
     check_timeout(timeout)
     check_preload(preload, engines)
     check_config(config, engines)
+    if engines != "local":
+        from .launcher import stock
+
+        n = stock.check(n, engines, config)
     stop_current()
     warm = None
     if engines == "local" and fork_is_safe():

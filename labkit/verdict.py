@@ -190,6 +190,8 @@ def died(
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
     if cluster.warm is not None and cluster.warm.closed.is_set():  # nobody could start them
         rest.append("labkit.start() gives you a new lab.")
+    elif cluster.warm is None:  # its launcher replaces all ranks or none
+        rest.append("lab.restart() gives you fresh ranks.")
     else:
         rest.append(f"{labels.how_to_replace(everyone)}; the others keep their variables.")
     summary, blocks = labels.error_texts(dict(errors or {}))

@@ -6,11 +6,14 @@ Debian packages that bring it. The Makefile's ``SYSTEM_PACKAGES`` lists the same
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from dataclasses import dataclass
 
 import pytest
+
+from labkit import hosts
 
 #: Servers such as sshd are here, where only root looks.
 SERVER_FOLDERS = ("/usr/sbin", "/sbin")
@@ -28,6 +31,10 @@ class Need:
 NEEDS = {
     # DejaVu has the code font that JupyterLab asks for, Liberation the one for its text.
     "chromium": Need("Chromium", "chromium", ("chromium", "fonts-dejavu-core", "fonts-liberation")),
+    "ip": Need("iproute2 (ip)", "ip", ("iproute2",)),
+    "sshd": Need("an OpenSSH server", "sshd", ("openssh-server", "openssh-client")),
+    "mpi": Need("Open MPI or MPICH", "mpiexec", ("openmpi-bin",)),
+    "slurm": Need("Slurm", "slurmctld", ("slurmctld", "slurmd", "slurm-client", "munge")),
 }
 
 
@@ -50,3 +57,10 @@ def needs(name: str) -> pytest.MarkDecorator:
 def packages() -> list[str]:
     """List the Debian packages of all needs, each once, in their order."""
     return list(dict.fromkeys(package for need in NEEDS.values() for package in need.packages))
+
+
+@functools.cache
+def needs_hosts() -> pytest.MarkDecorator:
+    """Mark tests that make several hosts on this machine (``labkit.hosts``); the same rule."""
+    why = hosts.why_not()
+    return pytest.mark.skipif(bool(why) and os.environ.get("CI") != "true", reason=why)

@@ -46,6 +46,10 @@ def commands(tmp_path: Path) -> Path:
     stand_in(folder, "dpkg-query", "false")
     stand_in(folder, "apt-get", f'echo "$@" >> {tmp_path / "calls"}')
     stand_in(folder, "id", "echo 0")
+    for name in ("chmod", "rm"):
+        program = shutil.which(name)
+        assert program is not None
+        (folder / name).symlink_to(program)
     return folder
 
 
@@ -61,7 +65,14 @@ def make(commands: Path) -> subprocess.CompletedProcess[str]:
     program = shutil.which("make")
     assert program is not None
     return subprocess.run(
-        [program, "--no-print-directory", "-C", str(ROOT), "system-deps"],
+        [
+            program,
+            "--no-print-directory",
+            "-C",
+            str(ROOT),
+            f"POLICY={commands.parent / 'policy-rc.d'}",
+            "system-deps",
+        ],
         env={"PATH": str(commands)},
         capture_output=True,
         text=True,
@@ -85,6 +96,37 @@ def test_it_calls_nothing_if_all_is_there(commands: Path) -> None:
     done = make(commands)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (commands.parent / "calls").exists()
+
+
+def test_no_server_is_started_while_it_installs(commands: Path) -> None:
+    policy = commands.parent / "policy-rc.d"
+    stand_in(commands, "apt-get", f"{policy} ssh start; echo $? >> {commands.parent / 'answers'}")
+    assert make(commands).returncode == 0
+    assert set((commands.parent / "answers").read_text().split()) == {"101"}
+    assert not policy.exists()
+
+
+def test_a_policy_that_is_there_stays(commands: Path) -> None:
+    policy = commands.parent / "policy-rc.d"
+    stand_in(commands.parent, "policy-rc.d", "exit 0")
+    assert make(commands).returncode == 0
+    assert policy.read_text() == "#!/bin/sh\nexit 0\n"
+
+
+def test_no_policy_is_left_when_it_fails(commands: Path) -> None:
+    stand_in(commands, "apt-get", "exit 100")
+    assert make(commands).returncode != 0
+    assert not (commands.parent / "policy-rc.d").exists()
+
+
+def test_no_new_server_starts_with_the_system(commands: Path) -> None:
+    files = "/usr/sbin/sshd /lib/systemd/system/ssh.service /lib/systemd/system/ssh.socket"
+    stand_in(commands, "dpkg-query", f'case "$*" in *--listfiles*) echo {files};; *) exit 1;; esac')
+    stand_in(commands, "systemctl", f'echo "$@" >> {commands.parent / "disabled"}')
+    assert make(commands).returncode == 0
+    disabled = (commands.parent / "disabled").read_text().splitlines()
+    assert [line.split()[-1] for line in disabled] == ["ssh.service", "ssh.socket"]
+    assert all(" disable " in line for line in disabled)
 
 
 @pytest.mark.parametrize(

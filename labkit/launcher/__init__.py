@@ -6,4 +6,9 @@
 ``controller``  the ipyparallel controller, as the warm process forks it
 ``engine``      one rank, as the warm process forks it
 ``ipp``         the same, as ipyparallel launchers
+``stock``       what ipyparallel's own launchers are told: "mpi", "ssh", "slurm"
+``ssh``         a look at the hosts before anything starts there
+``slurm``       the job, and how it fares
+``remote``      one rank, as such a launcher starts it
+``farewell``    tell the controller that a rank has ended
 """

@@ -1,8 +1,20 @@
-"""Run the ipyparallel controller in one process, on unix sockets of a private folder."""
+"""Run the ipyparallel controller in one process.
+
+The warm process forks it and lets it listen on unix sockets of a private folder. For ranks that
+one of ipyparallel's own launchers starts, it runs as ``python -m labkit.launcher.controller``.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
 import threading
+import time
+from typing import Any
 
 from ipyparallel.controller.app import IPController
 from ipyparallel.controller.heartmonitor import start_heartmonitor
@@ -30,8 +42,54 @@ class LabController(IPController):
         )
 
 
-def main(argv: list[str]) -> None:
+#: Names the variables with the process to follow, and the folder to remove when it has ended.
+OWNER, FOLDER = "LABKIT_OWNER", "LABKIT_FOLDER"
+#: Names the variable with a command (JSON) to run then, such as the one that cancels a job.
+LAST_COMMAND = "LABKIT_LAST_COMMAND"
+#: Seconds between looks at the owner.
+LOOK_SECONDS = 0.25
+
+
+class OwnedController(LabController):
+    """A controller that ends with the process that started it, and passes on how ranks end.
+
+    The ranks end with the controller (``remote``), wherever they are.
+    """
+
+    def init_hub(self) -> None:
+        super().init_hub()
+        hub, stock = self.hub, self.hub.unregister_engine
+
+        def unregister_engine(ident: Any, message: dict[str, Any]) -> None:
+            content = message["content"]
+            about = {"engine": content.get("id"), "code": content.get("code")}
+            # Before the stock one: whoever waits for the rank then knows already.
+            hub.session.send(hub.notifier, "labkit_exit", content=about)
+            stock(ident, message)
+
+        hub.unregister_engine = unregister_engine
+        hub.query_handlers["unregistration_request"] = unregister_engine
+
+
+def _follow_owner() -> None:
+    """End this process when its owner has ended, and tidy up in its place."""
+    owner = int(os.environ[OWNER])
+    while os.getppid() == owner:
+        time.sleep(LOOK_SECONDS)
+    if command := os.environ.get(LAST_COMMAND):
+        with contextlib.suppress(OSError):  # it may take longer than this process
+            subprocess.Popen(json.loads(command), stdin=subprocess.DEVNULL, start_new_session=True)
+    shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+    os._exit(0)
+
+
+def main(argv: list[str], kind: type[LabController] = LabController) -> None:
     """Run a controller until it is told to stop."""
-    app = LabController.instance()
+    app = kind.instance()
     app.initialize(argv)
     app.start()
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_follow_owner, name="labkit-owner", daemon=True).start()
+    main(sys.argv[1:], OwnedController)

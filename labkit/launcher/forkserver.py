@@ -59,7 +59,7 @@ ENGINE_MODULES = (
 )
 
 
-def _import_without_debugger() -> None:
+def import_without_debugger() -> None:
     """Import ipykernel's debugger as if debugpy were not installed.
 
     Engines cannot be debugged through ipyparallel, and debugpy is the slowest part of an
@@ -253,7 +253,7 @@ def main(argv: list[str]) -> Callable[[], None] | None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     server = ForkServer(socket.socket(fileno=int(fd)), Path(root))
     importlib.import_module("ipyparallel.controller.app")
-    _import_without_debugger()
+    import_without_debugger()
     problems = {}
     for module in (*ENGINE_MODULES, *preload):
         # The controller can start while torch, the next of these, is being imported.

@@ -14,8 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import zmq
-from ipyparallel import util
 from ipyparallel.cluster.launcher import (
     BaseLauncher,
     ControllerLauncher,
@@ -23,9 +21,9 @@ from ipyparallel.cluster.launcher import (
     NotRunning,
     ProcessStateError,
 )
-from jupyter_client.session import Session
 from traitlets import Float, Instance, List, Unicode
 
+from .farewell import unregister
 from .warm import PATIENCE, PRELOAD, WarmProcess
 
 #: Milliseconds between heartbeats: an engine counts as connected after the second one.
@@ -238,30 +236,8 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
             os.unlink(self._id_file(name))
         except (OSError, ValueError):
             return  # it never registered
-        if info is None:
-            return
-        session = Session(
-            key=info["key"].encode(),
-            packer=info["pack"],
-            unpacker=info["unpack"],
-            signature_scheme=info["signature_scheme"],
-        )
-        key = (info.get("curve_serverkey") or "").encode()
-        public, secret = zmq.curve_keypair() if key else (b"", b"")
-        with zmq.Context() as context:
-            socket = context.socket(zmq.DEALER)
-            socket.LINGER = 1000  # a bound: the hub may be gone too
-            proto, ip = info["interface"].split("://")
-            ip = util.disambiguate_ip_address(ip, info["location"])
-            util.connect(
-                socket,
-                f"{proto}://{ip}:{info['registration']}",
-                curve_serverkey=key or None,
-                curve_publickey=public or None,
-                curve_secretkey=secret or None,
-            )
-            session.send(socket, "unregistration_request", content={"id": engine_id})
-            socket.close()
+        if info is not None:
+            unregister(info, engine_id)
 
     def signal(self, sig: int) -> None:
         assert self.warm is not None

@@ -6,34 +6,295 @@ user sets comes last and wins.
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+import shutil
+import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from traitlets.config import Config
 
+from ..errors import LabError
+from . import slurm, ssh
+
 #: Launchers whose ranks all run on this machine: their controller listens on loopback only.
 LOCAL = ("labkit", "local", "mpi")
+LOOPBACK = "127.0.0.1"
+
+#: What Open MPI and its successor must be told: to start as many ranks as the notebook asks for,
+#: and to leave each all cores, which labkit shares out itself.
+_OPEN_MPI = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+#: It refuses root, to protect people from their own mistakes. Where this notebook's kernel runs
+#: as root (in a container, as a rule) every cell has that power already.
+_OPEN_MPI_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+_SSH_HOSTS = (
+    'engines="ssh" needs to know the hosts and how many ranks each gets: '
+    'config={"SSHEngineSetLauncher": {"engines": {"host1": 2, "host2": 2}}}.'
+)
 
 
-def config(engines: str, own: Mapping[str, Mapping[str, Any]]) -> Config:
+def check(n: int | None, engines: str, own: Mapping[str, Mapping[str, Any]]) -> int | None:
+    """Return the number of ranks, if the launcher has a say in it.
+
+    Raises
+    ------
+    LabError
+        If the launcher cannot work: it is not installed, or nobody named the hosts.
+    """
+    made = _merge(Config(), own)
+    if engines == "mpi":
+        command = _value(made, "mpi_cmd", ["mpiexec"], "MPIEngineSetLauncher", "MPILauncher")
+        if shutil.which(command[0]) is None:
+            raise LabError(
+                f'engines="mpi" needs the command {command[0]} of Open MPI or MPICH, which is '
+                "not there."
+            )
+    if engines == "slurm" and shutil.which("sbatch") is None:
+        raise LabError('engines="slurm" needs the command sbatch of Slurm, which is not there.')
+    if engines == "ssh":
+        hosts = _hosts(made)
+        most = ssh.count(hosts)
+        if not most:
+            raise LabError(_SSH_HOSTS)
+        if shutil.which(_ssh_value(made, "ssh_cmd", ["ssh"])[0]) is None:
+            raise LabError('engines="ssh" needs the command ssh, which is not there.')
+        if n is not None and n > most:
+            raise LabError(
+                f"{n} ranks are more than the hosts were given: {most} in all "
+                f"({', '.join(f'{name}: {value}' for name, value in hosts.items())})."
+            )
+        return n or most
+    return n
+
+
+def config(
+    engines: str, own: Mapping[str, Mapping[str, Any]], size: int, folder: Path | str
+) -> Config:
     """Return the configuration of controller and engines, ``own`` settings of the user over ours.
 
-    ``own`` has the form of a traitlets ``Config``: class, trait, value.
+    ``own`` has the form of a traitlets ``Config``: class, trait, value; ``folder`` is the lab's.
+
+    Raises
+    ------
+    LabError
+        If a host cannot be reached or cannot run a rank.
     """
     made = Config()
-    _controller(made, local=engines in LOCAL)
+    if engines == "labkit":
+        return made
+    _ranks(made, sys.executable)
+    addresses = ("", "")
+    if engines == "mpi":
+        _mpi(made, own)
+    elif engines == "ssh":
+        addresses = _ssh(made, own, size)
+    elif engines == "slurm":
+        addresses = _slurm_addresses(own)
+    _controller(made, folder, *(addresses if engines not in LOCAL else (LOOPBACK, "")))
+    if engines == "slurm":
+        _slurm(made, own, folder)
     made.LocalEngineSetLauncher.delay = 0.0
-    for settings, values in own.items():
-        made[settings].update(values)
+    _merge(made, own)
+    if engines == "ssh":
+        _hush_ssh(made)
     return made
 
 
-def _controller(made: Config, *, local: bool) -> None:
-    """Few processes, quick to connect, and on loopback unless the ranks are on other hosts."""
+def _merge(made: Config, own: Mapping[str, Mapping[str, Any]]) -> Config:
+    for settings, values in own.items():
+        ours = made[settings].get("environment", {})
+        made[settings].update(values)
+        if ours and "environment" in values:  # one variable of theirs shall not cost all of ours
+            made[settings].environment = {**ours, **values["environment"]}
+    return made
+
+
+def _value(made: Config, trait: str, default: Any, *classes: str) -> Any:
+    """Return a setting, of the first of the classes that has one."""
+    return next((made[name][trait] for name in classes if trait in made[name]), default)
+
+
+def _controller(made: Config, folder: Path | str, ip: str = "", location: str = "") -> None:
+    """Few processes, quick to connect, ends with this process, and on loopback unless the ranks
+    are on other hosts."""
+    python = [sys.executable, "-P", "-m", "labkit.launcher.controller"]
+    made.LocalControllerLauncher.controller_cmd = python
+    made.LocalControllerLauncher.environment = {
+        "LABKIT_OWNER": str(os.getpid()),
+        "LABKIT_FOLDER": str(folder),
+    }
     made.LocalControllerLauncher.controller_args = [
         "--IPController.use_threads=True",
+        "--IPController.db_class=NoDB",
         "--HeartMonitor.period=250",
         "--HeartMonitor.max_heartmonitor_misses=240",
-        f"--ip={'127.0.0.1' if local else '*'}",
+        f"--ip={ip or '*'}",
+        *([f"--location={location}"] if location else []),
         "--log-level=30",
     ]
+
+
+def _ranks(made: Config, python: str) -> None:
+    """Ranks that end with the controller, and say how they ended."""
+    made.EngineLauncher.engine_cmd = [python, "-P", "-m", "labkit.launcher.remote"]
+
+
+def _mpi(made: Config, own: Mapping[str, Mapping[str, Any]]) -> None:
+    """As many ranks as asked for on the cores that there are, for root too.
+
+    By environment variables, which MPICH does not mind; those that are set already stay.
+    """
+    wanted = {**_OPEN_MPI, **(_OPEN_MPI_ROOT if os.geteuid() == 0 else {})}
+    made.MPIEngineSetLauncher.environment = {
+        **{name: value for name, value in wanted.items() if name not in os.environ},
+        **_value(_merge(Config(), own), "environment", {}, "MPILauncher"),
+    }
+
+
+# -- how a start fares --------------------------------------------------------------------------
+
+
+def has_job(launcher: Any) -> bool:
+    """Tell whether the ranks of a launcher are a job of Slurm."""
+    from ipyparallel.cluster.launcher import SlurmEngineSetLauncher
+
+    return isinstance(launcher, SlurmEngineSetLauncher) and bool(launcher.job_id)
+
+
+def refusal(error: Exception) -> str:
+    """Put what a launcher's own command said into a sentence, "" if it is none that is known."""
+    return slurm.refusal(error) or ssh.refusal(error)
+
+
+def trouble(launcher: Any) -> str:
+    """Say why the ranks of a launcher will not come, "" if they may. Takes milliseconds."""
+    if not has_job(launcher):
+        return ""
+    log = Path(launcher.output_file)
+    return slurm.trouble(launcher.job_id, log.read_text(errors="replace") if log.exists() else "")
+
+
+def delay(launcher: Any) -> str:
+    """Say why ranks are not there yet, "" if nothing is known."""
+    return slurm.delay(launcher.job_id) if has_job(launcher) else ""
+
+
+# -- their processes ----------------------------------------------------------------------------
+
+
+def any_ended(launcher: Any) -> bool:
+    """Tell whether a process has ended that a launcher of ipyparallel has started.
+
+    Each is followed by a thread, which ends with it. What the launcher itself says comes late:
+    it hears of an end when its event loop runs, in a plain Python program only now and then.
+    """
+    if launcher is None:
+        return False
+    if launcher.state == "after" or (launcher.stop_data or {}).get("engines"):
+        return True
+    threads = [getattr(one, "_wait_thread", None) for one in _processes(launcher).values()]
+    return any(thread is not None and not thread.is_alive() for thread in threads)
+
+
+def forget_ended(launcher: Any, deadline: float) -> None:
+    """Wait for the processes of a launcher up to ``deadline``; let it forget those that ended.
+
+    To stop one, ipyparallel opens several connections to its host, also if it is gone.
+    """
+    for key, one in _processes(launcher).items():
+        thread = getattr(one, "_wait_thread", None)
+        if thread is None or one is launcher:
+            continue
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if not thread.is_alive():
+            one.stop_callbacks.clear()
+            one.state = "after"
+            launcher.launchers.pop(key, None)
+
+
+def _processes(launcher: Any) -> dict[str, Any]:
+    """Return the launchers of single processes behind a launcher of a set."""
+    return dict(getattr(launcher, "launchers", {"": launcher}))
+
+
+# -- slurm --------------------------------------------------------------------------------------
+
+
+def _slurm(made: Config, own: Mapping[str, Mapping[str, Any]], folder: Path | str) -> None:
+    """A job with what the user asked for, which leaves no file behind and is cancelled when this
+    process ends, also while it waits in the queue."""
+    name = f"labkit-{secrets.token_hex(4)}"
+    given = _merge(Config(), own)
+    chosen = {**given["SlurmLauncher"], **given["SlurmEngineSetLauncher"]}
+    made.SlurmEngineSetLauncher.update(slurm.settings(folder, name, chosen))
+    # Each node has its own: nothing in there is for others.
+    remote = f"/tmp/{name}"
+    made.SlurmEngineSetLauncher.engine_args = [f"--profile-dir={remote}"]
+    made.SlurmEngineSetLauncher.environment = {"LABKIT_REMOTE_FOLDER": remote}
+    made.LocalControllerLauncher.environment["LABKIT_LAST_COMMAND"] = json.dumps(
+        slurm.cancel_command(name)
+    )
+
+
+def _slurm_addresses(own: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """Return where the controller listens and what the ranks are told, if the user says so."""
+    given = _merge(Config(), own)
+    return (_value(given, "ip", "", "IPController"), _value(given, "location", "", "IPController"))
+
+
+# -- ssh ----------------------------------------------------------------------------------------
+
+
+def _ssh(made: Config, own: Mapping[str, Mapping[str, Any]], size: int) -> tuple[str, str]:
+    """This Python on every host, no questions asked by ssh, and no files sent.
+
+    The connection is described in an environment variable; a file would be one more place for
+    its key. Returns where the controller listens and what the hosts are told.
+    """
+    given = _merge(Config(), own)
+    base = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"]
+    arguments = _ssh_value(given, "ssh_args", base)
+    python = _ssh_value(given, "remote_python", sys.executable)
+    _ranks(made, python)
+    folder = f"/tmp/labkit-ssh-{secrets.token_hex(8)}"
+    made.SSHLauncher.ssh_args = base
+    made.SSHLauncher.scp_args = base
+    made.SSHLauncher.remote_python = sys.executable
+    made.SSHLauncher.remote_profile_dir = folder
+    made.SSHEngineLauncher.to_send = []
+    made.SSHEngineSetLauncher.environment = {
+        "LABKIT_REMOTE_FOLDER": folder,
+        "LABKIT_WORK_FOLDER": os.getcwd(),
+        **_value(given, "environment", {}, "SSHLauncher"),
+    }
+    command = _ssh_value(given, "ssh_cmd", ["ssh"])
+    hosts = ssh.list_hosts(_hosts(given), size, command, arguments, python)
+    return ssh.choose_address(ssh.look(hosts))
+
+
+def _hush_ssh(made: Config) -> None:
+    """Keep what the hosts' commands say while all is well out of the notebook."""
+    command = _ssh_value(made, "ssh_cmd", ["ssh"])
+    made.SSHEngineSetLauncher.ssh_cmd = [*ssh.HUSH, *command]
+
+
+def _ssh_value(made: Config, trait: str, default: Any) -> Any:
+    return _value(made, trait, default, "SSHEngineLauncher", "SSHEngineSetLauncher", "SSHLauncher")
+
+
+def _hosts(made: Config) -> Mapping[str, Any]:
+    """Return what the user wrote as ``SSHEngineSetLauncher.engines``."""
+    hosts = _value(made, "engines", {}, "SSHEngineSetLauncher")
+    if not isinstance(hosts, Mapping):
+        raise LabError(_SSH_HOSTS)
+    return hosts

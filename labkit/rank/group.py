@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from datetime import timedelta
+from ipaddress import ip_address
 
+import psutil
 import torch
 import torch.distributed as dist
 
+from ..connections import list_connections
+
 #: Kept alive here: the group's store on every rank, which on rank 0 is its server too.
 _store: dist.Store | None = None
+#: By which this rank is reached from other hosts, if there are any.
+_address = ""
 
 
 def open_store(host: str, timeout: float) -> int:
@@ -95,6 +102,45 @@ def loopback_only() -> None:
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
 
 
+def find_address() -> str:
+    """Return the address of this host that other hosts reach it by, "" if that is not certain.
+
+    It is the one of this rank's connection with the controller, unless both are on one host;
+    else what the host's name stands for, which on Debian may be 127.0.1.1.
+    """
+    own = [str(connection.own[0]) for connection in list_connections()]
+    with contextlib.suppress(OSError):  # a name that stands for nothing
+        own.append(socket.gethostbyname(socket.gethostname()))
+    return next(filter(_reaches, own), "")
+
+
+def address_towards(other: str) -> str:
+    """Return the address that this host sends from to another one, "" if there is no way."""
+    with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as probe:
+        probe.connect((other, 9))  # sends nothing
+        return next(filter(_reaches, probe.getsockname()[:1]), "")
+    return ""
+
+
+def _reaches(address: str) -> bool:
+    """Tell whether an address is one of IPv4 for use between hosts."""
+    read = ip_address(address)
+    return read.version == 4 and not read.is_loopback
+
+
+def use_address(address: str) -> None:
+    """Reach and be reached by this address: gloo gets the name of its interface.
+
+    By itself gloo takes the address that the host's name stands for. A setting that is there
+    already stays.
+    """
+    global _address
+    _address = address
+    for name, addresses in psutil.net_if_addrs().items():
+        if address in [a.address for a in addresses]:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
 def address() -> str:
-    """Return the address of this host that other hosts reach it by."""
-    return socket.gethostbyname(socket.gethostname())
+    """Return the address by which this rank is reached from other hosts."""
+    return _address

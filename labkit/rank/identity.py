@@ -42,15 +42,18 @@ def assign(
     device: str,
     threads: int,
     environment: Mapping[str, str],
-    one_host: bool,
+    address: str,
 ) -> None:
     """Put ``rank``, ``world_size``, ``device``, ``torch`` and ``dist`` into the cell's names.
 
     ``threads`` is the number of threads torch may use inside an operation, unless the user set
-    OMP_NUM_THREADS; ``one_host`` keeps the traffic between ranks on the loopback interface.
+    OMP_NUM_THREADS; ``address`` is this host's, on whose interface the traffic between ranks goes
+    ("": all ranks are on one host, and it stays on loopback).
     """
     os.environ.update(environment)
-    if one_host:
+    if address:
+        group.use_address(address)
+    else:
         group.loopback_only()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", threads)))
     target = torch.device(device)

@@ -1,0 +1,49 @@
+"""Tell the controller that a rank has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Milliseconds for the message to leave: the controller may be gone too.
+LINGER_MS = 1000
+
+
+def unregister(info: Mapping[str, Any], engine: int, code: int | None = None) -> None:
+    """Take an engine off the hub's list.
+
+    Parameters
+    ----------
+    info
+        How engines reach the controller: ipyparallel's connection information.
+    engine
+        The id that the hub gave it.
+    code
+        How its process ended, for a controller that passes it on (``OwnedController``).
+    """
+    import zmq
+    from ipyparallel import util
+    from jupyter_client.session import Session
+
+    session = Session(
+        key=info["key"].encode(),
+        packer=info["pack"],
+        unpacker=info["unpack"],
+        signature_scheme=info["signature_scheme"],
+    )
+    key = (info.get("curve_serverkey") or "").encode()
+    public, secret = zmq.curve_keypair() if key else (b"", b"")
+    with zmq.Context() as context:
+        socket = context.socket(zmq.DEALER)
+        socket.LINGER = LINGER_MS
+        proto, ip = info["interface"].split("://")
+        ip = util.disambiguate_ip_address(ip, info["location"])
+        util.connect(
+            socket,
+            f"{proto}://{ip}:{info['registration']}",
+            curve_serverkey=key or None,
+            curve_publickey=public or None,
+            curve_secretkey=secret or None,
+        )
+        session.send(socket, "unregistration_request", content={"id": engine, "code": code})
+        socket.close()

@@ -1,0 +1,227 @@
+"""Run one rank that one of ipyparallel's own launchers has started, here or on another host.
+
+Takes the place of ``python -m ipyparallel.engine``, as two processes. The first imports nothing
+heavy: it waits for the second, the rank, and tells the controller how it ended (stock, that is
+the task of a "nanny", which imports everything once more and does not know the exit code).
+
+Nobody here is a child of the notebook's kernel, so the rank ends with the controller, which in
+turn ends with the kernel: nothing lives on, on any host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from .farewell import unregister
+
+#: Seconds without a sign of the controller after which a rank ends: when its connection was
+#: closed, and when nothing is heard at all, which a slow network explains better.
+CLOSED_SECONDS, SILENT_SECONDS = 3.0, 25.0
+#: Seconds to wait for the controller's answer to the registration.
+REGISTER_SECONDS = 20.0
+#: Seconds from SIGTERM to SIGKILL.
+PATIENCE_SECONDS = 2.0
+#: What a rank exits with when the controller knows of its end, or has gone itself.
+ALONE = 75
+#: Names the variable with a folder that is only for ranks of this lab on this host: the last of
+#: them removes it.
+FOLDER = "LABKIT_REMOTE_FOLDER"
+#: Names the variable with the folder of the notebook, which this host may have too.
+WORK_FOLDER = "LABKIT_WORK_FOLDER"
+
+
+def main(argv: list[str]) -> int:
+    """Start the rank and wait for it; return what the launcher is to see as exit code."""
+    # ipyparallel's MPI launcher adds this: it would need mpi4py, for which a rank has no use.
+    argv = [arg for arg in argv if arg != "--mpi"]
+    lock = _lock_folder()
+    told, tell = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _run(argv, tell, parent)
+    os.close(tell)
+    code = _wait(child)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)  # its own session: everything it started
+    _remove_folder(lock)  # before what takes longer: there may be no time for it
+    about = os.read(told, 1 << 16)
+    if not about:
+        return code if code > 0 else 1
+    if code != ALONE:
+        facts = json.loads(about)
+        unregister(facts["info"], facts["engine"], code)
+    # Else MPI and Slurm would end the other ranks too, and the learner's variables with them.
+    return 0
+
+
+# -- the first process --------------------------------------------------------------------------
+
+
+def _wait(child: int) -> int:
+    """Wait for the rank; hand on SIGTERM, and see to it that it has an effect."""
+
+    def kill(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+    def stop(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+
+    signal.signal(signal.SIGALRM, kill)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _lock_folder() -> int | None:
+    """Note that this rank uses the folder."""
+    import fcntl
+
+    if FOLDER not in os.environ:
+        return None
+    try:
+        os.makedirs(os.environ[FOLDER], mode=0o700, exist_ok=True)
+        lock = os.open(os.environ[FOLDER], os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    except OSError:
+        return None
+    return lock
+
+
+def _remove_folder(lock: int | None) -> None:
+    """Remove the folder unless another rank uses it."""
+    import fcntl
+
+    if lock is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+
+
+# -- the rank -----------------------------------------------------------------------------------
+
+
+def _run(argv: list[str], tell: int, parent: int) -> None:
+    """Be the rank; never returns."""
+    code = 1
+    try:
+        _die_with(parent)
+        os.setsid()
+        if WORK_FOLDER in os.environ:
+            with contextlib.suppress(OSError):  # another host may not have it
+                os.chdir(os.environ[WORK_FOLDER])
+        from .forkserver import import_without_debugger
+        from .warm import PRELOAD
+
+        import_without_debugger()
+        for module in PRELOAD:  # before the controller counts this rank as ready
+            importlib.import_module(module)
+        engine = _engine_class()
+        app = engine.instance(
+            enable_nanny=False, max_heartbeat_misses=0, timeout=REGISTER_SECONDS, log_level=30
+        )
+        app.tell = tell
+        app.initialize(argv)
+        app.start()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the system to end this process with the one that forked it, where it can."""
+    from .forkserver import PR_SET_PDEATHSIG
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _engine_class() -> Any:
+    """Make the class of the engine; ipyparallel is imported in the rank only."""
+    from .engine import LabEngine
+
+    class RemoteEngine(LabEngine):
+        """An engine that ends when its controller has gone."""
+
+        tell = -1
+
+        def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+            sig = parent["content"]["sig"]
+            signum = getattr(signal, sig) if isinstance(sig, str) else sig
+            if signum != signal.SIGKILL:
+                super()._signal_request(stream, ident, parent)
+                return
+            reply = {"status": "ok"}
+            self.session.send(stream, "signal_reply", reply, parent=parent, ident=ident)
+            # Say so itself: the process that waits for it would have to import zmq first.
+            self.kernel.control_thread.io_loop.call_later(0.05, self._leave, -signum)
+
+        def _leave(self, code: int) -> None:
+            unregister(self.connection_info, self.id, code)
+            os._exit(ALONE)
+
+        async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
+            await super().complete_registration(msg, connect, maybe_tunnel)
+            about = {"engine": self.id, "info": self.connection_info}
+            os.write(self.tell, json.dumps(about).encode())
+            os.close(self.tell)
+            url = f"{self.connection_info['interface']}:{self.connection_info['hb_ping']}"
+            keys = (self.curve_serverkey, self.curve_publickey, self.curve_secretkey)
+            arguments = (maybe_tunnel(url), *(key or None for key in keys))
+            # A thread of its own: the main one may be in a cell.
+            threading.Thread(target=_follow, args=arguments, daemon=True).start()
+
+    return RemoteEngine
+
+
+def _follow(url: str, server: bytes | None, public: bytes | None, secret: bytes | None) -> None:
+    """End this process when the controller's heart has stopped."""
+    import zmq
+    from ipyparallel import util
+    from zmq.utils.monitor import recv_monitor_message
+
+    context = zmq.Context()
+    beats = context.socket(zmq.SUB)
+    beats.subscribe(b"")
+    closed = beats.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    util.connect(beats, url, server, public, secret)
+    poller = zmq.Poller()
+    poller.register(beats, zmq.POLLIN)
+    poller.register(closed, zmq.POLLIN)
+    end = time.monotonic() + SILENT_SECONDS
+    while ready := dict(poller.poll(max(0, int(1000 * (end - time.monotonic()))))):
+        if closed in ready:
+            recv_monitor_message(closed)
+            end = min(end, time.monotonic() + CLOSED_SECONDS)
+        if beats in ready:
+            beats.recv()
+            end = time.monotonic() + SILENT_SECONDS
+    os._exit(ALONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

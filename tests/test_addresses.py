@@ -1,0 +1,97 @@
+"""By which address ranks on several hosts reach one another."""
+
+from __future__ import annotations
+
+import os
+import socket
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from labkit import LabError
+from labkit import group as keeper
+from labkit.connections import Connection
+from labkit.placement import Place
+from labkit.rank import group
+
+LOOPBACK = Connection(3, ["127.0.0.1", 40001], ["127.0.0.1", 5555])
+OUTSIDE = Connection(4, ["10.0.0.7", 40002], ["10.0.0.1", 5555])
+
+
+@pytest.mark.parametrize(
+    ("connections", "name", "found"),
+    [
+        ([LOOPBACK, OUTSIDE], "10.9.9.9", "10.0.0.7"),
+        ([LOOPBACK], "10.9.9.9", "10.9.9.9"),
+        ([LOOPBACK], "127.0.1.1", ""),  # what Debian writes into /etc/hosts
+        ([Connection(5, ["fe80::1%eth0", 1], ["fe80::2%eth0", 2])], "127.0.1.1", ""),
+        ([], OSError("no such name"), ""),
+    ],
+)
+def test_a_host_knows_its_address_by_its_connections_or_its_name(
+    monkeypatch: pytest.MonkeyPatch, connections: list[Connection], name: object, found: str
+) -> None:
+    def resolve(host: str) -> str:
+        if isinstance(name, OSError):
+            raise name
+        return str(name)
+
+    monkeypatch.setattr(group, "list_connections", lambda: connections)
+    monkeypatch.setattr(socket, "gethostbyname", resolve)
+    assert group.find_address() == found
+
+
+def test_the_address_towards_another_host_is_never_loopback() -> None:
+    assert group.address_towards("127.0.0.1") == ""
+    assert group.address_towards("255.255.255.255") == ""  # no way there
+    own = {a.address for addresses in psutil.net_if_addrs().values() for a in addresses}
+    assert group.address_towards(keeper.ANYWHERE) in {"", *own}
+
+
+def test_gloo_takes_the_interface_with_the_address_unless_it_was_told_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group, "_address", "")
+    interfaces = {"lo": ["127.0.0.1"], "eth1": ["10.0.0.7"]}
+    made = {n: [SimpleNamespace(address=a) for a in found] for n, found in interfaces.items()}
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: made)
+    for before, after in (("", "eth1"), ("ib0", "ib0")):
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", before)
+        if not before:
+            monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+        group.use_address("10.0.0.7")
+        assert os.environ["GLOO_SOCKET_IFNAME"] == after
+        assert group.address() == "10.0.0.7"
+
+
+class Ranks:
+    """Four ranks on two hosts, of which one, with the controller, does not know its address."""
+
+    def __init__(self, towards: str) -> None:
+        hosts = ["a", "a", "b", "b"]
+        self.places = [
+            Place(i, i + 10, host, 1, i % 2, 2, "cpu", "gloo", 1) for i, host in enumerate(hosts)
+        ]
+        self.towards = towards
+        self.asked: list[object] = []
+
+    def errand(self, engines: list[int], function: str, arguments: object = None) -> list[str]:
+        self.asked.append(arguments)
+        if function == "group.find_address":
+            return ["" if engine < 12 else "10.0.0.7" for engine in engines]
+        assert function == "group.address_towards"
+        assert engines == [10, 11]
+        return [self.towards] * 2
+
+
+def test_a_host_that_does_not_know_looks_towards_one_that_does() -> None:
+    ranks = Ranks("10.0.0.1")
+    found = keeper.find_addresses(ranks, range(4))  # type: ignore[arg-type]
+    assert found == {0: "10.0.0.1", 1: "10.0.0.1", 2: "10.0.0.7", 3: "10.0.0.7"}
+    assert ranks.asked[1] == [("10.0.0.7",)] * 2
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    with pytest.raises(LabError, match=r"^The host a has no address by which other hosts reach it"):
+        keeper.find_addresses(Ranks(""), range(4))  # type: ignore[arg-type]

@@ -1,0 +1,74 @@
+"""The two processes of a rank that one of ipyparallel's own launchers has started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+
+from labkit.launcher import remote
+
+#: Follows the heart of a controller, or gives up.
+FOLLOW = """
+import sys
+from labkit.launcher import remote
+
+remote.CLOSED_SECONDS, remote.SILENT_SECONDS = float(sys.argv[2]), float(sys.argv[3])
+remote._follow(sys.argv[1], None, None, None)
+"""
+
+
+def follow(url: str, closed: float, silent: float) -> subprocess.Popen[bytes]:
+    """Start what a rank does about its controller."""
+    return subprocess.Popen([sys.executable, "-c", FOLLOW, url, str(closed), str(silent)])
+
+
+def test_a_rank_without_a_controller_ends() -> None:
+    assert follow("tcp://127.0.0.1:9", 60, 0.3).wait(20) == remote.ALONE
+
+
+def test_a_rank_stays_while_the_heart_beats_and_ends_when_it_is_gone() -> None:
+    with zmq.Context() as context:
+        heart = context.socket(zmq.PUB)
+        port = heart.bind_to_random_port("tcp://127.0.0.1")
+        process = follow(f"tcp://127.0.0.1:{port}", 0.3, 30)
+        deadline = time.monotonic() + 8
+        while time.monotonic() < deadline - 4:
+            heart.send(b"beat")
+            time.sleep(0.05)
+        assert process.poll() is None
+        heart.close(linger=0)
+        # Not the 30 s of silence: the connection was closed.
+        assert process.wait(20) == remote.ALONE
+
+
+def test_the_last_rank_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "lab"
+    (folder / "log").mkdir(parents=True)
+    monkeypatch.setenv(remote.FOLDER, str(folder))
+    first, second = remote._lock_folder(), remote._lock_folder()
+    remote._remove_folder(first)
+    assert folder.exists()
+    os.close(first)
+    remote._remove_folder(second)
+    assert not folder.exists()
+    os.close(second)
+
+
+@pytest.mark.slow
+def test_a_rank_that_cannot_register_fails_with_its_reason(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "labkit.launcher.remote", "--mpi", "--no-such-option=1"],
+        env={**os.environ, "IPP_PROFILE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode > 0
+    assert "no-such-option" in done.stdout + done.stderr
