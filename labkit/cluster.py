@@ -19,7 +19,7 @@ import psutil
 
 from . import output
 from .errors import LabError
-from .launcher import folder, stock
+from .launcher import folder, started, stock
 from .launcher import ipp as launchers
 from .launcher.warm import KILL_SECONDS, WarmProcess, describe_exit
 from .placement import Place, place_ranks
@@ -136,7 +136,7 @@ class RankCluster:
         except LabError:
             raise
         except Exception as error:
-            if refusal := stock.refusal(error):
+            if refusal := started.refusal(error):
                 raise LabError(refusal) from None
             raise LabError(f"The ranks did not start: {error}{self._first_log()}") from error
 
@@ -167,7 +167,7 @@ class RankCluster:
         launcher, next_look = self.cluster.engine_set, 0.0
         while len(self._connected()) < self.size:
             if time.monotonic() > next_look:
-                if trouble := stock.trouble(launcher):
+                if trouble := started.trouble(launcher):
                     raise LabError(f"{trouble}{self._first_log()}")
                 next_look = time.monotonic() + TROUBLE_SECONDS
             exits = getattr(launcher, "exits", None)
@@ -175,7 +175,7 @@ class RankCluster:
                 index, (_, code) = next(iter(exits.items()))
                 how = describe_exit(code)
                 raise LabError(f"Rank {index} ended at start-up ({how}){self._first_log()}")
-            if exits is None and stock.any_ended(launcher):
+            if exits is None and started.any_ended(launcher):
                 raise LabError(
                     f'engines="{self.engines}" ended at start-up before all {self.size} ranks '
                     f"were there{self._first_log()}"
@@ -183,7 +183,7 @@ class RankCluster:
             if self.warm is not None and self.warm.closed.is_set():
                 raise LabError(self.warm.obituary())
             if time.monotonic() > deadline:
-                delay = stock.delay(launcher)
+                delay = started.delay(launcher)
                 raise LabError(
                     f"Only {len(self._connected())} of {self.size} ranks connected within "
                     f"{self._start_seconds():.0f} s{delay and f': {delay}'}{self._first_log()}"
@@ -325,14 +325,14 @@ class RankCluster:
         """End the ranks by way of the controller: on hosts of ipyparallel's own launchers that
         is much quicker than one connection each, and blocked ranks end too."""
         self.places = []  # these exits are no deaths
-        if stock.has_job(self.cluster.engine_set):
+        if started.has_job(self.cluster.engine_set):
             return  # to cancel it is one command
         deadline = time.monotonic() + END_SECONDS
         with contextlib.suppress(Exception):
             client.send_signal("SIGKILL", targets="all", block=False)
             while client.ids and time.monotonic() < deadline:
                 time.sleep(0.02)
-        stock.forget_ended(self.cluster.engine_set, deadline)
+        started.forget_ended(self.cluster.engine_set, deadline)
 
     def _end_thread(self) -> None:
         """End the thread that ipyparallel starts for a Cluster in a notebook, and its loop."""

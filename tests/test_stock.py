@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labkit import LabError
-from labkit.launcher import ssh, stock
+from labkit.launcher import ssh, started, stock
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_process_that_ended_is_seen_and_forgotten() -> None:
 
     launchers = {"h1/0": process(alive=True), "h2/0": process(alive=False)}
     both = SimpleNamespace(state="running", stop_data={}, launchers=launchers)
-    assert stock.any_ended(both)
-    stock.forget_ended(both, 0.0)
+    assert started.any_ended(both)
+    started.forget_ended(both, 0.0)
     assert list(launchers) == ["h1/0"]
-    assert not stock.any_ended(both)
+    assert not started.any_ended(both)

@@ -7,6 +7,7 @@
 ``engine``      one rank, as the warm process forks it
 ``ipp``         the same, as ipyparallel launchers
 ``stock``       what ipyparallel's own launchers are told: "mpi", "ssh", "slurm"
+``started``     how such a launcher fares: ranks that will not come, or have ended
 ``ssh``         a look at the hosts before anything starts there
 ``slurm``       the job, and how it fares
 ``remote``      one rank, as such a launcher starts it
