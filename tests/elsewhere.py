@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import psutil
 
 import labkit
+from tests.conda_versions import ROOT
 
 #: In the environment of every process of one test's lab.
 MARK = "LABKIT_TEST_MARK"
@@ -86,6 +88,23 @@ def check_work(lab: labkit.Lab) -> None:
     (expected,) = lab.run(ddp_step, 0, 1, ranks=[0])  # alone; torch is there already
     for parameters in lab.run(own_step):
         assert max(abs(a - b) for a, b in zip(parameters, expected, strict=True)) < 1e-6
+
+
+def check_start_of_14(lab: labkit.Lab) -> None:
+    """Run what notebook 14 runs on every launcher, from its own cells."""
+    import torch
+
+    book = nbformat.read(ROOT / "notebooks" / "14_scaling_out.ipynb", as_version=4)
+    names: dict[str, Any] = {"__name__": "notebook 14", "n": lab.world_size}
+    for cell in book.cells:
+        if cell.cell_type == "code" and cell.source.partition("\n\n\ndef ")[2].startswith(
+            ("train(wrap", "first_cells()")
+        ):
+            exec(cell.source, names)
+    alone = names["train"](lambda net: net, torch.device("cpu"))
+    for total, loss in lab.run(names["first_cells"]):
+        assert total == sum(range(lab.world_size + 1))
+        assert abs(loss - alone) < 1e-4
 
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

@@ -17,6 +17,7 @@ import labkit
 from labkit import LabError, cluster
 from labkit.errors import Deadlock, RankDied
 from labkit.launcher import slurm as launcher
+from tests import elsewhere
 from tests.conda_versions import ROOT
 from tests.conftest import px
 from tests.slurm import Slurm, slurm
@@ -89,6 +90,10 @@ def test_a_step_of_ddp_is_the_step_of_one_process(lab: labkit.Lab) -> None:
     alone = step(images, labels, False)
     for weight in lab.run(step, images, labels, True):
         torch.testing.assert_close(weight, alone)
+
+
+def test_the_start_of_notebook_14(lab: labkit.Lab) -> None:
+    elsewhere.check_start_of_14(lab)
 
 
 def test_a_skipped_collective_is_a_deadlock_and_the_lab_goes_on(lab: labkit.Lab) -> None:

@@ -64,7 +64,7 @@ def test_ranks_work_and_leave_nothing(
     before = folders()
     with labkit.start(engines="ssh", config=settings(arguments, {"h1": 1, "h2": 1})) as lab:
         assert lab.world_size == 2
-        elsewhere.check_work(lab)
+        elsewhere.check_start_of_14(lab)
         # Files of the notebook's folder are found where the host has it.
         assert {p[1] for p in lab.run(place)} == {os.getcwd()}
         (folder,) = folders() - before
