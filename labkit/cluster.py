@@ -27,8 +27,6 @@ from .placement import Place, place_ranks
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
 ERRAND_SECONDS = 30.0
-#: Seconds between looks at what a launcher of ipyparallel knows of its ranks.
-TROUBLE_SECONDS = 2.0
 #: Seconds for ranks to be gone after they were told to.
 END_SECONDS = 5.0
 #: How a rank has ended that nobody saw end.
@@ -126,21 +124,23 @@ class RankCluster:
         try:
             self.cluster.start_controller_sync()
             self.cluster.start_engines_sync(self.size)
-            deadline = time.monotonic() + self._start_seconds()
+            deadline = time.monotonic() + self.start_seconds()
             self._observe()
             self._client = self.cluster.connect_client_sync()
             self._client._notification_handlers["labkit_exit"] = self._on_notice
             output.collect(self._client)
-            self._wait_for_engines(deadline)
+            started.wait_for_ranks(self, deadline)
             self._map()
         except LabError:
             raise
         except Exception as error:
             if refusal := started.refusal(error):
                 raise LabError(refusal) from None
-            raise LabError(f"The ranks did not start: {error}{self._first_log()}") from error
+            raise LabError(
+                f"The ranks did not start: {error}{started.log_of(self.cluster.engine_set)}"
+            ) from error
 
-    def _start_seconds(self) -> float:
+    def start_seconds(self) -> float:
         """Return how long to wait for the ranks; ipyparallel's own setting can only prolong it."""
         return max(START_SECONDS, self.cluster.engine_timeout)
 
@@ -162,46 +162,13 @@ class RankCluster:
                 how = LOST if code is None else describe_exit(code)
                 self.deaths.setdefault(place.rank, how)
 
-    def _wait_for_engines(self, deadline: float) -> None:
-        """Wait until ``size`` engines are connected; fail as soon as one of them has ended."""
-        launcher, next_look = self.cluster.engine_set, 0.0
-        while len(self._connected()) < self.size:
-            if time.monotonic() > next_look:
-                if trouble := started.trouble(launcher):
-                    raise LabError(f"{trouble}{self._first_log()}")
-                next_look = time.monotonic() + TROUBLE_SECONDS
-            exits = getattr(launcher, "exits", None)
-            if exits:
-                index, (_, code) = next(iter(exits.items()))
-                how = describe_exit(code)
-                raise LabError(f"Rank {index} ended at start-up ({how}){self._first_log()}")
-            if exits is None and started.any_ended(launcher):
-                raise LabError(
-                    f'engines="{self.engines}" ended at start-up before all {self.size} ranks '
-                    f"were there{self._first_log()}"
-                )
-            if self.warm is not None and self.warm.closed.is_set():
-                raise LabError(self.warm.obituary())
-            if time.monotonic() > deadline:
-                delay = started.delay(launcher)
-                raise LabError(
-                    f"Only {len(self._connected())} of {self.size} ranks connected within "
-                    f"{self._start_seconds():.0f} s{delay and f': {delay}'}{self._first_log()}"
-                )
-            time.sleep(0.005)
-
-    def _connected(self) -> list[int]:
+    def connected(self) -> list[int]:
         """List the engines that are there; of those that have left, the hub may not know yet."""
         return [engine for engine in self.client.ids if engine not in self._left]
 
-    def _first_log(self) -> str:
-        launcher = self.cluster.engine_set
-        text = launcher.get_output().strip() if launcher is not None else ""
-        return f"; its log ends:\n{text[-1500:]}" if text else "."
-
     def _map(self) -> None:
         """Ask every engine who it is and decide who is which rank."""
-        ids = self._connected()
+        ids = self.connected()
         answers = self.errand(ids, "identity.describe")
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
         self.deaths.clear()
@@ -276,7 +243,7 @@ class RankCluster:
         """
         launcher = self.cluster.engine_set
         client = self.client  # raises if there is no point in fresh ranks
-        deadline = time.monotonic() + self._start_seconds()
+        deadline = time.monotonic() + self.start_seconds()
         ours = isinstance(launcher, launchers.LabkitEngineSetLauncher)
         if ranks is not None and not ours:
             raise LabError(
@@ -292,9 +259,9 @@ class RankCluster:
             self._left.update(client.ids)
             self.cluster.restart_engines_sync()
         before = {p.engine for p in leaving}
-        while before & set(self._connected()) and time.monotonic() < deadline:
+        while before & set(self.connected()) and time.monotonic() < deadline:
             time.sleep(0.005)
-        self._wait_for_engines(deadline)
+        started.wait_for_ranks(self, deadline)
         self._map()
 
     def close(self) -> None:

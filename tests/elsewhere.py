@@ -81,6 +81,18 @@ def own_step() -> list[float]:
     return ddp_step(dist.get_rank(), dist.get_world_size())
 
 
+def die(rank: int) -> None:
+    """Kill one rank; the others wait for it."""
+    import signal
+
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() == rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.ones(1))
+
+
 def check_work(lab: labkit.Lab) -> None:
     """Add up and train across the ranks."""
     n = lab.world_size

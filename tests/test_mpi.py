@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -27,22 +26,12 @@ def place() -> tuple[int, int, int]:
     return dist.get_rank(), int(told[0]), os.getpid()
 
 
-def die(rank: int) -> None:
-    """Kill one rank; the others wait for it."""
-    import torch
-    import torch.distributed as dist
-
-    if dist.get_rank() == rank:
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.all_reduce(torch.ones(1))
-
-
 def test_ranks_of_mpiexec_work_and_a_killed_one_is_named() -> None:
     with labkit.start(3, engines="mpi") as lab:  # more than there are cores, and as root in CI
         assert [p[:2] for p in lab.run(place)] == [(r, r) for r in range(3)]
         elsewhere.check_start_of_14(lab)
         with pytest.raises(RankDied) as caught:
-            lab.run(die, 2)
+            lab.run(elsewhere.die, 2)
         assert str(caught.value).startswith("rank 2 ended with signal 9 (SIGKILL).")
         assert "lab.restart() gives you fresh ranks." in str(caught.value)
         assert [lab.status()[r].state for r in (0, 2)] == ["idle", "dead"]

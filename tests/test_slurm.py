@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
 import labkit
 from labkit import LabError, cluster
@@ -71,25 +70,7 @@ def test_all_reduce(lab: labkit.Lab) -> None:
 
 
 def test_a_step_of_ddp_is_the_step_of_one_process(lab: labkit.Lab) -> None:
-    images, labels = torch.randn(8, 5), torch.randn(8, 3)
-
-    def step(images: torch.Tensor, labels: torch.Tensor, wrap: bool) -> torch.Tensor:
-        import torch
-        import torch.distributed as dist
-
-        torch.manual_seed(0)
-        model = net = torch.nn.Linear(5, 3)
-        if wrap:
-            net = torch.nn.parallel.DistributedDataParallel(model)
-            rank, size = dist.get_rank(), dist.get_world_size()
-            images, labels = images[rank::size], labels[rank::size]
-        torch.nn.functional.mse_loss(net(images), labels).backward()
-        assert model.weight.grad is not None
-        return model.weight.detach() - 0.1 * model.weight.grad
-
-    alone = step(images, labels, False)
-    for weight in lab.run(step, images, labels, True):
-        torch.testing.assert_close(weight, alone)
+    elsewhere.check_work(lab)
 
 
 def test_the_start_of_notebook_14(lab: labkit.Lab) -> None:

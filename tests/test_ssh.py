@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -93,16 +92,6 @@ def meet_too_late() -> None:
         dist.all_reduce(torch.ones(1))
 
 
-def die(rank: int) -> None:
-    """Kill one rank; the others wait for it."""
-    import torch
-    import torch.distributed as dist
-
-    if dist.get_rank() == rank:
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.all_reduce(torch.ones(1))
-
-
 @pytest.mark.slow
 @needs("sshd")
 @needs_hosts()
@@ -123,7 +112,7 @@ def test_two_hosts_with_addresses_of_their_own() -> None:
             assert "all_reduce" in str(stuck.value)
             elsewhere.check_work(lab)
             with pytest.raises(RankDied) as caught:
-                lab.run(die, 1)
+                lab.run(elsewhere.die, 1)
             assert str(caught.value).startswith("rank 1 ended with signal 9 (SIGKILL).")
             assert [s.state for s in lab.status()] == ["idle", "dead", "idle", "idle"]
         ranks = [p for host in network for p in host.processes() if p.name() == "python"]
