@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 
 from . import display
-from .labels import fold, fold_begun, label
+from .rank_names import fold, fold_begun, label
 from .status import RankState
 
 #: Lines of output that are shown at a time, and characters at the end of a rank's text that can

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from .colours import rank_colour
-from .labels import block, bold_label, fold, label
+from .rank_names import block, bold_label, fold, label, rank_colour
 
 if TYPE_CHECKING:
     from .running import Outcome

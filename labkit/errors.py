@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from .labels import red
+from .rank_names import red
 
 #: Columns of a sentence in a notebook's output.
 WIDTH = 88

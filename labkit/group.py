@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from . import recovery
 from .cluster import RankCluster
 from .errors import LabError
-from .labels import how_to_replace, label
+from .rank_names import how_to_replace, label
 
 LOOPBACK = "127.0.0.1"
 #: An address that nobody has (RFC 5737): the way to it is the way to everywhere else.

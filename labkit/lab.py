@@ -12,7 +12,7 @@ from . import running
 from .cluster import RankCluster
 from .errors import LabError
 from .group import GroupKeeper
-from .labels import label
+from .rank_names import label
 from .status import Table
 from .survey import survey
 from .timeline import Timeline

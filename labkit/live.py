@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from . import board, display, page
 from .board import Texts
-from .labels import fold, label
+from .rank_names import fold, label
 from .status import RankState
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.

@@ -16,9 +16,9 @@ from . import display, recovery, verdict
 from .cluster import on_rank
 from .errors import LabError, RankDied
 from .group import GroupKeeper
-from .labels import label
 from .live import Live, screen
 from .output import STREAMS, Output, tidy
+from .rank_names import label
 from .survey import look
 from .watch.watcher import Watcher, sample
 

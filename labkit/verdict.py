@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import labels
+from . import rank_names
 from .cluster import RankCluster
 from .errors import Deadlock, Interrupted, RankDied, RankError
 from .group import GroupKeeper
-from .labels import label
+from .rank_names import label
 from .watch.cause import Case
 from .watch.facts import Sample
 from .watch.story import tell, tensors
@@ -64,7 +64,7 @@ def judge(
         return RankDied(*died(keeper.cluster, dead, own, ending))
     case = ending.case
     if own:
-        summary, blocks = labels.error_texts(own)
+        summary, blocks = rank_names.error_texts(own)
         if case is not None:
             text = [*_waited(case, own), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
@@ -79,9 +79,9 @@ def judge(
 def interrupted(keeper: GroupKeeper, errors: Mapping[int, Raised], ending: Ending) -> Interrupted:
     """Return the error to raise after an interrupt: where it stopped which ranks."""
     stopped = {r: _stopped(e) if is_consequence(e) else e for r, e in errors.items()}
-    summary, blocks = labels.error_texts(stopped)
+    summary, blocks = rank_names.error_texts(stopped)
     done = what_was_done(keeper, ending)
-    head = [f"{labels.red('Interrupted')}: the cell was stopped."]
+    head = [f"{rank_names.red('Interrupted')}: the cell was stopped."]
     tail = ["\n".join(done)] if done else []
     return Interrupted("\n".join(filter(None, [summary, *done])), [*head, *blocks, *tail])
 
@@ -118,7 +118,7 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
             last[rank] = f"{entries[-1].name} with {tensors(entries[-1])}"
     if not last:
         return ""
-    calls = "; ".join(f"{label(ranks)} called {text}" for ranks, text in labels.fold(last))
+    calls = "; ".join(f"{label(ranks)} called {text}" for ranks, text in rank_names.fold(last))
     return (
         "Cause: gloo aborts a rank that gets more than its tensor holds, so the shapes or types "
         f"probably differ: {calls}."
@@ -165,7 +165,7 @@ def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
     if ending.still:
         still = list(ending.still)
         lines.append(
-            f"{label(still)} did not return from the cell; {labels.how_to_replace(still)}."
+            f"{label(still)} did not return from the cell; {rank_names.how_to_replace(still)}."
         )
     return lines
 
@@ -177,7 +177,7 @@ def died(
     ending: Ending | None = None,
 ) -> tuple[str, list[str]]:
     """Return summary and blocks for ranks whose process has ended."""
-    how = labels.fold({rank: cluster.deaths[rank] for rank in dead})
+    how = rank_names.fold({rank: cluster.deaths[rank] for rank in dead})
     head = "; ".join(f"{label(ranks)} ended with {text}" for ranks, text in how) + "."
     rest = []
     if ending and ending.hint:
@@ -193,7 +193,7 @@ def died(
     elif cluster.warm is None:  # its launcher replaces all ranks or none
         rest.append("lab.restart() gives you fresh ranks.")
     else:
-        rest.append(f"{labels.how_to_replace(everyone)}; the others keep their variables.")
-    summary, blocks = labels.error_texts(dict(errors or {}))
-    lines = [f"{labels.red('RankDied')}: {head}", *rest]
+        rest.append(f"{rank_names.how_to_replace(everyone)}; the others keep their variables.")
+    summary, blocks = rank_names.error_texts(dict(errors or {}))
+    lines = [f"{rank_names.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

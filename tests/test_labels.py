@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from labkit import labels
-from labkit.colours import RANK_COLOURS
+from labkit import rank_names
+from labkit.rank_names import RANK_COLOURS
 
 
 def plain(text):
@@ -22,17 +22,17 @@ def plain(text):
     ],
 )
 def test_label(ranks, text):
-    assert labels.label(ranks) == text
+    assert rank_names.label(ranks) == text
 
 
 def test_fold_keeps_the_order_of_first_ranks():
-    assert labels.fold({2: "b", 0: "a", 1: "b", 3: "a"}) == [([0, 3], "a"), ([1, 2], "b")]
+    assert rank_names.fold({2: "b", 0: "a", 1: "b", 3: "a"}) == [([0, 3], "a"), ([1, 2], "b")]
 
 
 def test_equal_errors_are_one():
     same = ("ValueError", "no", ["ValueError: no", "  In[1], line 2"])
     other = ("KeyError", "'k'", ["KeyError: 'k'"])
-    summary, blocks = labels.error_texts({0: same, 1: other, 2: same})
+    summary, blocks = rank_names.error_texts({0: same, 1: other, 2: same})
     assert summary == "ranks 0, 2: ValueError: no\nrank 1: KeyError: 'k'"
     assert [plain(b) for b in blocks] == [
         "ranks 0, 2: ValueError: no\n  In[1], line 2",
@@ -42,23 +42,23 @@ def test_equal_errors_are_one():
 
 def test_ranks_on_the_way_to_the_same_are_joined():
     texts = {0: "a\nb\n", 1: "a\n", 2: "c", 3: "a\nb\nc\n"}
-    assert labels.fold_begun(texts) == [([0, 1, 3], "a\nb\nc\n"), ([2], "c")]
+    assert rank_names.fold_begun(texts) == [([0, 1, 3], "a\nb\nc\n"), ([2], "c")]
 
 
 def test_a_single_rank_has_its_colour_and_several_have_none():
     red_green_blue = ";".join(str(int(RANK_COLOURS[2][i : i + 2], 16)) for i in (1, 3, 5))
-    assert labels.bold_label([2]) == f"\x1b[1;38;2;{red_green_blue}mrank 2\x1b[0m"
-    assert labels.bold_label([1, 2]) == "\x1b[1mranks 1–2\x1b[0m"
+    assert rank_names.bold_label([2]) == f"\x1b[1;38;2;{red_green_blue}mrank 2\x1b[0m"
+    assert rank_names.bold_label([1, 2]) == "\x1b[1mranks 1–2\x1b[0m"
 
 
 def test_in_an_error_no_label_has_a_colour():
-    assert labels.bold_label([2], coloured=False) == "\x1b[1mrank 2\x1b[0m"
-    (block,) = labels.error_texts({2: ("E", "", ["E: no"])})[1]
+    assert rank_names.bold_label([2], coloured=False) == "\x1b[1mrank 2\x1b[0m"
+    (block,) = rank_names.error_texts({2: ("E", "", ["E: no"])})[1]
     assert block.startswith("\x1b[1mrank 2\x1b[0m: ")
 
 
 def test_progress_bars_stay_one_a_rank_though_two_are_equal_by_chance():
     bar = "100%|███| 3/3 [00:01<00:00,  2.00it/s]"
     texts = {0: bar, 1: bar, 2: "done"}
-    assert labels.fold(texts) == [([0], bar), ([1], bar), ([2], "done")]
-    assert labels.fold_begun(texts) == [([0], bar), ([1], bar), ([2], "done")]
+    assert rank_names.fold(texts) == [([0], bar), ([1], bar), ([2], "done")]
+    assert rank_names.fold_begun(texts) == [([0], bar), ([1], bar), ([2], "done")]

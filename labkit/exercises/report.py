@@ -12,7 +12,7 @@ from typing import Any
 
 from ..display import plain
 from ..errors import WIDTH
-from ..labels import fold, label
+from ..rank_names import fold, label
 from .exercise import Failed
 from .verdict import Result, Verdict, same
 

@@ -14,7 +14,7 @@ from .. import display, live, recovery, running, verdict
 from ..cluster import on_rank
 from ..errors import LabError, RankDied, RankError
 from ..group import GroupKeeper
-from ..labels import label
+from ..rank_names import label
 from .exercise import Exercise, Failed
 from .verdict import Result
 

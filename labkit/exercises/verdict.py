@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..labels import label
+from ..rank_names import label
 from .compare import same
 from .exercise import Exercise, Failed
 

@@ -4,7 +4,7 @@ Every figure is a :class:`Picture`: an image for the eye, and the same facts as 
 readers and for nbval, which compares text and not pixels.
 """
 
-from ..colours import rank_colour
+from ..rank_names import rank_colour
 from .bars import memory
 from .costs import AlphaBeta, bus_bandwidth, bus_factor, fit_alpha_beta
 from .curves import bandwidth, scaling

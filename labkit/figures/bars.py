@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..colours import rank_colour
+from ..rank_names import rank_colour
 from .picture import Picture
 from .style import (
     CARD,

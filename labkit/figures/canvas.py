@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..colours import rank_colour
+from ..rank_names import rank_colour
 from .boxes import Block, lay_out
 from .moves import COMBINED as TOGETHER
 from .moves import Moves, Owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..colours import rank_colour
+from ..rank_names import rank_colour
 from ..timeline.intervals import Interval, union
 from ..timeline.merge import rows
 from ..timeline.recording import WORK as COMPUTING

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LabError
-from ..labels import fold, label
+from ..rank_names import fold, label
 from . import intervals, merge, trace
 from .recording import KINDS, WORK, Recording, Span
 

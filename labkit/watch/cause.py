@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..labels import label
+from ..rank_names import label
 from .facts import FROM_ROOT, Entry, Wait
 from .proof import SAME_SIZE, Situation, needs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..labels import label
+from ..rank_names import label
 from .cause import ENDED, TYPES, Case, likely_cause
 from .facts import Entry, GroupKey, Wait
 
