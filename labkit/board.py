@@ -8,7 +8,7 @@ from html import escape
 
 from . import display
 from .rank_names import fold, fold_begun, label
-from .status import RankState
+from .wire.state import RankState
 
 #: Lines of output that are shown at a time, and characters at the end of a rank's text that can
 #: have them.

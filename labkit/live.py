@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from . import board, display, page
 from .board import Texts
 from .rank_names import fold, label
-from .status import RankState
+from .wire.state import RankState
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
 LIVE = "LABKIT_LIVE"

@@ -16,9 +16,9 @@ import psutil
 
 from . import questions
 from .cluster import RankCluster
-from .connections import list_connections
 from .watch.step import in_step
 from .watch.watcher import sample
+from .wire.connections import list_connections
 
 #: Seconds to wait for freed ranks before they are interrupted too, and after that.
 PATIENCE = (0.5, 0.4)

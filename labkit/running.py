@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from .output import STREAMS, Output, tidy
 from .rank_names import label
 from .survey import look
 from .watch.watcher import Watcher, sample
+from .wire.outcome import Outcome
 
 #: Seconds that a cell has before anybody watches it: short ones cost nothing more.
 UNWATCHED_SECONDS = 0.2
@@ -28,20 +28,6 @@ UNWATCHED_SECONDS = 0.2
 TICK = 0.2
 #: Seconds to wait for the last output of a rank whose cell has ended.
 OUTPUT_SECONDS = 5.0
-
-
-@dataclass
-class Outcome:
-    """What one rank made of a cell or a call."""
-
-    rank: int
-    stdout: str = ""
-    stderr: str = ""
-    #: What it displayed, each as {"data": mime bundle, "metadata": …}; the last expression's too.
-    displays: list[dict[str, Any]] = field(default_factory=list)
-    result: dict[str, Any] | None = None
-    value: Any = None  #: of a call
-    error: tuple[str, str, list[str]] | None = None  #: name, message, formatted lines
 
 
 class Pending:

@@ -11,10 +11,10 @@ import psutil
 
 from . import questions
 from .cluster import RankCluster
-from .status import Gpu, RankState
 from .watch import story
 from .watch.facts import Sample
 from .watch.watcher import sample
+from .wire.state import Gpu, RankState
 
 #: A rank tells what it waits for when it has stood still between two looks, so long apart.
 LOOK_AGAIN_SECONDS = 0.25

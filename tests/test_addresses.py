@@ -11,9 +11,9 @@ import pytest
 
 from labkit import LabError
 from labkit import group as keeper
-from labkit.connections import Connection
 from labkit.placement import Place
 from labkit.rank import group
+from labkit.wire.connections import Connection
 
 LOOPBACK = Connection(3, ["127.0.0.1", 40001], ["127.0.0.1", 5555])
 OUTSIDE = Connection(4, ["10.0.0.7", 40002], ["10.0.0.1", 5555])

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from labkit import board
-from labkit.status import Gpu, RankState
+from labkit.wire.state import Gpu, RankState
 
 
 def state(rank, what="running", **about):

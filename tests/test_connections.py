@@ -9,7 +9,7 @@ import socket
 import psutil
 import pytest
 
-from labkit.connections import list_connections
+from labkit.wire.connections import list_connections
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from labkit import display
-from labkit.running import Outcome
+from labkit.wire.outcome import Outcome
 
 
 def plain(text):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from labkit.connections import list_connections
 from labkit.rank import sockets
+from labkit.wire.connections import list_connections
 
 
 @contextlib.contextmanager

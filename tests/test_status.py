@@ -4,7 +4,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from labkit.status import RankState, Table
+from labkit.status import Table
+from labkit.wire.state import RankState
 
 STATES = [
     RankState(0, "a", 11, "cuda:0", "nccl", "idle"),

@@ -12,7 +12,7 @@ from labkit.figures.style import WORK
 from labkit.figures.timeline import HOW_TO_READ, MAX_ROWS, _of
 from labkit.timeline import Span, Timeline
 from labkit.timeline.merge import rows
-from labkit.timeline.recording import Event, Recording
+from labkit.wire.recording import Event, Recording
 
 
 def steps(rank, count=3, unit=1_000_000, buckets=2, late=0):

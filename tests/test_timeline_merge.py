@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from labkit import LabError
 from labkit.timeline import Timeline, clocks
-from labkit.timeline.recording import Event, Recording
+from labkit.wire.recording import Event, Recording
 
 MS = 1_000_000
 

@@ -15,6 +15,7 @@ from ..cluster import on_rank
 from ..errors import LabError, RankDied, RankError
 from ..group import GroupKeeper
 from ..rank_names import label
+from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
 from .verdict import Result
 
@@ -144,7 +145,7 @@ def _aftermath(keeper: GroupKeeper, pending: running.Pending) -> tuple[list[str]
 
 
 def _failure(
-    outcome: running.Outcome, pending: running.Pending, exercise: Exercise, timed_out: bool
+    outcome: Outcome, pending: running.Pending, exercise: Exercise, timed_out: bool
 ) -> Failed | None:
     """Say what stands in the place of a rank's value, None if it has one."""
     cluster, rank = pending.cluster, outcome.rank
@@ -164,7 +165,7 @@ def _failure(
     return Failed(name, message)
 
 
-def _explain(pending: running.Pending, outcomes: list[running.Outcome]) -> list[str]:
+def _explain(pending: running.Pending, outcomes: list[Outcome]) -> list[str]:
     """Return the errors of the ranks as a cell would show them."""
     try:
         pending.raise_errors(outcomes)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..rank_names import rank_colour
-from ..timeline.intervals import Interval, union
 from ..timeline.merge import rows
-from ..timeline.recording import WORK as COMPUTING
+from ..wire.intervals import Interval, union
+from ..wire.recording import WORK as COMPUTING
 from .picture import Picture
 from .style import (
     CARD,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..connections import list_connections
+from ..wire.connections import list_connections
 from . import cells, group, looker, sockets, usage, waits
 
 

@@ -12,7 +12,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from ..connections import list_connections
+from ..wire.connections import list_connections
 
 #: Kept alive here: the group's store on every rank, which on rank 0 is its server too.
 _store: dist.Store | None = None

@@ -24,7 +24,7 @@ from torch.autograd import profiler as stock
 
 from ..errors import LabError
 from ..timeline import clocks, sort
-from ..timeline.recording import Recording
+from ..wire.recording import Recording
 from . import cells, group, marks, record, recorder
 
 #: Seconds after which a recording stops by itself, with operators or without: that many events

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from ..connections import list_connections
+from ..wire.connections import list_connections
 from . import record
 
 

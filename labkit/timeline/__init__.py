@@ -13,7 +13,7 @@ What runs on a rank is ``labkit.rank.profile``. Nothing here imports torch; ``re
 the notebook's kernel, ``recording``, ``sort`` and ``clocks`` are used by the ranks.
 """
 
-from .recording import KINDS, Span
+from ..wire.recording import KINDS, Span
 from .result import Timeline
 
 __all__ = ["KINDS", "Span", "Timeline"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .recording import Event, Recording, Span
+from ..wire.recording import Event, Recording, Span
 
 #: A rank that came this many nanoseconds later, beyond what the clocks may be off, was late.
 LATE = 20_000

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LabError
 from ..rank_names import fold, label
-from . import intervals, merge, trace
-from .recording import KINDS, WORK, Recording, Span
+from ..wire import intervals
+from ..wire.recording import KINDS, WORK, Recording, Span
+from . import merge, trace
 
 if TYPE_CHECKING:
     from ..figures import Picture

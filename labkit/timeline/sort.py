@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .intervals import Interval, common, union, without
-from .recording import WORK, Event, TorchEvent
+from ..wire.intervals import Interval, common, union, without
+from ..wire.recording import WORK, Event, TorchEvent
 
 #: Our own events are named so, with what follows.
 OURS = "labkit:"

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..errors import LabError
 from ..files import reason, write_whole
+from ..wire.recording import WORK, Recording, Span
 from .merge import rows
-from .recording import WORK, Recording, Span
 
 #: Chrome's names for colours; Perfetto chooses its own, by name.
 _COLOURS = {

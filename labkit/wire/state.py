@@ -1,0 +1,47 @@
+"""What a rank is and does, as the notebook knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a rank's GPU does."""
+
+    used: int  #: bytes that torch has taken from it in this rank
+    total: int  #: bytes that it has
+    busy: int | None = None  #: percent of the last moments in which it ran something
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What one rank is and does."""
+
+    rank: int
+    host: str
+    pid: int
+    device: str
+    backend: str
+    state: str  #: "idle", "running", "waiting", "no answer" or "dead"
+    where: str = ""  #: "In[7], line 3"
+    line: str = ""  #: "dist.barrier()"
+    detail: str = ""  #: what it waits for, how it died, why it gives no answer
+    seconds: float | None = None  #: it has waited so long
+    memory: int | None = None  #: bytes that would be free if it ended
+    gpu: Gpu | None = None
+
+    def describe(self) -> str:
+        """Say what it does, in one line."""
+        place = ": ".join(part for part in (self.where, self.line) if part)
+        match self.state:
+            case "running" if place:
+                return f"running {place}"
+            case "waiting":
+                since = "" if self.seconds is None else f", for {self.seconds:.0f} s"
+                return f"waiting in {self.detail}{since}" + (f" at {place}" if place else "")
+            case "dead":
+                return f"dead: {self.detail}"
+            case "no answer" if self.detail:
+                return f"no answer ({self.detail})"
+        return self.state
