@@ -16,7 +16,7 @@ import psutil
 
 from . import questions
 from .cluster import RankCluster
-from .watch.step import in_step
+from .deadlock.in_step import in_step
 from .watch.watcher import sample
 from .wire.connections import list_connections
 

@@ -11,8 +11,8 @@ import psutil
 
 from . import questions
 from .cluster import RankCluster
-from .watch import story
-from .watch.facts import Sample
+from .deadlock import message
+from .deadlock.samples import Sample
 from .watch.watcher import sample
 from .wire.state import Gpu, RankState
 
@@ -58,7 +58,7 @@ def _state(
         wait = sample.wait
         about = {
             "state": "waiting",
-            "detail": story.describe(wait, sample.entry),
+            "detail": message.describe(wait, sample.entry),
             "where": wait.where,
             "line": wait.line,
             "seconds": wait.seconds,

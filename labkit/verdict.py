@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from . import rank_names
 from .cluster import RankCluster
+from .deadlock.cause import Case
+from .deadlock.message import tell, tensors
+from .deadlock.samples import Sample
 from .errors import Deadlock, Interrupted, RankDied, RankError
 from .group import GroupKeeper
 from .rank_names import label
-from .watch.cause import Case
-from .watch.facts import Sample
-from .watch.story import tell, tensors
 
 #: What a rank raises because another one has gone, or because its connections were shut.
 CONSEQUENCE = re.compile(

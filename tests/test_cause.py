@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from labkit.watch.cause import EXPLANATIONS, Case, likely_cause
-from labkit.watch.facts import Entry, Group, Sample, Wait
-from labkit.watch.proof import Situation, find_stuck
+from labkit.deadlock.cause import EXPLANATIONS, Case, likely_cause
+from labkit.deadlock.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation, find_stuck
 
 ENDED = "has ended its cell"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labkit.watch.facts import Entry, Wait, read
-from labkit.watch.proof import Situation, find_stuck
+from labkit.deadlock.samples import Entry, Wait, read
+from labkit.deadlock.wait_graph import Situation, find_stuck
 
 
 def entry(number=1, name="all_reduce", shapes=((2, 3),), types=("Float",), done=False):

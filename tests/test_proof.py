@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labkit.watch.facts import Entry, Group, Sample, Wait
-from labkit.watch.proof import Situation, disagree, find_stuck
+from labkit.deadlock.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation, disagree, find_stuck
 
 WORLD = "0"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labkit.watch.facts import Entry, Group, Sample
-from labkit.watch.step import in_step
+from labkit.deadlock.in_step import in_step
+from labkit.deadlock.samples import Entry, Group, Sample
 
 WORLD = ("0", (0, 1))
 

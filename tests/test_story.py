@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from labkit.watch import story
-from labkit.watch.cause import Case
-from labkit.watch.facts import Entry, Group, Sample, Wait
-from labkit.watch.proof import Situation, find_stuck
+from labkit.deadlock import message as story
+from labkit.deadlock.cause import Case
+from labkit.deadlock.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation, find_stuck
 
 WORLD = ("0", (0, 1, 2, 3))
 PAIR = ("4", (0, 1))

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from labkit import verdict
+from labkit.deadlock.cause import Case
+from labkit.deadlock.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation
 from labkit.errors import Deadlock, RankDied, RankError
 from labkit.verdict import Ending, is_consequence, judge, what_was_done, why_died, without_torch_log
-from labkit.watch.cause import Case
-from labkit.watch.facts import Entry, Group, Sample, Wait
-from labkit.watch.proof import Situation
 
 WORLD = ("0", (0, 1, 2))
 WAIT = Wait("collective", ((WORLD, 1),), call="barrier", where="In[7], line 2")

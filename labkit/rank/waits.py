@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 from torch.distributed import distributed_c10d as c10d
 
-from ..watch.facts import FROM_ROOT, ROOTED
+from ..wire.protocol import FROM_ROOT, ROOTED
 from . import cells, record, recorder
 
 TORCH = os.path.dirname(torch.__file__) + os.sep

@@ -14,9 +14,9 @@ from typing import Any
 
 from .. import questions
 from ..cluster import RankCluster
-from . import facts
-from .cause import ENDED, NOT_ASKED, RAISED, Case
-from .proof import Situation, find_stuck
+from ..deadlock.cause import ENDED, NOT_ASKED, RAISED, Case
+from ..deadlock.samples import Sample, read
+from ..deadlock.wait_graph import Situation, find_stuck
 
 #: Seconds between the two looks that must agree before a deadlock is declared.
 CONFIRM_SECONDS = 0.15
@@ -27,9 +27,9 @@ CONFIRM_TIMES = 6
 AGAIN_SECONDS = (0.3, 5.0)
 
 
-def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, facts.Sample]:
+def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, Sample]:
     """Ask some ranks what they wait for and what they have provided."""
-    return facts.read(questions.ask(cluster, ranks, "labkit_sample"))
+    return read(questions.ask(cluster, ranks, "labkit_sample"))
 
 
 class Watcher:
@@ -44,7 +44,7 @@ class Watcher:
     def __init__(self, cluster: RankCluster, asked: Sequence[int]) -> None:
         self.cluster = cluster
         self.asked = list(asked)
-        self.waiting: dict[int, facts.Sample] = {}  #: what waiting ranks said last
+        self.waiting: dict[int, Sample] = {}  #: what waiting ranks said last
         self._told: dict[int, float] = {}  # rank -> when it said that
         self._open: dict[int, Any] = {}  # rank -> future of its answer
         self._primed: set[int] = set()
@@ -88,7 +88,7 @@ class Watcher:
         self._seen, self._due = news, time.monotonic() + self._pause
         return case
 
-    def waits(self) -> dict[int, facts.Sample]:
+    def waits(self) -> dict[int, Sample]:
         """Return the ranks that are known to wait, with the seconds that they have waited."""
         now = time.monotonic()
         return {
@@ -105,9 +105,9 @@ class Watcher:
                 if answer.get("state") == "waiting":
                     told[rank] = answer
                     self._known[rank] = answer["stamp"]
-        self._note(facts.read(told))
+        self._note(read(told))
 
-    def _note(self, samples: Mapping[int, facts.Sample]) -> None:
+    def _note(self, samples: Mapping[int, Sample]) -> None:
         self.waiting.update(samples)
         self._told.update(dict.fromkeys(samples, time.monotonic()))
 

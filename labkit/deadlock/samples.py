@@ -10,11 +10,6 @@ from typing import Any
 #: different groups, so the name alone would not do.
 GroupKey = tuple[str, tuple[int, ...]]
 
-#: Collectives in which one rank gives to the others, or takes from them: one end can finish
-#: though another rank has not come.
-FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
-ROOTED = FROM_ROOT + TO_ROOT
-
 
 @dataclass(frozen=True)
 class Entry:

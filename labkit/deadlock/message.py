@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..rank_names import label
 from .cause import ENDED, TYPES, Case, likely_cause
-from .facts import Entry, GroupKey, Wait
+from .samples import Entry, GroupKey, Wait
 
 
 def tell(case: Case) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..rank_names import label
-from .facts import FROM_ROOT, Entry, Wait
-from .proof import SAME_SIZE, Situation, needs
+from ..wire.protocol import FROM_ROOT
+from .samples import Entry, Wait
+from .wait_graph import SAME_SIZE, Situation, needs
 
 #: What a rank that is gone did instead of coming.
 ENDED, NOT_ASKED, RAISED = "has ended its cell", "was not asked to run the cell", "has raised"
