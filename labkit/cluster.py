@@ -169,7 +169,7 @@ class RankCluster:
     def _map(self) -> None:
         """Ask every engine who it is and decide who is which rank."""
         ids = self.connected()
-        answers = self.errand(ids, "identity.describe")
+        answers = self.errand(ids, "setup.describe")
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
         self.deaths.clear()
 
@@ -181,8 +181,8 @@ class RankCluster:
         function: str,
         arguments: Sequence[tuple[Any, ...]] | None = None,
     ) -> list[Any]:
-        """Run a short function of ``labkit.rank`` ("group.join") on some engines, each with its
-        own tuple of arguments (none if None).
+        """Run a short function of ``labkit.rank`` ("process_group.join") on some engines, each with
+        its own tuple of arguments (none if None).
 
         Raises
         ------
@@ -317,7 +317,7 @@ def on_rank(name: str, *args: Any) -> Any:
     """Call a function of ``labkit.rank`` by name (the kernel never imports that package)."""
     import importlib
 
-    module, _, function = name.partition(".")
+    module, _, function = name.rpartition(".")
     return getattr(importlib.import_module(f"labkit.rank.{module}"), function)(*args)
 
 
@@ -338,7 +338,7 @@ def gpu_count(warm: WarmProcess | None) -> int:
 
         return torch.cuda.device_count()
     path = warm.root / "gpus"
-    argv = ["labkit.rank.identity:write_gpu_count", str(path)]
+    argv = ["labkit.rank.setup:write_gpu_count", str(path)]
     child = warm.fork("gpus", "call", argv)
     child.exited.wait(START_SECONDS)
     return int(path.read_text()) if path.exists() else 0

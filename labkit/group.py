@@ -48,7 +48,7 @@ class GroupKeeper:
     def _leave(self, ranks: Sequence[int]) -> None:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
         recovery.shut(self.cluster, ranks)
-        self.cluster.errand([self.cluster.places[r].engine for r in ranks], "group.leave")
+        self.cluster.errand([self.cluster.places[r].engine for r in ranks], "process_group.leave")
 
     def _form(self) -> None:
         self.broken = True  # until it is formed
@@ -95,7 +95,7 @@ def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
         (p.rank, len(places), p.device, p.threads, dict(p.environment), addresses[p.rank])
         for p in chosen
     ]
-    cluster.errand([p.engine for p in chosen], "identity.assign", own)
+    cluster.errand([p.engine for p in chosen], "setup.assign", own)
 
 
 def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
@@ -107,11 +107,11 @@ def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]
         If a host has none.
     """
     chosen = [cluster.places[r] for r in ranks]
-    found = cluster.errand([p.engine for p in chosen], "group.find_address")
+    found = cluster.errand([p.engine for p in chosen], "process_group.find_address")
     known = {p.host: address for p, address in zip(chosen, found, strict=True) if address}
     if lacking := [p for p in chosen if p.host not in known]:
         others = [(next(iter(known.values()), ANYWHERE),)] * len(lacking)
-        found = cluster.errand([p.engine for p in lacking], "group.address_towards", others)
+        found = cluster.errand([p.engine for p in lacking], "process_group.address_towards", others)
         known |= {p.host: address for p, address in zip(lacking, found, strict=True)}
     for host, address in known.items():
         if not address:
@@ -123,10 +123,10 @@ def form(cluster: RankCluster, timeout: float) -> None:
     """Open a store on rank 0 and let every rank join the default process group."""
     places = cluster.places
     first = [places[0].engine]
-    host = LOOPBACK if is_local(cluster) else cluster.errand(first, "group.address")[0]
-    port = cluster.errand(first, "group.open_store", [(host, timeout)])[0]
+    host = LOOPBACK if is_local(cluster) else cluster.errand(first, "process_group.address")[0]
+    port = cluster.errand(first, "process_group.open_store", [(host, timeout)])[0]
     own = [(p.rank, len(places), p.backend, p.device, host, port, timeout) for p in places]
-    cluster.errand([p.engine for p in places], "group.join", own)
+    cluster.errand([p.engine for p in places], "process_group.join", own)
 
 
 def is_local(cluster: RankCluster) -> bool:

@@ -33,7 +33,7 @@ def place_ranks(engines: Mapping[int, Mapping[str, Any]]) -> list[Place]:
     Parameters
     ----------
     engines
-        What ``labkit.rank.identity.describe`` returned, by engine id.
+        What ``labkit.rank.setup.describe`` returned, by engine id.
 
     Returns
     -------

@@ -12,7 +12,7 @@ import pytest
 from labkit import LabError
 from labkit import group as keeper
 from labkit.placement import Place
-from labkit.rank import group
+from labkit.rank import process_group
 from labkit.wire.connections import Connection
 
 LOOPBACK = Connection(3, ["127.0.0.1", 40001], ["127.0.0.1", 5555])
@@ -37,22 +37,22 @@ def test_a_host_knows_its_address_by_its_connections_or_its_name(
             raise name
         return str(name)
 
-    monkeypatch.setattr(group, "list_connections", lambda: connections)
+    monkeypatch.setattr(process_group, "list_connections", lambda: connections)
     monkeypatch.setattr(socket, "gethostbyname", resolve)
-    assert group.find_address() == found
+    assert process_group.find_address() == found
 
 
 def test_the_address_towards_another_host_is_never_loopback() -> None:
-    assert group.address_towards("127.0.0.1") == ""
-    assert group.address_towards("255.255.255.255") == ""  # no way there
+    assert process_group.address_towards("127.0.0.1") == ""
+    assert process_group.address_towards("255.255.255.255") == ""  # no way there
     own = {a.address for addresses in psutil.net_if_addrs().values() for a in addresses}
-    assert group.address_towards(keeper.ANYWHERE) in {"", *own}
+    assert process_group.address_towards(keeper.ANYWHERE) in {"", *own}
 
 
 def test_gloo_takes_the_interface_with_the_address_unless_it_was_told_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group, "_address", "")
+    monkeypatch.setattr(process_group, "_address", "")
     interfaces = {"lo": ["127.0.0.1"], "eth1": ["10.0.0.7"]}
     made = {n: [SimpleNamespace(address=a) for a in found] for n, found in interfaces.items()}
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: made)
@@ -60,9 +60,9 @@ def test_gloo_takes_the_interface_with_the_address_unless_it_was_told_one(
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", before)
         if not before:
             monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-        group.use_address("10.0.0.7")
+        process_group.use_address("10.0.0.7")
         assert os.environ["GLOO_SOCKET_IFNAME"] == after
-        assert group.address() == "10.0.0.7"
+        assert process_group.address() == "10.0.0.7"
 
 
 class Ranks:
@@ -78,9 +78,9 @@ class Ranks:
 
     def errand(self, engines: list[int], function: str, arguments: object = None) -> list[str]:
         self.asked.append(arguments)
-        if function == "group.find_address":
+        if function == "process_group.find_address":
             return ["" if engine < 12 else "10.0.0.7" for engine in engines]
-        assert function == "group.address_towards"
+        assert function == "process_group.address_towards"
         assert engines == [10, 11]
         return [self.towards] * 2
 

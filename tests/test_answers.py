@@ -114,7 +114,7 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
         if dead := sorted(lab._cluster.deaths):
             lab.restart(ranks=dead)
         if on_ranks:
-            lab._cluster.errand(lab.engine_ids, "trial.forget", [(sorted(names),)] * 4)
+            lab._cluster.errand(lab.engine_ids, "trial.trial.forget", [(sorted(names),)] * 4)
         vars(__main__).pop(exercise.answer, None)
 
 

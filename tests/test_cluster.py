@@ -14,12 +14,12 @@ from tests.conftest import descendants
 
 def test_an_errand_takes_one_value_for_each_engine(lab4):
     inner = lab4._cluster
-    assert inner.errand(lab4.engine_ids, "identity.describe")[2]["pid"] == lab4.status()[2].pid
+    assert inner.errand(lab4.engine_ids, "setup.describe")[2]["pid"] == lab4.status()[2].pid
 
 
 def test_an_errand_that_fails_names_the_rank(lab4):
     with pytest.raises(LabError, match=r"^rank 3: TypeError: "):
-        lab4._cluster.errand(lab4.engine_ids[3:], "group.open_store")
+        lab4._cluster.errand(lab4.engine_ids[3:], "process_group.open_store")
 
 
 def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
@@ -27,7 +27,7 @@ def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
     view = lab4.client.direct_view(lab4.engine_ids[1])
     busy = view.execute("import time; time.sleep(2)", block=False)
     with pytest.raises(LabError, match=r"rank 1 does not answer: it is busy or blocked; lab.rest"):
-        lab4._cluster.errand(lab4.engine_ids, "identity.describe")
+        lab4._cluster.errand(lab4.engine_ids, "setup.describe")
     busy.get(5)
 
 

@@ -15,13 +15,14 @@ import torch
 from nbclient import NotebookClient
 
 import labkit
-from labkit import LabError, RankDied, course, edition, operations
+from labkit import LabError, RankDied, course, edition
 from labkit.display import plain
 from labkit.exercises import ask, catalogue
 from labkit.exercises.compare import same
 from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
 from labkit.exercises.report import LONGEST, describe, report
 from labkit.exercises.verdict import Result, Verdict, judge
+from labkit.rank import collectives
 from tests.conftest import px
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
@@ -489,7 +490,7 @@ def test_a_forbidden_call_is_found_in_every_form(
         f"def average_of_all(x):\n    {call}\n    return x"
     )
     name, _ = verdict(answer, "00-3", forbids=(forbidden,))
-    family = operations.FORMS.get(forbidden, forbidden)  # to forbid a form is to forbid all
+    family = collectives.FORMS.get(forbidden, forbidden)  # to forbid a form is to forbid all
     assert name in (f"forbidden: {forbidden}", f"forbidden: {family}")
     assert works(lab4)  # the functions are back
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from labkit.rank import idle
-from labkit.rank.idle import Clock, stood_still
+from labkit.rank.observe import cpu_clock
+from labkit.rank.observe.cpu_clock import Clock, stood_still
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -35,10 +35,10 @@ def beside(look):
 def pairs(seconds=3.0):
     """Read the clock again and again; give each reading with the one before."""
     deadline = time.monotonic() + seconds
-    before = idle.read()
+    before = cpu_clock.read()
     while time.monotonic() < deadline:
         time.sleep(0.02)
-        now = idle.read()
+        now = cpu_clock.read()
         yield before, now
         before = now
 
@@ -76,9 +76,9 @@ def test_the_clock_stands_still_while_the_main_thread_waits():
 
 
 def test_the_clock_moves_while_the_main_thread_computes():
-    before = idle.main_clock()
+    before = cpu_clock.main_clock()
     compute(0.1)
-    assert idle.main_clock() - before > 10_000_000
+    assert cpu_clock.main_clock() - before > 10_000_000
 
 
 @linux
@@ -97,9 +97,9 @@ def test_the_time_of_another_python_thread_does_not_count():
     """It answers questions, so it would always run."""
 
     def look():
-        before = idle.read()
+        before = cpu_clock.read()
         compute(0.05)
-        return stood_still(before, idle.read())
+        return stood_still(before, cpu_clock.read())
 
     assert any(beside(look) for _ in range(20))
 
@@ -123,7 +123,7 @@ def test_zeromqs_threads_do_not_count(name):
 @linux
 def test_gloos_polling_thread_is_told_apart():
     """Busy with data it is awake whenever somebody looks; its time says nothing."""
-    with Foreign(idle.POLLING):
+    with Foreign(cpu_clock.POLLING):
         seen = beside(lambda: list(pairs(0.2)))
     assert any(now.polls for _, now in seen)
     assert not any(stood_still(*pair) for pair in seen if all(clock.polls for clock in pair))
@@ -134,9 +134,9 @@ def test_gloos_polling_thread_is_told_apart():
 def test_the_main_thread_is_known_in_a_forked_process(monkeypatch):
     """Python keeps the number that the thread had in the parent (seen with 3.11)."""
     monkeypatch.setattr(threading.main_thread(), "_native_id", 2**22 + 1)
-    before = idle.read()
+    before = cpu_clock.read()
     compute(0.1)
-    assert idle.read().others - before.others < 10_000_000
+    assert cpu_clock.read().others - before.others < 10_000_000
 
 
 STILL = Clock(5, 7, False, False)
@@ -163,8 +163,8 @@ def test_stood_still(before, now, expected):
 def test_where_there_is_no_proc_only_the_main_thread_is_read(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(time, "pthread_getcpuclockid")
-    before = idle.read()
+    before = cpu_clock.read()
     compute(0.05)
-    now = idle.read()
+    now = cpu_clock.read()
     assert now.main > before.main
     assert now[1:] == (0, False, False)

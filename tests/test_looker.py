@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labkit.rank import idle, looker, waits
-from labkit.rank.idle import Clock
+from labkit.rank.observe import blocked_call, cpu_clock, sampler
+from labkit.rank.observe.cpu_clock import Clock
 
 
 class Rank:
@@ -14,17 +14,17 @@ class Rank:
     def __init__(self, monkeypatch):
         self.main, self.others, self.wait, self.now = 100, 7, None, 0.0
         self.pending = []
-        self.eyes = looker.Looker(lambda seconds, function: self.pending.append(function))
-        monkeypatch.setattr(idle, "main_clock", lambda: self.main)
-        monkeypatch.setattr(idle, "read", lambda: Clock(self.main, self.others, False))
-        monkeypatch.setattr(waits, "find_maker", lambda frame: None)
-        monkeypatch.setattr(waits, "describe", lambda frame: self.wait)
-        monkeypatch.setattr(waits, "other_threads_run_cells", lambda main: False)
-        monkeypatch.setattr(looker.time, "monotonic", lambda: self.now)
+        self.eyes = sampler.Looker(lambda seconds, function: self.pending.append(function))
+        monkeypatch.setattr(cpu_clock, "main_clock", lambda: self.main)
+        monkeypatch.setattr(cpu_clock, "read", lambda: Clock(self.main, self.others, False))
+        monkeypatch.setattr(blocked_call, "find_maker", lambda frame: None)
+        monkeypatch.setattr(blocked_call, "describe", lambda frame: self.wait)
+        monkeypatch.setattr(blocked_call, "other_threads_run_cells", lambda main: False)
+        monkeypatch.setattr(sampler.time, "monotonic", lambda: self.now)
 
     def look(self, times=1):
         for _ in range(times):
-            self.now += looker.LOOK_SECONDS
+            self.now += sampler.LOOK_SECONDS
             due, self.pending = self.pending, []
             for function in due:
                 function()
@@ -89,7 +89,7 @@ def test_a_newer_question_replaces_the_older(rank):
 
 def test_looks_end_when_nobody_asks(rank):
     rank.eyes.sample()
-    rank.look(int(looker.LINGER_SECONDS / looker.LOOK_SECONDS) + 2)
+    rank.look(int(sampler.LINGER_SECONDS / sampler.LOOK_SECONDS) + 2)
     assert rank.pending == []
     rank.eyes.sample()
     assert len(rank.pending) == 1
@@ -101,11 +101,11 @@ def test_a_description_that_fails_is_no_wait_and_looks_go_on(rank, monkeypatch):
     def fail(frame):
         raise RuntimeError("an unknown torch")
 
-    monkeypatch.setattr(waits, "describe", fail)
+    monkeypatch.setattr(blocked_call, "describe", fail)
     rank.eyes.watch([], told.append)
     rank.look(5)
     assert told == []
-    monkeypatch.setattr(waits, "describe", lambda frame: {"kind": "recv"})
+    monkeypatch.setattr(blocked_call, "describe", lambda frame: {"kind": "recv"})
     rank.look(5)
     assert len(told) == 1
 

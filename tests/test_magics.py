@@ -182,7 +182,7 @@ def test_a_peer_that_is_not_there_is_one_sentence_at_the_learners_line(px):
         px("dist.send(torch.ones(1), 7)\n", "--ranks 0")
     (block,) = caught.value.blocks
     assert "-->   2 dist.send(torch.ones(1), 7)" in block
-    assert "record.py" not in block
+    assert "p2p_record.py" not in block
 
 
 def test_a_syntax_error_reaches_no_rank(px, lab):

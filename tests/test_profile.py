@@ -11,9 +11,9 @@ from tests.test_timeline import profiler_is_off
 
 def test_it_stops_by_itself_and_says_so(lab4):
     def shorten(seconds):
-        from labkit.rank import profile
+        from labkit.rank.profile import profiler
 
-        profile.LIMITS[False] = seconds
+        profiler.LIMITS[False] = seconds
 
     lab4.run(shorten, 0.3)
     try:

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.rank import calls, cells, control, group, identity
+from labkit.rank import calls, control, process_group, setup, tracebacks
 
 
 def raise_from(code, name="In[7]"):
@@ -24,7 +24,7 @@ def raise_from(code, name="In[7]"):
 
 def test_format_exception_shows_only_lines_of_cells():
     error = raise_from("#px In[7]\nx = 1\ntorch.nn.Linear(2, 2)(torch.ones(3))\n")
-    lines = cells.format_exception(error)
+    lines = tracebacks.format_exception(error)
     assert lines[0].startswith("RuntimeError: ")
     assert lines[1] == "  In[7], line 3"
     assert lines[2:4] == ["        2 x = 1", "  -->   3 torch.nn.Linear(2, 2)(torch.ones(3))"]
@@ -34,27 +34,29 @@ def test_format_exception_shows_only_lines_of_cells():
 
 def test_deep_recursion_is_cut_short():
     error = raise_from("#px In[7]\ndef f(n):\n    return f(n + 1)\nf(0)\n")
-    lines = cells.format_exception(error)
+    lines = tracebacks.format_exception(error)
     assert lines[0].startswith("RecursionError")
     assert len(lines) < 20
 
 
 def test_a_cause_is_named():
     error = raise_from("try:\n    1 / 0\nexcept Exception as e:\n    raise KeyError('k') from e\n")
-    assert cells.format_exception(error)[-1] == "  caused by ZeroDivisionError: division by zero"
+    assert (
+        tracebacks.format_exception(error)[-1] == "  caused by ZeroDivisionError: division by zero"
+    )
 
 
 def test_cpp_stacks_are_cut():
     error = RuntimeError("no good\nException raised from f at x.cpp:1 (most recent call first):\n")
-    assert cells.tidy(error) == "no good"
+    assert tracebacks.tidy(error) == "no good"
 
 
 def test_warnings_are_one_line():
-    text = cells.format_warning("careful", UserWarning, "In[3]", 4)
+    text = tracebacks.format_warning("careful", UserWarning, "In[3]", 4)
     assert text == "UserWarning (In[3], line 4): careful\n"
     import torch.nn.functional as F
 
-    assert cells.format_warning("w", UserWarning, F.__file__, 9) == (
+    assert tracebacks.format_warning("w", UserWarning, F.__file__, 9) == (
         "UserWarning (torch/nn/functional.py:9): w\n"
     )
 
@@ -79,7 +81,7 @@ def test_describe_this_process():
     import os
     import socket
 
-    facts = identity.describe()
+    facts = setup.describe()
     assert facts["host"] == socket.gethostname()
     assert facts["pid"] == os.getpid()
     assert facts["gpus"] == torch.cuda.device_count()
@@ -91,35 +93,35 @@ def on_loopback(monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")
-    group.loopback_only()
+    process_group.loopback_only()
     yield
-    group.leave()
+    process_group.leave()
 
 
 def test_join_and_leave_and_join_again(on_loopback):
     for _ in range(2):
-        port = group.open_store("127.0.0.1", 10)
+        port = process_group.open_store("127.0.0.1", 10)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            group.join(0, 1, "gloo", "cpu", "127.0.0.1", port, 10)
+            process_group.join(0, 1, "gloo", "cpu", "127.0.0.1", port, 10)
         x = torch.ones(2)
         dist.all_reduce(x)
         assert x.tolist() == [1, 1]
-        group.leave()
+        process_group.leave()
         assert not dist.is_initialized()
 
 
 def test_every_store_gets_a_port_of_its_own(on_loopback):
-    first = group.open_store("127.0.0.1", 10)
-    keep = group._store
-    second = group.open_store("127.0.0.1", 10)
+    first = process_group.open_store("127.0.0.1", 10)
+    keep = process_group._store
+    second = process_group.open_store("127.0.0.1", 10)
     assert first != second
-    assert keep is not group._store
+    assert keep is not process_group._store
 
 
 def test_our_own_sentences_come_without_our_frames():
     error = raise_from("import labkit\nlabkit.datasets.mnist(size='huge')\n")
-    lines = cells.format_exception(error)
+    lines = tracebacks.format_exception(error)
     assert lines[0].startswith("LabError: size is")
     assert lines[1] == "  In[7], line 2"
     assert not any("raised in" in line for line in lines)

@@ -11,8 +11,8 @@ from datetime import timedelta
 
 import pytest
 
-from labkit.rank import record
-from labkit.rank.record import Message
+from labkit.rank.observe import p2p_record
+from labkit.rank.observe.p2p_record import Message
 
 #: Two ranks that send to each other; each prints what it has seen.
 PAIR = """
@@ -21,7 +21,8 @@ import os
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
-from labkit.rank import group, record
+from labkit.rank import process_group
+from labkit.rank.observe import p2p_record
 
 me, path = int(sys.argv[1]), sys.argv[2]
 methods = [(c, n) for c, n in (
@@ -29,12 +30,12 @@ methods = [(c, n) for c, n in (
     (ProcessGroup, "recv_anysource"), (ProcessGroup, "monitored_barrier"), (Work, "wait"),
 )]
 own = {n: getattr(c, n) for c, n in methods}
-record.install()
-record.install()
-seen = {"once": all(record.stock[n] is own[n] for _, n in methods)}
-seen["ours"] = all(getattr(c, n) is getattr(record, n) for c, n in methods)
+p2p_record.install()
+p2p_record.install()
+seen = {"once": all(p2p_record.stock[n] is own[n] for _, n in methods)}
+seen["ours"] = all(getattr(c, n) is getattr(p2p_record, n) for c, n in methods)
 
-group.loopback_only()
+process_group.loopback_only()
 began = time.time_ns()
 store = dist.FileStore(path, 2)
 dist.init_process_group("gloo", store=store, rank=me, world_size=2)
@@ -44,15 +45,15 @@ x = torch.full((3,), float(me))
 
 
 def about(work):
-    return list(record.messages[work])
+    return list(p2p_record.messages[work])
 
 
 def see_main_wait():
     main = threading.main_thread().ident
     while True:
         frame = sys._current_frames()[main]
-        message = record.messages.get(frame.f_locals.get("self"))
-        if frame.f_code is record.WAIT and message is not None and message.tag == 9:
+        message = p2p_record.messages.get(frame.f_locals.get("self"))
+        if frame.f_code is p2p_record.WAIT and message is not None and message.tag == 9:
             seen["blocked"] = list(message)
             store.set("seen", "1")
             return
@@ -79,9 +80,9 @@ else:
     works = [dist.irecv(y, 0, tag=4), dist.irecv(y, 0, tag=4)]
 seen["works"] = [about(w) for w in works]
 seen["waited"] = [w.wait() for w in works]
-before = len(record.messages)
+before = len(p2p_record.messages)
 del works
-seen["forgotten"] = before - len(record.messages)
+seen["forgotten"] = before - len(p2p_record.messages)
 dist.monitored_barrier()
 dist.monitored_barrier()
 dist.monitored_barrier(second)
@@ -89,10 +90,10 @@ dist.all_reduce(x)
 seen["sum"] = x.tolist()
 seen["posted"] = {
     g.group_name: sorted([*key, n] for key, n in counter.items())
-    for g, counter in record.posted.items()
+    for g, counter in p2p_record.posted.items()
 }
-seen["barriers"] = {g.group_name: n for g, n in record.barriers.items()}
-born = [record.born[world], record.born[second]]
+seen["barriers"] = {g.group_name: n for g, n in p2p_record.barriers.items()}
+born = [p2p_record.born[world], p2p_record.born[second]]
 seen["born"] = began < born[0] < born[1] < time.time_ns()
 seen["names"] = [world.group_name, second.group_name]
 print(json.dumps(seen), flush=True)
@@ -207,39 +208,39 @@ def stock(monkeypatch):
         return call
 
     for name in ("_set_group_name", "send", "recv", "recv_anysource", "monitored_barrier", "wait"):
-        monkeypatch.setitem(record.stock, name, method(name))
+        monkeypatch.setitem(p2p_record.stock, name, method(name))
     return calls
 
 
 @pytest.mark.parametrize(
     ("function", "arguments", "kind", "peer"),
     [
-        (record.send, ("tensors", 1, 7), "send", 1),
-        (record.recv, ("tensors", 1, 7), "recv", 1),
-        (record.recv_anysource, ("tensors", 7), "recv_any", -1),
+        (p2p_record.send, ("tensors", 1, 7), "send", 1),
+        (p2p_record.recv, ("tensors", 1, 7), "recv", 1),
+        (p2p_record.recv_anysource, ("tensors", 7), "recv_any", -1),
     ],
 )
 def test_a_message_is_passed_on_and_numbered(stock, function, arguments, kind, peer):
     group = Group()
     works = [function(group, *arguments) for _ in range(3)]
     assert stock == [(function.__name__, (group, *arguments), {})] * 3
-    numbers = [record.messages[w] for w in works]
+    numbers = [p2p_record.messages[w] for w in works]
     assert numbers == [Message("5", kind, peer, 7, n, 2) for n in (1, 2, 3)]
-    assert record.posted[group] == Counter({(kind, peer, 7): 3})
+    assert p2p_record.posted[group] == Counter({(kind, peer, 7): 3})
 
 
 def test_a_message_that_torch_refuses_is_not_counted(monkeypatch):
     def refuse(*args):
         raise ValueError("no such peer")
 
-    monkeypatch.setitem(record.stock, "send", refuse)
+    monkeypatch.setitem(p2p_record.stock, "send", refuse)
     group = Group()
     with pytest.raises(ValueError, match="no such peer"):
-        record.send(group, "tensors", 9, 0)
-    assert group not in record.posted
+        p2p_record.send(group, "tensors", 9, 0)
+    assert group not in p2p_record.posted
 
 
-@pytest.mark.parametrize("function", [record.send, record.recv])
+@pytest.mark.parametrize("function", [p2p_record.send, p2p_record.recv])
 @pytest.mark.parametrize("peer", [-1, 10])
 def test_a_peer_that_is_not_there_is_refused_before_torch_hangs_on_it(stock, function, peer):
     with pytest.raises(ValueError, match=f"no rank {peer} in this group: .* from 0 to 9"):
@@ -253,33 +254,33 @@ def test_a_peer_that_is_not_there_is_refused_before_torch_hangs_on_it(stock, fun
 )
 def test_a_wait_is_passed_on_as_it_came(stock, arguments, named):
     work = Work()
-    assert isinstance(record.wait(work, *arguments, **named), Work)
+    assert isinstance(p2p_record.wait(work, *arguments, **named), Work)
     assert stock == [("wait", (work, *arguments), named)]
 
 
 def test_the_place_of_a_wait_is_the_innermost_line_of_a_cell_and_its_group(stock):
     code = "#px In[3]\ndef f():\n    return wait(work)\nf()\n"
     work = Work()
-    record.homes[work] = "a group"
-    exec(compile(code, "In[3]", "exec"), {"wait": record.wait, "work": work})
-    assert record.places[-1] == ("In[3]", 3, "a group")
+    p2p_record.homes[work] = "a group"
+    exec(compile(code, "In[3]", "exec"), {"wait": p2p_record.wait, "work": work})
+    assert p2p_record.places[-1] == ("In[3]", 3, "a group")
 
 
 def test_only_the_last_places_are_kept(stock):
     code = "for _ in range(100):\n    wait(work)\n"
-    exec(compile(code, "In[4]", "exec"), {"wait": record.wait, "work": Work()})
-    assert list(record.places) == [("In[4]", 2, "")] * record.places.maxlen
+    exec(compile(code, "In[4]", "exec"), {"wait": p2p_record.wait, "work": Work()})
+    assert list(p2p_record.places) == [("In[4]", 2, "")] * p2p_record.places.maxlen
 
 
 def test_a_monitored_barrier_is_counted_before_it_blocks(monkeypatch):
     group, inside = Group(), []
     monkeypatch.setitem(
-        record.stock,
+        p2p_record.stock,
         "monitored_barrier",
-        lambda self, **named: inside.append((record.barriers[self], named)),
+        lambda self, **named: inside.append((p2p_record.barriers[self], named)),
     )
-    record.monitored_barrier(group)
-    record.monitored_barrier(group, timedelta(seconds=3), wait_all_ranks=True)
+    p2p_record.monitored_barrier(group)
+    p2p_record.monitored_barrier(group, timedelta(seconds=3), wait_all_ranks=True)
     assert inside == [
         (1, {"wait_all_ranks": False}),
         (2, {"timeout": timedelta(seconds=3), "wait_all_ranks": True}),
@@ -288,8 +289,8 @@ def test_a_monitored_barrier_is_counted_before_it_blocks(monkeypatch):
 
 def test_a_group_that_is_named_is_born(stock):
     group = Group()
-    record._set_group_name(group, "5")
-    assert record.born[group] > 0
+    p2p_record._set_group_name(group, "5")
+    assert p2p_record.born[group] > 0
     assert stock == [("_set_group_name", (group, "5"), {})]
 
 
@@ -298,8 +299,8 @@ def test_the_recorders_size_is_the_learners_if_there_is_one(monkeypatch, stock, 
     monkeypatch.delenv("TORCH_FR_BUFFER_SIZE", raising=False)
     if given:
         monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", given)
-    record.install()
-    assert os.environ["TORCH_FR_BUFFER_SIZE"] == (given or record.RECORDER_SIZE)
+    p2p_record.install()
+    assert os.environ["TORCH_FR_BUFFER_SIZE"] == (given or p2p_record.RECORDER_SIZE)
 
 
 # -- collectives on real ranks ------------------------------------------------------------------
@@ -310,7 +311,7 @@ def homes_of_collectives():
     import torch
     import torch.distributed as dist
 
-    from labkit.rank import record
+    from labkit.rank.observe import p2p_record
 
     group = dist.new_group([0, 1, 2, 3])
     n, me = 4, dist.get_rank()
@@ -334,7 +335,7 @@ def homes_of_collectives():
     unknown = []
     for name, call in calls.items():
         work = call()
-        if record.homes.get(work) != group.group_name:
+        if p2p_record.homes.get(work) != group.group_name:
             unknown.append(name)
         work.wait()
     return unknown

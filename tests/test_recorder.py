@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labkit import questions, running
-from labkit.rank import record
+from labkit.rank.observe import p2p_record
 
 
 def run(lab, code):
@@ -54,7 +54,7 @@ def test_messages_are_no_collectives(lab):
 
 
 def test_what_the_recorder_has_forgotten_is_not_known(lab):
-    size = int(record.RECORDER_SIZE)
+    size = int(p2p_record.RECORDER_SIZE)
     run(lab, "dist.barrier()\nown = dist.new_group([rank], use_local_synchronization=True)")
     run(lab, f"for _ in range({size}):\n    dist.all_reduce(x, group=own)")
     assert groups(lab)["0"]["last"] == -1

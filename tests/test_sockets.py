@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from labkit.rank import sockets
+from labkit.rank import unblock
 from labkit.wire.connections import list_connections
 
 
@@ -23,14 +23,14 @@ def pair():
 def test_a_shut_connection_ends_on_both_sides_and_keeps_its_descriptor():
     with pair() as (ours, theirs):
         own, other = list(ours.getsockname()), list(ours.getpeername())
-        assert sockets.shut([[own, other]]) == 1
+        assert unblock.shut([[own, other]]) == 1
         assert (ours.recv(1), theirs.recv(1)) == (b"", b"")
         assert ours.fileno() >= 0
 
 
 def test_other_connections_stay():
     with pair() as (ours, theirs), pair() as (a, b):
-        sockets.shut([[list(a.getsockname()), list(a.getpeername())]])
+        unblock.shut([[list(a.getsockname()), list(a.getpeername())]])
         ours.send(b"x")
         assert theirs.recv(1) == b"x"
         assert b.recv(1) == b""
@@ -38,13 +38,13 @@ def test_other_connections_stay():
 
 def test_an_address_that_is_nobodys_shuts_nothing():
     with pair() as (ours, _):
-        assert sockets.shut([[list(ours.getsockname()), ["127.0.0.1", 1]]]) == 0
-        assert sockets.shut([]) == 0
+        assert unblock.shut([[list(ours.getsockname()), ["127.0.0.1", 1]]]) == 0
+        assert unblock.shut([]) == 0
 
 
 def test_descriptors_do_not_leak():
     with pair() as (ours, _):
         before = len(list_connections())
         for _ in range(5):
-            sockets.shut([[list(ours.getsockname()), list(ours.getpeername())]])
+            unblock.shut([[list(ours.getsockname()), list(ours.getpeername())]])
         assert len(list_connections()) <= before

@@ -71,13 +71,13 @@ def test_memory_between_exact_looks_is_as_exact(lab4):
 
         import psutil
 
-        from labkit.rank import usage
+        from labkit.rank import memory
 
-        usage.read()
+        memory.read()
         held = [bytearray(b"x") * (64 * 2**20)]
-        looked = usage._exact.when
-        estimate = usage.read()["memory"]
-        assert usage._exact.when == looked > time.monotonic() - usage.EXACT_SECONDS
+        looked = memory._exact.when
+        estimate = memory.read()["memory"]
+        assert memory._exact.when == looked > time.monotonic() - memory.EXACT_SECONDS
         return estimate, psutil.Process().memory_full_info().uss, len(held)
 
     for estimate, exact, _ in lab4.run(both):

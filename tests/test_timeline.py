@@ -58,11 +58,11 @@ def profiler_is_off():
     import torch
     from torch.nn.modules import module
 
-    from labkit.rank import record
+    from labkit.rank.observe import p2p_record
 
     return (
         not torch.autograd._profiler_enabled()
-        and record.notes is None
+        and p2p_record.notes is None
         and torch.autograd.backward.__module__ == "torch.autograd"
         and not hasattr(torch.autograd.backward, "__wrapped__")
         and not module._global_forward_hooks

@@ -7,7 +7,8 @@ import pytest
 import torch.distributed as dist
 
 from labkit import LabError
-from labkit.timeline import Timeline, clocks
+from labkit.rank.profile import clocks
+from labkit.timeline import Timeline
 from labkit.wire.recording import Event, Recording
 
 MS = 1_000_000

@@ -1,8 +1,8 @@
 """The profiler's events become kinds of work; the cases that a real run shows only by luck."""
 
-from labkit.rank import record
-from labkit.rank.record import Message
-from labkit.timeline.sort import MONITORED, Material, Raw, for_trace, sort
+from labkit.rank.observe import p2p_record
+from labkit.rank.observe.p2p_record import Message
+from labkit.rank.profile.classify import MONITORED, Material, Raw, for_trace, sort
 
 MAIN, GLOO, OTHER = 1, 2, 3
 MS = 1_000_000
@@ -142,13 +142,13 @@ def test_the_messages_of_a_monitored_barrier_are_its_own():
         Material(
             MAIN,
             raws,
-            waits=[(2, 9, "", record.MONITORED)],
+            waits=[(2, 9, "", p2p_record.MONITORED)],
             messages=[(11, Message("g", "send", 1, 0, 1, 0))],
         )
     )
     found = [(e.name, e.start) for e in events if e.kind == "communication"]
     assert found == [("monitored_barrier", 2), ("send to rank 1", 11)]
-    assert record.MONITORED == MONITORED
+    assert p2p_record.MONITORED == MONITORED
 
 
 def test_on_a_gpu_kernels_are_the_work_and_the_communication():

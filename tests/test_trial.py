@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import ProcessGroup
 import labkit
 from labkit import recovery
 from labkit.exercises import ask, catalogue
-from labkit.rank import counting, trial
+from labkit.rank.trial import call_counter, trial
 from tests.conftest import px
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
@@ -85,9 +85,9 @@ def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch
             return True
 
     for messages, arrived in (([], True), ([Done()], True), ([Done(), Late()], False)):
-        counting.current.messages = messages
+        call_counter.current.messages = messages
         assert trial.settle(True) == arrived
-        assert counting.current.messages == []
+        assert call_counter.current.messages == []
     assert not trial.settle(False)
 
 
@@ -116,12 +116,12 @@ def test_what_was_replaced_is_put_back_though_it_is_interrupted() -> None:
 
     interrupted: list[bool] = []
     stock = dict(vars(ProcessGroup))
-    count = counting.counting(("all_reduce",), {})
+    count = call_counter.counting(("all_reduce",), {})
     with count:
         assert dict(vars(ProcessGroup)) != stock
-        counting._undo.insert(len(counting._undo) // 2, interrupt_once)
+        call_counter._undo.insert(len(call_counter._undo) // 2, interrupt_once)
         with pytest.raises(KeyboardInterrupt):
-            counting.restore()
+            call_counter.restore()
         assert interrupted
-        assert not counting._undo
+        assert not call_counter._undo
     assert dict(vars(ProcessGroup)) == stock

@@ -18,7 +18,7 @@ def gather() -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
-    from ..rank.identity import describe
+    from ..rank.setup import describe
 
     nccl = dist.is_nccl_available()
     facts: dict[str, Any] = {

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 def here() -> torch.device:
     """Return this rank's device, as a cell finds it in ``device``. Only on a rank."""
-    from ..rank import usage
+    from ..rank import memory
 
-    return usage.device
+    return memory.device

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: What a goal can count, per rank, while the answer runs.
-MEASURES = ("messages sent", "bytes sent", "collectives")
+from ..wire.protocol import MEASURES
+
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
 PLACES = ("ranks", "notebook")
 HINTS = 3

@@ -21,9 +21,9 @@ OVERWRITTEN = -1.0
 def _come_late(rank: int) -> None:
     """Let odd ranks come late to each of their messages: an answer that does not wait is then
     found out on the other rank, every time."""
-    from ..rank import counting
+    from ..rank.trial import call_counter
 
-    counting.current.late = LATE_SECONDS * (rank % 2)
+    call_counter.current.late = LATE_SECONDS * (rank % 2)
 
 
 def _listed(value: Any) -> Any:

@@ -73,7 +73,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
     keeper.check()
     _prepare(exercise, keeper)
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
-    asked = ("trial.run", exercise.id, tuple(exercise.forbids), ranks)
+    asked = ("trial.trial.run", exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
     payload = cloudpickle.dumps((on_rank, asked, {}))
     everyone = list(range(cluster.size))
     pending = running.Pending(
@@ -117,7 +117,7 @@ def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
 def _prepare(exercise: Exercise, keeper: GroupKeeper) -> None:
     cluster = keeper.cluster
     engines = [place.engine for place in cluster.places]
-    defined = cluster.errand(engines, "trial.prepare", [(exercise.answer,)] * len(engines))
+    defined = cluster.errand(engines, "trial.trial.prepare", [(exercise.answer,)] * len(engines))
     if missing := [rank for rank, there in enumerate(defined) if not there]:
         raise LabError(
             f"{label(missing).capitalize()} {'has' if len(missing) == 1 else 'have'} no "
@@ -130,14 +130,14 @@ def _aftermath(keeper: GroupKeeper, pending: running.Pending) -> tuple[list[str]
     cluster = keeper.cluster
     free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
     engines = [cluster.places[r].engine for r in free]
-    answers = cluster.errand(engines, "trial.aftermath")
+    answers = cluster.errand(engines, "trial.trial.aftermath")
     forbidden = sorted({name for names, _ in answers for name in names})
     if pending.ending.kind or pending.failures() or not keeper.join:
-        cluster.errand(engines, "trial.settle", [(False,)] * len(engines))
+        cluster.errand(engines, "trial.trial.settle", [(False,)] * len(engines))
         return forbidden, []
     changed = not all(kept for _, kept in answers)
     usable = not changed and not recovery.out_of_step(cluster)
-    if all(cluster.errand(engines, "trial.settle", [(usable,)] * len(engines))):
+    if all(cluster.errand(engines, "trial.trial.settle", [(usable,)] * len(engines))):
         return forbidden, []
     keeper.broken = True
     keeper.repair()

@@ -25,7 +25,7 @@ from ..errors import LabError
 from . import folder
 
 #: Imported once in the warm process and shared by every rank.
-PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank")
+PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
 
 #: Seconds from SIGTERM to SIGKILL, and for a killed process to be gone.
 PATIENCE, KILL_SECONDS = 0.5, 10.0

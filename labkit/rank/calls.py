@@ -8,7 +8,8 @@ from typing import Any
 import cloudpickle
 import torch
 
-from . import cells, record
+from . import tracebacks
+from .observe import p2p_record
 
 #: True while a function of `lab.run` runs here.
 running = False
@@ -32,7 +33,11 @@ def dump(value: Any) -> bytes:
 
 
 def _failed(error: BaseException) -> tuple[str, tuple[str, str, list[str]]]:
-    return "error", (type(error).__name__, cells.tidy(error), cells.format_exception(error))
+    return "error", (
+        type(error).__name__,
+        tracebacks.tidy(error),
+        tracebacks.format_exception(error),
+    )
 
 
 def call(payload: bytes) -> tuple[str, Any]:
@@ -40,7 +45,7 @@ def call(payload: bytes) -> tuple[str, Any]:
     ("error", (name, message, lines))."""
     global running
     running = True
-    record.places.clear()
+    p2p_record.places.clear()
     try:
         fn, args, kwargs = cloudpickle.loads(payload)
         return "ok", dump(fn(*args, **kwargs))
@@ -52,7 +57,7 @@ def call(payload: bytes) -> tuple[str, Any]:
 
 def pull(name: str) -> tuple[str, Any]:
     """Return a variable of the cells: ("ok", pickled value) or ("missing", None)."""
-    names = cells.get_shell().user_ns
+    names = tracebacks.get_shell().user_ns
     if name not in names:
         return "missing", None
     try:
@@ -64,7 +69,7 @@ def pull(name: str) -> tuple[str, Any]:
 def push(payload: bytes) -> tuple[str, Any]:
     """Set variables of the cells from a pickled dict."""
     try:
-        cells.get_shell().push(cloudpickle.loads(payload), interactive=False)
+        tracebacks.get_shell().push(cloudpickle.loads(payload), interactive=False)
     except BaseException as error:
         return _failed(error)
     return "ok", None

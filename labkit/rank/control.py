@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from ..wire.connections import list_connections
-from . import cells, group, looker, sockets, usage, waits
+from . import memory, process_group, tracebacks, unblock
+from .observe import blocked_call, sampler
 
 
 def install(kernel: Any) -> None:
@@ -24,7 +25,7 @@ def install(kernel: Any) -> None:
     ``labkit_wake``    send a byte to a rank that receives from any
     ``labkit_wait``    what the main thread waits for, whether it stands still or not
     """
-    eyes = looker.Looker(kernel.control_thread.io_loop.call_later)
+    eyes = sampler.Looker(kernel.control_thread.io_loop.call_later)
 
     def reply(stream: Any, ident: Any, parent: dict[str, Any], content: dict[str, Any]) -> None:
         kernel.session.send(stream, "labkit_reply", content, parent=parent, ident=ident)
@@ -43,18 +44,20 @@ def install(kernel: Any) -> None:
         labkit_watch=watch,
         labkit_sample=answers(lambda asked: eyes.sample()),
         labkit_connections=answers(lambda asked: {"connections": list_connections()}),
-        labkit_shut=answers(lambda asked: {"count": sockets.shut(asked["pairs"]) + group.abort()}),
-        labkit_wake=answers(lambda asked: {"count": sockets.wake(*asked["message"])}),
-        labkit_wait=answers(lambda asked: {"wait": waits.describe(looker.main_frame())}),
+        labkit_shut=answers(
+            lambda asked: {"count": unblock.shut(asked["pairs"]) + process_group.abort()}
+        ),
+        labkit_wake=answers(lambda asked: {"count": unblock.wake(*asked["message"])}),
+        labkit_wait=answers(lambda asked: {"wait": blocked_call.describe(sampler.main_frame())}),
     )
 
 
 def look() -> dict[str, Any]:
     """Say what the main thread does (idle, or busy at which line of which cell) and uses."""
-    frame = looker.main_frame()
-    where, line = cells.innermost(frame) or ("", "")
-    begun = cells.outermost(frame)
+    frame = sampler.main_frame()
+    where, line = tracebacks.innermost(frame) or ("", "")
+    begun = tracebacks.outermost(frame)
     if begun and begun.partition(",")[0] != where.partition(",")[0]:
         where = f"{begun} → {where}"  # it is in a function that an earlier cell has made
-    answer = {"status": "ok", "busy": looker.is_busy(), "where": where, "line": line}
-    return answer | usage.read()
+    answer = {"status": "ok", "busy": sampler.is_busy(), "where": where, "line": line}
+    return answer | memory.read()

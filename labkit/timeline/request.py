@@ -49,7 +49,15 @@ def record(
     hosts = {rank: places[rank].host for rank in ranks}
     what = None if isinstance(code, str) else code
     key = f"labkit/timeline/{uuid.uuid4().hex}"
-    asked = ("profile.record_call", what, tuple(args), dict(kwargs), key, hosts, bool(operators))
+    asked = (
+        "profile.profiler.record_call",
+        what,
+        tuple(args),
+        dict(kwargs),
+        key,
+        hosts,
+        bool(operators),
+    )
     return Timeline(running.call(keeper, ranks, cloudpickle.dumps((on_rank, asked, {}))))
 
 

@@ -6,3 +6,6 @@ from __future__ import annotations
 #: though another rank has not come.
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 ROOTED = FROM_ROOT + TO_ROOT
+
+#: What a goal of an exercise can count, per rank, while the answer runs.
+MEASURES = ("messages sent", "bytes sent", "collectives")

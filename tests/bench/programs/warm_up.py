@@ -11,7 +11,7 @@ MODULES = (
     "ipyparallel.engine.app",
     "IPython.core.interactiveshell",
     "labkit.lab",
-    "labkit.rank",
+    "labkit.rank.preload",
 )
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
-from ..exercises import catalogue
-from . import cells, counting
+from .. import tracebacks
+from . import call_counter
 
 #: How long messages of which both ends were posted may take to arrive.
 ARRIVAL = timedelta(seconds=1)
@@ -21,32 +22,35 @@ _group: Any = None
 def prepare(name: str) -> bool:
     """Get ready for a trial; tell whether a cell has defined its answer ``name`` here."""
     global _group
-    _group, counting.current = _world(), counting.Count()
-    return name in cells.get_shell().user_ns
+    _group, call_counter.current = _world(), call_counter.Count()
+    return name in tracebacks.get_shell().user_ns
 
 
 def run(
-    exercise: str, forbids: tuple[str, ...], ranks: dict[tuple[str, int], int]
+    trial: Callable[[Any, int, int], Any],
+    answer: str,
+    forbids: tuple[str, ...],
+    ranks: dict[tuple[str, int], int],
 ) -> tuple[Any, dict[str, int]]:
-    """Try the answer to an exercise; return its value and what it took (``exercise.MEASURES``).
+    """Try the answer to an exercise; return its value and what it took (``MEASURES``).
 
-    ``forbids`` are the functions that it must not call. ``ranks`` has the rank of each host and
-    process: a cell may have given ``rank`` another value.
+    ``trial`` calls the answer, which cells have defined by the name ``answer``. ``forbids`` are
+    the functions that it must not call. ``ranks`` has the rank of each host and process: a cell
+    may have given ``rank`` another value.
     """
-    found = catalogue.find(exercise)
-    names = cells.get_shell().user_ns
+    names = tracebacks.get_shell().user_ns
     rank = ranks[socket.gethostname(), os.getpid()]
-    with counting.counting(forbids, names) as count:
-        value = found.trial(names[found.answer], rank, len(ranks))
+    with call_counter.counting(forbids, names) as count:
+        value = trial(names[answer], rank, len(ranks))
     return value, dict(count.numbers)
 
 
 def aftermath() -> tuple[list[str], bool]:
     """Return the forbidden calls of the trial, and whether the default group is still the same."""
     global _group
-    counting.restore()
+    call_counter.restore()
     before, _group = _group, None
-    return list(counting.current.forbidden), before is _world()
+    return list(call_counter.current.forbidden), before is _world()
 
 
 def settle(wait: bool) -> bool:
@@ -56,7 +60,7 @@ def settle(wait: bool) -> bool:
     Gloo forgets its end of a message whose Work is dropped while the other end still comes: the
     next message between the two would be taken for it.
     """
-    count = counting.current
+    count = call_counter.current
     messages, count.messages = count.messages, []
     if not wait:
         return False
@@ -71,7 +75,7 @@ def settle(wait: bool) -> bool:
 
 def forget(names: list[str]) -> None:
     """Remove names that cells have defined: the tests' answers."""
-    own = cells.get_shell().user_ns
+    own = tracebacks.get_shell().user_ns
     for name in names:
         own.pop(name, None)
 

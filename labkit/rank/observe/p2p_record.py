@@ -22,13 +22,12 @@ from weakref import WeakKeyDictionary
 
 from torch._C._distributed_c10d import ProcessGroup, Work
 
-from .. import operations
-from . import cells
+from .. import collectives, tracebacks
 
 #: ProcessGroup's methods that issue a collective and return its Work.
 COLLECTIVES = tuple(
     method
-    for methods in operations.METHODS.values()
+    for methods in collectives.METHODS.values()
     for method in methods
     if method != "monitored_barrier"  # it has no Work; ours counts it
 )
@@ -164,7 +163,7 @@ def monitored_barrier(
 
 def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
     frame = sys._getframe(1)
-    while frame.f_back is not None and not cells.is_cell(frame.f_code.co_filename):
+    while frame.f_back is not None and not tracebacks.is_cell(frame.f_code.co_filename):
         frame = frame.f_back
     if frame.f_back is not None:
         places.append((frame.f_code.co_filename, frame.f_lineno, _group_of(self)))

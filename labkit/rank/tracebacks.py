@@ -22,8 +22,10 @@ import tqdm.std
 from ..errors import LabError
 
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
-#: Stand between torch's Python and its C++ (see ``record``), and in no traceback.
-_BETWEEN = {str(Path(__file__).with_name(name)) for name in ("record.py", "counting.py")}
+#: Stand between torch's Python and its C++ (see ``p2p_record``), and in no traceback.
+_BETWEEN = {
+    str(Path(__file__).parent / name) for name in ("observe/p2p_record.py", "trial/call_counter.py")
+}
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 
 

@@ -4,7 +4,7 @@ On gloo a collective is an event of the thread that runs it, from the moment in 
 takes it up; DDP's are among them. The flight recorder knows when it was issued, its group, number
 and shapes, but keeps only the last ones (``record.RECORDER_SIZE``): older ones count from when
 they were taken up, and their numbers are counted back. Messages are matched with the notes of
-``record``. On NCCL communication and computing are kernels of the GPU.
+``p2p_record``. On NCCL communication and computing are kernels of the GPU.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..wire.intervals import Interval, common, union, without
-from ..wire.recording import WORK, Event, TorchEvent
+from ...wire.intervals import Interval, common, union, without
+from ...wire.recording import WORK, Event, TorchEvent
 
 #: Our own events are named so, with what follows.
 OURS = "labkit:"

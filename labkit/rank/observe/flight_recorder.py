@@ -15,7 +15,7 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup
 from torch.distributed import distributed_c10d as c10d
 
-from . import record
+from . import p2p_record
 
 #: Entries of a group that an answer carries, beside the pending ones.
 RECENT = 4
@@ -35,7 +35,7 @@ def _belongs(entry: dict[str, Any], births: dict[str, int]) -> bool:
 
 
 def _births() -> dict[str, int]:
-    return {g.group_name: record.born.get(g, 0) for g in _groups()}
+    return {g.group_name: p2p_record.born.get(g, 0) for g in _groups()}
 
 
 def _groups() -> dict[ProcessGroup, dict[int, int]]:
@@ -99,7 +99,7 @@ def groups() -> list[dict[str, Any]]:
         members = sorted(ranks, key=ranks.__getitem__)
         own = by_name.get(group.group_name, [])
         shown = [e for e in own[:-RECENT] if not is_done(e)] + own[-RECENT:]
-        posted = record.posted.get(group) or Counter()
+        posted = p2p_record.posted.get(group) or Counter()
         out.append(
             {
                 "name": group.group_name,
@@ -110,7 +110,7 @@ def groups() -> list[dict[str, Any]]:
                     [kind, members[peer] if peer >= 0 else -1, tag, count]
                     for (kind, peer, tag), count in posted.items()
                 ],
-                "barriers": record.barriers.get(group, 0),
+                "barriers": p2p_record.barriers.get(group, 0),
             }
         )
     return out
@@ -121,7 +121,7 @@ def _last(group: ProcessGroup, own: list[dict[str, Any]]) -> int:
         return int(own[-1]["collective_seq_id"])
     # The group's own counter counts messages too, and the parts of monitored barriers.
     issued = group._get_sequence_number_for_group()  # type: ignore[attr-defined]
-    messages = sum((record.posted.get(group) or Counter()).values())
+    messages = sum((p2p_record.posted.get(group) or Counter()).values())
     return 0 if issued == messages else -1
 
 

@@ -15,7 +15,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from ..wire.connections import list_connections
-from . import record
+from .observe import p2p_record
 
 
 def shut(pairs: Collection[list[list[Any]]]) -> int:
@@ -42,5 +42,5 @@ def wake(group: str, peer: int, tag: int) -> int:
     groups of that name there were."""
     found = [g for g in list(c10d._world.pg_map) if g.group_name == group]
     for g in found:
-        record.stock["send"](g, [torch.zeros(1, dtype=torch.uint8)], peer, tag)
+        p2p_record.stock["send"](g, [torch.zeros(1, dtype=torch.uint8)], peer, tag)
     return len(found)

@@ -20,16 +20,15 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
-from .. import operations
-from ..errors import LabError
-from ..exercises.exercise import MEASURES
-from . import cells
+from ...errors import LabError
+from ...wire.protocol import MEASURES
+from .. import collectives, tracebacks
 
 _MESSAGES, _BYTES, _COLLECTIVES = MEASURES
 #: These overwrite their first argument; all others bring their second.
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
 #: Where code of torch and of labkit stands: what it calls, the answer has not called.
-_OTHERS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+_OTHERS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[2]) + os.sep)
 
 #: How to put back what is replaced at the moment, last step first; each may be taken twice.
 _undo: list[Callable[[], None]] = []
@@ -48,7 +47,7 @@ class Count:
         self.messages: list[Work] = []  #: sends and receives, kept until they have arrived
         self.late = 0.0  #: seconds that this rank comes late to each of its messages
         self._forbids = tuple(forbids)
-        self._families = operations.forbidden_families(self._forbids)
+        self._families = collectives.forbidden_families(self._forbids)
 
     def refuse(self, name: str) -> None:
         """Note a forbidden call and raise :class:`Forbidden`."""
@@ -65,7 +64,7 @@ class Count:
 
     def pass_message(self, method: str) -> None:
         """Let a message pass, unless it is forbidden by the function that it comes from."""
-        called, behind = _called_as(), operations.MESSAGES[method]
+        called, behind = _called_as(), collectives.MESSAGES[method]
         wrong = [called] if called else [name for name in behind if name in self._forbids]
         if wrong and wrong[0] in self._forbids:
             self.refuse(wrong[0])
@@ -83,7 +82,7 @@ def _called_as() -> str:
         path = frame.f_code.co_filename
         if "torch/distributed/" in path and frame.f_code.co_name != "wrapper":
             name = frame.f_code.co_name
-        elif (name or cells.is_cell(path)) and "torch/" not in path:
+        elif (name or tracebacks.is_cell(path)) and "torch/" not in path:
             break
         frame = frame.f_back
     return name
@@ -150,11 +149,11 @@ def _delete(owner: Any, name: str) -> None:
 
 
 def _replace_methods(owner: Any, count: Count) -> None:
-    for name, methods in operations.METHODS.items():
+    for name, methods in collectives.METHODS.items():
         for method in methods:
             if hasattr(owner, method):
                 _set(owner, method, _collective(owner, name, method, count))
-    for method in operations.MESSAGES:
+    for method in collectives.MESSAGES:
         if hasattr(owner, method):
             _set(owner, method, _message(owner, method, count))
 
@@ -201,9 +200,9 @@ def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
 
 
 def _replace_operators(count: Count) -> None:
-    for namespace in operations.NAMESPACES:
+    for namespace in collectives.NAMESPACES:
         owner = getattr(torch.ops, namespace)
-        for name, operators in operations.OPERATORS.items():
+        for name, operators in collectives.OPERATORS.items():
             for operator in operators:
                 if hasattr(owner, operator):
                     _set(owner, operator, _operator(owner, name, operator, count))
@@ -241,8 +240,8 @@ def _operator(owner: Any, name: str, operator: str, count: Count) -> _Operator:
 def _replace_function(name: str, count: Count, names: dict[str, Any]) -> None:
     """Refuse a function of torch.distributed that has no collective of its own behind it."""
     stock = getattr(dist, name, None)
-    behind = {function for functions in operations.MESSAGES.values() for function in functions}
-    if stock is None or name in behind or operations.FORMS.get(name, name) in operations.METHODS:
+    behind = {function for functions in collectives.MESSAGES.values() for function in functions}
+    if stock is None or name in behind or collectives.FORMS.get(name, name) in collectives.METHODS:
         return
 
     def refuse(*args: Any, **named: Any) -> Any:

@@ -84,7 +84,7 @@ def leave() -> None:
 def abort() -> int:
     """Abort this rank's NCCL groups, which frees it from their collectives; return how many.
 
-    Gloo has no working abort: see ``sockets``.
+    Gloo has no working abort: see ``unblock``.
     """
     count = 0
     for pg in list(dist.distributed_c10d._world.pg_map):

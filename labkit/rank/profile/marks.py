@@ -16,7 +16,7 @@ from torch.autograd import profiler as stock
 from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ..timeline import sort
+from . import classify
 
 #: What autograd runs for a backward, in the namespace where everybody looks it up.
 BACKWARDS = ("backward", "grad")
@@ -57,7 +57,7 @@ def marking() -> Iterator[None]:
 
 
 def _mark(kind: str, name: str) -> Any:
-    mark = stock.record_function(f"{sort.OURS}{kind}:{name}")
+    mark = stock.record_function(f"{classify.OURS}{kind}:{name}")
     mark.__enter__()
     return mark
 
@@ -69,7 +69,7 @@ def _marked(function: Callable[..., Any], thread: int) -> Callable[..., Any]:
     def marked(*args: Any, **named: Any) -> Any:
         if threading.get_ident() != thread:
             return function(*args, **named)
-        with stock.record_function(f"{sort.OURS}backward:{function.__name__}"):
+        with stock.record_function(f"{classify.OURS}backward:{function.__name__}"):
             return function(*args, **named)
 
     return marked

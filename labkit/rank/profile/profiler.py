@@ -22,10 +22,11 @@ from torch._C._profiler import ProfilerActivity, RecordScope
 from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 from torch.autograd import profiler as stock
 
-from ..errors import LabError
-from ..timeline import clocks, sort
-from ..wire.recording import Recording
-from . import cells, group, marks, record, recorder
+from ...errors import LabError
+from ...wire.recording import Recording
+from .. import process_group, tracebacks
+from ..observe import flight_recorder, p2p_record
+from . import classify, clocks, marks
 
 #: Seconds after which a recording stops by itself, with operators or without: that many events
 #: still fit in memory.
@@ -46,14 +47,14 @@ def record_call(
     operators: bool,
 ) -> Recording:
     """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""
-    rank = int(cells.get_shell().user_ns["rank"])
+    rank = int(tracebacks.get_shell().user_ns["rank"])
     code = partial(function, *args, **kwargs) if function else _compile(*args)
     return run(rank, code, key, hosts, operators=operators)
 
 
 def _compile(text: str, name: str) -> Callable[[], None]:
     """Return a cell, to run among the names of the rank's other cells."""
-    shell = cells.get_shell()
+    shell = tracebacks.get_shell()
     text = shell.transform_cell(text)
     # for errors to quote
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -107,8 +108,8 @@ def run(
         rank=rank,
         start=start,
         stop=stop,
-        events=[e for e in sort.sort(material) if e.stop >= start and e.start <= stop],
-        torch=sort.for_trace(raws, _thread_names(), MAX_TORCH_EVENTS),
+        events=[e for e in classify.sort(material) if e.stop >= start and e.start <= stop],
+        torch=classify.for_trace(raws, _thread_names(), MAX_TORCH_EVENTS),
         offset=offset,
         error=error + grain,
         notes=notes,
@@ -134,7 +135,7 @@ def _meet_others(rank: int, key: str, hosts: Mapping[int, str]) -> tuple[int, in
     """
     if len(hosts) == 1:
         return 0, 0, []
-    store = group._store
+    store = process_group._store
     if store is None:
         unknown = len(set(hosts.values())) > 1
         return 0, 0, ["The hosts' clocks were not compared."] if unknown else []
@@ -181,14 +182,14 @@ class _Profiler:
         scopes = {RecordScope.USER_SCOPE, RecordScope.BACKWARD_FUNCTION}
         self._scopes = set() if operators else scopes  # none: all
         self._result: Any = None
-        self._notes: record.Notes | None = None
+        self._notes: p2p_record.Notes | None = None
 
     def __enter__(self) -> _Profiler:
         _prepare_profiler(self._config, self._activities)
         # torch's stub leaves out the last parameter
         _enable_profiler(self._config, self._activities, self._scopes)  # type: ignore[call-arg]
         self.on = True
-        self._notes = record.notes = record.Notes(threading.get_ident())
+        self._notes = p2p_record.notes = p2p_record.Notes(threading.get_ident())
         self._limit = threading.Timer(LIMITS[self.operators], partial(_in_main, self._stop_early))
         self._limit.daemon = True
         self._limit.start()
@@ -197,13 +198,13 @@ class _Profiler:
     def __exit__(self, *exc: object) -> None:
         self.on = False
         self._limit.cancel()
-        record.notes = None
+        p2p_record.notes = None
         self._result = _disable_profiler()
 
     def _stop_early(self) -> None:
         if self.on and not self.stopped:
             self.stopped = time.time_ns()
-            record.notes = None
+            p2p_record.notes = None
             with _quiet():  # it warns of GPUs
                 torch.autograd._toggle_collection_dynamic(False, {ProfilerActivity.CPU})
 
@@ -212,18 +213,18 @@ class _Profiler:
         moments = []
         for _ in range(CLOCK_MARKS):
             before = time.time_ns()
-            with stock.record_function(sort.CLOCK):
+            with stock.record_function(classify.CLOCK):
                 pass
             moments.append((before, time.time_ns()))
         return moments
 
-    def material(self, moments: list[tuple[int, int]], begin: int) -> tuple[sort.Material, int]:
+    def material(self, moments: list[tuple[int, int]], begin: int) -> tuple[classify.Material, int]:
         """Return what was recorded since ``begin``, in the system's time, and how far off that
         may be (ns): the moments at the end tell how far the two clocks have moved apart.
         """
         events = [e for e in self._result.events() if not e.is_hidden_event()]
         raws = [_raw(e) for e in events]
-        clock = [r for r in raws if r.name == sort.CLOCK]
+        clock = [r for r in raws if r.name == classify.CLOCK]
         # the first ones only, if the limit stopped it
         tight = [
             (after - before, (before + after) // 2 - (raw.start + raw.stop) // 2)
@@ -237,21 +238,21 @@ class _Profiler:
         raws = [r._replace(start=r.start + shift, stop=r.stop + shift) for r in raws]
         notes = self._notes
         assert notes is not None
-        made = recorder._groups()
-        material = sort.Material(
+        made = flight_recorder._groups()
+        material = classify.Material(
             main=threading.get_native_id(),
             raws=[r for r in raws if r.stop >= begin],
             waits=notes.waits,
-            entries=[e for e in recorder.entries() if e["time_created_ns"] >= begin],
+            entries=[e for e in flight_recorder.entries() if e["time_created_ns"] >= begin],
             messages=notes.messages,
             groups={g.group_name: sorted(r, key=r.__getitem__) for g, r in made.items()},
         )
         return material, grain
 
 
-def _raw(event: Any) -> sort.Raw:
+def _raw(event: Any) -> classify.Raw:
     start = event.start_ns()
-    return sort.Raw(
+    return classify.Raw(
         event.name(),
         start,
         start + event.duration_ns(),

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import cells, control, group, record, usage
+from . import control, memory, process_group, tracebacks
+from .observe import p2p_record
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -52,15 +53,15 @@ def assign(
     """
     os.environ.update(environment)
     if address:
-        group.use_address(address)
+        process_group.use_address(address)
     else:
-        group.loopback_only()
+        process_group.loopback_only()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", threads)))
     target = torch.device(device)
     if target.type == "cuda":
         torch.cuda.set_device(target)
-    usage.device = target
-    shell = cells.get_shell()
+    memory.device = target
+    shell = tracebacks.get_shell()
     shell.push(
         {
             "rank": rank,
@@ -71,10 +72,10 @@ def assign(
         },
         interactive=False,
     )
-    cells.install(shell)
-    record.install()
-    shell.events.register("pre_run_cell", lambda info: record.places.clear())
-    shell.events.register("pre_run_cell", lambda info: cells.forget_outputs(shell))
+    tracebacks.install(shell)
+    p2p_record.install()
+    shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
+    shell.events.register("pre_run_cell", lambda info: tracebacks.forget_outputs(shell))
     control.install(shell.kernel)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from torch.distributed import distributed_c10d as c10d
 
-from . import calls, cells, idle, record, recorder, waits
+from .. import calls, tracebacks
+from . import blocked_call, cpu_clock, flight_recorder, p2p_record
 
 log = logging.getLogger("labkit")
 #: Seconds between looks.
@@ -40,7 +41,7 @@ class Looker:
         self._later = later
         self._looking = False
         self._until = 0.0
-        self._clock: idle.Clock | None = None
+        self._clock: cpu_clock.Clock | None = None
         self._main = -1
         self._since = 0.0
         self._still = False
@@ -93,10 +94,10 @@ class Looker:
             self._later(LOOK_SECONDS, self._tick)
 
     def _look(self) -> None:
-        main = idle.main_clock()
+        main = cpu_clock.main_clock()
         ran, self._main = main - self._main, main
         frame = main_frame()
-        if waits.find_maker(frame) is not None:
+        if blocked_call.find_maker(frame) is not None:
             self._look_at_meeting(frame, ran)
             return
         if ran:
@@ -105,24 +106,24 @@ class Looker:
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
             return
-        clock = idle.read()
+        clock = cpu_clock.read()
         before, self._clock = self._clock, clock
-        if not idle.stood_still(before, clock):
+        if not cpu_clock.stood_still(before, clock):
             self._still, self._wait = False, None
         elif not self._still:
             self._still = True
-            if not waits.other_threads_run_cells(threading.main_thread().ident):
-                self._wait = waits.describe(frame)
+            if not blocked_call.other_threads_run_cells(threading.main_thread().ident):
+                self._wait = blocked_call.describe(frame)
 
     def _look_at_meeting(self, frame: FrameType | None, ran: int) -> None:
         """See whether a thread that has run for ``ran`` nanoseconds only asks, again and again,
         whether the others have come to make a group: torch polls there."""
-        spot = idle.Clock(id(frame), frame.f_lasti if frame else 0, False)
+        spot = cpu_clock.Clock(id(frame), frame.f_lasti if frame else 0, False)
         if spot != self._clock or ran > MEETING_SHARE * LOOK_SECONDS * 1e9:
             self._forget()
             self._clock, self._since = spot, time.monotonic()
         elif not self._still:
-            self._still, self._wait = True, waits.describe(frame)
+            self._still, self._wait = True, blocked_call.describe(frame)
 
     def _forget(self) -> None:
         self._clock, self._wait, self._still = None, None, False
@@ -141,7 +142,7 @@ class Looker:
             "wait": wait and {**wait, "seconds": round(time.monotonic() - self._since, 1)},
             "stamp": self._stamp(),
             "still": self._still,
-            "groups": recorder.groups(),
+            "groups": flight_recorder.groups(),
             "places": _places(),
             "made": c10d._world.group_count,
             "me": c10d.get_rank() if c10d.is_initialized() else -1,
@@ -150,7 +151,9 @@ class Looker:
 
 def _places() -> list[tuple[str, str]]:
     """List where calls waited last, and in which group."""
-    return sorted({(cells.describe(file, line)[0], group) for file, line, group in record.places})
+    return sorted(
+        {(tracebacks.describe(file, line)[0], group) for file, line, group in p2p_record.places}
+    )
 
 
 def main_frame() -> FrameType | None:
@@ -161,4 +164,4 @@ def main_frame() -> FrameType | None:
 def is_busy() -> bool:
     """Tell whether a cell or a function of the notebook runs in the main thread."""
     frame = main_frame()
-    return cells.innermost(frame) is not None or calls.running
+    return tracebacks.innermost(frame) is not None or calls.running

@@ -14,8 +14,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 from torch.distributed import distributed_c10d as c10d
 
-from ..wire.protocol import FROM_ROOT, ROOTED
-from . import cells, record, recorder
+from ...wire.protocol import FROM_ROOT, ROOTED
+from .. import tracebacks
+from . import flight_recorder, p2p_record
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 C10D = c10d.__file__
@@ -66,7 +67,7 @@ PLUMBING = (
 def describe(frame: FrameType | None) -> dict[str, Any] | None:
     """Describe what the main thread waits for, None if it does not wait for another rank.
 
-    Meaningful for a thread that does not run: see ``looker``.
+    Meaningful for a thread that does not run: see ``sampler``.
     """
     if frame is None:
         return None
@@ -74,7 +75,7 @@ def describe(frame: FrameType | None) -> dict[str, Any] | None:
     what = _what(frames)
     if what is None:
         return None
-    place = cells.innermost(frame) or ("", "")
+    place = tracebacks.innermost(frame) or ("", "")
     call = _call(frames)
     return {**what, "call": call, "where": place[0], "line": place[1]}
 
@@ -87,9 +88,9 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _what(frames: list[FrameType]) -> dict[str, Any] | None:
     top = frames[0]
-    if top.f_code is record.WAIT:
+    if top.f_code is p2p_record.WAIT:
         return _work(frames)
-    if top.f_code is record.MONITORED_BARRIER:
+    if top.f_code is p2p_record.MONITORED_BARRIER:
         timeout = top.f_locals.get("timeout")
         if _bounded(timeout):
             return None
@@ -97,7 +98,7 @@ def _what(frames: list[FrameType]) -> dict[str, Any] | None:
         return {
             "kind": "monitored_barrier",
             "group": group.group_name,
-            "number": record.barriers.get(group, 0),
+            "number": p2p_record.barriers.get(group, 0),
         }
     maker = find_maker(top)
     if maker is not None:
@@ -108,7 +109,7 @@ def _what(frames: list[FrameType]) -> dict[str, Any] | None:
             size = int(os.environ.get("WORLD_SIZE", -1))
         return {"kind": "init", "size": size}
     if top.f_code.co_filename.startswith(BLIND):
-        options = recorder.pending()
+        options = flight_recorder.pending()
         return {"kind": "collective", "options": options, **_root(frames)} if options else None
     return None
 
@@ -129,7 +130,7 @@ def _work(frames: list[FrameType]) -> dict[str, Any] | None:
     if any(_bounded(t) for t in (*values["timeout"], *values["named"].values())):
         return None
     work = values["self"]
-    message = record.messages.get(work)
+    message = p2p_record.messages.get(work)
     if message is not None:
         return {
             "kind": message.kind,
@@ -145,16 +146,16 @@ def _work(frames: list[FrameType]) -> dict[str, Any] | None:
 
 def _options(work: Work) -> list[dict[str, Any]]:
     """Find which pending collectives a Work may stand for: one, as a rule."""
-    home = record.homes.get(work)
+    home = p2p_record.homes.get(work)
     try:
         number = work._get_sequence_number()
     except (AttributeError, RuntimeError):  # of an older torch; reduce_scatter's has none
         number = None
-    return recorder.pending(number, home) or recorder.pending(None, home)
+    return flight_recorder.pending(number, home) or flight_recorder.pending(None, home)
 
 
 def _bounded(timeout: object) -> bool:
-    return isinstance(timeout, timedelta) and timedelta(0) < timeout <= record.BOUND
+    return isinstance(timeout, timedelta) and timedelta(0) < timeout <= p2p_record.BOUND
 
 
 def _root(frames: list[FrameType]) -> dict[str, int]:
@@ -179,7 +180,7 @@ def _call(frames: list[FrameType]) -> str:
     name = "wait"
     for frame in frames:
         filename = frame.f_code.co_filename
-        if filename != record.__file__ and not filename.startswith(TORCH):
+        if filename != p2p_record.__file__ and not filename.startswith(TORCH):
             break
         if frame.f_code.co_name not in PLUMBING:
             name = _qualified(frame)
@@ -197,6 +198,8 @@ def other_threads_run_cells(main: int | None) -> bool:
     """Tell whether a thread that a cell started is in the cell's code: it may still provide
     what others wait for, so a rank with one is never called stuck."""
     for ident, frame in sys._current_frames().items():
-        if ident != main and any(cells.is_cell(f.f_code.co_filename) for f in _outwards(frame)):
+        if ident != main and any(
+            tracebacks.is_cell(f.f_code.co_filename) for f in _outwards(frame)
+        ):
             return True
     return False

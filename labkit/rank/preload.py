@@ -1,0 +1,30 @@
+"""Import all that runs on a rank: once, in the warm process, so that every fork has it.
+
+The package itself imports nothing, so that one module of it can be had alone.
+"""
+
+from . import calls, control, memory, process_group, setup, tracebacks, unblock
+from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
+from .profile import classify, clocks, marks, profiler
+from .trial import call_counter, trial
+
+__all__ = [
+    "blocked_call",
+    "call_counter",
+    "calls",
+    "classify",
+    "clocks",
+    "control",
+    "cpu_clock",
+    "flight_recorder",
+    "marks",
+    "memory",
+    "p2p_record",
+    "process_group",
+    "profiler",
+    "sampler",
+    "setup",
+    "tracebacks",
+    "trial",
+    "unblock",
+]
