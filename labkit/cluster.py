@@ -19,10 +19,9 @@ import psutil
 
 from . import output
 from .errors import LabError
-from .launcher import folder, started, stock
-from .launcher import ipp as launchers
-from .launcher.warm import KILL_SECONDS, WarmProcess, describe_exit
-from .placement import Place, place_ranks
+from .launch import external, external_state, ipp_launchers, private_folder
+from .launch.placement import Place, place_ranks
+from .launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
@@ -62,14 +61,14 @@ class RankCluster:
         self.places: list[Place] = []
         self.deaths: dict[int, str] = {}  #: rank -> how its process ended
         self._left: set[int] = set()  # engines that were told to end
-        self._folder: folder.PrivateFolder | None = None
+        self._folder: private_folder.PrivateFolder | None = None
         if warm is None:
-            self._folder = folder.PrivateFolder()
+            self._folder = private_folder.PrivateFolder()
             root = self._folder.path
         else:
             root = warm.root
         try:
-            settings = stock.config(engines, config, size, root)
+            settings = external.config(engines, config, size, root)
         except BaseException:
             if self._folder is not None:
                 self._folder.remove()
@@ -99,7 +98,7 @@ class RankCluster:
             If the controller has ended: a request would never have an answer.
         """
         warm = self.warm
-        child = warm.children.get(launchers.CONTROLLER) if warm else None
+        child = warm.children.get(ipp_launchers.CONTROLLER) if warm else None
         # The end of the warm process itself shows in the ranks that it took along.
         if warm and warm.process.returncode is None and child and child.code is not None:
             how = describe_exit(child.code)
@@ -129,15 +128,15 @@ class RankCluster:
             self._client = self.cluster.connect_client_sync()
             self._client._notification_handlers["labkit_exit"] = self._on_notice
             output.collect(self._client)
-            started.wait_for_ranks(self, deadline)
+            external_state.wait_for_ranks(self, deadline)
             self._map()
         except LabError:
             raise
         except Exception as error:
-            if refusal := started.refusal(error):
+            if refusal := external_state.refusal(error):
                 raise LabError(refusal) from None
             raise LabError(
-                f"The ranks did not start: {error}{started.log_of(self.cluster.engine_set)}"
+                f"The ranks did not start: {error}{external_state.log_of(self.cluster.engine_set)}"
             ) from error
 
     def start_seconds(self) -> float:
@@ -146,7 +145,7 @@ class RankCluster:
 
     def _observe(self) -> None:
         launcher = self.cluster.engine_set
-        if isinstance(launcher, launchers.LabkitEngineSetLauncher):
+        if isinstance(launcher, ipp_launchers.LabkitEngineSetLauncher):
             launcher.observers.append(self._on_exit)
 
     def _on_exit(self, index: int, pid: int, code: int) -> None:
@@ -244,7 +243,7 @@ class RankCluster:
         launcher = self.cluster.engine_set
         client = self.client  # raises if there is no point in fresh ranks
         deadline = time.monotonic() + self.start_seconds()
-        ours = isinstance(launcher, launchers.LabkitEngineSetLauncher)
+        ours = isinstance(launcher, ipp_launchers.LabkitEngineSetLauncher)
         if ranks is not None and not ours:
             raise LabError(
                 f'engines="{self.engines}" replaces all ranks or none: lab.restart() does that.'
@@ -261,7 +260,7 @@ class RankCluster:
         before = {p.engine for p in leaving}
         while before & set(self.connected()) and time.monotonic() < deadline:
             time.sleep(0.005)
-        started.wait_for_ranks(self, deadline)
+        external_state.wait_for_ranks(self, deadline)
         self._map()
 
     def close(self) -> None:
@@ -292,14 +291,14 @@ class RankCluster:
         """End the ranks by way of the controller: on hosts of ipyparallel's own launchers that
         is much quicker than one connection each, and blocked ranks end too."""
         self.places = []  # these exits are no deaths
-        if started.has_job(self.cluster.engine_set):
+        if external_state.has_job(self.cluster.engine_set):
             return  # to cancel it is one command
         deadline = time.monotonic() + END_SECONDS
         with contextlib.suppress(Exception):
             client.send_signal("SIGKILL", targets="all", block=False)
             while client.ids and time.monotonic() < deadline:
                 time.sleep(0.02)
-        started.forget_ended(self.cluster.engine_set, deadline)
+        external_state.forget_ended(self.cluster.engine_set, deadline)
 
     def _end_thread(self) -> None:
         """End the thread that ipyparallel starts for a Cluster in a notebook, and its loop."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from .errors import LabError
-from .launcher.warm import PRELOAD, WarmProcess, fork_is_safe
+from .launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 
 if TYPE_CHECKING:
     from .lab import Lab
@@ -42,9 +42,9 @@ def start(
     check_preload(preload, engines)
     check_config(config, engines)
     if engines != "local":
-        from .launcher import stock
+        from .launch import external
 
-        n = stock.check(n, engines, config)
+        n = external.check(n, engines, config)
     stop_current()
     warm = None
     if engines == "local" and fork_is_safe():

@@ -62,7 +62,7 @@ def _no_process_left() -> Iterator[None]:
 
 def _is_orphan(process: psutil.Process) -> bool:
     try:
-        return process.ppid() == 1 and "labkit.launcher.forkserver" in process.cmdline()
+        return process.ppid() == 1 and "labkit.launch.fork_server" in process.cmdline()
     except psutil.Error:
         return False
 

@@ -11,7 +11,7 @@ import pytest
 
 from labkit import LabError
 from labkit import group as keeper
-from labkit.placement import Place
+from labkit.launch.placement import Place
 from labkit.rank import process_group
 from labkit.wire.connections import Connection
 

@@ -8,7 +8,7 @@ import pytest
 
 import labkit
 from labkit import LabError, cluster
-from labkit.launcher import ipp
+from labkit.launch import ipp_launchers
 from tests.conftest import descendants
 
 
@@ -39,12 +39,12 @@ def test_gpus_are_counted_in_a_child(lab4, monkeypatch):
 
 
 def test_a_rank_that_dies_at_start_up_is_named_with_its_log(monkeypatch):
-    start_one = ipp.LabkitEngineSetLauncher.start_one
+    start_one = ipp_launchers.LabkitEngineSetLauncher.start_one
 
     def broken(self, index, *extra):
         start_one(self, index, *extra, *(["--no-such-option=1"] if index == 1 else []))
 
-    monkeypatch.setattr(ipp.LabkitEngineSetLauncher, "start_one", broken)
+    monkeypatch.setattr(ipp_launchers.LabkitEngineSetLauncher, "start_one", broken)
     with pytest.raises(LabError, match=r"Rank 1 ended at start-up .*; its log ends:"):
         labkit.start(2)
     assert descendants() == []

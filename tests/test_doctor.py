@@ -14,8 +14,9 @@ import psutil
 import pytest
 import torch
 
-from labkit import doctor, placement
+from labkit import doctor
 from labkit.doctor import machine, software
+from labkit.launch import placement
 
 GPU = {"name": "H200", "bytes": 141 * software.GIB}
 

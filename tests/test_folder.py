@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from labkit.errors import LabError
-from labkit.launcher.folder import PrivateFolder, sweep
+from labkit.launch.private_folder import PrivateFolder, sweep
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 import labkit
 from labkit import running
-from labkit.placement import NCCL_SHARES_GPU
+from labkit.launch.placement import NCCL_SHARES_GPU
 from labkit.survey import look
 
 pytestmark = [

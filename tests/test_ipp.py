@@ -8,7 +8,7 @@ import ipyparallel as ipp
 import psutil
 import pytest
 
-from labkit.launcher.ipp import LabkitEngineSetLauncher
+from labkit.launch.ipp_launchers import LabkitEngineSetLauncher
 from tests.conftest import descendants
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.placement import place_ranks
+from labkit.launch.placement import place_ranks
 
 
 def engine(host="a", gpus=0, nccl=None, hint=None, cores=8, pid=1):

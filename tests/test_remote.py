@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 import zmq
 
-from labkit.launcher import remote
+from labkit.launch import external_engine
 
 #: Follows the heart of a controller, or gives up.
 FOLLOW = """
 import sys
-from labkit.launcher import remote
+from labkit.launch import external_engine
 
-remote.CLOSED_SECONDS, remote.SILENT_SECONDS = float(sys.argv[2]), float(sys.argv[3])
-remote._follow(sys.argv[1], None, None, None)
+external_engine.CLOSED_SECONDS = float(sys.argv[2])
+external_engine.SILENT_SECONDS = float(sys.argv[3])
+external_engine._follow(sys.argv[1], None, None, None)
 """
 
 
@@ -29,7 +30,7 @@ def follow(url: str, closed: float, silent: float) -> subprocess.Popen[bytes]:
 
 
 def test_a_rank_without_a_controller_ends() -> None:
-    assert follow("tcp://127.0.0.1:9", 60, 0.3).wait(20) == remote.ALONE
+    assert follow("tcp://127.0.0.1:9", 60, 0.3).wait(20) == external_engine.ALONE
 
 
 def test_a_rank_stays_while_the_heart_beats_and_ends_when_it_is_gone() -> None:
@@ -44,18 +45,18 @@ def test_a_rank_stays_while_the_heart_beats_and_ends_when_it_is_gone() -> None:
         assert process.poll() is None
         heart.close(linger=0)
         # Not the 30 s of silence: the connection was closed.
-        assert process.wait(20) == remote.ALONE
+        assert process.wait(20) == external_engine.ALONE
 
 
 def test_the_last_rank_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "lab"
     (folder / "log").mkdir(parents=True)
-    monkeypatch.setenv(remote.FOLDER, str(folder))
-    first, second = remote._lock_folder(), remote._lock_folder()
-    remote._remove_folder(first)
+    monkeypatch.setenv(external_engine.FOLDER, str(folder))
+    first, second = external_engine._lock_folder(), external_engine._lock_folder()
+    external_engine._remove_folder(first)
     assert folder.exists()
     os.close(first)
-    remote._remove_folder(second)
+    external_engine._remove_folder(second)
     assert not folder.exists()
     os.close(second)
 
@@ -63,7 +64,14 @@ def test_the_last_rank_removes_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_a_rank_that_cannot_register_fails_with_its_reason(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "labkit.launcher.remote", "--mpi", "--no-such-option=1"],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "labkit.launch.external_engine",
+            "--mpi",
+            "--no-such-option=1",
+        ],
         env={**os.environ, "IPP_PROFILE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,

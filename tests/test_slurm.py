@@ -15,7 +15,7 @@ import pytest
 import labkit
 from labkit import LabError, cluster
 from labkit.errors import Deadlock, RankDied
-from labkit.launcher import slurm as launcher
+from labkit.launch import slurm as launcher
 from tests import elsewhere
 from tests.conda_versions import ROOT
 from tests.conftest import px

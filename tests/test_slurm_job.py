@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from IPython.utils.text import EvalFormatter
 
-from labkit.launcher import slurm, stock
+from labkit.launch import external, slurm
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def script(**own: str) -> list[str]:
     """Return the lines of the script that ipyparallel would submit."""
-    config = stock.config("slurm", {"SlurmEngineSetLauncher": own}, 4, "/folder")
+    config = external.config("slurm", {"SlurmEngineSetLauncher": own}, 4, "/folder")
     made = config.SlurmEngineSetLauncher
     names = {"n": 4, "output_file": made.output_file, "program_and_args": "python -m rank"}
     return EvalFormatter().format(made.batch_template, **names).splitlines()
@@ -37,12 +37,12 @@ def test_what_the_user_asks_for_is_in_the_script() -> None:
 
 
 def test_a_setting_for_every_launcher_of_slurm_counts_too() -> None:
-    config = stock.config("slurm", {"SlurmLauncher": {"queue": "gpu"}}, 4, "/folder")
+    config = external.config("slurm", {"SlurmLauncher": {"queue": "gpu"}}, 4, "/folder")
     assert "--partition=gpu" in config.SlurmEngineSetLauncher.batch_template
 
 
 def test_the_users_address_of_this_machine_is_what_ranks_are_told() -> None:
-    config = stock.config("slurm", {"IPController": {"location": "10.0.0.1"}}, 4, "/folder")
+    config = external.config("slurm", {"IPController": {"location": "10.0.0.1"}}, 4, "/folder")
     assert "--location=10.0.0.1" in config.LocalControllerLauncher.controller_args
 
 

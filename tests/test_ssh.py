@@ -16,7 +16,7 @@ import pytest
 
 import labkit
 from labkit import Deadlock, LabError, RankDied
-from labkit.launcher import ssh
+from labkit.launch import ssh
 from tests import elsewhere
 from tests.conftest import descendants
 from tests.sshd import sshd

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labkit import LabError
-from labkit.launcher import ssh, started, stock
+from labkit.launch import external, external_state, ssh
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_the_controller_is_on_loopback_unless_ranks_are_elsewhere(
     engines: str, address: str
 ) -> None:
-    made = stock.config(engines, {}, 2, "/folder")
+    made = external.config(engines, {}, 2, "/folder")
     assert f"--ip={address}" in made.LocalControllerLauncher.controller_args
 
 
 def test_the_controller_knows_whom_to_follow_whatever_the_user_adds() -> None:
     own = {"LocalControllerLauncher": {"environment": {"HINT": "1"}}}
-    made = stock.config("mpi", own, 2, "/folder")
+    made = external.config("mpi", own, 2, "/folder")
     assert made.LocalControllerLauncher.environment == {
         "LABKIT_OWNER": str(os.getpid()),
         "LABKIT_FOLDER": "/folder",
@@ -47,7 +47,7 @@ def test_mpi_may_oversubscribe_and_run_as_root_only_if_it_is_root(
     clean: pytest.MonkeyPatch, user: int, allowed: bool
 ) -> None:
     clean.setattr(os, "geteuid", lambda: user)
-    told = stock.config("mpi", {}, 2, "/folder").MPIEngineSetLauncher.environment
+    told = external.config("mpi", {}, 2, "/folder").MPIEngineSetLauncher.environment
     assert told["OMPI_MCA_rmaps_base_oversubscribe"] == "1"
     assert ("OMPI_ALLOW_RUN_AS_ROOT" in told) == allowed
 
@@ -56,7 +56,7 @@ def test_what_is_set_for_mpi_already_stays(clean: pytest.MonkeyPatch) -> None:
     name = "OMPI_MCA_hwloc_base_binding_policy"
     clean.setenv(name, "core")
     own = {"MPILauncher": {"environment": {"OMPI_MCA_rmaps_base_oversubscribe": "0"}}}
-    told = stock.config("mpi", own, 2, "/folder").MPIEngineSetLauncher.environment
+    told = external.config("mpi", own, 2, "/folder").MPIEngineSetLauncher.environment
     assert name not in told
     assert told["OMPI_MCA_rmaps_base_oversubscribe"] == "0"
 
@@ -65,15 +65,15 @@ def test_a_command_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shutil, "which", lambda name: None)
     own: dict[str, Any] = {"MPILauncher": {"mpi_cmd": ["srun"]}}
     with pytest.raises(LabError, match="needs the command srun of Open MPI or MPICH, which is not"):
-        stock.check(2, "mpi", own)
+        external.check(2, "mpi", own)
     with pytest.raises(LabError, match='engines="ssh" needs the command ssh, which is not there'):
-        stock.check(2, "ssh", {"SSHEngineSetLauncher": {"engines": {"h1": 2}}})
+        external.check(2, "ssh", {"SSHEngineSetLauncher": {"engines": {"h1": 2}}})
 
 
 def test_without_a_number_ssh_starts_what_the_hosts_were_given() -> None:
     hosts = {"h1": 2, "h2": {"n": 3}, "h3": {}}
-    assert stock.check(None, "ssh", {"SSHEngineSetLauncher": {"engines": hosts}}) == 6
-    assert stock.check(2, "ssh", {"SSHEngineSetLauncher": {"engines": hosts}}) == 2
+    assert external.check(None, "ssh", {"SSHEngineSetLauncher": {"engines": hosts}}) == 6
+    assert external.check(2, "ssh", {"SSHEngineSetLauncher": {"engines": hosts}}) == 2
 
 
 def test_ssh_sends_no_file_and_runs_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_ssh_sends_no_file_and_runs_this_python(monkeypatch: pytest.MonkeyPatch)
         "SSHLauncher": {"ssh_args": ["-F", "file"], "environment": {"HINT": "1"}},
         "SSHEngineSetLauncher": {"engines": {"h1": 2, "h2": 2}, "remote_python": "/python"},
     }
-    made = stock.config("ssh", own, 2, "/folder")
+    made = external.config("ssh", own, 2, "/folder")
     assert asked == [ssh.Host("h1", ["ssh", "-F", "file", "h1"], "/python")]  # h2 gets no rank
     assert made.SSHLauncher.ssh_args == ["-F", "file"]
     assert made.SSHEngineLauncher.to_send == []
@@ -99,7 +99,7 @@ def test_a_process_that_ended_is_seen_and_forgotten() -> None:
 
     launchers = {"h1/0": process(alive=True), "h2/0": process(alive=False)}
     both = SimpleNamespace(state="running", stop_data={}, launchers=launchers)
-    assert started.any_ended(both)
-    started.forget_ended(both, 0.0)
+    assert external_state.any_ended(both)
+    external_state.forget_ended(both, 0.0)
     assert list(launchers) == ["h1/0"]
-    assert not started.any_ended(both)
+    assert not external_state.any_ended(both)

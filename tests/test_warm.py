@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from labkit.errors import LabError
-from labkit.launcher import folder
-from labkit.launcher.warm import WarmProcess, describe_exit
+from labkit.launch import private_folder
+from labkit.launch.warm_process import WarmProcess, describe_exit
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_single_threaded_after_importing_torch():
 
 def owner_script(folder: Path) -> list[str]:
     code = (
-        "import time; from labkit.launcher.warm import WarmProcess\n"
+        "import time; from labkit.launch.warm_process import WarmProcess\n"
         "w = WarmProcess(preload=())\n"
         "c = w.fork('child', 'call', ['signal:pause']); c.started.wait(20)\n"
         "print(w.process.pid, c.pid, w.root, flush=True); time.sleep(60)"
@@ -127,7 +127,7 @@ def test_nothing_is_left_after_a_kill(how, tmp_path, eventually, monkeypatch):
             age(Path(root))
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
             owner.wait(5)
-            folder.sweep()  # as the next start does
+            private_folder.sweep()  # as the next start does
         eventually(lambda: not Path(root).exists(), 5)
         owner.kill()
 
@@ -146,7 +146,7 @@ def age(root: Path) -> None:
 
 def test_sweeping_leaves_a_living_owners_folder(warm):
     age(warm.root)
-    folder.sweep()
+    private_folder.sweep()
     assert warm.root.is_dir()
 
 

@@ -14,8 +14,8 @@ import psutil
 from .. import course, datasets, startup
 from ..errors import LabError
 from ..files import reason
-from ..launcher.folder import PREFIX
-from ..launcher.warm import fork_is_safe
+from ..launch.private_folder import PREFIX
+from ..launch.warm_process import fork_is_safe
 from .finding import Finding, State
 from .software import GIB, RANKS
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from .. import placement
-from ..launcher.warm import describe_exit
+from ..launch import placement
+from ..launch.warm_process import describe_exit
 from .finding import Finding, State
 
 #: Seconds for torch to be imported and to look at the GPUs.

@@ -23,7 +23,7 @@ LOOK_SECONDS = 30.0
 HUSH = ("sh", "-c", 'exec "$@" 2>/dev/null', "sh")
 #: What a rank needs there; prints the address by which that host sees this machine.
 _CODE = (
-    "import importlib, os; importlib.import_module('labkit.launcher.remote'); "
+    "import importlib, os; importlib.import_module('labkit.launch.external_engine'); "
     "import ipyparallel; assert importlib.util.find_spec('torch'), 'there is no torch'; "
     "print('labkit', os.environ.get('SSH_CONNECTION', '').partition(' ')[0])"
 )

@@ -1,6 +1,6 @@
 """Fork engines from one process that has already imported torch.
 
-Runs as ``python -m labkit.launcher.forkserver FD ROOT PRELOAD...``: FD is one end of a socket
+Runs as ``python -m labkit.launch.fork_server FD ROOT PRELOAD...``: FD is one end of a socket
 pair whose other end the owner (a notebook kernel) holds, ROOT a private folder to remove at the
 end. Requests and events are JSON, one object a line:
 
@@ -42,15 +42,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 #: What a child runs, by kind: "module:function", called with the request's argv.
 KINDS = {
-    "controller": "labkit.launcher.controller:main",
-    "engine": "labkit.launcher.engine:main",
-    "call": "labkit.launcher.forkserver:call",
+    "controller": "labkit.launch.controller:main",
+    "engine": "labkit.launch.engine:main",
+    "call": "labkit.launch.fork_server:call",
 }
 
 #: What every engine imports while it starts: done once, here.
 ENGINE_MODULES = (
     "ipyparallel.engine.app",
-    "labkit.launcher.engine",
+    "labkit.launch.engine",
     "IPython.core.completerlib",
     "IPython.core.oinspect",
     "IPython.extensions.storemagic",

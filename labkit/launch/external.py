@@ -126,7 +126,7 @@ def _value(made: Config, trait: str, default: Any, *classes: str) -> Any:
 def _controller(made: Config, folder: Path | str, ip: str = "", location: str = "") -> None:
     """Few processes, quick to connect, ends with this process, and on loopback unless the ranks
     are on other hosts."""
-    python = [sys.executable, "-P", "-m", "labkit.launcher.controller"]
+    python = [sys.executable, "-P", "-m", "labkit.launch.controller"]
     made.LocalControllerLauncher.controller_cmd = python
     made.LocalControllerLauncher.environment = {
         "LABKIT_OWNER": str(os.getpid()),
@@ -145,7 +145,7 @@ def _controller(made: Config, folder: Path | str, ip: str = "", location: str = 
 
 def _ranks(made: Config, python: str) -> None:
     """Ranks that end with the controller, and say how they ended."""
-    made.EngineLauncher.engine_cmd = [python, "-P", "-m", "labkit.launcher.remote"]
+    made.EngineLauncher.engine_cmd = [python, "-P", "-m", "labkit.launch.external_engine"]
 
 
 def _mpi(made: Config, own: Mapping[str, Mapping[str, Any]]) -> None:

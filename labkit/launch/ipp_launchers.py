@@ -23,8 +23,8 @@ from ipyparallel.cluster.launcher import (
 )
 from traitlets import Float, Instance, List, Unicode
 
-from .farewell import unregister
-from .warm import PATIENCE, PRELOAD, WarmProcess
+from .exit_notice import unregister
+from .warm_process import PATIENCE, PRELOAD, WarmProcess
 
 #: Milliseconds between heartbeats: an engine counts as connected after the second one.
 HEARTBEAT_MS = 100

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import Any
 
-from .farewell import unregister
+from .exit_notice import unregister
 
 #: Seconds without a sign of the controller after which a rank ends: when its connection was
 #: closed, and when nothing is heard at all, which a slow network explains better.
@@ -124,8 +124,8 @@ def _run(argv: list[str], tell: int, parent: int) -> None:
         if WORK_FOLDER in os.environ:
             with contextlib.suppress(OSError):  # another host may not have it
                 os.chdir(os.environ[WORK_FOLDER])
-        from .forkserver import import_without_debugger
-        from .warm import PRELOAD
+        from .fork_server import import_without_debugger
+        from .warm_process import PRELOAD
 
         import_without_debugger()
         for module in PRELOAD:  # before the controller counts this rank as ready
@@ -152,7 +152,7 @@ def _run(argv: list[str], tell: int, parent: int) -> None:
 
 def _die_with(parent: int) -> None:
     """Ask the system to end this process with the one that forked it, where it can."""
-    from .forkserver import PR_SET_PDEATHSIG
+    from .fork_server import PR_SET_PDEATHSIG
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

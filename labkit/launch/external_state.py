@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LabError
 from . import slurm, ssh
-from .warm import describe_exit
+from .warm_process import describe_exit
 
 if TYPE_CHECKING:
     from ..cluster import RankCluster

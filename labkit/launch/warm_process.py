@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LabError
-from . import folder
+from . import private_folder
 
 #: Imported once in the warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
@@ -68,8 +68,8 @@ class WarmProcess:
     def __init__(
         self, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None
     ) -> None:
-        folder.sweep()
-        self.folder = folder.PrivateFolder()
+        private_folder.sweep()
+        self.folder = private_folder.PrivateFolder()
         self.root = self.folder.path
         self.children: dict[str, Child] = {}
         self.ready = threading.Event()
@@ -82,7 +82,7 @@ class WarmProcess:
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
         args = [str(theirs.fileno()), str(self.root), *preload]
         # -P: a stray random.py in the learner's folder must not be taken for Python's own.
-        command = [sys.executable, "-P", "-m", __package__ + ".forkserver", *args]
+        command = [sys.executable, "-P", "-m", __package__ + ".fork_server", *args]
         with open(self.root / "warm.log", "wb") as log, theirs:
             self.process = subprocess.Popen(
                 command,

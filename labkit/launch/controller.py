@@ -1,7 +1,7 @@
 """Run the ipyparallel controller in one process.
 
 The warm process forks it and lets it listen on unix sockets of a private folder. For ranks that
-one of ipyparallel's own launchers starts, it runs as ``python -m labkit.launcher.controller``.
+one of ipyparallel's own launchers starts, it runs as ``python -m labkit.launch.controller``.
 """
 
 from __future__ import annotations
