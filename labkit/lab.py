@@ -8,13 +8,13 @@ from typing import Any
 
 import cloudpickle
 
-from . import running
-from .cluster import RankCluster
 from .errors import LabError
-from .group import GroupKeeper
 from .rank_names import label
+from .runtime import request
+from .runtime.cluster import RankCluster
+from .runtime.process_group import GroupKeeper
+from .runtime.survey import survey
 from .status import Table
-from .survey import survey
 from .timeline import Timeline
 from .timeline.request import record
 
@@ -97,7 +97,7 @@ class Lab:
         """
         chosen = self.check_ranks(ranks)
         payload = cloudpickle.dumps((fn, args, kwargs))
-        return running.call(self._ready(), chosen, payload)
+        return request.call(self._ready(), chosen, payload)
 
     def timeline(
         self,
@@ -136,12 +136,12 @@ class Lab:
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
         self._check_name(name)
-        return running.pull(self._ready(), name)
+        return request.pull(self._ready(), name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank."""
         self._check_name(name)
-        running.push(self._ready(), cloudpickle.dumps({name: value}))
+        request.push(self._ready(), cloudpickle.dumps({name: value}))
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
         raise TypeError("a Lab is not iterable; lab.status() lists its ranks")

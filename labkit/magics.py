@@ -12,8 +12,9 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import display, lab, live, page, running
+from . import display, lab, live, page
 from .errors import CellSyntaxError, LabError
+from .runtime import request
 
 
 def parse_ranks(text: str) -> list[int]:
@@ -169,7 +170,7 @@ class LabMagics(ParallelMagics):
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
-        pending = running.cell(current._ready(), ranks, code)
+        pending = request.cell(current._ready(), ranks, code)
         try:
             with contextlib.suppress(KeyboardInterrupt):  # raised again below, and explained
                 pending.wait(signum, shown)

@@ -52,8 +52,8 @@ def start(
     elif engines == "local":
         print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
 
-    from .cluster import RankCluster, gpu_count
     from .lab import Lab
+    from .runtime.cluster import RankCluster, gpu_count
 
     cluster = None
     try:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import labkit
-from labkit import running
+from labkit.runtime import request
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -74,7 +74,7 @@ def descendants(pid: int | None = None) -> list[psutil.Process]:
 
 def px(lab: labkit.Lab, code: str) -> None:
     """Run a cell on all ranks, as ``%%px`` does; raise what it raises."""
-    pending = running.cell(lab._group, range(lab.world_size), code)
+    pending = request.cell(lab._group, range(lab.world_size), code)
     pending.wait()
     pending.raise_errors(pending.outcomes())
 

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from labkit import LabError
-from labkit import group as keeper
 from labkit.launch.placement import Place
 from labkit.rank import process_group
+from labkit.runtime import process_group as keeper
 from labkit.wire.connections import Connection
 
 LOOPBACK = Connection(3, ["127.0.0.1", 40001], ["127.0.0.1", 5555])

@@ -18,9 +18,10 @@ import nbformat
 import pytest
 
 import labkit
-from labkit import course, edition, running
+from labkit import course, edition
 from labkit.exercises import ask, catalogue
 from labkit.exercises.exercise import Exercise
+from labkit.runtime import request
 
 FOLDER = Path(__file__).parent / "answers"
 PX = "%%px\n"
@@ -102,7 +103,7 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
     try:
         for cell in filter(str.strip, map(without_px, cells)):
             if on_ranks:
-                pending = running.cell(lab._group, range(4), cell)
+                pending = request.cell(lab._group, range(4), cell)
                 pending.wait()
                 pending.raise_errors(pending.outcomes())
             else:

@@ -7,8 +7,9 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError, cluster
+from labkit import LabError
 from labkit.launch import ipp_launchers
+from labkit.runtime import cluster
 from tests.conftest import descendants
 
 

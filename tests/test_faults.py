@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 import labkit
-from labkit import Deadlock, RankDied, RankError, running
+from labkit import Deadlock, RankDied, RankError
+from labkit.runtime import request as running
 
 #: From the start of a cell to its error and a lab that works; `make bench` has the median.
 SECONDS = 15.0

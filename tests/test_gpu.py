@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import labkit
-from labkit import running
 from labkit.launch.placement import NCCL_SHARES_GPU
-from labkit.survey import look
+from labkit.runtime import request
+from labkit.runtime.survey import look
 
 pytestmark = [
     pytest.mark.gpu,
@@ -116,7 +116,7 @@ def test_tensors_arrive_on_the_cpu():
 
 def test_the_board_knows_the_gpus():
     with labkit.start() as lab:
-        running.cell(
+        request.cell(
             lab._group, range(lab.world_size), "x = torch.ones(2**20, device=device)"
         ).wait()
         for state in look(lab._cluster):

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import labkit
-from labkit import course, running
+from labkit import course
+from labkit.runtime import request
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,7 +26,7 @@ def cell_with(text):
 
 
 def run(lab, code):
-    pending = running.cell(lab._group, range(lab.world_size), code)
+    pending = request.cell(lab._group, range(lab.world_size), code)
     pending.wait()
     pending.raise_errors(pending.outcomes())
 

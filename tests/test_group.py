@@ -1,7 +1,7 @@
 """Forming the process group, and forming it again while somebody else has old ports."""
 
 import labkit
-from labkit import group
+from labkit.runtime import process_group
 
 
 def address():
@@ -12,7 +12,7 @@ def address():
 
 def test_the_store_is_on_loopback_and_every_rank_knows_it(lab4):
     answers = lab4.run(address)
-    assert {host for host, _, _ in answers} == {group.LOOPBACK}
+    assert {host for host, _, _ in answers} == {process_group.LOOPBACK}
     assert len({port for _, port, _ in answers}) == 1
     assert [rank for _, _, rank in answers] == list("0123")
 
@@ -24,7 +24,7 @@ def test_each_group_has_a_port_of_its_own(lab4):
 
 
 def test_one_host_is_local(lab4):
-    assert group.is_local(lab4._cluster)
+    assert process_group.is_local(lab4._cluster)
 
 
 def test_sub_groups_end_with_the_group(lab4):

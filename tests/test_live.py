@@ -17,7 +17,7 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from labkit import live
-from labkit.terminal import settle
+from labkit.runtime.terminal_text import settle
 from tests.test_board import state, text_of
 
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from labkit import output
-from labkit.output import Output, collect
+from labkit.runtime import output
+from labkit.runtime.output import Output, collect
 
 
 def message(kind, **content):
@@ -107,13 +107,13 @@ def test_every_tqdm_on_a_rank_leaves_one_line_of_text(lab4, how, capsys):
 
 
 def test_pyplot_on_a_rank_gives_a_picture_of_each(lab4):
-    from labkit import running
+    from labkit.runtime import request
 
     code = (
         "import matplotlib.pyplot as plt\nplt.figure(figsize=(1, 1))\n"
         "_ = plt.plot([rank, 1])\nplt.show()"
     )
-    pending = running.cell(lab4._group, [0, 2], code)
+    pending = request.cell(lab4._group, [0, 2], code)
     pending.wait()
     pictures = [outcome.displays[0]["data"]["image/png"] for outcome in pending.outcomes()]
     assert len(set(pictures)) == 2

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import labkit
-from labkit import Deadlock, RankDied, RankError, running
+from labkit import Deadlock, RankDied, RankError
+from labkit.runtime import request as running
 
 from . import programs
 from .programs import Op, Program, predict, stuck, write

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from labkit import questions, running
 from labkit.rank.observe import p2p_record
+from labkit.runtime import control, request
 
 
 def run(lab, code):
-    pending = running.cell(lab._group, [0, 1, 2, 3], code)
+    pending = request.cell(lab._group, [0, 1, 2, 3], code)
     pending.wait()
     pending.raise_errors(pending.outcomes())
 
@@ -22,7 +22,7 @@ def lab(lab4):
 
 
 def groups(lab, rank=0):
-    answer = questions.ask(lab._cluster, [rank], "labkit_sample")[rank]
+    answer = control.ask(lab._cluster, [rank], "labkit_sample")[rank]
     return {g["name"]: g for g in answer["groups"]}
 
 

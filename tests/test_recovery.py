@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError, RankDied, recovery, running, verdict
-from labkit.survey import look
-from labkit.watch.watcher import Watcher
+from labkit import LabError, RankDied
+from labkit.runtime import diagnosis, recovery, request
+from labkit.runtime.survey import look
+from labkit.runtime.watchdog import Watcher
 from tests.conftest import descendants, freeze
 
 #: From the press of the stop button to a notebook that takes the next cell: two are promised,
@@ -34,7 +35,7 @@ def lab(lab4):
 
 def run(lab, code, ranks=None):
     """Run a cell to its end; return its results as text."""
-    pending = running.cell(lab._group, list(range(len(lab))) if ranks is None else ranks, code)
+    pending = request.cell(lab._group, list(range(len(lab))) if ranks is None else ranks, code)
     pending.wait()
     outcomes = pending.outcomes()
     pending.raise_errors(outcomes)
@@ -43,7 +44,7 @@ def run(lab, code, ranks=None):
 
 def interrupted(lab, code, after=0.6):
     """Run a cell and press the stop button; return it and the seconds until it came back."""
-    pending = running.cell(lab._group, list(range(len(lab))), code)
+    pending = request.cell(lab._group, list(range(len(lab))), code)
     pressed = []
 
     def press():
@@ -108,7 +109,7 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     pending, seconds = interrupted(lab, code)
     assert seconds < BACK_SECONDS
     assert pending.ending.still == [3]
-    said = " ".join(verdict.what_was_done(pending.keeper, pending.ending))
+    said = " ".join(diagnosis.what_was_done(pending.keeper, pending.ending))
     assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
     with pytest.raises(LabError, match=r"Rank 3 did not return from an earlier cell"):
         run(lab, "1")
@@ -119,7 +120,7 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
 
 def test_a_stopped_process_is_named_and_holds_nobody(lab):
     pid = lab.status()[2].pid
-    pending = running.cell(lab._group, [0, 1, 2, 3], "import time\ntime.sleep(0.3)\ndist.barrier()")
+    pending = request.cell(lab._group, [0, 1, 2, 3], "import time\ntime.sleep(0.3)\ndist.barrier()")
     freeze(pid)
     watcher = Watcher(lab._cluster, [0, 1, 2, 3])
     until = time.monotonic() + 1.5

@@ -7,12 +7,12 @@ import time
 import pytest
 
 import labkit
-from labkit import questions, running
+from labkit.runtime import control, request
 from tests.conftest import freeze
 
 
 def cell(lab, code, ranks=range(4)):
-    pending = running.cell(lab._group, list(ranks), code)
+    pending = request.cell(lab._group, list(ranks), code)
     pending.wait()
     return pending.outcomes()
 
@@ -30,7 +30,7 @@ def test_outcomes_are_in_the_order_of_the_ranks_asked(lab4):
 
 
 def test_busy_lists_who_has_not_ended(lab4):
-    pending = running.cell(lab4._group, [0, 1, 2, 3], "import time\ntime.sleep(rank / 2)")
+    pending = request.cell(lab4._group, [0, 1, 2, 3], "import time\ntime.sleep(rank / 2)")
     time.sleep(0.25)
     assert set(pending.busy()) <= {1, 2, 3}
     assert 3 in pending.busy()
@@ -45,7 +45,7 @@ def test_a_stopped_rank_does_not_answer_and_the_others_do(lab4):
         start = time.monotonic()
         states = [s.state for s in lab4.status()]
         assert states == ["idle", "idle", "no answer", "idle"]
-        assert time.monotonic() - start < questions.ANSWER_SECONDS + 1
+        assert time.monotonic() - start < control.ANSWER_SECONDS + 1
     finally:
         os.kill(pid, signal.SIGCONT)
     assert lab4.run(lambda: 1) == [1] * 4

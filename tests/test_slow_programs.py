@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from labkit import running
+from labkit.runtime import request
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 def test_a_slow_program_is_no_deadlock(lab4, program):
-    pending = running.cell(lab4._group, [0, 1, 2, 3], f"#px In[7]\n{program.code}\n")
+    pending = request.cell(lab4._group, [0, 1, 2, 3], f"#px In[7]\n{program.code}\n")
     pending.wait()
     outcomes = pending.outcomes()
     pending.raise_errors(outcomes)

@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError, cluster
+from labkit import LabError
 from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
+from labkit.runtime import cluster
 from tests import elsewhere
 from tests.conda_versions import ROOT
 from tests.conftest import px

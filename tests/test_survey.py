@@ -6,13 +6,13 @@ import os
 import signal
 import time
 
-from labkit import questions, running
-from labkit.survey import look, survey
+from labkit.runtime import control, request
+from labkit.runtime.survey import look, survey
 from tests.conftest import freeze
 
 
 def run(lab, code):
-    return running.cell(lab._group, [0, 1, 2, 3], f"#px In[7]\n{code}\n")
+    return request.cell(lab._group, [0, 1, 2, 3], f"#px In[7]\n{code}\n")
 
 
 def test_who_waits_is_told_with_what_and_where(lab4):
@@ -34,11 +34,11 @@ def test_a_function_of_the_notebook_is_named(lab4):
     exec(code, names)
     import cloudpickle
 
-    from labkit.cluster import on_rank
+    from labkit.runtime.cluster import on_rank
 
     payload = cloudpickle.dumps((names["train"], (), {}))
     send = lambda view: view.apply_async(on_rank, "calls.call", payload)  # noqa: E731
-    pending = running.Pending(lab4._group, [0], send)
+    pending = request.Pending(lab4._group, [0], send)
     time.sleep(0.4)
     state = look(lab4._cluster)[0]
     pending.wait()
@@ -46,8 +46,8 @@ def test_a_function_of_the_notebook_is_named(lab4):
 
 
 def test_a_function_of_an_earlier_cell_is_shown_with_the_line_that_calls_it(lab4):
-    running.cell(lab4._group, [0], "#px In[2]\ndef f():\n    import time; time.sleep(1)").wait()
-    pending = running.cell(lab4._group, [0], "#px In[3]\nf()")
+    request.cell(lab4._group, [0], "#px In[2]\ndef f():\n    import time; time.sleep(1)").wait()
+    pending = request.cell(lab4._group, [0], "#px In[3]\nf()")
     time.sleep(0.4)
     state = look(lab4._cluster)[0]
     pending.wait()
@@ -58,7 +58,7 @@ def test_a_function_of_an_earlier_cell_is_shown_with_the_line_that_calls_it(lab4
 def test_memory_is_what_a_rank_has_for_itself(lab4):
     before = look(lab4._cluster)
     assert all(s.gpu is None and 2**20 < s.memory < 200 * 2**20 for s in before)
-    running.cell(lab4._group, [2], "big = bytearray(b'x') * (64 * 2**20)").wait()
+    request.cell(lab4._group, [2], "big = bytearray(b'x') * (64 * 2**20)").wait()
     after = look(lab4._cluster)
     grown = [b.memory - a.memory for a, b in zip(before, after, strict=True)]
     assert grown[2] > 60 * 2**20
@@ -91,7 +91,7 @@ def test_who_is_stopped_or_dead_is_told(lab4):
     try:
         began = time.monotonic()
         said = [s.describe() for s in look(lab4._cluster)]
-        assert time.monotonic() - began < questions.ANSWER_SECONDS + 0.5
+        assert time.monotonic() - began < control.ANSWER_SECONDS + 0.5
     finally:
         os.kill(pid, signal.SIGCONT)
         del lab4._cluster.deaths[2]

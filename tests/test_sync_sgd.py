@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import labkit
-from labkit import running
+from labkit.runtime import request as running
 
 PATH = Path(__file__).resolve().parent.parent / "notebooks" / "06_sync_sgd.ipynb"
 PX = "%%px\n"

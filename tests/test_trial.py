@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
-from labkit import recovery
 from labkit.exercises import ask, catalogue
 from labkit.rank.trial import call_counter, trial
+from labkit.runtime import recovery
 from tests.conftest import px
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"

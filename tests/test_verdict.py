@@ -8,12 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import verdict
 from labkit.deadlock.cause import Case
 from labkit.deadlock.samples import Entry, Group, Sample, Wait
 from labkit.deadlock.wait_graph import Situation
 from labkit.errors import Deadlock, RankDied, RankError
-from labkit.verdict import Ending, is_consequence, judge, what_was_done, why_died, without_torch_log
+from labkit.runtime import diagnosis
+from labkit.runtime.diagnosis import (
+    Ending,
+    is_consequence,
+    judge,
+    what_was_done,
+    why_died,
+    without_torch_log,
+)
 
 WORLD = ("0", (0, 1, 2))
 WAIT = Wait("collective", ((WORLD, 1),), call="barrier", where="In[7], line 2")
@@ -91,7 +98,7 @@ def test_one_rank_was_freed_at_a_death():
 
 def test_ranks_that_ended_in_different_ways():
     deaths = {0: "exit code 3", 2: "signal 9 (SIGKILL)"}
-    summary, blocks = verdict.died(keeper(deaths=deaths).cluster, [0, 2])
+    summary, blocks = diagnosis.died(keeper(deaths=deaths).cluster, [0, 2])
     head = "rank 0 ended with exit code 3; rank 2 ended with signal 9 (SIGKILL)."
     assert summary.splitlines()[0] == head
     assert blocks[0].splitlines()[0] == f"\x1b[31mRankDied\x1b[0m: {head}"
@@ -147,8 +154,8 @@ def test_an_error_about_connections_counts_where_nothing_else_was_wrong():
 @pytest.mark.parametrize(("join", "told"), [(True, True), (False, False)])
 def test_an_error_that_left_the_ranks_out_of_step(join, told):
     error = judge(keeper(join=join), [], {0: BOOM}, Ending(repaired=True))
-    assert (verdict.GROUP_ANEW in str(error)) is told
-    assert any(verdict.GROUP_ANEW in block for block in error.blocks) is told
+    assert (diagnosis.GROUP_ANEW in str(error)) is told
+    assert any(diagnosis.GROUP_ANEW in block for block in error.blocks) is told
 
 
 @pytest.mark.parametrize(
@@ -271,7 +278,7 @@ def test_torchs_log_is_taken_out_of_what_a_rank_wrote():
 
 def test_nobody_is_told_to_restart_ranks_that_nobody_can_start():
     cluster = keeper(deaths=KILLED, starter_ended=True).cluster
-    summary, _ = verdict.died(cluster, [0])
+    summary, _ = diagnosis.died(cluster, [0])
     assert "labkit.start() gives you a new lab." in summary
     assert "restart" not in summary
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from labkit import questions, recovery, running
+from labkit.runtime import control, recovery, request
 
 #: A cell in which rank 1 (of 4) blocks, and what it says.
 WAITS = {
@@ -70,12 +70,12 @@ NO_WAITS = {
 
 def blocked(lab, code, seconds=1.0):
     """Run a cell on rank 1 and return what the rank says of itself a moment later."""
-    pending = running.cell(lab._group, [1], f"#px In[7]\n{code}\n")
-    questions.ask(lab._cluster, [1], "labkit_sample")  # it looks at itself from now on
+    pending = request.cell(lab._group, [1], f"#px In[7]\n{code}\n")
+    control.ask(lab._cluster, [1], "labkit_sample")  # it looks at itself from now on
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        answer = questions.ask(lab._cluster, [1], "labkit_sample")[1]
+        answer = control.ask(lab._cluster, [1], "labkit_sample")[1]
         if answer["state"] == "waiting":
             break
     return pending, answer

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from labkit import questions, recovery, running
-from labkit.survey import look
-from labkit.watch.watcher import Watcher
+from labkit.runtime import control, recovery, request
+from labkit.runtime.survey import look
+from labkit.runtime.watchdog import Watcher
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def lab(lab4):
 
 def watch(lab, code, ranks=(0, 1, 2, 3), seconds=1.2):
     """Run a cell and watch it; return the watcher, the deadlock it found, and the cell."""
-    pending = running.cell(lab._group, list(ranks), f"#px In[7]\n{code}\n")
+    pending = request.cell(lab._group, list(ranks), f"#px In[7]\n{code}\n")
     watcher = Watcher(lab._cluster, list(ranks))
     until, case = time.monotonic() + seconds, None
     while case is None and time.monotonic() < until:
@@ -30,13 +30,13 @@ def watch(lab, code, ranks=(0, 1, 2, 3), seconds=1.2):
 
 def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
     asked = []
-    stock = questions.post
+    stock = control.post
 
     def post(cluster, rank, message, content=None):
         asked.append((rank, message))
         return stock(cluster, rank, message, content)
 
-    monkeypatch.setattr(questions, "post", post)
+    monkeypatch.setattr(control, "post", post)
     code = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass"
     watcher, case, pending = watch(lab, code)
     assert case is None

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from .. import display, live, recovery, running, verdict
-from ..cluster import on_rank
+from .. import display, live
 from ..errors import LabError, RankDied, RankError
-from ..group import GroupKeeper
 from ..rank_names import label
+from ..runtime import diagnosis, recovery, request
+from ..runtime.cluster import on_rank
+from ..runtime.process_group import GroupKeeper
 from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
 from .verdict import Result
@@ -69,14 +70,14 @@ def try_on_ranks(exercise: Exercise) -> Result:
     lab = current_lab()
     keeper, cluster = lab._ready(), lab._alive()
     if cluster.deaths:
-        raise RankDied(*verdict.died(cluster, sorted(cluster.deaths)))
+        raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
     keeper.check()
     _prepare(exercise, keeper)
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
     asked = ("trial.trial.run", exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
     payload = cloudpickle.dumps((on_rank, asked, {}))
     everyone = list(range(cluster.size))
-    pending = running.Pending(
+    pending = request.Pending(
         keeper, everyone, lambda view: view.apply_async(on_rank, "calls.call", payload)
     )
     timed_out = False
@@ -88,7 +89,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
                 timed_out = True
     finally:
         forbidden, notes = _aftermath(keeper, pending)
-    outcomes = [running._unwrap(outcome) for outcome in pending.outcomes()]
+    outcomes = [request._unwrap(outcome) for outcome in pending.outcomes()]
     display.show(outcomes)
     if pending.ending.kind == "interrupted" and not timed_out:
         pending.raise_errors(outcomes)
@@ -99,7 +100,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
         yours.append(failed or value)
         counts.append(count)
     if timed_out:
-        notes = [*verdict.what_was_done(keeper, pending.ending), *notes]
+        notes = [*diagnosis.what_was_done(keeper, pending.ending), *notes]
     else:
         notes = [*_explain(pending, outcomes), *notes]
     return Result(exercise, cluster.size, yours, expected_on(exercise, cluster.size), counts,
@@ -125,7 +126,7 @@ def _prepare(exercise: Exercise, keeper: GroupKeeper) -> None:
         )
 
 
-def _aftermath(keeper: GroupKeeper, pending: running.Pending) -> tuple[list[str], list[str]]:
+def _aftermath(keeper: GroupKeeper, pending: request.Pending) -> tuple[list[str], list[str]]:
     """Collect forbidden calls, and leave a group behind that works."""
     cluster = keeper.cluster
     free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
@@ -141,11 +142,11 @@ def _aftermath(keeper: GroupKeeper, pending: running.Pending) -> tuple[list[str]
         return forbidden, []
     keeper.broken = True
     keeper.repair()
-    return forbidden, [GROUP_CHANGED if changed else verdict.GROUP_ANEW]
+    return forbidden, [GROUP_CHANGED if changed else diagnosis.GROUP_ANEW]
 
 
 def _failure(
-    outcome: Outcome, pending: running.Pending, exercise: Exercise, timed_out: bool
+    outcome: Outcome, pending: request.Pending, exercise: Exercise, timed_out: bool
 ) -> Failed | None:
     """Say what stands in the place of a rank's value, None if it has one."""
     cluster, rank = pending.cluster, outcome.rank
@@ -160,12 +161,12 @@ def _failure(
     name, message, _ = outcome.error
     if rank in pending.ending.freed and pending.ending.kind == "deadlock":
         return Failed("Deadlock", "waited in vain")
-    if pending.ending.kind and verdict.is_consequence(outcome.error):
+    if pending.ending.kind and diagnosis.is_consequence(outcome.error):
         return Failed("Stopped", "waited for a rank that failed")
     return Failed(name, message)
 
 
-def _explain(pending: running.Pending, outcomes: list[Outcome]) -> list[str]:
+def _explain(pending: request.Pending, outcomes: list[Outcome]) -> list[str]:
     """Return the errors of the ranks as a cell would show them."""
     try:
         pending.raise_errors(outcomes)

@@ -4,52 +4,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..errors import LabError
 from . import slurm, ssh
-from .warm_process import describe_exit
-
-if TYPE_CHECKING:
-    from ..cluster import RankCluster
-
-#: Seconds between looks at what a launcher of ipyparallel knows of its ranks.
-TROUBLE_SECONDS = 2.0
-
-
-def wait_for_ranks(cluster: RankCluster, deadline: float) -> None:
-    """Wait until all ranks of a cluster are connected.
-
-    Raises
-    ------
-    LabError
-        As soon as it is certain that one will not come, or at the deadline (``time.monotonic``).
-    """
-    launcher, next_look = cluster.cluster.engine_set, 0.0
-    while len(cluster.connected()) < cluster.size:
-        if time.monotonic() > next_look:
-            if why := trouble(launcher):
-                raise LabError(f"{why}{log_of(launcher)}")
-            next_look = time.monotonic() + TROUBLE_SECONDS
-        exits = getattr(launcher, "exits", None)
-        if exits:
-            index, (_, code) = next(iter(exits.items()))
-            how = describe_exit(code)
-            raise LabError(f"Rank {index} ended at start-up ({how}){log_of(launcher)}")
-        if exits is None and any_ended(launcher):
-            raise LabError(
-                f'engines="{cluster.engines}" ended at start-up before all {cluster.size} ranks '
-                f"were there{log_of(launcher)}"
-            )
-        if cluster.warm is not None and cluster.warm.closed.is_set():
-            raise LabError(cluster.warm.obituary())
-        if time.monotonic() > deadline:
-            why = delay(launcher)
-            raise LabError(
-                f"Only {len(cluster.connected())} of {cluster.size} ranks connected within "
-                f"{cluster.start_seconds():.0f} s{why and f': {why}'}{log_of(launcher)}"
-            )
-        time.sleep(0.005)
 
 
 def log_of(launcher: Any) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from .. import running
-from ..cluster import on_rank
 from ..errors import CellSyntaxError, LabError
-from ..group import GroupKeeper
+from ..runtime import request
+from ..runtime.cluster import on_rank
+from ..runtime.process_group import GroupKeeper
 from .result import Timeline
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def record(
         hosts,
         bool(operators),
     )
-    return Timeline(running.call(keeper, ranks, cloudpickle.dumps((on_rank, asked, {}))))
+    return Timeline(request.call(keeper, ranks, cloudpickle.dumps((on_rank, asked, {}))))
 
 
 def _shell() -> InteractiveShell | None:

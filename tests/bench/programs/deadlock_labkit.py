@@ -9,7 +9,7 @@ import sys
 import time
 
 import labkit
-from labkit import running
+from labkit.runtime import request
 
 FAULTS = {
     "skip": "if rank != 2:\n    moment = time.time()\n    dist.all_reduce(x)\nmoment = time.time()",
@@ -19,7 +19,7 @@ FAULTS = {
 
 
 def run(lab, code):
-    pending = running.cell(lab._group, list(range(len(lab))), code)
+    pending = request.cell(lab._group, list(range(len(lab))), code)
     pending.wait()
     return pending
 

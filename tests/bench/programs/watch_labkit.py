@@ -12,7 +12,8 @@ from pathlib import Path
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit import board, live, running
+from labkit import board, live
+from labkit.runtime import request
 
 
 class Blind:
@@ -41,13 +42,13 @@ class Shown:
 
 if __name__ == "__main__":
     shell = InteractiveShell.instance()
-    watchers = {"watched": running.Watcher, "unwatched": Blind, "shown": running.Watcher}
+    watchers = {"watched": request.Watcher, "unwatched": Blind, "shown": request.Watcher}
     with labkit.start(int(sys.argv[1])) as lab:
         model = Path(__file__).with_name("ddp_model.py").read_text()
         shell.run_cell_magic("px", "", model)
         for line in sys.stdin:
             kind, steps = line.split()
-            running.Watcher = watchers[kind]
+            request.Watcher = watchers[kind]
             live.screen = Shown if kind == "shown" else lambda: None
             shell.run_cell_magic("px", "", f"images_per_second = train({int(steps)})")
             print("BENCH", json.dumps(lab["images_per_second"][0]), flush=True)

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .. import questions
-from ..cluster import RankCluster
 from ..deadlock.cause import ENDED, NOT_ASKED, RAISED, Case
 from ..deadlock.samples import Sample, read
 from ..deadlock.wait_graph import Situation, find_stuck
+from . import control
+from .cluster import RankCluster
 
 #: Seconds between the two looks that must agree before a deadlock is declared.
 CONFIRM_SECONDS = 0.15
@@ -29,7 +29,7 @@ AGAIN_SECONDS = (0.3, 5.0)
 
 def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, Sample]:
     """Ask some ranks what they wait for and what they have provided."""
-    return read(questions.ask(cluster, ranks, "labkit_sample"))
+    return read(control.ask(cluster, ranks, "labkit_sample"))
 
 
 class Watcher:
@@ -64,7 +64,7 @@ class Watcher:
         for rank in busy:
             if rank not in self._open:
                 content = {"known": self._known.get(rank, [])}
-                future = questions.post(self.cluster, rank, "labkit_watch", content)
+                future = control.post(self.cluster, rank, "labkit_watch", content)
                 if future is not None:
                     self._open[rank] = future
         concurrent.futures.wait(
@@ -76,7 +76,7 @@ class Watcher:
         # Their replies are here before they are asked: what they have provided is final.
         gone = frozenset(range(self.cluster.size)) - frozenset(self.cluster.busy_ranks())
         for rank in gone - self._primed:  # it looks at itself from now on, should that matter
-            questions.post(self.cluster, rank, "labkit_sample")
+            control.post(self.cluster, rank, "labkit_sample")
         self._primed |= gone
         news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
         now = time.monotonic()

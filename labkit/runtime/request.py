@@ -11,16 +11,17 @@ from typing import Any
 import cloudpickle
 import ipyparallel as ipp
 
-from . import display, recovery, verdict
+from .. import display
+from ..errors import LabError, RankDied
+from ..live import Live, screen
+from ..rank_names import label
+from ..wire.outcome import Outcome
+from . import diagnosis, recovery
 from .cluster import on_rank
-from .errors import LabError, RankDied
-from .group import GroupKeeper
-from .live import Live, screen
 from .output import STREAMS, Output, tidy
-from .rank_names import label
+from .process_group import GroupKeeper
 from .survey import look
-from .watch.watcher import Watcher, sample
-from .wire.outcome import Outcome
+from .watchdog import Watcher, sample
 
 #: Seconds that a cell has before anybody watches it: short ones cost nothing more.
 UNWATCHED_SECONDS = 0.2
@@ -50,12 +51,12 @@ class Pending:
         self.cluster = cluster = keeper.cluster
         self.ranks = list(ranks)
         if dead := self.dead():
-            raise RankDied(*verdict.died(cluster, dead))
+            raise RankDied(*diagnosis.died(cluster, dead))
         engines = [cluster.places[r].engine for r in ranks]
         self.result = send(cluster.client.direct_view(engines))
         #: rank -> ipyparallel's future of its reply
         self.replies = dict(zip(self.ranks, self.result._children, strict=True))
-        self.ending = verdict.Ending()  #: how it ended, if not by itself
+        self.ending = diagnosis.Ending()  #: how it ended, if not by itself
 
     def busy(self) -> list[int]:
         """Return the ranks that have not ended, dead ones left out."""
@@ -91,7 +92,7 @@ class Pending:
             self._follow(live or Live(None))
         except KeyboardInterrupt:
             freed, still = recovery.interrupt(self.cluster, self.busy, signum)
-            self.ending = verdict.Ending("interrupted", freed, still)
+            self.ending = diagnosis.Ending("interrupted", freed, still)
             self._repair(broken=bool(freed) or recovery.out_of_step(self.cluster))
             raise
         finally:
@@ -110,9 +111,9 @@ class Pending:
         watcher = None
         while True:
             if self.dead():
-                hint = verdict.why_died(self.cluster, sample(self.cluster, self.ranks))
+                hint = diagnosis.why_died(self.cluster, sample(self.cluster, self.ranks))
                 freed, still = recovery.interrupt(self.cluster, self.busy, "SIGINT")
-                self.ending = verdict.Ending("died", freed, still, hint=hint)
+                self.ending = diagnosis.Ending("died", freed, still, hint=hint)
                 return
             if not (busy := self.busy()):
                 return
@@ -120,7 +121,7 @@ class Pending:
             case = watcher.look([self.replies[r] for r in busy], self.failures(), TICK)
             if case is not None and case.stuck & set(self.ranks):
                 stuck = sorted(case.stuck)
-                self.ending = verdict.Ending("deadlock", stuck, case=case)
+                self.ending = diagnosis.Ending("deadlock", stuck, case=case)
                 self.ending.still = recovery.end(self.cluster, self.busy, stuck)
                 return
             live.offer(self._texts, partial(look, self.cluster, watcher.waits()))
@@ -153,7 +154,7 @@ class Pending:
         outcomes = [_outcome(rank, self.replies[rank]) for rank in self.ranks]
         for outcome in outcomes:
             if self.ending.kind and outcome.rank in self.ending.freed:
-                outcome.stderr = verdict.without_torch_log(outcome.stderr)
+                outcome.stderr = diagnosis.without_torch_log(outcome.stderr)
         return outcomes
 
     def raise_errors(self, outcomes: Sequence[Outcome]) -> None:
@@ -163,8 +164,8 @@ class Pending:
         """
         errors = {o.rank: o.error for o in outcomes if o.error}
         if self.ending.kind == "interrupted":
-            raise verdict.interrupted(self.keeper, errors, self.ending) from None
-        error = verdict.judge(self.keeper, self.dead(), errors, self.ending)
+            raise diagnosis.interrupted(self.keeper, errors, self.ending) from None
+        error = diagnosis.judge(self.keeper, self.dead(), errors, self.ending)
         if error is not None:
             raise error
 

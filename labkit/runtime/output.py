@@ -10,7 +10,7 @@ import gc
 import threading
 from typing import Any
 
-from .terminal import Screen
+from .terminal_text import Screen
 
 STREAMS = ("stdout", "stderr")
 #: Characters of output that may wait for Python's collector.

@@ -14,11 +14,11 @@ from typing import Any
 
 import psutil
 
-from . import questions
+from ..deadlock.in_step import in_step
+from ..wire.connections import list_connections
+from . import control
 from .cluster import RankCluster
-from .deadlock.in_step import in_step
-from .watch.watcher import sample
-from .wire.connections import list_connections
+from .watchdog import sample
 
 #: Seconds to wait for freed ranks before they are interrupted too, and after that.
 PATIENCE = (0.5, 0.4)
@@ -37,12 +37,12 @@ def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -
     One that came later would hit what is sent to them next.
     """
     asked = {rank: {"sig": signum} for rank in ranks}
-    questions.ask(cluster, ranks, "signal_request", asked, seconds=QUICK_SECONDS)
+    control.ask(cluster, ranks, "signal_request", asked, seconds=QUICK_SECONDS)
 
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     """End what blocks some ranks: what they are in raises an error. Return those that answer."""
-    answers = questions.ask(cluster, ranks, "labkit_wait", seconds=QUICK_SECONDS)
+    answers = control.ask(cluster, ranks, "labkit_wait", seconds=QUICK_SECONDS)
     _wake(cluster, {r: a["wait"] for r, a in answers.items() if a["wait"]})
     shut(cluster, sorted(answers))
     return sorted(answers)
@@ -53,7 +53,7 @@ def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
     everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
     ends = [pair for pairs in everyone.values() for pair in pairs]
     own = {r: {"pairs": [[a, b] for a, b in everyone[r] if [b, a] in ends]} for r in ranks}
-    questions.ask(cluster, ranks, "labkit_shut", own, seconds=QUICK_SECONDS)
+    control.ask(cluster, ranks, "labkit_shut", own, seconds=QUICK_SECONDS)
 
 
 def _wake(cluster: RankCluster, waits: Mapping[int, Mapping[str, Any]]) -> None:
@@ -70,7 +70,7 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Mapping[str, Any]]) -> None:
         message = {"message": [wait["group"], wait["me"], wait["tag"]]}
         for other in others:  # the first that is in the group
             told = {other: message}
-            answer = questions.ask(cluster, [other], "labkit_wake", told, seconds=QUICK_SECONDS)
+            answer = control.ask(cluster, [other], "labkit_wake", told, seconds=QUICK_SECONDS)
             if answer.get(other, {}).get("count"):
                 break
 
@@ -81,7 +81,7 @@ def _connections(cluster: RankCluster, rank: int) -> list[Pair]:
         with contextlib.suppress(psutil.Error, OSError):
             return [[c.own, c.other] for c in list_connections(process.pid)]
         return []
-    answer = questions.ask(cluster, [rank], "labkit_connections").get(rank, {})
+    answer = control.ask(cluster, [rank], "labkit_connections").get(rank, {})
     return [[own, other] for _, own, other in answer.get("connections", [])]
 
 

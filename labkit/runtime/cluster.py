@@ -17,15 +17,17 @@ from typing import Any
 import ipyparallel as ipp
 import psutil
 
+from ..errors import LabError
+from ..launch import external, external_state, ipp_launchers, private_folder
+from ..launch.placement import Place, place_ranks
+from ..launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
 from . import output
-from .errors import LabError
-from .launch import external, external_state, ipp_launchers, private_folder
-from .launch.placement import Place, place_ranks
-from .launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
 ERRAND_SECONDS = 30.0
+#: Seconds between looks at what a launcher of ipyparallel knows of its ranks.
+TROUBLE_SECONDS = 2.0
 #: Seconds for ranks to be gone after they were told to.
 END_SECONDS = 5.0
 #: How a rank has ended that nobody saw end.
@@ -128,7 +130,7 @@ class RankCluster:
             self._client = self.cluster.connect_client_sync()
             self._client._notification_handlers["labkit_exit"] = self._on_notice
             output.collect(self._client)
-            external_state.wait_for_ranks(self, deadline)
+            self._wait_for_ranks(deadline)
             self._map()
         except LabError:
             raise
@@ -138,6 +140,43 @@ class RankCluster:
             raise LabError(
                 f"The ranks did not start: {error}{external_state.log_of(self.cluster.engine_set)}"
             ) from error
+
+    def _wait_for_ranks(self, deadline: float) -> None:
+        """Wait until all ranks are connected.
+
+        Raises
+        ------
+        LabError
+            As soon as it is certain that one will not come, or at the deadline, of
+            ``time.monotonic``.
+        """
+        launcher, next_look = self.cluster.engine_set, 0.0
+        while len(self.connected()) < self.size:
+            if time.monotonic() > next_look:
+                if why := external_state.trouble(launcher):
+                    raise LabError(f"{why}{external_state.log_of(launcher)}")
+                next_look = time.monotonic() + TROUBLE_SECONDS
+            exits = getattr(launcher, "exits", None)
+            if exits:
+                index, (_, code) = next(iter(exits.items()))
+                how = describe_exit(code)
+                raise LabError(
+                    f"Rank {index} ended at start-up ({how}){external_state.log_of(launcher)}"
+                )
+            if exits is None and external_state.any_ended(launcher):
+                raise LabError(
+                    f'engines="{self.engines}" ended at start-up before all {self.size} ranks '
+                    f"were there{external_state.log_of(launcher)}"
+                )
+            if self.warm is not None and self.warm.closed.is_set():
+                raise LabError(self.warm.obituary())
+            if time.monotonic() > deadline:
+                why, log = external_state.delay(launcher), external_state.log_of(launcher)
+                raise LabError(
+                    f"Only {len(self.connected())} of {self.size} ranks connected within "
+                    f"{self.start_seconds():.0f} s{why and f': {why}'}{log}"
+                )
+            time.sleep(0.005)
 
     def start_seconds(self) -> float:
         """Return how long to wait for the ranks; ipyparallel's own setting can only prolong it."""
@@ -260,7 +299,7 @@ class RankCluster:
         before = {p.engine for p in leaving}
         while before & set(self.connected()) and time.monotonic() < deadline:
             time.sleep(0.005)
-        external_state.wait_for_ranks(self, deadline)
+        self._wait_for_ranks(deadline)
         self._map()
 
     def close(self) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import psutil
 
-from . import questions
+from ..deadlock import message
+from ..deadlock.samples import Sample
+from ..wire.state import Gpu, RankState
+from . import control
 from .cluster import RankCluster
-from .deadlock import message
-from .deadlock.samples import Sample
-from .watch.watcher import sample
-from .wire.state import Gpu, RankState
+from .watchdog import sample
 
 #: A rank tells what it waits for when it has stood still between two looks, so long apart.
 LOOK_AGAIN_SECONDS = 0.25
@@ -42,7 +42,7 @@ def look(cluster: RankCluster, waits: Mapping[int, Sample] | None = None) -> lis
         What ranks wait for, as far as that is known already.
     """
     everyone = range(len(cluster.places))
-    answers = questions.ask(cluster, everyone, "labkit_survey")
+    answers = control.ask(cluster, everyone, "labkit_survey")
     known = waits or {}
     return [_state(cluster, r, answers.get(r), known.get(r)) for r in everyone]
 

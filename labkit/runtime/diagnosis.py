@@ -7,14 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import rank_names
+from .. import rank_names
+from ..deadlock.cause import Case
+from ..deadlock.message import tell, tensors
+from ..deadlock.samples import Sample
+from ..errors import Deadlock, Interrupted, RankDied, RankError
+from ..rank_names import label
 from .cluster import RankCluster
-from .deadlock.cause import Case
-from .deadlock.message import tell, tensors
-from .deadlock.samples import Sample
-from .errors import Deadlock, Interrupted, RankDied, RankError
-from .group import GroupKeeper
-from .rank_names import label
+from .process_group import GroupKeeper
 
 #: What a rank raises because another one has gone, or because its connections were shut.
 CONSEQUENCE = re.compile(

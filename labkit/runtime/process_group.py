@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import LabError
+from ..rank_names import how_to_replace, label
 from . import recovery
 from .cluster import RankCluster
-from .errors import LabError
-from .rank_names import how_to_replace, label
 
 LOOPBACK = "127.0.0.1"
 #: An address that nobody has (RFC 5737): the way to it is the way to everywhere else.
