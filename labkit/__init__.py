@@ -18,7 +18,7 @@ from .errors import CellSyntaxError, Deadlock, LabError, RankDied, RankError
 if TYPE_CHECKING:
     from . import datasets, figures
     from .exercises.ask import check, hint, solution
-    from .lab import Lab
+    from .notebook.lab import Lab
 
 __version__ = "0.1.0"
 __all__ = [
@@ -73,7 +73,7 @@ def start(
     LabError
         If an argument is wrong or the ranks cannot start; nothing is left running then.
     """
-    from . import startup
+    from .notebook import startup
 
     return startup.start(
         n,
@@ -87,7 +87,7 @@ def start(
 
 #: Name -> its module, and the name in there ("": the module itself).
 _LAZY = {
-    "Lab": (".lab", "Lab"),
+    "Lab": (".notebook.lab", "Lab"),
     "check": (".exercises.ask", "check"),
     "datasets": (".datasets", ""),
     "figures": (".figures", ""),

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from .live import LIVE
+from .notebook.live import LIVE
 
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0

@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 
 from .errors import LabError
 from .files import reason, write_whole
-from .live import LIVE
+from .notebook.live import LIVE
 from .programs import kernel_environment
 
 #: How much of what a kernel wrote outside its cells is shown when it has died.

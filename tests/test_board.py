@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from labkit import board
+from labkit.notebook import board
 from labkit.wire.state import Gpu, RankState
 
 

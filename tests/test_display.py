@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from labkit import display
+from labkit.notebook import show
 from labkit.wire.outcome import Outcome
 
 
@@ -22,14 +22,14 @@ def test_show_writes_streams_then_results_in_rank_order(capsys):
         Outcome(1, stdout="hello\n", stderr="careful\n", result=text("1")),
         Outcome(2, stdout="one\ntwo\n", result=text("0")),
     ]
-    display.show(outcomes)
+    show.show(outcomes)
     out, err = (plain(text) for text in capsys.readouterr())
     assert out == "ranks 0–1: hello\nrank 2:\n  one\n  two\nranks 0, 2: 0\nrank 1: 1\n"
     assert err == "rank 1: careful\n"
 
 
 def test_silent_ranks_say_nothing(capsys):
-    display.show([Outcome(0), Outcome(1)])
+    show.show([Outcome(0), Outcome(1)])
     assert capsys.readouterr() == ("", "")
 
 
@@ -37,14 +37,14 @@ def test_silent_ranks_say_nothing(capsys):
 def published(monkeypatch):
     """Pretend to be in a notebook; return what is published there."""
     bundles = []
-    monkeypatch.setattr(display, "notebook", lambda: object())
-    monkeypatch.setattr(display, "publish", lambda data, metadata=None: bundles.append(data))
+    monkeypatch.setattr(show, "notebook", lambda: object())
+    monkeypatch.setattr(show, "publish", lambda data, metadata=None: bundles.append(data))
     return bundles
 
 
 def test_a_long_output_is_folded_with_a_count(published, capsys):
     lines = [f"step {i} <&>" for i in range(1000)]
-    display.show([Outcome(r, stdout="\n".join(lines) + "\n") for r in range(3)])
+    show.show([Outcome(r, stdout="\n".join(lines) + "\n") for r in range(3)])
     (bundle,) = published
     assert capsys.readouterr().out == ""
     html = bundle["text/html"]
@@ -61,38 +61,38 @@ def test_a_long_output_is_folded_with_a_count(published, capsys):
 
 
 def test_many_long_outputs_show_less_of_each(published):
-    display.show([Outcome(r, stdout=f"{r}\n" * 500) for r in range(16)])
+    show.show([Outcome(r, stdout=f"{r}\n" * 500) for r in range(16)])
     assert len(published) == 16
     assert all("494 more lines" in bundle["text/html"] for bundle in published)
 
 
 def test_what_is_not_worth_a_click_is_not_folded(published, capsys):
-    display.show([Outcome(0, stdout="x\n" * 30)])
+    show.show([Outcome(0, stdout="x\n" * 30)])
     assert published == []
     assert capsys.readouterr().out.count("x\n") == 30
 
 
 def test_long_results_and_errors_are_folded_too(published):
     long = "\n".join(map(str, range(100)))
-    display.show([Outcome(0, stderr=long, result=text(long))])
+    show.show([Outcome(0, stderr=long, result=text(long))])
     grounds = ["error-background" in bundle["text/html"] for bundle in published]
     assert grounds == [True, False]
 
 
 def test_colours_of_a_folded_output_are_left_out(published):
-    display.show([Outcome(0, stdout="\x1b[31mred\x1b[0m\n" * 99)])
+    show.show([Outcome(0, stdout="\x1b[31mred\x1b[0m\n" * 99)])
     assert "\x1b" not in published[0]["text/html"] + published[0]["text/plain"]
 
 
 def test_a_terminal_gets_all_of_it(capsys):
-    display.show([Outcome(0, stdout="x\n" * 500)])
+    show.show([Outcome(0, stdout="x\n" * 500)])
     assert capsys.readouterr().out.count("x\n") == 500
 
 
 def test_rich_results_come_under_their_label_with_what_describes_them(monkeypatch, capsys):
     shown = []
-    monkeypatch.setattr(display, "publish", lambda *bundle: shown.append(bundle))
+    monkeypatch.setattr(show, "publish", lambda *bundle: shown.append(bundle))
     image = {"data": {"image/png": "iVBO"}, "metadata": {"image/png": {"width": 9}}}
-    display.show([Outcome(0, displays=[image]), Outcome(1, displays=[image, text("last")])])
+    show.show([Outcome(0, displays=[image]), Outcome(1, displays=[image, text("last")])])
     assert shown == [(image["data"], image["metadata"])]
     assert plain(capsys.readouterr().out) == "ranks 0–1:\nrank 1: last\n"

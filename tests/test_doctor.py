@@ -160,7 +160,7 @@ def test_packages_are_compared_with_what_is_required() -> None:
 
 
 def test_room_follows_labkits_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    from labkit import startup
+    from labkit.notebook import startup
 
     monkeypatch.setattr(startup, "RANK_BYTES", psutil.virtual_memory().total // 2)
     assert machine.check_room().state == "note"

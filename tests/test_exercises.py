@@ -16,12 +16,12 @@ from nbclient import NotebookClient
 
 import labkit
 from labkit import LabError, RankDied, course, edition
-from labkit.display import plain
 from labkit.exercises import ask, catalogue
 from labkit.exercises.compare import same
 from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
 from labkit.exercises.report import LONGEST, describe, report
 from labkit.exercises.verdict import Result, Verdict, judge
+from labkit.notebook.show import plain
 from labkit.rank import collectives
 from tests.conftest import px
 

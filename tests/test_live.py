@@ -16,7 +16,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
-from labkit import live
+from labkit.notebook import live
 from labkit.runtime.terminal_text import settle
 from tests.test_board import state, text_of
 

@@ -12,7 +12,7 @@ from jupyter_client.manager import start_new_kernel
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError
 from labkit.errors import Interrupted
-from labkit.magics import parse_ranks
+from labkit.notebook.magics import parse_ranks
 
 
 @pytest.fixture(scope="module")

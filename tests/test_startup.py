@@ -8,7 +8,8 @@ import tempfile
 import pytest
 
 import labkit
-from labkit import LabError, startup
+from labkit import LabError
+from labkit.notebook import startup
 from tests.conftest import descendants, fill_disk
 
 

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from labkit.status import Table
+from labkit.notebook.status_table import Table
 from labkit.wire.state import RankState
 
 STATES = [

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import psutil
 
-from .. import course, datasets, startup
+from .. import course, datasets
 from ..errors import LabError
 from ..files import reason
 from ..launch.private_folder import PREFIX
 from ..launch.warm_process import fork_is_safe
+from ..notebook import startup
 from .finding import Finding, State
 from .software import GIB, RANKS
 

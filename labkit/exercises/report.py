@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ..display import plain
 from ..errors import WIDTH
+from ..notebook.show import plain
 from ..rank_names import fold, label
 from .exercise import Failed
 from .verdict import Result, Verdict, same

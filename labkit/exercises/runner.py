@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from .. import display, live
 from ..errors import LabError, RankDied, RankError
+from ..notebook import live, show
 from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import on_rank
@@ -21,7 +21,7 @@ from .exercise import Exercise, Failed
 from .verdict import Result
 
 if TYPE_CHECKING:
-    from ..lab import Lab
+    from ..notebook.lab import Lab
 
 GROUP_CHANGED = (
     "It left another process group behind, so labkit formed the lab's own anew. Make sub-groups "
@@ -48,7 +48,7 @@ class _Bounded(live.Live):
 
 def current_lab() -> Lab:
     """Return the lab that is running; LabError if there is none."""
-    module = sys.modules.get("labkit.lab")
+    module = sys.modules.get("labkit.notebook.lab")
     found: Lab | None = module.current() if module else None
     if found is None:
         raise LabError("No lab is running; labkit.start() gives you one.")
@@ -90,7 +90,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
     finally:
         forbidden, notes = _aftermath(keeper, pending)
     outcomes = [request._unwrap(outcome) for outcome in pending.outcomes()]
-    display.show(outcomes)
+    show.show(outcomes)
     if pending.ending.kind == "interrupted" and not timed_out:
         pending.raise_errors(outcomes)
     yours, counts = [], []

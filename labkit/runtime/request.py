@@ -11,9 +11,9 @@ from typing import Any
 import cloudpickle
 import ipyparallel as ipp
 
-from .. import display
 from ..errors import LabError, RankDied
-from ..live import Live, screen
+from ..notebook import show
+from ..notebook.live import Live, screen
 from ..rank_names import label
 from ..wire.outcome import Outcome
 from . import diagnosis, recovery
@@ -212,7 +212,7 @@ def call(keeper: GroupKeeper, ranks: Sequence[int], payload: bytes) -> list[Any]
     with contextlib.suppress(KeyboardInterrupt):  # raised again below, and explained
         pending.wait(live=Live(screen()))
     outcomes = [_unwrap(outcome) for outcome in pending.outcomes()]
-    display.show(outcomes)
+    show.show(outcomes)
     pending.raise_errors(outcomes)
     return [outcome.value for outcome in outcomes]
 

@@ -10,7 +10,7 @@ MODULES = (
     "ipyparallel.controller.app",
     "ipyparallel.engine.app",
     "IPython.core.interactiveshell",
-    "labkit.lab",
+    "labkit.notebook.lab",
     "labkit.rank.preload",
 )
 

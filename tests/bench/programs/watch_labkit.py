@@ -12,7 +12,7 @@ from pathlib import Path
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit import board, live
+from labkit.notebook import board, live
 from labkit.runtime import request
 
 

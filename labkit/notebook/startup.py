@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from .errors import LabError
-from .launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
+from ..errors import LabError
+from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 
 if TYPE_CHECKING:
     from .lab import Lab
@@ -42,7 +42,7 @@ def start(
     check_preload(preload, engines)
     check_config(config, engines)
     if engines != "local":
-        from .launch import external
+        from ..launch import external
 
         n = external.check(n, engines, config)
     stop_current()
@@ -52,8 +52,8 @@ def start(
     elif engines == "local":
         print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
 
+    from ..runtime.cluster import RankCluster, gpu_count
     from .lab import Lab
-    from .runtime.cluster import RankCluster, gpu_count
 
     cluster = None
     try:
@@ -76,7 +76,7 @@ def start(
 
 def stop_current() -> None:
     """Stop the lab that this notebook has, if any: running the start cell twice is normal."""
-    module = sys.modules.get("labkit.lab")
+    module = sys.modules.get("labkit.notebook.lab")
     lab = module.current() if module else None
     if lab is not None:
         lab.stop()

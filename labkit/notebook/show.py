@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from .rank_names import block, bold_label, fold, label, rank_colour
+from ..rank_names import block, bold_label, fold, label, rank_colour
 
 if TYPE_CHECKING:
-    from .wire.outcome import Outcome
+    from ..wire.outcome import Outcome
 
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
 #: One with at most ``SPARED`` more is shown as it is: what is not worth a click.

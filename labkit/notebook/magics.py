@@ -12,9 +12,9 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import display, lab, live, page
-from .errors import CellSyntaxError, LabError
-from .runtime import request
+from ..errors import CellSyntaxError, LabError
+from ..runtime import request
+from . import cell_output, lab, live, show
 
 
 def parse_ranks(text: str) -> list[int]:
@@ -63,8 +63,8 @@ class LabMagics(ParallelMagics):
         assert running_lab is not None
         view = running_lab.client.direct_view("all")
         view.block = True
-        if display.notebook() is not None:
-            page.install(shell)
+        if show.notebook() is not None:
+            cell_output.install(shell)
         shell.register_magics(cls(shell, view))
 
     @magic_arguments.magic_arguments()
@@ -183,5 +183,5 @@ class LabMagics(ParallelMagics):
             pending.result.display_outputs(groupby)
         else:
             quiet = DisplayHook.semicolon_at_end_of_expression(code)
-            display.show(outcomes, results=not quiet)
+            show.show(outcomes, results=not quiet)
         pending.raise_errors(outcomes)

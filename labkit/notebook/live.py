@@ -14,10 +14,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from . import board, display, page
+from ..rank_names import fold, label
+from ..wire.state import RankState
+from . import board, cell_output
+from . import show as display
 from .board import Texts
-from .rank_names import fold, label
-from .wire.state import RankState
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
 LIVE = "LABKIT_LIVE"
@@ -40,7 +41,7 @@ def screen() -> Screen | None:
     if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
         return None
     if display.notebook() is not None:
-        cell = page.current()
+        cell = cell_output.current()
         return Page(cell) if cell is not None and cell.is_empty() else None
     return Line() if sys.stdout.isatty() else None
 
@@ -95,7 +96,7 @@ class Live:
 class Page:
     """The output of the cell that runs, all of it: what else was there would go too."""
 
-    def __init__(self, cell: page.CellOutput) -> None:
+    def __init__(self, cell: cell_output.CellOutput) -> None:
         self._cell = cell
         self._name = uuid.uuid4().hex
         self._there = False

@@ -8,15 +8,15 @@ from typing import Any
 
 import cloudpickle
 
-from .errors import LabError
-from .rank_names import label
-from .runtime import request
-from .runtime.cluster import RankCluster
-from .runtime.process_group import GroupKeeper
-from .runtime.survey import survey
-from .status import Table
-from .timeline import Timeline
-from .timeline.request import record
+from ..errors import LabError
+from ..rank_names import label
+from ..runtime import request
+from ..runtime.cluster import RankCluster
+from ..runtime.process_group import GroupKeeper
+from ..runtime.survey import survey
+from ..timeline import Timeline
+from ..timeline.request import record
+from .status_table import Table
 
 _current: Lab | None = None
 

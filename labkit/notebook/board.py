@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
-from . import display
-from .rank_names import fold, fold_begun, label
-from .wire.state import RankState
+from ..rank_names import fold, fold_begun, label
+from ..wire.state import RankState
+from . import show
 
 #: Lines of output that are shown at a time, and characters at the end of a rank's text that can
 #: have them.
@@ -16,7 +16,7 @@ LINES, TAIL = 24, 8192
 #: Follows the theme in JupyterLab; the second colour is for other front ends.
 _GREY = "color: var(--jp-ui-font-color2, #757575)"
 #: As JupyterLab sets text output, so that nothing moves when that takes its place.
-_SMALL = f"font-family: {display.FONT}; font-size: 90%; line-height: 1.5"
+_SMALL = f"font-family: {show.FONT}; font-size: 90%; line-height: 1.5"
 #: Shapes, for colours belong to ranks; what needs help is red.
 _MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○"}
 _ALARM = "#D62828"
@@ -41,8 +41,8 @@ def _block_html(ranks: Sequence[int], text: str, room: int, is_err: bool) -> str
     lines = text[-TAIL:].rstrip("\n").split("\n")
     hidden = text.count("\n", 0, len(text) - TAIL) if len(text) > TAIL else 0
     hidden += max(0, len(lines) - room)
-    tail = display.plain("\n".join(lines[-room:]))
-    name = display.html_label(ranks, coloured=not is_err)
+    tail = show.plain("\n".join(lines[-room:]))
+    name = show.html_label(ranks, coloured=not is_err)
     if room == 1 or "\n" not in tail:
         note = f' <span style="{_GREY}">(line {hidden + 1:,})</span>' if hidden else ""
         content = f"{name}{note}: {escape(tail)}"
@@ -51,7 +51,7 @@ def _block_html(ranks: Sequence[int], text: str, room: int, is_err: bool) -> str
         note = f' <span style="{_GREY}">… {hidden:,} line{plural} above</span>' if hidden else ""
         body = "\n".join(f"  {line}" for line in escape(tail).split("\n"))
         content = f"{name}:{note}\n{body}"
-    return display.text_html(f'<pre style="white-space: pre-wrap">{content}</pre>', is_err=is_err)
+    return show.text_html(f'<pre style="white-space: pre-wrap">{content}</pre>', is_err=is_err)
 
 
 def board_html(board: Sequence[RankState], seconds: float) -> str:
@@ -92,7 +92,7 @@ def _row_html(state: RankState) -> str:
     cell = "overflow: hidden; text-overflow: ellipsis; white-space: pre"
     soft = f"{cell}; {_GREY}"
     texts = [
-        (cell, f"{mark} {display.html_label([state.rank])}"),
+        (cell, f"{mark} {show.html_label([state.rank])}"),
         (f"{cell}; color: {_ALARM}" if alarm else cell, escape(does)),
         (cell, escape(place)),
         (soft, escape(state.detail)),

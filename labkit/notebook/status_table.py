@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from .wire.state import RankState
+from ..wire.state import RankState
 
 #: JupyterLab sets tables to the right, as if all of it were numbers.
 _LEFT = ' style="text-align: left"'
