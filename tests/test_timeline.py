@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import labkit
-from labkit.timeline import Timeline
+from labkit.timeline.timeline import Timeline
 
 SETUP = """
 import time

@@ -9,10 +9,10 @@ from matplotlib.colors import to_rgb
 
 from labkit.figures import rank_colour
 from labkit.figures.style import WORK
-from labkit.figures.timeline import HOW_TO_READ, MAX_ROWS, _of
-from labkit.timeline import Span, Timeline
+from labkit.timeline.figure import HOW_TO_READ, MAX_ROWS, _of
 from labkit.timeline.merge import rows
-from labkit.wire.recording import Event, Recording
+from labkit.timeline.timeline import Timeline
+from labkit.wire.recording import Event, Recording, Span
 
 
 def steps(rank, count=3, unit=1_000_000, buckets=2, late=0):

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from labkit import LabError
 from labkit.rank.profile import clocks
-from labkit.timeline import Timeline
+from labkit.timeline.timeline import Timeline
 from labkit.wire.recording import Event, Recording
 
 MS = 1_000_000

@@ -14,8 +14,8 @@ from ..runtime import request
 from ..runtime.cluster import RankCluster
 from ..runtime.process_group import GroupKeeper
 from ..runtime.survey import survey
-from ..timeline import Timeline
 from ..timeline.request import record
+from ..timeline.timeline import Timeline
 from .status_table import Table
 
 _current: Lab | None = None

@@ -13,7 +13,7 @@ from ..errors import CellSyntaxError, LabError
 from ..runtime import request
 from ..runtime.cluster import on_rank
 from ..runtime.process_group import GroupKeeper
-from .result import Timeline
+from .timeline import Timeline
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

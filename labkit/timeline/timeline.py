@@ -120,9 +120,10 @@ class Timeline:
 
     def picture(self) -> Picture:
         """Draw it."""
-        from ..figures.timeline import draw
+        from .figure import draw
 
-        return draw(self)
+        lengths = {rank: self.seconds(rank=rank) for rank in self.ranks}
+        return draw(self.spans, lengths, self.describe())
 
     def describe(self) -> str:
         """Say what the ranks did, in words and counts that are the same in every run."""

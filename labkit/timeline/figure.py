@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..rank_names import rank_colour
-from ..timeline.merge import rows
-from ..wire.intervals import Interval, union
-from ..wire.recording import WORK as COMPUTING
-from .picture import Picture
-from .style import (
+from ..figures.picture import Picture
+from ..figures.style import (
     CARD,
     GRID,
     INK,
@@ -23,11 +19,15 @@ from .style import (
     text_on,
     work_style,
 )
+from ..rank_names import rank_colour
+from ..wire.intervals import Interval, union
+from ..wire.recording import WORK as COMPUTING
+from ..wire.recording import Span
+from .merge import rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..timeline import Span, Timeline
 
 HOW_TO_READ = (
     "Each rank has two rows: above, what its main thread does (nothing drawn: anything else); "
@@ -61,8 +61,17 @@ class Bar(NamedTuple):
     place: Place
 
 
-def draw(timeline: Timeline) -> Picture:
-    """Draw a timeline.
+def draw(spans: Sequence[Span], seconds: Mapping[int, float], alt: str) -> Picture:
+    """Draw what ranks did: a lane for each.
+
+    Parameters
+    ----------
+    spans
+        What they did, of all ranks.
+    seconds
+        How long the recording of each rank is, by rank.
+    alt
+        What it shows, in words.
 
     Returns
     -------
@@ -71,8 +80,8 @@ def draw(timeline: Timeline) -> Picture:
         communication, whose numbers tell what belongs together. Stretches shorter than a dot of
         the screen are joined with their neighbours, or one dot wide.
     """
-    ranks, spans = timeline.ranks, timeline.spans
-    end = max([1e-6, *(timeline.seconds(rank=r) for r in ranks), *(s.stop for s in spans)])
+    ranks = list(seconds)
+    end = max([1e-6, *seconds.values(), *(s.stop for s in spans)])
     unit, name = seconds_unit(end)
     row_of = rows(spans)
     count = 1 + max(row_of.values(), default=0)
@@ -101,7 +110,7 @@ def draw(timeline: Timeline) -> Picture:
     for tick, rank in zip(axes.get_yticklabels(), ranks, strict=True):
         tick.set(color=rank_colour(rank), weight="bold")
     _legend(axes, kinds)
-    return Picture(figure, timeline.describe(), HOW_TO_READ)
+    return Picture(figure, alt, HOW_TO_READ)
 
 
 def _bars(spans: Sequence[Span], talk: dict[int, Place], dot: float) -> list[Bar]:
