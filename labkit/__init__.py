@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from .errors import CellSyntaxError, Deadlock, LabError, RankDied, RankError
 
 if TYPE_CHECKING:
-    from . import datasets, figures
-    from .exercises.ask import check, hint, solution
+    from . import figures
+    from .course import datasets
+    from .course.check import check, hint, solution
     from .notebook.lab import Lab
 
 __version__ = "0.1.0"
@@ -88,11 +89,11 @@ def start(
 #: Name -> its module, and the name in there ("": the module itself).
 _LAZY = {
     "Lab": (".notebook.lab", "Lab"),
-    "check": (".exercises.ask", "check"),
-    "datasets": (".datasets", ""),
+    "check": (".course.check", "check"),
+    "datasets": (".course.datasets", ""),
     "figures": (".figures", ""),
-    "hint": (".exercises.ask", "hint"),
-    "solution": (".exercises.ask", "solution"),
+    "hint": (".course.check", "hint"),
+    "solution": (".course.check", "solution"),
 }
 
 

@@ -78,10 +78,11 @@ def lab(
 
     What stands after -- goes to JupyterLab as it is.
     """
-    from . import course, jupyter, programs
+    from . import jupyter, programs
+    from .course import delivery
 
     with _one_sentence():
-        typer.echo(course.new_course(directory))
+        typer.echo(delivery.new_course(directory))
     argv = jupyter.command(directory, port=port, browser=browser, extra=context.obj)
     if "--allow-root" in argv:
         typer.echo("You are root: JupyterLab is started with --allow-root.")
@@ -174,10 +175,10 @@ def new(
     course_dir: Annotated[Path, typer.Argument(help="A folder for your copy of the course.")],
 ) -> None:
     """Make a copy of the course, or bring one up to date; your changes stay."""
-    from . import course
+    from .course import delivery
 
     with _one_sentence():
-        typer.echo(course.new_course(course_dir))
+        typer.echo(delivery.new_course(course_dir))
 
 
 if __name__ == "__main__":

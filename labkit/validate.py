@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from . import course
+from .course import material
 from .errors import LabError
 
 
@@ -20,7 +20,7 @@ def find(paths: Sequence[Path]) -> list[Path]:
         If a path is neither, or there is no notebook in a folder.
     """
     if not paths:
-        return course.notebooks()
+        return material.notebooks()
     found: list[Path] = []
     for path in paths:
         if path.is_dir():

@@ -20,7 +20,7 @@ from markdown_it.token import Token
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers, find_metadata_tags
 
-from labkit import edition
+from labkit.course import edition
 
 Rule = Callable[[NotebookNode, Path], list[str]]
 

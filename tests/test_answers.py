@@ -18,9 +18,8 @@ import nbformat
 import pytest
 
 import labkit
-from labkit import course, edition
-from labkit.exercises import ask, catalogue
-from labkit.exercises.exercise import Exercise
+from labkit.course import catalogue, check, edition, material
+from labkit.course.exercise import Exercise
 from labkit.runtime import request
 
 FOLDER = Path(__file__).parent / "answers"
@@ -43,7 +42,7 @@ def corpus(exercise: str) -> dict[str, Any]:
 def definitions(number: str) -> dict[str, str]:
     """Return the defining cells of a number's exercises by id, of both halves if it has two."""
     found: dict[str, str] = {}
-    for path in course.notebooks(number):
+    for path in material.notebooks(number):
         found.update(edition.definitions(nbformat.read(path, as_version=4)))
     return found
 
@@ -108,7 +107,7 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
                 pending.raise_errors(pending.outcomes())
             else:
                 exec(compile(cell, "<answer>", "exec"), vars(__main__))
-        return ask.examine(exercise)[1].name
+        return check.examine(exercise)[1].name
     except labkit.LabError as error:
         return f"LabError: {error}"
     finally:

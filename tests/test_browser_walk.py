@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import nbformat
 import pytest
 
-from labkit import course, edition, jupyter
+from labkit import jupyter
+from labkit.course import edition, material
 from tests.browser import chromium, page, server
 from tests.notebook_rules import stores_no_widget_or_script
 from tests.system import needs
@@ -112,7 +113,7 @@ def solve(notebook: page.NotebookPage, answer: int, check: int, name: str, solut
 def definitions() -> list[tuple[str, str]]:
     """Return (exercise, source of the cell that solves it) from the course's own notebook."""
     return list(
-        edition.definitions(nbformat.read(course.root() / "notebooks" / NAME, as_version=4))
+        edition.definitions(nbformat.read(material.root() / "notebooks" / NAME, as_version=4))
     )
 
 

@@ -21,9 +21,9 @@ import nbformat
 import pytest
 import torch
 
-from labkit import course
+from labkit.course import material
 
-ROOT = Path(course.root())
+ROOT = Path(material.root())
 NOTEBOOK = ROOT / "notebooks" / "10_checkpointing.ipynb"
 
 # Python 3.12 warns of a fork beside torch's threads; the children compute nothing with them.

@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import labkit
-from labkit import course, doctor, programs
+from labkit import doctor, programs
 from labkit.cli import app
+from labkit.course import material
 from labkit.doctor import Finding
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
@@ -96,7 +97,7 @@ def test_new_copies_the_course_and_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert result.output.startswith(f"Course in {tmp_path / 'mine'}: ")
     copied = {path.name for path in (tmp_path / "mine" / "notebooks").glob("*.ipynb")}
-    assert {path.name for path in course.notebooks()} == copied
+    assert {path.name for path in material.notebooks()} == copied
 
 
 def test_new_refuses_a_folder_of_something_else_in_one_sentence(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_test_takes_the_course_if_nothing_is_named(started: list[list[str]]) -> 
     assert labkit_command("test", "--timeout", "7").exit_code == 0
     [argv] = started
     assert "--nbval-cell-timeout=7" in argv
-    assert [Path(word) for word in argv if word.endswith(".ipynb")] == course.notebooks()
+    assert [Path(word) for word in argv if word.endswith(".ipynb")] == material.notebooks()
 
 
 def test_test_refuses_other_things(tmp_path: Path, started: list[list[str]]) -> None:

@@ -10,7 +10,8 @@ import nbformat
 import pytest
 
 import labkit
-from labkit import course
+from labkit.course import delivery
+from labkit.course import material
 
 ONE, TWO, DATA = "notebooks/one.ipynb", "notebooks/two.ipynb", "data/digits/raw.idx"
 
@@ -32,7 +33,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"first {name}")
-    monkeypatch.setattr(course, "root", lambda: folder)
+    monkeypatch.setattr(material, "root", lambda: folder)
     return folder
 
 
@@ -40,7 +41,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def work(source: Path, tmp_path: Path) -> Path:
     """A learner's folder that has just been given the course."""
     folder = tmp_path / "a" / "work"
-    course.new_course(folder)
+    delivery.new_course(folder)
     return folder
 
 
@@ -49,14 +50,14 @@ def files(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): path.read_text()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != course.RECORD
+        if path.is_file() and path.name != delivery.RECORD
     }
 
 
 def test_the_real_course_is_found() -> None:
-    root = course.root()
+    root = material.root()
     assert (root / "data" / "MNIST").is_dir()
-    assert root / "notebooks" / "00_start_here.ipynb" in course.notebooks()
+    assert root / "notebooks" / "00_start_here.ipynb" in material.notebooks()
 
 
 def test_the_wheel_puts_the_course_where_it_is_looked_for() -> None:
@@ -64,44 +65,44 @@ def test_the_wheel_puts_the_course_where_it_is_looked_for() -> None:
 
     text = (Path(labkit.__file__).parent.parent / "pyproject.toml").read_text()
     wheel = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["sources"] == {part: f"labkit/_course/{part}" for part in course.PARTS}
-    assert set(course.PARTS) < set(wheel["only-include"])
+    assert wheel["sources"] == {part: f"labkit/_course/{part}" for part in delivery.PARTS}
+    assert set(delivery.PARTS) < set(wheel["only-include"])
 
 
 def test_root_of_an_installed_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site-packages" / "labkit"
     package.mkdir(parents=True)
-    monkeypatch.setattr(course, "__file__", str(package / "course.py"))
+    monkeypatch.setattr(material, "__file__", str(package / "course" / "material.py"))
     with pytest.raises(labkit.LabError, match="came without the course"):
-        course.root()
+        material.root()
     (package / "_course" / "notebooks").mkdir(parents=True)
-    assert course.root() == package / "_course"
+    assert material.root() == package / "_course"
 
 
 def test_a_new_folder_gets_the_course_and_nothing_else(source: Path, tmp_path: Path) -> None:
-    delivery = course.new_course(tmp_path / "work")
-    assert sorted(delivery.new) == sorted([ONE, TWO, DATA])
+    done = delivery.new_course(tmp_path / "work")
+    assert sorted(done.new) == sorted([ONE, TWO, DATA])
     assert files(tmp_path / "work") == {name: f"first {name}" for name in (ONE, TWO, DATA)}
-    assert str(delivery) == f"Course in {tmp_path / 'work'}: 3 new, 0 as before."
+    assert str(done) == f"Course in {tmp_path / 'work'}: 3 new, 0 as before."
 
 
 def test_an_empty_folder_will_do(source: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    assert len(course.new_course(tmp_path / "work").new) == 3
+    assert len(delivery.new_course(tmp_path / "work").new) == 3
 
 
 def test_the_second_time_changes_nothing(work: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
-    delivery = course.new_course(work)
-    assert sorted(delivery.unchanged) == sorted([ONE, TWO, DATA])
-    assert (delivery.new, delivery.updated, delivery.kept) == ([], [], {})
+    done = delivery.new_course(work)
+    assert sorted(done.unchanged) == sorted([ONE, TWO, DATA])
+    assert (done.new, done.updated, done.kept) == ([], [], {})
     assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == before
 
 
 def test_an_untouched_file_is_updated(source: Path, work: Path) -> None:
     (source / ONE).write_text("second")
-    delivery = course.new_course(work)
-    assert delivery.updated == [ONE]
+    done = delivery.new_course(work)
+    assert done.updated == [ONE]
     assert (work / ONE).read_text() == "second"
     assert sorted(files(work)) == sorted([ONE, TWO, DATA])
 
@@ -109,20 +110,20 @@ def test_an_untouched_file_is_updated(source: Path, work: Path) -> None:
 def test_a_touched_file_is_kept_and_the_newer_one_laid_beside(source: Path, work: Path) -> None:
     (work / ONE).write_text("mine")
     (source / ONE).write_text("second")
-    delivery = course.new_course(work)
-    assert delivery.kept == {ONE: "notebooks/one.new.ipynb"}
-    assert "You changed notebooks/one.ipynb; its newer version is" in str(delivery)
+    done = delivery.new_course(work)
+    assert done.kept == {ONE: "notebooks/one.new.ipynb"}
+    assert "You changed notebooks/one.ipynb; its newer version is" in str(done)
     assert (work / ONE).read_text() == "mine"
     assert (work / "notebooks/one.new.ipynb").read_text() == "second"
 
 
 def test_a_newer_version_is_delivered_once(source: Path, work: Path) -> None:
     (work / ONE).write_text("mine")
-    assert course.new_course(work).kept == {}  # the course has not changed
+    assert delivery.new_course(work).kept == {}  # the course has not changed
     (source / ONE).write_text("second")
-    course.new_course(work)
+    delivery.new_course(work)
     (work / "notebooks/one.new.ipynb").unlink()  # the learner has seen enough of it
-    assert course.new_course(work).kept == {}
+    assert delivery.new_course(work).kept == {}
     assert sorted(files(work)) == sorted([ONE, TWO, DATA])
 
 
@@ -130,7 +131,7 @@ def test_a_version_still_newer_replaces_the_one_beside(source: Path, work: Path)
     (work / ONE).write_text("mine")
     for version in ("second", "third"):
         (source / ONE).write_text(version)
-        course.new_course(work)
+        delivery.new_course(work)
     assert (work / ONE).read_text() == "mine"
     assert (work / "notebooks/one.new.ipynb").read_text() == "third"
     assert len(files(work)) == 4
@@ -139,10 +140,10 @@ def test_a_version_still_newer_replaces_the_one_beside(source: Path, work: Path)
 def test_what_the_learner_wrote_into_the_one_beside_is_kept_too(source: Path, work: Path) -> None:
     (work / ONE).write_text("mine")
     (source / ONE).write_text("second")
-    course.new_course(work)
+    delivery.new_course(work)
     (work / "notebooks/one.new.ipynb").write_text("mine as well")
     (source / ONE).write_text("third")
-    assert course.new_course(work).kept == {ONE: "notebooks/one.new-2.ipynb"}
+    assert delivery.new_course(work).kept == {ONE: "notebooks/one.new-2.ipynb"}
     assert (work / ONE).read_text() == "mine"
     assert (work / "notebooks/one.new.ipynb").read_text() == "mine as well"
     assert (work / "notebooks/one.new-2.ipynb").read_text() == "third"
@@ -150,7 +151,7 @@ def test_what_the_learner_wrote_into_the_one_beside_is_kept_too(source: Path, wo
 
 def test_a_deleted_file_comes_back(source: Path, work: Path) -> None:
     (work / ONE).unlink()
-    assert course.new_course(work).new == [ONE]
+    assert delivery.new_course(work).new == [ONE]
 
 
 def test_a_touched_file_that_becomes_the_newer_one_is_updated_again(
@@ -158,36 +159,36 @@ def test_a_touched_file_that_becomes_the_newer_one_is_updated_again(
 ) -> None:
     (work / ONE).write_text("second")
     (source / ONE).write_text("second")
-    assert course.new_course(work).kept == {}
+    assert delivery.new_course(work).kept == {}
     (source / ONE).write_text("third")
-    assert course.new_course(work).updated == [ONE]
+    assert delivery.new_course(work).updated == [ONE]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"delivered": 1}'])
 def test_a_damaged_record_loses_nothing(source: Path, work: Path, text: str) -> None:
     """Without checksums, every file that differs counts as the learner's."""
-    (work / course.RECORD).write_text(text)
+    (work / delivery.RECORD).write_text(text)
     (source / ONE).write_text("second")
-    assert course.new_course(work).kept == {ONE: "notebooks/one.new.ipynb"}
+    assert delivery.new_course(work).kept == {ONE: "notebooks/one.new.ipynb"}
     assert (work / ONE).read_text() == f"first {ONE}"
-    assert ONE in json.loads((work / course.RECORD).read_text())["delivered"]
+    assert ONE in json.loads((work / delivery.RECORD).read_text())["delivered"]
 
 
 def test_a_copy_that_was_cut_short_is_taken_up(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = course.write_whole
+    write = delivery.write_whole
 
     def full_disk(path: Path, content: bytes) -> None:
         if path.name == "two.ipynb":
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(course, "write_whole", full_disk)
+    monkeypatch.setattr(delivery, "write_whole", full_disk)
     with pytest.raises(labkit.LabError, match=r"cannot be copied to .* \(No space left"):
-        course.new_course(tmp_path / "work")
-    monkeypatch.setattr(course, "write_whole", write)
-    assert TWO in course.new_course(tmp_path / "work").new
+        delivery.new_course(tmp_path / "work")
+    monkeypatch.setattr(delivery, "write_whole", write)
+    assert TWO in delivery.new_course(tmp_path / "work").new
     assert files(tmp_path / "work") == {name: f"first {name}" for name in (ONE, TWO, DATA)}
 
 
@@ -214,7 +215,7 @@ def exercises(source: Path, tmp_path: Path) -> Path:
     """A learner's folder that has just been given a course with two exercises."""
     (source / ONE).write_text(notebook("04-1", "04-2"))
     folder = tmp_path / "work"
-    course.new_course(folder)
+    delivery.new_course(folder)
     return folder
 
 
@@ -225,24 +226,24 @@ def test_a_learner_gets_stubs_and_no_solution(exercises: Path, source: Path) -> 
     assert "passed" not in text
     assert text.count("# Your turn: about 1 line.") == 2
     assert "41 + 1" in (source / ONE).read_text()
-    delivered = json.loads((exercises / course.RECORD).read_text())["delivered"]
+    delivered = json.loads((exercises / delivery.RECORD).read_text())["delivered"]
     assert delivered[ONE] == hashlib.sha256(text.encode()).hexdigest()
-    assert course.new_course(exercises).unchanged == [ONE, TWO, DATA]
+    assert delivery.new_course(exercises).unchanged == [ONE, TWO, DATA]
 
 
 def test_an_untouched_edition_is_updated(exercises: Path, source: Path) -> None:
     (source / ONE).write_text(notebook("04-1", "04-2", "04-3"))
-    delivery = course.new_course(exercises)
-    assert delivery.updated == [ONE]
-    assert delivery.exercises == ["04-3"]
+    done = delivery.new_course(exercises)
+    assert done.updated == [ONE]
+    assert done.exercises == ["04-3"]
     assert "41 + 1" not in (exercises / ONE).read_text()
 
 
 def test_a_new_solution_alone_changes_nothing_for_a_learner(exercises: Path, source: Path) -> None:
     (source / ONE).write_text(notebook("04-1", "04-2").replace("41 + 1", "6 * 7"))
-    delivery = course.new_course(exercises)
-    assert ONE in delivery.unchanged
-    assert delivery.exercises == []
+    done = delivery.new_course(exercises)
+    assert ONE in done.unchanged
+    assert done.exercises == []
 
 
 def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Path) -> None:
@@ -250,12 +251,12 @@ def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Pat
     mine = (exercises / ONE).read_text().replace('"    ..."', '"    return 6 * 7"', 1)
     assert mine.count("6 * 7") == 1
     (exercises / ONE).write_text(mine)
-    assert course.new_course(exercises).kept == {}
+    assert delivery.new_course(exercises).kept == {}
     (source / ONE).write_text(notebook("04-1", "04-2", "04-3", "04-4", text="# Add up, again"))
-    delivery = course.new_course(exercises)
+    done = delivery.new_course(exercises)
     beside = "notebooks/one.new.ipynb"
-    assert delivery.kept == {ONE: beside}
-    assert str(delivery).splitlines()[1:] == [
+    assert done.kept == {ONE: beside}
+    assert str(done).splitlines()[1:] == [
         f"You changed {ONE}; its newer version is {beside}.",
         "New exercises: 04-3, 04-4.",
     ]
@@ -264,13 +265,13 @@ def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Pat
     assert "again" in theirs
     assert "41 + 1" not in theirs
     assert theirs.count("# Your turn") == 4
-    assert course.new_course(exercises).kept == {}
+    assert delivery.new_course(exercises).kept == {}
 
 
 def test_a_badly_marked_solution_is_not_delivered(source: Path, tmp_path: Path) -> None:
     (source / ONE).write_text(notebook("04-1").replace("### END SOLUTION", "# end"))
     with pytest.raises(labkit.LabError, match="not marked well"):
-        course.new_course(tmp_path / "work")
+        delivery.new_course(tmp_path / "work")
     assert not (tmp_path / "work").exists()
 
 
@@ -280,7 +281,7 @@ def test_a_badly_marked_solution_is_not_delivered(source: Path, tmp_path: Path) 
 def refused(folder: Path) -> str:
     """Return the sentence with which a folder is refused."""
     with pytest.raises(labkit.LabError) as caught:
-        course.new_course(folder)
+        delivery.new_course(folder)
     sentence = str(caught.value)
     assert "\n" not in sentence
     return sentence

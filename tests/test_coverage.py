@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from labkit import course
+from labkit.course import material
 from tests.notebook_rules import link_problem, links
 
 #: notebook -> row -> what stands in its code cells, or in those of its second half
@@ -401,7 +401,7 @@ CASES = [(book, row) for book, rows in ROWS.items() for row in rows]
 def code_that_ran(book: str) -> str:
     """Return the sources of the code cells of a notebook, and of its second half if it has one,
     that have an execution count."""
-    books = [nbformat.read(path, as_version=4) for path in course.notebooks(book[:2])]
+    books = [nbformat.read(path, as_version=4) for path in material.notebooks(book[:2])]
     cells = [cell for nb in books for cell in nb.cells]
     ran = [c.source for c in cells if c.cell_type == "code" and c.execution_count]
     return "\n".join(re.sub(r"#.*", "", source) for source in ran)
@@ -414,10 +414,10 @@ def test_row(book: str, row: str) -> None:
 
 
 def test_every_link_of_the_learners_index_leads_somewhere() -> None:
-    path = Path(course.root()) / "notebooks" / "README.md"
+    path = Path(material.root()) / "notebooks" / "README.md"
     cell = nbformat.v4.new_markdown_cell(path.read_text())
     nb = nbformat.v4.new_notebook(cells=[cell])
     found = links(cell.source)
-    assert {link.partition("#")[0] for link in found} == {p.name for p in course.notebooks()}
+    assert {link.partition("#")[0] for link in found} == {p.name for p in material.notebooks()}
     problems = [(link, link_problem(link, cell, nb, path, path.parent.parent)) for link in found]
     assert [problem for problem in problems if problem[1]] == []

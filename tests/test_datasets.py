@@ -24,7 +24,8 @@ from typing import Any
 import pytest
 import torch
 
-from labkit import LabError, datasets, download
+from labkit import LabError
+from labkit.course import datasets, download
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data"
@@ -211,7 +212,7 @@ def test_transform_replaces_the_default() -> None:
 
 def test_importing_it_imports_neither_torch_nor_torchvision() -> None:
     code = """if True:
-        import sys, labkit.datasets as d
+        import sys, labkit.course.datasets as d
         print("torch" in sys.modules)
         d.mnist_tensors(size="subset")
         print("torchvision" in sys.modules)"""

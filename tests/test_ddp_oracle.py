@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import labkit
-from labkit.exercises import nb07
+from labkit.course.exercises import nb07
 
 #: How far weights may be apart after ten steps, that have moved a hundred times as far.
 TOLERANCE = 1e-4

@@ -10,8 +10,7 @@ import pytest
 from nbformat import NotebookNode
 
 import labkit
-from labkit import course, edition
-from labkit.exercises import catalogue
+from labkit.course import catalogue, edition, material
 
 ANSWER = """%%px
 def f(x):
@@ -144,7 +143,7 @@ def test_the_solution_of_an_exercise_in_a_second_half() -> None:
     assert edition.solution("01-4").startswith("def choose_backend(")  # in 01b
 
 
-@pytest.mark.parametrize("path", course.notebooks(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", material.notebooks(), ids=lambda path: path.stem)
 def test_a_real_notebook_gives_nothing_away(path) -> None:
     content = path.read_bytes()
     learners = edition.delivered(f"notebooks/{path.name}", content)
@@ -160,6 +159,6 @@ def test_a_real_notebook_gives_nothing_away(path) -> None:
 
 @pytest.mark.parametrize("number", catalogue.numbers())
 def test_a_number_has_each_of_its_exercises_in_one_notebook(number: str) -> None:
-    found = [edition.exercises_in(path.read_bytes()) for path in course.notebooks(number)]
+    found = [edition.exercises_in(path.read_bytes()) for path in material.notebooks(number)]
     known = [exercise.id for exercise in catalogue.of_notebook(number)]
     assert sorted(name for ids in found for name in ids) == sorted(known)

@@ -15,12 +15,12 @@ import torch
 from nbclient import NotebookClient
 
 import labkit
-from labkit import LabError, RankDied, course, edition
-from labkit.exercises import ask, catalogue
-from labkit.exercises.compare import same
-from labkit.exercises.exercise import Exercise, Failed, Goal, Mistake
-from labkit.exercises.report import LONGEST, describe, report
-from labkit.exercises.verdict import Result, Verdict, judge
+from labkit import LabError, RankDied
+from labkit.course import catalogue, check, edition, material
+from labkit.course.compare import same
+from labkit.course.exercise import Exercise, Failed, Goal, Mistake
+from labkit.course.judge import Result, Verdict, judge
+from labkit.course.report import LONGEST, describe, report
 from labkit.notebook.show import plain
 from labkit.rank import collectives
 from tests.conftest import px
@@ -50,7 +50,7 @@ def verdict(lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]) -> Callable[..
     def attempt(code: str, name: str, **changes: Any) -> tuple[str, str]:
         px(lab4, code)
         exercise = replace(catalogue.find(name), **changes)
-        result, verdict = ask.examine(exercise)
+        result, verdict = check.examine(exercise)
         print(report(result, verdict), end="")
         return verdict.name, plain(capsys.readouterr().out)
 
@@ -59,8 +59,8 @@ def verdict(lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]) -> Callable[..
 
 @pytest.fixture(autouse=True)
 def _nothing_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "_last", None)
-    ask._given.clear()
+    monkeypatch.setattr(check, "_last", None)
+    check._given.clear()
 
 
 # -- what an exercise is ------------------------------------------------------------------------
@@ -427,7 +427,7 @@ def test_an_answer_that_cannot_come_back(verdict: Any) -> None:
 @pytest.mark.slow
 def test_a_learners_notebook_runs_with_its_stubs_and_passes_once_they_are_filled() -> None:
     """In a kernel, as in JupyterLab: a stub says "not yet" and stops nothing."""
-    path = course.root() / "notebooks" / "00_start_here.ipynb"
+    path = material.root() / "notebooks" / "00_start_here.ipynb"
     solved = nbformat.read(path, as_version=4)
     learners = edition.learners(solved)
     learners.cells[-1].source = "labkit.hint()"
@@ -532,7 +532,7 @@ def test_what_is_sent_is_counted(lab4: labkit.Lab, call: str, numbers: tuple[Any
         "import torch.distributed._functional_collectives as functional\n"
         f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {call}\n    return x",
     )
-    result, _ = ask.examine(catalogue.find("00-3"))
+    result, _ = check.examine(catalogue.find("00-3"))
     for measure, number in zip(
         ("messages sent", "bytes sent", "collectives"), numbers, strict=True
     ):
@@ -550,7 +550,7 @@ def in_notebook(answer: Any, **changes: Any) -> tuple[Result, Verdict]:
     vars(__main__)["f"] = answer
     try:
         own = exercise(where="notebook", trial=lambda f: f(20), expected=lambda: 400, **changes)
-        return ask.examine(own)
+        return check.examine(own)
     finally:
         del vars(__main__)["f"]
 
@@ -578,7 +578,7 @@ def test_an_answer_in_the_notebook_that_never_ends() -> None:
 
 def test_a_name_that_the_notebook_does_not_have() -> None:
     with pytest.raises(LabError, match="This notebook has no `nothing_here` yet"):
-        ask.examine(exercise(where="notebook", answer="nothing_here"))
+        check.examine(exercise(where="notebook", answer="nothing_here"))
 
 
 # -- hints and solutions ------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import labkit
-from labkit import course
+from labkit.course import material
 from labkit.runtime import request
 
 pytestmark = [
@@ -18,7 +18,7 @@ pytestmark = [
 
 def cell_with(text):
     """Return the one cell of notebook 03b that has this in it, without its magic."""
-    path = Path(course.root()) / "notebooks" / "03b_collectives_in_depth.ipynb"
+    path = Path(material.root()) / "notebooks" / "03b_collectives_in_depth.ipynb"
     cells = nbformat.read(path, as_version=4).cells
     (source,) = (c.source for c in cells if c.cell_type == "code" and text in c.source)
     assert source.startswith("%%px\n")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from labkit import edition
+from labkit.course import edition
 
 NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "05_data_parallel.ipynb"
 HOME = "cuda:0"

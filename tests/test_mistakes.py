@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from labkit.exercises.exercise import Failed
-from labkit.exercises.mistakes import failed, near, stuck, would_give
+from labkit.course.exercise import Failed
+from labkit.course.mistakes import failed, near, stuck, would_give
 
 STOPPED, DEADLOCK = Failed("Stopped", ""), Failed("Deadlock", "")
 

@@ -9,7 +9,7 @@ import nbformat
 import numpy as np
 from PIL import Image
 
-from labkit import edition
+from labkit.course import edition
 from labkit.rank_names import RANK_COLOURS
 from tests.browser.screenshots import CHECK, OVERVIEW, RIGHT, SCENES, WRONG, write_small
 from tests.conda_versions import ROOT

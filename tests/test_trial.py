@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
-from labkit.exercises import ask, catalogue
+from labkit.course import catalogue, check
 from labkit.rank.trial import call_counter, trial
 from labkit.runtime import recovery
 from tests.conftest import px
@@ -48,7 +48,7 @@ def test_messages_of_a_trial_do_not_reach_the_next_cell(
     for _ in range(5):
         before = group_of(lab4)
         px(lab4, f"def neighbour():\n    {places}\n    {body}\n    return right")
-        ask.examine(replace(catalogue.find("00-1"), forbids=()))
+        check.examine(replace(catalogue.find("00-1"), forbids=()))
         assert (group_of(lab4) == before) == same_group
         px(lab4, EXCHANGE)
         assert lab4["t"][1].item() == 5
@@ -67,7 +67,7 @@ def test_what_labkit_asks_meanwhile_is_not_forbidden(lab4: labkit.Lab) -> None:
     """Where an answer waits, a rank is asked for its number: the answer did not ask for it."""
     px(lab4, "def neighbour():\n    if rank: dist.barrier()\n    return 1")
     for _ in range(3):
-        result, verdict = ask.examine(replace(catalogue.find("00-1"), forbids=("get_rank",)))
+        result, verdict = check.examine(replace(catalogue.find("00-1"), forbids=("get_rank",)))
         assert result.forbidden == []
         assert verdict.name == "Deadlock", verdict
 
@@ -104,7 +104,7 @@ def test_an_answer_may_be_the_first_to_use_an_optimizer() -> None:
             "    torch.optim.SGD([p], lr=1.0).step()\n"
             "    return (rank + 1) % world_size",
         )
-        _, verdict = ask.examine(catalogue.find("00-1"))
+        _, verdict = check.examine(catalogue.find("00-1"))
         assert verdict.name == "passed"
 
 

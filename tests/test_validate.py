@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import labkit
-from labkit import course, validate
+from labkit import validate
+from labkit.course import material
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_notebook_named_twice_runs_once(folder: Path) -> None:
 
 
 def test_nothing_stands_for_the_course() -> None:
-    assert validate.find([]) == course.notebooks()
+    assert validate.find([]) == material.notebooks()
 
 
 def test_other_things_are_refused(folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from .. import course, datasets
+from ..course import datasets, material
 from ..errors import LabError
 from ..files import reason
 from ..launch.private_folder import PREFIX
@@ -101,7 +101,7 @@ def check_temp() -> Finding:
 def check_data() -> Finding:
     """Look for the course and for MNIST, the subset and the full set."""
     try:
-        count = len(course.notebooks())
+        count = len(material.notebooks())
         places = datasets.folders()
     except LabError as error:
         return Finding("course", "problem", str(error))

@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import BackendConfig
 
-from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
-from .mistakes import failed
+from ..device import here
+from ..exercise import Exercise, Failed, Goal, Mistake
+from ..mistakes import failed
 
 #: What a wait on the store of a trial may take, in seconds: an answer that waits in vain ends.
 STORE_SECONDS = 4

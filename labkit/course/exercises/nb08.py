@@ -23,9 +23,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from .device import here
-from .exercise import Exercise, Goal, Mistake
-from .mistakes import When, failed, stuck
+from ..device import here
+from ..exercise import Exercise, Goal, Mistake
+from ..mistakes import When, failed, stuck
 
 #: What came of a trial, by name.
 Facts = dict[str, Any]

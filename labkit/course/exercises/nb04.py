@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
-from .mistakes import When, failed, stuck, would_give
+from ..device import here
+from ..exercise import Exercise, Failed, Goal, Mistake
+from ..mistakes import When, failed, stuck, would_give
 
 COLLECTIVES = (
     "all_gather",

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import LabError
 from . import download
-from .errors import LabError
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Images of each size: (train, test).
 COUNTS = {"full": (60_000, 10_000), "subset": (4_000, 1_000)}
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 _given_up: dict[Path, str] = {}  # data folder -> why this process has no full set there
 _announced = False

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .exercise import Exercise, Mistake
-from .mistakes import When, near, would_give
+from ..exercise import Exercise, Mistake
+from ..mistakes import When, near, would_give
 
 GIB = 2**30
 #: α in seconds and β in seconds a byte: within a host, and between hosts.

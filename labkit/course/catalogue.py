@@ -18,13 +18,13 @@ _MODULE = re.compile(r"nb(\d\d)\.py")
 
 def numbers() -> list[str]:
     """List the numbers of the notebooks that have exercises: ``["00", "01", …]``."""
-    files = sorted(Path(__file__).parent.glob("nb*.py"))
+    files = sorted((Path(__file__).parent / "exercises").glob("nb*.py"))
     return [match[1] for file in files if (match := _MODULE.fullmatch(file.name))]
 
 
 def of_notebook(number: str) -> tuple[Exercise, ...]:
     """Return the exercises of one number, by id: those of its notebook, or of its two halves."""
-    module = importlib.import_module(f".nb{number}", __package__)
+    module = importlib.import_module(f".exercises.nb{number}", __package__)
     exercises: tuple[Exercise, ...] = module.EXERCISES
     return exercises
 

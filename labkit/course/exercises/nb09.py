@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .device import here
-from .exercise import Exercise, Goal, Mistake
-from .mistakes import When, failed
+from ..device import here
+from ..exercise import Exercise, Goal, Mistake
+from ..mistakes import When, failed
 
 #: The largest number of fp16.
 LARGEST = torch.finfo(torch.float16).max

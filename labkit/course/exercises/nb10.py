@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from .device import here
-from .exercise import Exercise, Mistake
-from .mistakes import When, failed, stuck, would_give
+from ..device import here
+from ..exercise import Exercise, Mistake
+from ..mistakes import When, failed, stuck, would_give
 
 # -- 10-1: save and load ------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from .device import here
-from .exercise import Exercise, Goal, Mistake
-from .mistakes import When, failed, would_give
+from ..device import here
+from ..exercise import Exercise, Goal, Mistake
+from ..mistakes import When, failed, would_give
 
 # -- 11-1: cut evenly -------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from .device import here
-from .exercise import Exercise, Goal, Mistake
-from .mistakes import When, failed, would_give
+from ..device import here
+from ..exercise import Exercise, Goal, Mistake
+from ..mistakes import When, failed, would_give
 
 DOUBLE = 8  #: bytes
 

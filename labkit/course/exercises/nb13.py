@@ -23,8 +23,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from .exercise import Exercise, Failed, Mistake
-from .mistakes import When, failed, would_give
+from ..exercise import Exercise, Failed, Mistake
+from ..mistakes import When, failed, would_give
 
 #: Seconds that an answer may take; that RPC may take to open, to answer, and to close.
 BOUND, OPENING, ANSWERING, CLOSING = 6.0, 30.0, 5.0, 1.0

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from .exercise import Exercise, Mistake
-from .mistakes import When, failed, would_give
+from ..exercise import Exercise, Mistake
+from ..mistakes import When, failed, would_give
 
 #: What came of a trial, by name.
 Facts = dict[str, Any]

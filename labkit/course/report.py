@@ -14,7 +14,7 @@ from ..errors import WIDTH
 from ..notebook.show import plain
 from ..rank_names import fold, label
 from .exercise import Failed
-from .verdict import Result, Verdict, same
+from .judge import Result, Verdict, same
 
 #: Characters of a value; a longer one is cut in the middle.
 LONGEST = 160

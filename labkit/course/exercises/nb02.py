@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
-from .mistakes import failed
+from ..device import here
+from ..exercise import Exercise, Failed, Goal, Mistake
+from ..mistakes import failed
 
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15
@@ -21,7 +21,7 @@ OVERWRITTEN = -1.0
 def _come_late(rank: int) -> None:
     """Let odd ranks come late to each of their messages: an answer that does not wait is then
     found out on the other rank, every time."""
-    from ..rank.trial import call_counter
+    from ...rank.trial import call_counter
 
     call_counter.current.late = LATE_SECONDS * (rank % 2)
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .exercise import Exercise, Mistake
-from .mistakes import When, would_give
+from ..exercise import Exercise, Mistake
+from ..mistakes import When, would_give
 
 # -- 05-1: who gets how many rows -------------------------------------------------------------
 

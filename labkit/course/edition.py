@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .errors import LabError
+from ..errors import LabError
+from .material import notebooks
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 #: The cell that checks an exercise.
@@ -133,9 +134,7 @@ def solution(exercise: str) -> str:
     """
     import nbformat
 
-    from . import course
-
-    for path in course.notebooks(exercise.partition("-")[0]):
+    for path in notebooks(exercise.partition("-")[0]):
         for found, source in definitions(nbformat.read(path, as_version=4)):
             if found == exercise:
                 return solved(source)

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .compare import same
-from .device import here
-from .exercise import Exercise, Goal, Mistake
-from .mistakes import failed
+from ..compare import same
+from ..device import here
+from ..exercise import Exercise, Goal, Mistake
+from ..mistakes import failed
 
 FLOAT = 4  #: bytes
 

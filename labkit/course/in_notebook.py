@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import LabError
 from .exercise import Exercise, Failed
-from .verdict import Result
+from .judge import Result
 
 
 class TimeUp(BaseException):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from .compare import same
-from .device import here
-from .exercise import Exercise, Failed, Goal, Mistake
-from .mistakes import failed
+from ..compare import same
+from ..device import here
+from ..exercise import Exercise, Failed, Goal, Mistake
+from ..mistakes import failed
 
 # -- 00-1 ---------------------------------------------------------------------------------------
 

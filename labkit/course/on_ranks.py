@@ -18,7 +18,7 @@ from ..runtime.cluster import on_rank
 from ..runtime.process_group import GroupKeeper
 from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
-from .verdict import Result
+from .judge import Result
 
 if TYPE_CHECKING:
     from ..notebook.lab import Lab

@@ -6,12 +6,11 @@ import sys
 import textwrap
 from collections import Counter
 
-from .. import edition
 from ..errors import WIDTH, LabError
-from . import catalogue
+from . import catalogue, edition
 from .exercise import HINTS, Exercise
+from .judge import Result, Verdict, judge
 from .report import report
-from .verdict import Result, Verdict, judge
 
 _last: str | None = None  #: the exercise that was checked last
 _given: Counter[str] = Counter()  #: hints of each exercise
@@ -20,11 +19,11 @@ _given: Counter[str] = Counter()  #: hints of each exercise
 def examine(exercise: Exercise) -> tuple[Result, Verdict]:
     """Try the answer to an exercise where it lives, and judge it."""
     if exercise.where == "notebook":
-        from .notebook import try_in_notebook
+        from .in_notebook import try_in_notebook
 
         result = try_in_notebook(exercise)
     else:
-        from .runner import try_on_ranks
+        from .on_ranks import try_on_ranks
 
         result = try_on_ranks(exercise)
     return result, judge(result)

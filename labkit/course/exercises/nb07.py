@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .device import here
-from .exercise import Exercise, Goal, Mistake
-from .mistakes import When, failed, near, stuck, would_give
+from ..device import here
+from ..exercise import Exercise, Goal, Mistake
+from ..mistakes import When, failed, near, stuck, would_give
 
 #: Bytes of an element of float32, the type of the trials' gradients.
 ITEM = 4

@@ -1,4 +1,4 @@
-"""Predicates for :class:`~labkit.exercises.exercise.Mistake`: how a misconception shows."""
+"""Predicates for :class:`~labkit.course.exercise.Mistake`: how a misconception shows."""
 
 from __future__ import annotations
 

@@ -15,42 +15,14 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import edition
-from .errors import LabError
-from .files import reason, write_whole
+from ..errors import LabError
+from ..files import reason, write_whole
+from . import edition, material
 
 PARTS = ("notebooks", "data")
 #: What a running course leaves behind, and the full MNIST that anybody can download.
 NOT_COPIED = ("data/full",)
-NOT_COPIED_SUFFIXES = (".executed.ipynb", ".pyc")
 RECORD = ".labkit-course.json"
-
-
-def root() -> Path:
-    """Return the folder that holds the course: the checkout, else what the wheel brought.
-
-    Raises
-    ------
-    LabError
-        If neither is there.
-    """
-    package = Path(__file__).resolve().parent
-    checkout = package.parent
-    if (checkout / "notebooks").is_dir() and (checkout / "pyproject.toml").is_file():
-        return checkout
-    if (package / "_course" / "notebooks").is_dir():
-        return package / "_course"
-    raise LabError("This installation of labkit came without the course: install it again.")
-
-
-def notebooks(number: str = "") -> list[Path]:
-    """List the course's notebooks in reading order, or those of one number such as ``"01"``.
-
-    A number may have a second half: ``01_….ipynb`` and ``01b_….ipynb`` share the exercises 01-1,
-    01-2, …
-    """
-    found = sorted((root() / "notebooks").glob(f"{number}*.ipynb"))
-    return [path for path in found if not path.name.endswith(NOT_COPIED_SUFFIXES)]
 
 
 @dataclass
@@ -92,7 +64,7 @@ def new_course(directory: str | os.PathLike[str]) -> Delivery:
     LabError
         If it is something else or cannot be written to. What was delivered until then stays.
     """
-    source, folder = root(), Path(directory).expanduser()
+    source, folder = material.root(), Path(directory).expanduser()
     _check(folder, source)
     record = _Record(folder)
     delivery = Delivery(folder)
@@ -130,7 +102,7 @@ def _names(source: Path) -> list[str]:
             relative = path.relative_to(source)
             name = relative.as_posix()
             hidden = any(piece.startswith((".", "__")) for piece in relative.parts)
-            if hidden or name.endswith(NOT_COPIED_SUFFIXES) or not path.is_file():
+            if hidden or name.endswith(material.NOT_COPIED_SUFFIXES) or not path.is_file():
                 continue
             if not any(relative.is_relative_to(skipped) for skipped in NOT_COPIED):
                 names.append(name)

@@ -1,0 +1,37 @@
+"""Find the course: in the checkout, or in what the wheel brought."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import LabError
+
+#: What `labkit run` and Python leave behind: no part of the course.
+NOT_COPIED_SUFFIXES = (".executed.ipynb", ".pyc")
+
+
+def root() -> Path:
+    """Return the folder that holds the course: the checkout, else what the wheel brought.
+
+    Raises
+    ------
+    LabError
+        If neither is there.
+    """
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parent
+    if (checkout / "notebooks").is_dir() and (checkout / "pyproject.toml").is_file():
+        return checkout
+    if (package / "_course" / "notebooks").is_dir():
+        return package / "_course"
+    raise LabError("This installation of labkit came without the course: install it again.")
+
+
+def notebooks(number: str = "") -> list[Path]:
+    """List the course's notebooks in reading order, or those of one number such as ``"01"``.
+
+    A number may have a second half: ``01_….ipynb`` and ``01b_….ipynb`` share the exercises 01-1,
+    01-2, …
+    """
+    found = sorted((root() / "notebooks").glob(f"{number}*.ipynb"))
+    return [path for path in found if not path.name.endswith(NOT_COPIED_SUFFIXES)]
