@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import nbformat
 import pytest
 
-from labkit import jupyter
 from labkit.course import edition, material
+from labkit.tools import jupyterlab
 from tests.browser import chromium, page, server
 from tests.notebook_rules import stores_no_widget_or_script
 from tests.system import needs
@@ -122,7 +122,7 @@ def definitions() -> list[tuple[str, str]]:
 
 def test_make_lab_opens_notebook_00(lab: server.CourseServer, notebook: page.NotebookPage) -> None:
     assert lab.said.startswith("Course in work: ")
-    assert urlsplit(notebook.page.url).path == f"/lab/tree/{jupyter.FIRST_PAGE}"
+    assert urlsplit(notebook.page.url).path == f"/lab/tree/{jupyterlab.FIRST_PAGE}"
     notebook.keep("walk_0_opened")
 
 

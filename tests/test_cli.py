@@ -12,10 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import labkit
-from labkit import doctor, programs
-from labkit.cli import app
 from labkit.course import material
-from labkit.doctor import Finding
+from labkit.tools import environment
+from labkit.tools.cli import app
+from labkit.tools.doctor import examine
+from labkit.tools.doctor.finding import Finding
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 
@@ -28,7 +29,7 @@ def labkit_command(*arguments: object) -> Result:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Collect the programs that a command would turn into, instead of doing so."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(programs, "become", lambda argv: commands.append(list(argv)))
+    monkeypatch.setattr(environment, "become", lambda argv: commands.append(list(argv)))
     return commands
 
 
@@ -63,7 +64,7 @@ def test_help_names_every_command() -> None:
 def test_the_installed_script_runs_and_loads_nothing_heavy() -> None:
     done = subprocess.run([LABKIT, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"labkit {labkit.__version__}\n"
-    code = "import sys, labkit.cli; print(*sys.modules)"
+    code = "import sys, labkit.tools.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "typer" in loaded
@@ -220,7 +221,7 @@ def test_doctor_exits_with_1_only_for_a_problem(
     monkeypatch: pytest.MonkeyPatch, state: str, exit_code: int
 ) -> None:
     findings = [Finding("Python", "ok", "3.11"), Finding("torch", state, "it [Errno 5] is so")]
-    monkeypatch.setattr(doctor, "examine", lambda progress: findings)
+    monkeypatch.setattr(examine, "examine", lambda progress: findings)
     result = labkit_command("doctor")
     assert result.exit_code == exit_code
     assert "it [Errno 5] is so" in result.output

@@ -10,8 +10,7 @@ import nbformat
 import pytest
 
 import labkit
-from labkit.course import delivery
-from labkit.course import material
+from labkit.course import delivery, material
 
 ONE, TWO, DATA = "notebooks/one.ipynb", "notebooks/two.ipynb", "data/digits/raw.idx"
 

@@ -14,9 +14,9 @@ import psutil
 import pytest
 import torch
 
-from labkit import doctor
-from labkit.doctor import machine, software
 from labkit.launch import placement
+from labkit.tools.doctor import examine, machine, software
+from labkit.tools.doctor.finding import Finding
 
 GPU = {"name": "H200", "bytes": 141 * software.GIB}
 
@@ -43,13 +43,13 @@ def facts(gpus: int, nccl: tuple[int, ...] | None = (2, 30, 7), **more: Any) -> 
     }
 
 
-def finding(findings: list[doctor.Finding], topic: str) -> doctor.Finding:
+def finding(findings: list[Finding], topic: str) -> Finding:
     return next(f for f in findings if f.topic == topic)
 
 
 def test_this_machine_can_run_the_course() -> None:
     looked_at: list[str] = []
-    findings = doctor.examine(looked_at.append)
+    findings = examine.examine(looked_at.append)
     assert [f for f in findings if f.state == "problem"] == []
     assert looked_at == ["packages", "torch and GPUs", "machine"]
     assert finding(findings, "torch").text.startswith(torch.__version__)

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from labkit import jupyter
+from labkit.tools import jupyterlab
 from tests.browser.server import CourseServer, course_server
 
 
 def test_what_the_user_adds_comes_last(tmp_path: Path) -> None:
-    argv = jupyter.command(tmp_path, port=8899, browser=False, extra=["--ServerApp.port=1"])
+    argv = jupyterlab.command(tmp_path, port=8899, browser=False, extra=["--ServerApp.port=1"])
     assert argv[-1] == "--ServerApp.port=1"
     assert argv.index("--ServerApp.port=8899") < len(argv) - 1
 
@@ -64,7 +64,7 @@ def token_of(server: CourseServer) -> str:
 @pytest.mark.slow
 def test_it_serves_the_course_to_who_has_the_token(server: CourseServer) -> None:
     page, token = urlsplit(server.url).path, token_of(server)
-    assert page == f"/lab/tree/{jupyter.FIRST_PAGE}"
+    assert page == f"/lab/tree/{jupyterlab.FIRST_PAGE}"
     assert len(token) >= 32
     status, _, body = ask(server, f"{page}?token={token}", token=False)
     assert status == 200

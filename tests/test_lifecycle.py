@@ -22,7 +22,7 @@ from jupyter_client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 import labkit
-from labkit import jupyter
+from labkit.tools import jupyterlab
 from tests.conftest import descendants
 
 pytestmark = pytest.mark.slow
@@ -530,7 +530,7 @@ def test_nothing_is_left_when_jupyterlab_ends(how, place, tmp_path, monkeypatch,
     runtime = tmp_path / "runtime"
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
     token = ["--IdentityProvider.token=lifecycle"]
-    command = jupyter.command(tmp_path, port=0, browser=False, extra=token)
+    command = jupyterlab.command(tmp_path, port=0, browser=False, extra=token)
     with (
         open(tmp_path / "log", "w") as log,
         started(command, cwd=tmp_path, stdout=log, stderr=log) as server,

@@ -344,7 +344,15 @@ def test_what_is_stored_is_the_same_whether_somebody_looked_on_or_not(stored):
 @pytest.mark.slow
 def test_nbval_finds_it_as_it_is_stored(stored):
     path = stored[2]
-    options = ["-p", "labkit.nbval_guard", "-p", "no:cacheprovider", "--nbval", "-W", "error"]
+    options = [
+        "-p",
+        "labkit.tools.nbval_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--nbval",
+        "-W",
+        "error",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--nbval-cell-timeout=60", path.name],
         cwd=path.parent,

@@ -75,7 +75,15 @@ def validate(
 
 def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run pytest with the guard in ``folder``; return its exit code and output."""
-    options = ["-p", "labkit.nbval_guard", "-p", "no:cacheprovider", "--color=no", "-W", "error"]
+    options = [
+        "-p",
+        "labkit.tools.nbval_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--color=no",
+        "-W",
+        "error",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--nbval-cell-timeout=3", *arguments],
         cwd=folder,

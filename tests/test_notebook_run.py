@@ -16,7 +16,7 @@ import pytest
 from nbformat import NotebookNode
 
 import labkit
-from labkit import notebook_run, run_view
+from labkit.tools import run_notebook, run_progress
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 
@@ -55,14 +55,14 @@ def stored(path: Path, *sources: str) -> Path:
 
 def texts(nb: NotebookNode) -> list[str]:
     """Return what each code cell has stored, pictures by their description."""
-    return ["".join(map(run_view.output_text, c.outputs)) for c in nb.cells if "outputs" in c]
+    return ["".join(map(run_progress.output_text, c.outputs)) for c in nb.cells if "outputs" in c]
 
 
 def execute(
     nb: NotebookNode, folder: Path, timeout: float | None = None
-) -> tuple[notebook_run.Failure | None, Log]:
+) -> tuple[run_notebook.Failure | None, Log]:
     log = Log()
-    failure = notebook_run.execute(nb, folder, ranks=None, timeout=timeout, watcher=log)
+    failure = run_notebook.execute(nb, folder, ranks=None, timeout=timeout, watcher=log)
     return failure, log
 
 
@@ -82,7 +82,7 @@ def test_every_cell_runs_in_the_notebooks_folder(tmp_path: Path) -> None:
     assert texts(nb) == ["", "", f"{tmp_path}\n", "3"]
     assert [c.execution_count for c in nb.cells if "outputs" in c] == [1, None, 2, 3]
     assert log.seen == [(what, n) for n in (1, 2, 3) for what in ("begins", "ended")]
-    assert len(notebook_run.cells_to_run(nb)) == 3
+    assert len(run_notebook.cells_to_run(nb)) == 3
 
 
 def test_nothing_of_the_day_or_the_machine_is_stored(tmp_path: Path) -> None:
@@ -147,13 +147,13 @@ def test_the_copy_is_written_beside_and_the_notebook_left_alone(tmp_path: Path) 
     assert "cell 2 of 2" in done.stdout
     assert f"Executed copy: {tmp_path / 'a.executed.ipynb'}\n" in done.stdout
     assert path.read_bytes() == before
-    assert texts(notebook_run.read(tmp_path / "a.executed.ipynb")) == ["1\n", "2"]
+    assert texts(run_notebook.read(tmp_path / "a.executed.ipynb")) == ["1\n", "2"]
 
 
 def test_output_may_name_the_notebook_itself(tmp_path: Path) -> None:
     path = stored(tmp_path / "a.ipynb", "print(1)")
     assert run(path, "--output", path).returncode == 0
-    assert texts(notebook_run.read(path)) == ["1\n"]
+    assert texts(run_notebook.read(path)) == ["1\n"]
     assert [p.name for p in tmp_path.iterdir()] == ["a.ipynb"]
 
 
@@ -178,7 +178,7 @@ def test_a_failure_is_one_block_and_exit_code_1(tmp_path: Path) -> None:
         "    labkit.start(0)",
         "LabError: The number of ranks is a whole number from 1 up, not 0.",
     ]
-    partial = notebook_run.read(tmp_path / "a.executed.ipynb")
+    partial = run_notebook.read(tmp_path / "a.executed.ipynb")
     assert texts(partial)[0] == "one\n"
     assert "LabError" in texts(partial)[1]
     assert texts(partial)[2] == ""
@@ -195,7 +195,7 @@ def test_ranks_replace_the_number_in_the_notebook(tmp_path: Path) -> None:
     )
     done = run(path, "--ranks", 2)
     assert done.returncode == 0, done.stderr
-    executed = notebook_run.read(tmp_path / "a.executed.ipynb")
+    executed = run_notebook.read(tmp_path / "a.executed.ipynb")
     assert texts(executed)[2] == "2 [tensor([2.]), tensor([2.])]\n"
 
 
@@ -219,7 +219,7 @@ def test_an_interrupt_ends_the_run_and_its_processes(
     assert p.returncode == 130
     assert errors.startswith("Cell 1 of 2 was interrupted:\n")
     eventually(lambda: not any(q.is_running() for q in family), 5)
-    assert texts(notebook_run.read(tmp_path / "a.executed.ipynb"))[1] == ""
+    assert texts(run_notebook.read(tmp_path / "a.executed.ipynb"))[1] == ""
 
 
 # -- the view -----------------------------------------------------------------------------------
@@ -229,22 +229,24 @@ def test_the_cell_is_shown_only_if_the_error_does_not_quote_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = "\n".join(f"line {i}" for i in range(1, 21))
-    run_view.show_failure(notebook_run.Failure(3, source, "\x1b[31mIt broke.\x1b[0m"), 9)
+    run_progress.show_failure(run_notebook.Failure(3, source, "\x1b[31mIt broke.\x1b[0m"), 9)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Cell 3 of 9 failed:"
     assert lines[1:8] == [f"    line {i}" for i in range(1, 8)]
     assert lines[8:] == ["    … 13 more lines", "It broke."]
-    run_view.show_failure(notebook_run.Failure(3, source, "Cell \x1b[32mIn[3]\x1b[0m, line 2"), 9)
+    run_progress.show_failure(
+        run_notebook.Failure(3, source, "Cell \x1b[32mIn[3]\x1b[0m, line 2"), 9
+    )
     assert capsys.readouterr().err.splitlines() == ["Cell 3 of 9 failed:", "Cell In[3], line 2"]
 
 
 def test_first_line() -> None:
-    assert run_view.first_line("\n\nx = 1\ny = 2") == "x = 1"
-    assert run_view.first_line("a" * 50) == "a" * 39 + "…"
+    assert run_progress.first_line("\n\nx = 1\ny = 2") == "x = 1"
+    assert run_progress.first_line("a" * 50) == "a" * 39 + "…"
 
 
 def test_a_picture_is_shown_by_its_description() -> None:
     output = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
-    assert run_view.output_text(output) == "[image/png]"
+    assert run_progress.output_text(output) == "[image/png]"
     output.data["text/plain"] = "<Figure>"
-    assert run_view.output_text(output) == "<Figure>"
+    assert run_progress.output_text(output) == "<Figure>"

@@ -9,7 +9,7 @@ import sysconfig
 
 import pytest
 
-from labkit.programs import kernel_environment
+from labkit.tools.environment import kernel_environment
 
 
 def test_the_commands_of_this_python_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_become_is_the_other_program() -> None:
     """What was printed before is not lost, and the exit status is the other program's."""
     code = (
-        "import sys; from labkit.programs import become; print('before', end=' ')\n"
+        "import sys; from labkit.tools.environment import become; print('before', end=' ')\n"
         "become([sys.executable, '-c', 'print(\"after\"); raise SystemExit(7)'])"
     )
     command = [sys.executable, "-c", code]

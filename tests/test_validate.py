@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import labkit
-from labkit import validate
 from labkit.course import material
+from labkit.tools import validate
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_pytest_is_strict_and_reads_no_configuration(folder: Path) -> None:
     argv = validate.command([folder / "a.ipynb", folder / "deep" / "c.ipynb"], timeout=2.5)
     assert {
         "--nbval",
-        "labkit.nbval_guard",
+        "labkit.tools.nbval_plugin",
         "--nbval-cell-timeout=2.5",
         f"--config-file={os.devnull}",
         f"--rootdir={folder}",

@@ -1,4 +1,4 @@
-"""Print what torch finds on this machine, as JSON: ``python -m labkit.doctor.torch_facts``.
+"""Print what torch finds on this machine, as JSON: ``python -m labkit.tools.doctor.torch_facts``.
 
 A process of its own, because a broken GPU driver can hang or kill whoever asks.
 """
@@ -18,7 +18,7 @@ def gather() -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
-    from ..rank.setup import describe
+    from ...rank.setup import describe
 
     nccl = dist.is_nccl_available()
     facts: dict[str, Any] = {

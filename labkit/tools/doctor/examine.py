@@ -13,8 +13,6 @@ from collections.abc import Callable
 from . import machine, software
 from .finding import Finding
 
-__all__ = ["Finding", "examine"]
-
 
 def examine(progress: Callable[[str], object] = lambda topic: None) -> list[Finding]:
     """Make every check; ``progress`` is told what is looked at."""

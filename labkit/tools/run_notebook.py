@@ -17,10 +17,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
-from .errors import LabError
-from .files import reason, write_whole
-from .notebook.live import LIVE
-from .programs import kernel_environment
+from ..errors import LabError
+from ..files import reason, write_whole
+from ..notebook.live import LIVE
+from .environment import kernel_environment
 
 #: How much of what a kernel wrote outside its cells is shown when it has died.
 LOG_LINES = 15

@@ -1,4 +1,4 @@
-"""Make nbval strict and gentle: a pytest plugin, loaded with ``-p labkit.nbval_guard``.
+"""Make nbval strict and gentle: a pytest plugin, loaded with ``-p labkit.tools.nbval_plugin``.
 
 Stock nbval gets four things wrong:
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from .notebook.live import LIVE
+from ..notebook.live import LIVE
 
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from . import __version__
-from .errors import LabError
+from .. import __version__
+from ..errors import LabError
 
 app = typer.Typer(
     help="A notebook lab for distributed PyTorch.",
@@ -78,15 +78,15 @@ def lab(
 
     What stands after -- goes to JupyterLab as it is.
     """
-    from . import jupyter, programs
-    from .course import delivery
+    from ..course import delivery
+    from . import environment, jupyterlab
 
     with _one_sentence():
         typer.echo(delivery.new_course(directory))
-    argv = jupyter.command(directory, port=port, browser=browser, extra=context.obj)
+    argv = jupyterlab.command(directory, port=port, browser=browser, extra=context.obj)
     if "--allow-root" in argv:
         typer.echo("You are root: JupyterLab is started with --allow-root.")
-    programs.become(argv)
+    environment.become(argv)
 
 
 @app.command()
@@ -108,20 +108,20 @@ def run(
     ),
 ) -> None:
     """Run a notebook here in the terminal and write an executed copy of it."""
-    from . import notebook_run, run_view
+    from . import run_notebook, run_progress
 
     target = output or notebook.with_name(f"{notebook.stem}.executed.ipynb")
     with _one_sentence():
-        nb = notebook_run.read(notebook)
-        notebook_run.check_output(target)
-        cells = len(notebook_run.cells_to_run(nb))
-        with run_view.RunView(notebook.name, cells, verbose=verbose) as view:
-            failure = notebook_run.execute(
+        nb = run_notebook.read(notebook)
+        run_notebook.check_output(target)
+        cells = len(run_notebook.cells_to_run(nb))
+        with run_progress.RunView(notebook.name, cells, verbose=verbose) as view:
+            failure = run_notebook.execute(
                 nb, notebook.resolve().parent, ranks=ranks, timeout=timeout, watcher=view
             )
         if failure is not None:
-            run_view.show_failure(failure, cells)
-        notebook_run.store(nb, target)
+            run_progress.show_failure(failure, cells)
+        run_notebook.store(nb, target)
     typer.echo(f"Executed copy: {target}")
     if failure is not None:
         raise typer.Exit(INTERRUPTED if failure.interrupted else 1)
@@ -136,11 +136,11 @@ def validate_notebooks(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that one cell may take.")] = 180,
 ) -> None:
     """Run notebooks and compare their output with the stored one; exit as pytest does."""
-    from . import programs, validate
+    from . import environment, validate
 
     with _one_sentence():
         notebooks = validate.find(paths or [])
-    programs.become(validate.command(notebooks, timeout=timeout))
+    environment.become(validate.command(notebooks, timeout=timeout))
 
 
 @app.command()
@@ -150,7 +150,7 @@ def doctor() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from .doctor import examine
+    from .doctor.examine import examine
 
     console = Console(highlight=False)
     with console.status("looking at this machine") as status:
@@ -175,7 +175,7 @@ def new(
     course_dir: Annotated[Path, typer.Argument(help="A folder for your copy of the course.")],
 ) -> None:
     """Make a copy of the course, or bring one up to date; your changes stay."""
-    from .course import delivery
+    from ..course import delivery
 
     with _one_sentence():
         typer.echo(delivery.new_course(course_dir))

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .course import material
-from .errors import LabError
+from ..course import material
+from ..errors import LabError
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
@@ -58,6 +58,6 @@ def command(notebooks: Sequence[Path], *, timeout: float) -> list[str]:
         "--nbval-current-env",
         f"--nbval-cell-timeout={timeout:g}",
         f"--color={'yes' if sys.stdout.isatty() else 'no'}",  # nbval itself does not look
-        *("-p", "labkit.nbval_guard", "-p", "no:cacheprovider"),
+        *("-p", "labkit.tools.nbval_plugin", "-p", "no:cacheprovider"),
         *map(str, notebooks),
     ]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import psutil
 
-from ..course import datasets, material
-from ..errors import LabError
-from ..files import reason
-from ..launch.private_folder import PREFIX
-from ..launch.warm_process import fork_is_safe
-from ..notebook import startup
+from ...course import datasets, material
+from ...errors import LabError
+from ...files import reason
+from ...launch.private_folder import PREFIX
+from ...launch.warm_process import fork_is_safe
+from ...notebook import startup
 from .finding import Finding, State
 from .software import GIB, RANKS
 

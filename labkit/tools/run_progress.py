@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from .notebook_run import Failure
+from .run_notebook import Failure
 
 #: Characters of a cell's first line beside the bar, and lines of the cell that failed.
 LINE_WIDTH = 40

@@ -13,8 +13,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from ..launch import placement
-from ..launch.warm_process import describe_exit
+from ...launch import placement
+from ...launch.warm_process import describe_exit
 from .finding import Finding, State
 
 #: Seconds for torch to be imported and to look at the GPUs.
@@ -58,7 +58,7 @@ def torch_facts(timeout: float = TORCH_SECONDS) -> dict[str, Any]:
 
     Returns ``{"problem": sentence}`` if it fails or gives no answer within ``timeout`` seconds.
     """
-    command = [sys.executable, "-P", "-m", "labkit.doctor.torch_facts"]
+    command = [sys.executable, "-P", "-m", "labkit.tools.doctor.torch_facts"]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         # Files, not pipes, and no wait without a bound: a process that is stuck inside a GPU
         # driver cannot even be killed.
