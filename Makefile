@@ -39,7 +39,7 @@ WORKERS := -n 2 --dist loadfile
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook
 	@$(BIN)/python -m pytest $(WORKERS) || { status=$$?; \
 	  [ $$status = 1 ] || exit $$status; \
-	  $(BIN)/python -m tests.again; }
+	  $(BIN)/python -m tests.support.again; }
 
 test-fast: $(STAMP)  ## run the quick tests only: no notebooks, nothing slow
 	$(BIN)/python -m pytest tests -m "not slow"
@@ -57,9 +57,9 @@ lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and envir
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --no-emit-index-url --group dev --custom-compile-command "make lock" \
 	  --output-file $(LOCK) pyproject.toml
-	$(BIN)/python -m tests.conda_versions --write
+	$(BIN)/python -m tests.support.conda_versions --write
 
-# What some tests need beyond Python: the packages of tests/system.py. Debian only, as root;
+# What some tests need beyond Python: the packages of tests/support/system.py. Debian only, as root;
 # elsewhere those tests are skipped. Nothing is asked of the network if all of it is there.
 # Some of it are servers (sshd). Tests start their own: Debian's must not run on this machine, now
 # (it asks POLICY, 101 is no; one that is there already is left to decide) or after a restart.

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 #: Repeated from rank 8 on. Readable as bold text on JupyterLab's white and on its dark theme, and
 #: under white numbers (contrast of 3 or more); told apart by colour-blind readers too. The first
-#: four are furthest apart, for most labs have four ranks. ``tests/test_colours.py`` measures it.
+#: four are furthest apart, for most labs have four ranks. ``tests/unit/test_rank_colours.py``
+#: measures it.
 RANK_COLOURS = (
     "#2963AF",
     "#D77B08",

@@ -21,7 +21,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         report.nodeid.partition("::")[2]
         for reports in terminalreporter.stats.values()
         for report in reports
-        if "tests/test_answers.py" in getattr(report, "nodeid", "")
+        if "tests/course/test_answers.py" in getattr(report, "nodeid", "")
         and getattr(report, "when", "") == "call"
     ]
     exercises = sum(name.startswith("test_the_solution_of") for name in ran)

@@ -55,7 +55,8 @@ class Look:
 
 #: What a rank spends its time on. From light to dark the kinds are at least seven steps of
 #: lightness apart (L*, of 100), so that they differ in grey print and for colour-blind readers;
-#: communication, the one to look at, is the only red. ``tests/test_style.py`` measures it.
+#: communication, the one to look at, is the only red. Measured by
+#: ``tests/unit/figures/test_style.py``.
 WORK = {
     "data loading": Look("#F5D577"),
     "forward": Look("#8FC1EA"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from tests import system
+from tests.support import system
 
 #: For a machine without a display; what else an unattended browser needs Playwright adds itself.
 FLAGS = ("--disable-gpu", "--disable-quic", "--disable-sync")

@@ -14,7 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from tests.conda_versions import ROOT
+from tests.support.conda_versions import ROOT
 
 #: Where tests keep what their pages showed.
 KEPT = ROOT / "build" / "browser"

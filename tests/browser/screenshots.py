@@ -20,7 +20,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import chromium, window
 from tests.browser.page import THEMES, NotebookPage
 from tests.browser.server import CourseServer, course_server
-from tests.conda_versions import ROOT
+from tests.support.conda_versions import ROOT
 
 OUT = ROOT / "build" / "screenshots"
 #: Of the window, in the page's own pixels; the cells in it are some 80 narrower.
@@ -111,7 +111,7 @@ SCENES: dict[str, Scene] = {
         before=(TRAINING,),
         shows=r"epoch 5.*rank 3.*(running|wait)",
     ),
-    # The cell of notebook 00 that this is a picture of; tests/test_screenshots.py compares them.
+    # The cell of notebook 00 that this is a picture of; test_screenshots compares them.
     "board": Scene(
         "%%px\n"
         "import time\n"

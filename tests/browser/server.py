@@ -19,7 +19,7 @@ import nbformat
 import psutil
 from nbformat import NotebookNode
 
-from tests.conda_versions import ROOT
+from tests.support.conda_versions import ROOT
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 #: As the tests start it, with a free port and no browser of its own.

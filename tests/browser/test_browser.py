@@ -1,0 +1,130 @@
+"""Cells in JupyterLab in a real browser: what a learner sees when they run, fail, hang or are
+stopped.
+
+Each test keeps what its page showed as ``build/browser/NAME.png``. ``test_browser_walk`` goes
+through a notebook of the course.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.browser import chromium, page, server
+from tests.support.notebook_rules import ESCAPE
+from tests.support.system import needs
+
+pytestmark = [pytest.mark.slow, needs("chromium")]
+
+ALL_REDUCE = "%%px\ny = torch.ones(1)\ndist.all_reduce(y)\ny.item()"
+START = "import labkit\n\nlab = labkit.start(4)"
+MEANT = {"tags": ["raises-exception"]}
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[page.NotebookPage]:
+    """A notebook of the learner's own that has run: four ranks, and an error that is meant."""
+    with (
+        server.course_server(tmp_path_factory.mktemp("lab")) as running,
+        chromium.chromium() as browser,
+        chromium.window(browser) as window,
+    ):
+        broken = nbformat.v4.new_code_cell("%%px\n1 / 0", metadata=MEANT)
+        file = running.new_notebook("own.ipynb", START, broken, ALL_REDUCE)
+        opened = page.NotebookPage(window, running.address(file.name), file)
+        opened.run_all()
+        opened.wait_ended(2, 60)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(autouse=True)
+def _picture(request: pytest.FixtureRequest, own: page.NotebookPage) -> Iterator[None]:
+    """Keep what the page shows at the end of a test, failed ones included."""
+    yield
+    own.keep(request.node.name.removeprefix("test_"))
+
+
+def test_run_all_goes_on_after_an_error_that_is_meant(own: page.NotebookPage) -> None:
+    assert [own.prompt(at) for at in range(3)] == ["[1]:", "[2]:", "[3]:"]
+    assert own.text(0) == ""
+    assert "ZeroDivisionError" in own.errors(1)[0]
+    assert own.text(2).strip() == "ranks 0–3: 4.0"
+    assert own.script_errors == []
+
+
+def test_an_error_names_its_rank_and_line(own: page.NotebookPage) -> None:
+    at = own.run_new("%%px\nvalues = [1, 2, 3]\nif rank == 1:\n    values[7]")
+    (error,) = own.errors(at)
+    assert error.startswith("rank 1: IndexError: list index out of range")
+    assert "line 4" in error
+    assert "--> 4 " in " ".join(error.split())
+    assert not any(f"rank {other}" in own.text(at) for other in (0, 2, 3))
+
+
+def test_a_hanging_cell_ends_with_its_reason(own: page.NotebookPage) -> None:
+    at = own.run_new("%%px\nx = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)", 15)
+    (error,) = own.errors(at)
+    assert error.startswith("Deadlock: ranks 0–1, 3 wait for rank 2, which has ended its cell.")
+    assert "line 4:  dist.all_reduce(x)" in error
+    assert "Cause:" in error
+    assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
+
+
+def test_the_stop_button_ends_a_cell(own: page.NotebookPage) -> None:
+    at = own.append("%%px\nimport time\nprint('asleep')\ntime.sleep(300)")
+    own.start(at)
+    own.wait_text(at, "asleep.*rank 3.*running")
+    own.interrupt()
+    own.wait_ended(at, 10)
+    text = own.text(at)
+    assert "asleep" in text
+    assert "interrupt" in text.lower()
+    assert "▶ rank" not in text
+    assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
+
+
+def test_a_stopped_cell_shows_none_of_our_own_code(own: page.NotebookPage) -> None:
+    at = own.append("%%px\nimport time\ntime.sleep(300)")
+    own.start(at)
+    own.wait_text(at, "rank 3.*running")
+    own.interrupt()
+    own.wait_ended(at, 10)
+    assert "labkit/" not in own.text(at)
+    assert own.text(at).count("\n") < 10
+
+
+def test_output_is_live_and_then_settled(own: page.NotebookPage, tmp_path: Path) -> None:
+    """Lines and the board of ranks come while the cell runs; at the end both make room."""
+    go = tmp_path / "go"
+    code = f"""%%px
+import time
+from pathlib import Path
+for step in (1, 2):
+    print("step", step, "of rank", rank)
+while not Path({str(go)!r}).exists():
+    time.sleep(0.05)
+print("the end")"""
+    at = own.append(code)
+    own.start(at)
+    own.wait_text(at, "step 1 of rank 0.*step 2 of rank 3", 10)
+    own.wait_text(at, "rank 0.*running.*rank 3.*running", 10)
+    assert own.prompt(at) == "[*]:"
+    go.touch()
+    own.wait_ended(at, 10)
+    lines = "  step 1 of rank {0}\n  step 2 of rank {0}\n  the end\n"
+    settled = "".join(f"rank {rank}:\n{lines.format(rank)}" for rank in range(4))
+    assert own.text(at) == settled
+    (output,) = own.save().cells[at].outputs
+    assert output.output_type == "stream"
+    assert ESCAPE.sub("", output.text) == settled
+
+
+def test_own_cells_look_the_same_after_a_reload(own: page.NotebookPage) -> None:
+    own.save()
+    before = own.view()
+    own.reload()
+    assert own.view() == before

@@ -1,0 +1,423 @@
+"""Every system that the course teaches stands in a code cell that has been run.
+
+The rows are those of the course's plan; ``notebooks/README.md`` is the learner's index to them.
+A row is done when each of its calls stands in a code cell of its notebook that was executed.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from labkit.course import material
+from tests.support.notebook_rules import link_problem, links
+
+#: notebook -> row -> what stands in its code cells, or in those of its second half
+ROWS = {
+    "01_process_groups": {
+        "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
+        "A2 env://": ["env://"],
+        "A3 tcp://": ["tcp://"],
+        "A4 file://": ["file://"],
+        "A5 explicit store": ["store=", "FileStore", "TCPStore", "PrefixStore"],
+        "A6 TCPStore as a key-value store": [
+            ".set(",
+            ".get(",
+            ".add(",
+            ".wait(",
+            "compare_set",
+            "delete_key",
+            "num_keys",
+            "timeout",
+        ],
+        "A7 status": [
+            "is_available",
+            "is_initialized",
+            "is_torchelastic_launched",
+            "get_backend",
+            "get_rank",
+            "get_world_size",
+            "Backend",
+        ],
+        "A8 backend, operation, device": ["gloo", "nccl", "mpi", "ucc", "new_figure"],
+        "A9 which backend": ["choose_backend"],
+        "A10 MPI": ["is_mpi_available"],
+        "A11 timeout": ["timeout=timedelta", "default_pg_timeout"],
+        "A12 destroy": ["destroy_process_group"],
+        "A13 sub-groups": ["new_group", "init_device_mesh"],
+    },
+    "02_point_to_point": {
+        "B1 send and recv": ["dist.send(", "dist.recv("],
+        "B2 isend and irecv": ["dist.isend(", "dist.irecv(", ".wait()", "is_completed"],
+        "B3 both send first": ["batch_isend_irecv"],
+        "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
+        "B5 latency and bandwidth": ["bandwidth(", "fit_alpha_beta"],
+    },
+    "03_collectives": {
+        "C1 the nine": [
+            f"dist.{name}("
+            for name in (
+                "broadcast",
+                "reduce",
+                "all_reduce",
+                "scatter",
+                "gather",
+                "all_gather",
+                "reduce_scatter",
+                "all_to_all",
+                "barrier",
+            )
+        ],
+        "C2 tensor and object forms": [
+            "all_gather_into_tensor",
+            "reduce_scatter_tensor",
+            "all_to_all_single",
+            "all_gather_object",
+            "broadcast_object_list",
+            "gather_object",
+            "scatter_object_list",
+        ],
+        "C3 ReduceOp": ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM"],
+        "C4 groups": ["new_group", "group_src"],
+        "C5 async": ["async_op=True", "is_completed", "get_future"],
+        "C6 CUDA streams": ["torch.cuda.Stream", "wait_stream"],
+        "C7 mismatches": ["TORCH_DISTRIBUTED_DEBUG", "monitored_barrier"],
+    },
+    "04_ring_allreduce": {
+        "D1 the naive ring": ["isend", "recv"],
+        "D2 chunks": ["chunk", "reduce_scatter", "all_gather"],
+        "D3 against dist.all_reduce": ["dist.all_reduce(", "bandwidth("],
+        "D4 parameter server": ["server"],
+    },
+    "05_data_parallel": {
+        "E1 one GPU, DP or DDP": ["def choose(", '"one GPU"', "DDP with model parallel"],
+        "E2 DataParallel and its splits": ["nn.DataParallel(", "batch_size=30", "(2, 8)"],
+        "E3 the four steps": [
+            "def scatter(",
+            "def replicate(",
+            "def parallel_apply(",
+            "def gather(",
+        ],
+        "E4 interpreter and device 0": ["threading.Thread", "def counted_move(", "held ="],
+        "E5 what survives": [
+            "register_buffer",
+            "self.rows +=",
+            "register_forward_hook",
+            "src_device_obj",
+        ],
+        "E6 DP against DDP": ["DDP(", "def with_dp(", "def with_ddp("],
+    },
+    "06_sync_sgd": {
+        "F1 partitioner with a shared seed": [
+            "def partition(",
+            "manual_seed(seed)",
+            "128 // world_size",
+        ],
+        "F2 average_gradients": [
+            "def average_gradients(",
+            "dist.all_reduce(p.grad)",
+            "dist.broadcast(p.data",
+        ],
+        "F3 MNIST, equal to one process": [
+            "mnist_tensors",
+            "assert error < 1e-12",
+            "accuracy >= 0.9",
+        ],
+        "F4 one flat bucket, overlap": [
+            "def average_bucket(",
+            "torch.cat(",
+            "register_post_accumulate_grad_hook",
+            "async_op=True",
+            "lab.timeline(",
+        ],
+    },
+    "07_ddp": {
+        "G1 basic use, the constructor": [
+            "DDP(model)",
+            "same(weights(model))",
+            "what I had before",
+        ],
+        "G2 buckets, overlap": ["lab.timeline(", "bucket_cap_mb=0.02", "overlap()"],
+        "G3 equal to one process": ["num_replicas=1", "assert difference < 1e-4", "fair_loss"],
+        "G4 options": [
+            "bucket_cap_mb=cap",
+            "gradient_as_bucket_view=view",
+            "find_unused_parameters=True",
+            "static_graph=static",
+            "broadcast_buffers=option",
+            "process_group=pair",
+            "device_ids=[",
+            "output_device=",
+            "no_sync()",
+        ],
+        "G5 changes after wrapping": ["model.append(", "model[0] = "],
+        "G6 meeting points": [
+            "time.sleep(0.1)",
+            "if rank < world_size - 1",
+            "net.join()",
+            "throw_on_early_termination=True",
+            "timeout=timedelta(",
+        ],
+        "G7 SyncBatchNorm": [
+            "convert_sync_batchnorm",
+            "global_statistics",
+            "BatchNorm1d(1, affine=False)",
+        ],
+        "G8 ZeroRedundancyOptimizer": ["ZeroRedundancyOptimizer(p, torch.optim.Adam", "memory("],
+        "G9 communication hooks": ["fp16_compress_hook", "register_comm_hook", "def bf16_hook"],
+        "G10 the paper": ["Li et al.", '"no overlap"', '"every 8"', "once.overlap()"],
+    },
+    "08_training_recipe": {
+        "H1 sampler, set_epoch, generators, workers": [
+            "DistributedSampler(",
+            "set_epoch(",
+            "shuffle=False",
+            "torch.Generator().manual_seed(",
+            "num_workers=2",
+        ],
+        "H2 one rank speaks, all reduce": [
+            "if rank == 0:",
+            "dist.all_reduce(loss)",
+            "dist.all_reduce(total)",
+            "torch.save(",
+            "dist.barrier()",
+            "--bar",
+        ],
+        "H3 learning-rate scaling": ["--no-scale-lr", "curve(256, 0.01)", "curve(256, 0.04)"],
+        "H4 small models": [
+            "seconds(tiny, 64)",
+            "seconds(tiny, 64, torch.bfloat16)",
+            "seconds(ddp",
+        ],
+        "H5 six broken recipes": [
+            "init_process_group",
+            "destroy_process_group",
+            "convert_sync_batchnorm",
+            "DDP(to_group_norm(model))",
+            "torch.autocast",
+            "random_split(",
+            "scaler.scale(loss)",
+            "scaler.step(",
+            "scaler.update()",
+            "torch.save(",
+            "dist.all_reduce(counts)",
+        ],
+        "H6 MNIST, three epochs": ["--epochs=3", "89.21"],
+    },
+    "09_mixed_precision": {
+        "I1 autocast": [
+            "with torch.autocast(",
+            "@torch.autocast(",
+            "conv2d",
+            "softmax",
+            "cross_entropy",
+            ".half()",
+        ],
+        "I2 underflow and GradScaler": [
+            "axes.hist(",
+            "torch.amp.GradScaler(",
+            "scaler.scale(",
+            "scaler.step(",
+            "scaler.update()",
+            "skipped",
+            "scaler.unscale_(",
+            "clip_grad_norm_",
+            "scaler.step(draw)",
+            "scaler.step(read)",
+        ],
+        "I3 bf16 without a scaler": ["torch.bfloat16", "torch.finfo", '"bf16": (bf16, False)'],
+        "I4 scaler state": ["part.state_dict()", ".load_state_dict(deepcopy(state))"],
+        "I5 memory and time in DDP": [
+            "saved_tensors_hooks",
+            "time.perf_counter()",
+            "DDP(deep)",
+            "max_memory_allocated",
+        ],
+    },
+    "10_checkpointing": {
+        "J1 save, barrier, map_location": [
+            "torch.save(state, path)",
+            "dist.barrier()",
+            "map_location=device",
+            "pause=let_others_go",
+            "torch.serialization.location_tag",
+        ],
+        "J2 whole state, bit for bit": [
+            "set_epoch",
+            "get_rng_state",
+            "set_rng_state",
+            "torch.amp.GradScaler(",
+            "CosineAnnealingLR(",
+            "all(map(torch.equal, straight, resumed))",
+            "restore(path, without=part)",
+        ],
+        "J3 killed save, weights_only": [
+            "os.replace(",
+            "os.fsync(",
+            "signal.SIGKILL",
+            "RLIMIT_FSIZE",
+            "__reduce__",
+            "weights_only=weights_only",
+        ],
+        "J4 torch.distributed.checkpoint": [
+            "dcp.save(",
+            "dcp.load(",
+            "dcp.async_save(",
+            "get_state_dict(",
+            "set_state_dict(",
+            "labkit.start(2",
+            "sharded(",
+        ],
+    },
+    "11_model_parallel": {
+        "K1 a model over two devices in DDP": [
+            "TwoHalves",
+            "hidden.to(second)",
+            "DDP(TwoHalves(*pair)",
+            "== pair[1]",
+        ],
+        "K2 pipeline, micro-batches, bubble": [
+            "dist.isend(",
+            "dist.recv(",
+            ".chunk(m)",
+            "gpipe(",
+            "new_figure",
+            "idle(",
+        ],
+        "K3 data × model, fully_shard": [
+            "init_device_mesh",
+            'mesh_dim_names=("data", "model")',
+            "group=group",
+            "fully_shard(",
+            "to_local()",
+        ],
+    },
+    "12_launchers_torchrun": {
+        "L1 one script, four ways": [
+            "--way=Process",
+            "--way=spawn",
+            "-m torch.distributed.launch",
+            "torchrun --standalone",
+            "--world-size=3",
+        ],
+        "L2 torchrun's options": [
+            "--nproc-per-node",
+            "--nnodes=2",
+            "--node-rank",
+            "--master-addr",
+            "--master-port",
+            "--rdzv-backend=c10d",
+            "--max-restarts",
+            "--monitor-interval",
+            "--standalone",
+            "--tee=1",
+            "--log-dir",
+            "def rank_of",
+        ],
+        "L3 two nodes, 3 + 4": [
+            "two_nodes(rate=",
+            "--rdzv-endpoint",
+            "zip((3, 4), nodes)",
+            "CUDA_VISIBLE_DEVICES",
+        ],
+        "L4 elastic": [
+            "signal.SIGKILL",
+            "scripts/elastic.py",
+            "--nnodes=1:2",
+            "def resume",
+        ],
+        "L5 Slurm": [
+            "scripts/train.sbatch",
+            '"sbatch", "--wait"',
+            "def torchrun_command",
+            "SLURM_PROCID",
+        ],
+        "L6 local rank": ["scripts/one_rank.py", "wrong.txt", "right.txt"],
+        "L7 downloads": ["race(", "os.replace(draft, path)", "def download_once"],
+    },
+    "13_rpc": {
+        "M1 RPC": [
+            "rpc.init_rpc(",
+            "_transports",
+            "rpc_timeout=",
+            "time.process_time()",
+            "rpc.rpc_sync(",
+            "rpc.rpc_async(",
+            "rpc.remote(",
+            "rpc.RRef(",
+            ".to_here()",
+            ".local_value()",
+            "timeout=0.2",
+            "rpc.shutdown()",
+        ],
+        "M1 a parameter server": [
+            "class Server",
+            "async_execution",
+            "class AsyncServer",
+            "dist.all_reduce(g, group=team)",
+            "round_of_all_reduce",
+            "io_counters().write_chars",
+        ],
+    },
+    "14_scaling_out": {
+        "M2 which tool for which step": [
+            "nn.DataParallel",
+            '"DDP": DDP',
+            "fully_shard(",
+            "torch.distributed.run",
+            "--max-restarts=1",
+            "def choose(",
+            "must_survive",
+            '"RPC"',
+        ],
+        "M3 ipyparallel's own launchers": [
+            '{"engines": "mpi"}',
+            '{"engines": "slurm"}',
+            '"SSHEngineSetLauncher"',
+            "labkit.start(n, **settings)",
+            "lab.run(first_cells)",
+        ],
+        "M4 a cost model": [
+            "fit_alpha_beta(",
+            "def ring(",
+            "def tree(",
+            "def hierarchical_time(",
+            "def crossover(",
+            "np.arange(1, 15)",
+            '"prediction"',
+            "hosts.network(2, rate=",
+            "lab.timeline(",
+        ],
+    },
+}
+CASES = [(book, row) for book, rows in ROWS.items() for row in rows]
+
+
+@cache
+def code_that_ran(book: str) -> str:
+    """Return the sources of the code cells of a notebook, and of its second half if it has one,
+    that have an execution count."""
+    books = [nbformat.read(path, as_version=4) for path in material.notebooks(book[:2])]
+    cells = [cell for nb in books for cell in nb.cells]
+    ran = [c.source for c in cells if c.cell_type == "code" and c.execution_count]
+    return "\n".join(re.sub(r"#.*", "", source) for source in ran)
+
+
+@pytest.mark.parametrize(("book", "row"), CASES, ids=[row for _, row in CASES])
+def test_row(book: str, row: str) -> None:
+    missing = [call for call in ROWS[book][row] if call not in code_that_ran(book)]
+    assert not missing
+
+
+def test_every_link_of_the_learners_index_leads_somewhere() -> None:
+    path = Path(material.root()) / "notebooks" / "README.md"
+    cell = nbformat.v4.new_markdown_cell(path.read_text())
+    nb = nbformat.v4.new_notebook(cells=[cell])
+    found = links(cell.source)
+    assert {link.partition("#")[0] for link in found} == {p.name for p in material.notebooks()}
+    problems = [(link, link_problem(link, cell, nb, path, path.parent.parent)) for link in found]
+    assert [problem for problem in problems if problem[1]] == []

@@ -1,0 +1,413 @@
+"""Several hosts on one machine: what they are, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from labkit import LabError, hosts
+from labkit.hosts import commands, namespaces
+from tests.support.system import needs_hosts
+
+pytestmark = needs_hosts()
+Eventually = Callable[[Callable[[], object], float], None]
+
+#: Listens on port 5000, says so, and counts the bytes that come.
+SERVER = """
+import socket
+server = socket.create_server(("", 5000))
+print("ready", flush=True)
+connection, _ = server.accept()
+count = 0
+while data := connection.recv(1 << 16):
+    count += len(data)
+connection.sendall(str(count).encode())
+"""
+#: Sends so many bytes to a host; prints the seconds until they had arrived, and their number.
+CLIENT = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 5000), timeout=30) as link:
+    began = time.perf_counter()
+    link.sendall(bytes(int(sys.argv[2])))
+    link.shutdown(socket.SHUT_WR)
+    count = link.recv(100).decode()
+    print(time.perf_counter() - began, count)
+"""
+#: Makes a network with a way to this machine and something running on it; then waits.
+OWNER = """
+import json, sys, time
+from labkit import hosts
+net = hosts.network(2, reach=True)
+net[0].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
+net[1].popen(["sleep", "1000"])
+print(json.dumps({"here": net.here, "first": net[0].address}), flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[hosts.Network]:
+    with hosts.network(2) as net:
+        yield net
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(eventually: Eventually) -> Iterator[None]:
+    """Fail a test that leaves a link or a route of a network that is no more."""
+    yield
+    eventually(lambda: not unclaimed(), 10)
+
+
+def unclaimed() -> list[str]:
+    """List links and routes of subnets that no network has (those in use have a socket)."""
+    routes = commands.do([commands.find("ip"), "route"])
+    found = {*psutil.net_if_addrs(), *re.findall(r"unreachable 10\.77\.\d+", routes)}
+    used = re.findall(r"@labkit\.hosts\.(\d+)", Path("/proc/net/unix").read_text())
+    return [
+        name
+        for name in found
+        if (match := re.fullmatch(r"(?:labkit|unreachable 10\.77\.)(\d+)", name))
+        and match[1] not in used
+    ]
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """List the processes that have inherited an environment with the mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("LABKIT_TEST") == mark:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def own(code: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a process that owns a network; return it and the mark of all it starts."""
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LABKIT_TEST": mark},
+    )
+    return process, mark
+
+
+# -- what a host is -----------------------------------------------------------------------------
+
+
+def test_they_can_be_made_here() -> None:
+    assert hosts.why_not() == ""
+
+
+def test_each_has_its_own_name_and_knows_the_others(pair: hosts.Network) -> None:
+    for host in pair:
+        assert host.run(["hostname"]).stdout == f"{host.name}\n"
+        for other in pair:
+            found = host.run(["getent", "hosts", other.name]).stdout.split()
+            assert found == [other.address, other.name]
+        assert host.run(["getent", "hosts", "localhost"]).stdout.split()[0] == "127.0.0.1"
+    assert [host.name for host in pair] == ["h1", "h2"]
+    assert (len(pair), pair[1].name, pair.here) == (2, "h2", None)
+    assert socket.gethostname() not in ("h1", "h2")
+
+
+def test_python_finds_itself_by_its_own_name(pair: hosts.Network) -> None:
+    code = "import socket; print(socket.getfqdn(), socket.gethostbyname(socket.gethostname()))"
+    assert pair[0].run([sys.executable, "-c", code]).stdout.split() == ["h1", pair[0].address]
+
+
+def test_unknown_names_are_unknown_at_once(pair: hosts.Network) -> None:
+    began = time.monotonic()
+    assert pair[0].run(["getent", "hosts", "pytorch.org"]).returncode == 2
+    assert time.monotonic() - began < 3
+
+
+def test_they_reach_one_another_but_nothing_else(pair: hosts.Network) -> None:
+    assert transfer(pair, 1000)[1] == 1000
+    outside = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)"
+    assert "Network is unreachable" in pair[0].run([sys.executable, "-c", outside]).stderr
+
+
+def test_a_command_runs_where_this_process_is(
+    pair: hosts.Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pair[0].run(["pwd"], cwd=tmp_path).stdout == f"{tmp_path}\n"
+    monkeypatch.chdir(tmp_path)
+    assert pair[0].run(["pwd"]).stdout == f"{tmp_path}\n"
+    done = subprocess.run(pair[1].argv(["pwd"]), capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}\n"
+    path = {"PATH": os.environ["PATH"]}
+    assert pair[0].run(["sh", "-c", "echo $ONE"], env={**path, "ONE": "1"}).stdout == "1\n"
+
+
+def test_a_command_that_fails(pair: hosts.Network) -> None:
+    done = pair[0].run(["sh", "-c", "echo one; echo two >&2; exit 3"])
+    assert (done.returncode, done.stdout, done.stderr) == (3, "one\n", "two\n")
+    assert pair[0].run(["no-such-command"]).returncode == 127
+
+
+def test_a_signal_reaches_the_command_itself(pair: hosts.Network) -> None:
+    script = "trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.1; done"
+    with pair[0].popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert os.getsid(process.pid) == process.pid
+        process.terminate()
+        assert (process.stdout.read(), process.wait(10)) == ("caught\n", 7)
+
+
+def transfer(net: hosts.Network, size: int) -> tuple[float, int]:
+    """Send ``size`` bytes from the first host to the second; return seconds and bytes."""
+    command = [sys.executable, "-c", SERVER]
+    with net[1].popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        done = net[0].run([sys.executable, "-c", CLIENT, net[1].name, str(size)])
+        assert done.returncode == 0, done.stderr
+        server.wait(10)
+    seconds, count = done.stdout.split()
+    return float(seconds), int(count)
+
+
+def test_a_slow_link_is_slow(pair: hosts.Network) -> None:
+    size = 1_000_000
+    with hosts.network(2, rate="20mbit", latency="100ms") as slow:
+        seconds, count = transfer(slow, size)
+    assert count == size
+    # The first 64 kB pass at once.
+    assert seconds > 0.9 * (size - 65536) * 8 / 20e6
+    assert min(transfer(pair, size)[0] for _ in range(3)) < seconds / 3
+
+
+def test_this_machine_reaches_them_if_asked_to() -> None:
+    with hosts.network(1, reach=True) as net:
+        (host,) = net
+        with host.popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as it:
+            assert it.stdout is not None
+            assert it.stdout.readline() == "ready\n"
+            with socket.create_connection((host.address, 5000), timeout=10) as link:
+                assert link.getsockname()[0] == net.here
+                link.shutdown(socket.SHUT_WR)
+                assert link.recv(10) == b"0"
+        name = socket.gethostname()
+        assert host.run(["getent", "hosts", name]).stdout.split() == [net.here, name]
+        # A host that is not there: told at once, not sent elsewhere.
+        link_name = f"labkit{host.address.split('.')[2]}"
+        commands.do([commands.find("ip"), "link", "set", link_name, "down"])
+        began = time.monotonic()
+        with pytest.raises(OSError, match="No route to host"):
+            socket.create_connection((host.address, 5000), timeout=10)
+        assert time.monotonic() - began < 5
+
+
+# -- ends ---------------------------------------------------------------------------------------
+
+
+def test_a_command_that_hangs_is_killed_with_all_it_started(pair: hosts.Network) -> None:
+    with pair[0].popen(["sleep", "100"]) as other:
+        script = "echo begun; setsid sleep 200 & sleep 300"
+        began = time.monotonic()
+        with pytest.raises(LabError) as caught:
+            pair[0].run(["sh", "-c", script], timeout=1)
+        assert time.monotonic() - began < 15
+        assert str(caught.value) == (
+            "On h1, sh -c 'echo begun; setsid sleep 200 & sleep 300' did not end within 1 s and "
+            "was killed; its last line was: begun"
+        )
+        assert [p.pid for p in pair[0].processes()] == [other.pid]
+        other.kill()
+
+
+def test_what_runs_in_the_background_holds_nobody_up(pair: hosts.Network) -> None:
+    script = "sleep 100 >/dev/null 2>&1 &"
+    assert pair[0].run(["sh", "-c", script], timeout=30).returncode == 0
+    assert [p.name() for p in pair[0].processes()] == ["sleep"]
+    pair[0].kill()
+    assert pair[0].processes() == []
+
+
+def test_one_host_loses_its_power(pair: hosts.Network) -> None:
+    started = [host.popen(["sh", "-c", "setsid sleep 100 & sleep 100"]) for host in pair]
+    pair[1].kill()
+    assert started[1].wait(10) == -signal.SIGKILL
+    assert pair[1].processes() == []
+    assert started[0].poll() is None
+    assert pair[1].run(["echo", "up again"]).stdout == "up again\n"
+    pair[0].kill()
+
+
+def test_everything_ends_with_the_network() -> None:
+    with hosts.network(1, reach=True) as net:
+        (host,) = net
+        daemon = host.popen(["sh", "-c", "trap '' TERM HUP INT; setsid sleep 100 & sleep 100"])
+        space = namespaces.hold_open(host._holder)
+        link = f"labkit{host.address.split('.')[2]}"
+        assert link in psutil.net_if_addrs()
+    assert namespaces.processes([space]) == []
+    os.close(space)
+    assert daemon.returncode == -signal.SIGKILL
+    assert link not in psutil.net_if_addrs()
+    assert not psutil.pid_exists(net._keeper.pid)
+    net.close()
+    for call in (host.argv, host.popen, host.run):
+        with pytest.raises(LabError, match=r"The network of h1 was closed\."):
+            call(["true"])
+
+
+def test_everything_ends_with_an_owner_that_is_killed(eventually: Eventually) -> None:
+    owner, mark = own(OWNER)
+    with owner:
+        assert owner.stdout is not None
+        facts = json.loads(owner.stdout.readline())
+        # The owner, its keeper, three holders, two commands.
+        assert len(marked(mark)) == 7
+        owner.kill()
+    eventually(lambda: not marked(mark), 20)
+    addresses = [a.address for link in psutil.net_if_addrs().values() for a in link]
+    assert facts["here"] not in addresses
+
+
+@pytest.mark.slow
+def test_an_owner_is_killed_while_it_makes_the_network(eventually: Eventually) -> None:
+    chance = random.Random(0)
+    for _ in range(10):
+        owner, mark = own(OWNER)
+        with owner:
+            time.sleep(chance.uniform(0.05, 0.6))
+            owner.kill()
+        eventually(lambda mark=mark: not marked(mark), 20)
+
+
+def test_nothing_is_left_if_the_keeper_is_killed() -> None:
+    with hosts.network(2, reach=True) as net:
+        net[1].popen(["sleep", "100"])
+        spaces = [namespaces.hold_open(host._holder) for host in net]
+        net._keeper.kill()
+        net._keeper.wait(10)
+    assert namespaces.processes(spaces) == []
+    for space in spaces:
+        os.close(space)
+
+
+def test_two_owners_at_once(eventually: Eventually) -> None:
+    owners = [own(OWNER) for _ in range(2)]
+    with owners[0][0] as one, owners[1][0] as two, hosts.network(1, reach=True) as net:
+        assert one.stdout is not None
+        assert two.stdout is not None
+        facts = [json.loads(owner.stdout.readline()) for owner in (one, two)]
+        assert len({net.here, facts[0]["here"], facts[1]["here"]}) == 3
+        one.kill()
+        eventually(lambda: not marked(owners[0][1]), 20)
+        # Nothing of the others went with it.
+        assert len(marked(owners[1][1])) == 7
+        assert net[0].run(["hostname"]).stdout == "h1\n"
+        two.kill()
+    eventually(lambda: not marked(owners[1][1]), 20)
+
+
+# -- where it cannot be done --------------------------------------------------------------------
+
+
+def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "darwin")
+        assert "need Linux" in hosts.why_not()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: 1000)
+        assert "need root" in hosts.why_not()
+    monkeypatch.setattr(commands, "PATH", str(tmp_path))
+    assert hosts.why_not() == "Several hosts on one machine need ip (package iproute2)."
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Put a script in front of one of the commands, for this process and its keeper."""
+
+    def place(name: str, script: str) -> None:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    monkeypatch.setattr(commands, "PATH", f"{tmp_path}:{commands.PATH}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return place
+
+
+@pytest.mark.parametrize("tool", ["unshare", "ip", "tc", "mount"])
+def test_a_command_that_fails_half_way(
+    tool: str,
+    stand_in: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+) -> None:
+    # ip fails only once the link to this machine is there.
+    fails = f'case "$*" in *batch*|*show*|*delete*) exec {commands.find(tool)} "$@";; esac; '
+    refuse = f"echo {tool}: Operation not permitted >&2; echo more >&2; exit 1"
+    stand_in(tool, (fails if tool == "ip" else "") + refuse)
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv("LABKIT_TEST", mark)
+    with pytest.raises(LabError) as caught:
+        hosts.network(2, rate="100mbit", reach=True)
+    assert str(caught.value) == (
+        f"Several hosts cannot be made on this machine: {tool}: Operation not permitted."
+    )
+    eventually(lambda: not marked(mark), 10)
+
+
+@pytest.mark.parametrize("tool", ["unshare", "ip", "tc"])
+def test_a_command_that_hangs_while_making(
+    tool: str,
+    stand_in: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+) -> None:
+    stand_in(tool, "exec sleep 100")
+    monkeypatch.setattr(commands, "SECONDS", 1.0)
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv("LABKIT_TEST", mark)
+    began = time.monotonic()
+    with pytest.raises(LabError, match=r"cannot be made on this machine: .*answer"):
+        hosts.network(2, rate="100mbit")
+    assert time.monotonic() - began < 20
+    eventually(lambda: not marked(mark), 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"n": 0}, "A network has 1 to 100 hosts, not 0."),
+        ({"n": 1, "rate": "fast"}, 'A rate is a text such as "100mbit" or "1gbit", not \'fast\'.'),
+        (
+            {"n": 1, "rate": "5mbps"},
+            'A rate is a text such as "100mbit" or "1gbit", not \'5mbps\'.',
+        ),
+        (
+            {"n": 1, "latency": "5ms"},
+            "A latency is a text such as \"50ms\" beside a rate, not '5ms'.",
+        ),
+        (
+            {"n": 1, "rate": "1gbit", "latency": "5"},
+            "A latency is a text such as \"50ms\" beside a rate, not '5'.",
+        ),
+    ],
+)
+def test_what_is_not_allowed(arguments: dict, sentence: str) -> None:
+    with pytest.raises(LabError) as caught:
+        hosts.network(**arguments)
+    assert str(caught.value) == sentence

@@ -1,0 +1,66 @@
+"""Ranks that mpiexec starts: labkit.start(engines="mpi")."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit import LabError, RankDied
+from tests.conftest import descendants
+from tests.support import external_lab
+from tests.support.system import needs
+
+pytestmark = [pytest.mark.slow, needs("mpi")]
+
+
+def place() -> tuple[int, int, int]:
+    """Say which rank this is, for torch and for MPI, and its process."""
+    import torch.distributed as dist
+
+    told = [os.environ[n] for n in ("OMPI_COMM_WORLD_RANK", "PMI_RANK") if n in os.environ]
+    return dist.get_rank(), int(told[0]), os.getpid()
+
+
+def test_ranks_of_mpiexec_work_and_a_killed_one_is_named() -> None:
+    with labkit.start(3, engines="mpi") as lab:  # more than there are cores, and as root in CI
+        assert [p[:2] for p in lab.run(place)] == [(r, r) for r in range(3)]
+        external_lab.check_start_of_14(lab)
+        with pytest.raises(RankDied) as caught:
+            lab.run(external_lab.die, 2)
+        assert str(caught.value).startswith("rank 2 ended with signal 9 (SIGKILL).")
+        assert "lab.restart() gives you fresh ranks." in str(caught.value)
+        assert [lab.status()[r].state for r in (0, 2)] == ["idle", "dead"]
+        lab.restart()
+        assert lab.run(external_lab.mean_of_ranks) == [2.0] * 3
+        below = descendants()
+    assert external_lab.alive(below) == []
+
+
+def test_nothing_outlives_a_killed_kernel(tmp_path: Path) -> None:
+    external_lab.check_killed_kernel("mpi", lambda mark: {}, tmp_path)
+
+
+def test_an_mpiexec_that_fails_is_reported_at_once(tmp_path: Path) -> None:
+    broken = tmp_path / "mpiexec"
+    broken.write_text("#!/bin/sh\necho there are not enough slots >&2\nexit 1\n")
+    broken.chmod(0o755)
+    begun = time.monotonic()
+    with pytest.raises(LabError) as caught:
+        labkit.start(2, engines="mpi", config={"MPILauncher": {"mpi_cmd": [str(broken)]}})
+    assert time.monotonic() - begun < 30
+    assert str(caught.value).splitlines() == [
+        'engines="mpi" ended at start-up before all 2 ranks were there; its log ends:',
+        "there are not enough slots",
+    ]
+    assert descendants() == []
+
+
+def test_without_mpiexec_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(LabError, match=r"needs the command mpiexec of Open MPI or MPICH, which is"):
+        labkit.start(2, engines="mpi")

@@ -1,0 +1,252 @@
+"""``labkit.start(engines="slurm")`` on a real Slurm, and a batch script really submitted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import labkit
+from labkit import LabError
+from labkit.errors import Deadlock, RankDied
+from labkit.launch import slurm as launcher
+from labkit.runtime import cluster
+from tests.conftest import px
+from tests.support import external_lab
+from tests.support.conda_versions import ROOT
+from tests.support.slurm import Slurm, slurm
+from tests.support.system import needs, needs_hosts
+
+pytestmark = [pytest.mark.slow, needs("slurm"), needs_hosts()]
+
+#: Seconds for a job to be cancelled, and to be gone: its processes ended, its nodes free.
+CANCEL_SECONDS, GONE_SECONDS = 10, 30
+
+Eventually = Callable[[Callable[[], object], float], None]
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm that this process, and what it starts, finds."""
+    with slurm() as made, pytest.MonkeyPatch.context() as patch:
+        for name, value in made.environment.items():
+            patch.setenv(name, value)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lab(farm: Slurm) -> Iterator[labkit.Lab]:
+    """Four ranks in one job on two nodes."""
+    config = {"SlurmEngineSetLauncher": {"options": "--nodes=2 --ntasks-per-node=2"}}
+    with labkit.start(4, engines="slurm", timeout=60, config=config) as lab:
+        yield lab
+
+
+# -- what a job's ranks do ----------------------------------------------------------------------
+
+
+def test_the_ranks_are_one_job_and_know_their_places(farm: Slurm, lab: labkit.Lab) -> None:
+    def variables() -> list[str | None]:
+        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_PROCID")
+        return [os.environ.get(name) for name in names]
+
+    assert [job.split()[1] for job in farm.jobs()] == ["RUNNING"]
+    assert [state.host for state in lab.status()] == ["h1", "h1", "h2", "h2"]
+    assert lab.run(variables) == [[str(r), str(r % 2), "4", "2", str(r)] for r in range(4)]
+    assert set(lab.run(lambda: os.environ["MASTER_ADDR"])) == {farm.network[0].address}
+    assert set(lab.run(lambda: os.environ["GLOO_SOCKET_IFNAME"])) == {"eth0"}
+    assert set(lab.run(os.getcwd)) == {os.getcwd()}
+
+
+def test_all_reduce(lab: labkit.Lab) -> None:
+    px(lab, "x = torch.tensor([rank + 1.0]); dist.all_reduce(x)")
+    assert [x.item() for x in lab["x"]] == [10.0] * 4
+
+
+def test_a_step_of_ddp_is_the_step_of_one_process(lab: labkit.Lab) -> None:
+    external_lab.check_work(lab)
+
+
+def test_the_start_of_notebook_14(lab: labkit.Lab) -> None:
+    external_lab.check_start_of_14(lab)
+
+
+def test_a_skipped_collective_is_a_deadlock_and_the_lab_goes_on(lab: labkit.Lab) -> None:
+    px(lab, "kept = rank")
+    begin = time.monotonic()
+    with pytest.raises(Deadlock) as caught:
+        px(lab, "x = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)")
+    assert time.monotonic() - begin < 30
+    assert str(caught.value).startswith("ranks 0–1, 3 wait for rank 2, which has ended its cell.")
+    px(lab, "x = torch.ones(1); dist.all_reduce(x)")
+    assert [x.item() for x in lab["x"]] == [4.0] * 4
+    assert lab["kept"] == [0, 1, 2, 3]
+
+
+def test_a_killed_rank_is_named_and_a_restart_gives_fresh_ones(
+    farm: Slurm, lab: labkit.Lab, eventually: Eventually
+) -> None:
+    with pytest.raises(RankDied, match=r"^rank 1 ended with signal 9 \(SIGKILL\)"):
+        px(lab, "import os\nif rank == 1:\n    os.kill(os.getpid(), 9)\ndist.barrier()")
+    lab.restart()
+    px(lab, "x = torch.ones(1); dist.all_reduce(x)")
+    assert [x.item() for x in lab["x"]] == [4.0] * 4
+    eventually(lambda: len(farm.jobs()) == 1, GONE_SECONDS)
+
+
+def test_stop_cancels_the_job_and_leaves_no_file(
+    farm: Slurm, lab: labkit.Lab, eventually: Eventually
+) -> None:
+    assert lab._cluster is not None
+    folders = {Path(lab._cluster.cluster.profile_dir).parent}
+    folders |= set(lab.run(lambda: Path(os.environ["LABKIT_REMOTE_FOLDER"])))
+    assert len(folders) == 2
+    assert all(folder.is_dir() for folder in folders)
+    lab.stop()
+    eventually(lambda: {job.split()[1] for job in farm.jobs()} <= {"COMPLETING"}, CANCEL_SECONDS)
+    eventually(lambda: farm.jobs() == [], GONE_SECONDS)
+    eventually(lambda: not any(folder.exists() for folder in folders), GONE_SECONDS)
+    assert list(Path(launcher.shared_folder()).iterdir()) == []
+
+
+# -- a start that fails -------------------------------------------------------------------------
+
+
+def seconds_to_fail(match: str, n: int = 2, **settings: object) -> float:
+    """Start ranks in vain; return after how long one sentence said so."""
+    begin = time.monotonic()
+    with pytest.raises(LabError, match=match):
+        labkit.start(n, engines="slurm", config={"SlurmEngineSetLauncher": settings})
+    return time.monotonic() - begin
+
+
+def test_a_refused_job_is_one_sentence(farm: Slurm) -> None:
+    sentence = r"^Slurm refused the job: Invalid partition name specified\.$"
+    assert seconds_to_fail(sentence, queue="nope") < 20
+    assert seconds_to_fail(r"^Slurm refused the job: .*\.$", options="--no-such-option") < 20
+    assert farm.jobs() == []
+
+
+def test_a_job_that_never_can_run_is_not_waited_for(farm: Slurm, eventually: Eventually) -> None:
+    sentence = r"^Slurm cannot run job \d+ as it was asked for \(PartitionConfig\)\.$"
+    assert seconds_to_fail(sentence, n=1000) < 20
+    eventually(lambda: farm.jobs() == [], GONE_SECONDS)
+
+
+def test_a_job_that_waits_is_waited_for_within_bounds(
+    farm: Slurm, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Two seconds, here: a setting of ipyparallel's prolongs it, as the sentence says."""
+    monkeypatch.setattr(cluster, "START_SECONDS", 1.0)
+    config = {
+        "Cluster": {"engine_timeout": 2},
+        "SlurmEngineSetLauncher": {"options": "--begin=now+1hour"},
+    }
+    sentence = r"^Only 0 of 2 ranks connected within 2 s: Slurm job \d+ waited in the queue \(Begin"
+    with pytest.raises(LabError, match=sentence):
+        labkit.start(2, engines="slurm", config=config)
+    eventually(lambda: farm.jobs() == [], GONE_SECONDS)
+
+
+def test_ranks_that_end_at_once_are_told_with_their_log(farm: Slurm) -> None:
+    ended = r"^Slurm job \d+ ended before its ranks were there \(.*\)"
+    sentence = ended + r"; its log ends:\n(.|\n)*nope"
+    assert seconds_to_fail(sentence, engine_cmd=["/nope/python"]) < 30
+
+
+def test_one_rank_that_ends_at_once_is_enough(farm: Slurm, eventually: Eventually) -> None:
+    command = ["sh", "-c", 'test "$SLURM_PROCID" = 1 && exit 3; exec sleep 60', "rank"]
+    sentence = r"^A rank of Slurm job \d+ ended at start-up on h\d \(Exited with exit code 3\); its"
+    assert seconds_to_fail(sentence, engine_cmd=command) < 30
+    eventually(lambda: farm.jobs() == [], GONE_SECONDS)
+
+
+def test_without_sbatch_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nope")
+    with pytest.raises(LabError, match=r"^engines=\"slurm\" needs the command sbatch of Slurm"):
+        labkit.start(2, engines="slurm")
+
+
+# -- owners that are killed ---------------------------------------------------------------------
+
+OWNER = """\
+import sys
+import labkit
+
+def work(folder):
+    import pathlib, time
+    import torch.distributed as dist
+    pathlib.Path(folder, str(dist.get_rank())).touch()
+    time.sleep(1000)
+
+options, folder = sys.argv[1:]
+lab = labkit.start(2, engines="slurm", config={"SlurmEngineSetLauncher": {"options": options}})
+lab.run(work, folder)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "working"), [("--nodes=2", "RUNNING", 2), ("--hold", "PENDING", 0)]
+)
+def test_a_killed_owner_takes_its_job_along(
+    farm: Slurm, tmp_path: Path, eventually: Eventually, options: str, state: str, working: int
+) -> None:
+    """Its ranks are in a cell or still to come, and its controller and files go too."""
+    private, marks = tmp_path / "private", tmp_path / "marks"
+    private.mkdir()
+    marks.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, options, str(marks)],
+        env={**os.environ, "TMPDIR": str(private)},
+    ) as owner:
+        try:
+            eventually(lambda: len(list(marks.iterdir())) == working, 60)
+            eventually(lambda: [job.split()[1] for job in farm.jobs()] == [state], 60)
+            below = psutil.Process(owner.pid).children(recursive=True)
+            assert below
+            assert list(private.iterdir())
+        finally:
+            owner.kill()
+    eventually(lambda: farm.jobs() == [], GONE_SECONDS)
+    assert psutil.wait_procs(below, timeout=5)[1] == []
+    eventually(lambda: list(private.iterdir()) == [], 5)
+    eventually(lambda: list(Path(launcher.shared_folder()).iterdir()) == [], 5)
+
+
+# -- a batch script -----------------------------------------------------------------------------
+
+SCRIPT = """\
+import socket
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+x = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(x)
+host = socket.gethostname()
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} on {host}: {x.item()}")
+dist.destroy_process_group()
+"""
+
+
+def test_the_batch_script_runs_torchrun_on_the_nodes_of_its_job(
+    farm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    folder = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PROCS", "1")
+    monkeypatch.chdir(tmp_path)
+    farm.run("sbatch", str(ROOT / "notebooks/scripts/train.sbatch"), "script.py")
+    eventually(lambda: farm.jobs() == [], 120)
+    (output,) = tmp_path.glob("train-*.out")
+    text = output.read_text()
+    lines = sorted(line for line in text.splitlines() if line.startswith("rank "))
+    assert lines == [f"rank {r} of 2 on h{r + 1}: 3.0" for r in range(2)], text

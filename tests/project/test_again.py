@@ -1,0 +1,77 @@
+"""Files whose tests have failed beside others are run once more, alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.conda_versions import ROOT
+
+PASSES_ALONE = """
+import os
+
+def test_one():
+    assert os.environ.get("BESIDE") != "others"
+
+def test_another():
+    pass
+"""
+ALWAYS_FAILS = "def test_two():\n    assert not 'right'\n"
+
+
+def python(folder: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a module in a folder, with our ``tests`` there to be found."""
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    env.pop("PYTEST_ADDOPTS", None)
+    return subprocess.run(
+        [sys.executable, "-m", *args], cwd=folder, env=env, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def run_both(folder: Path, *files: tuple[str, str]) -> tuple[int, subprocess.CompletedProcess[str]]:
+    """Run these files beside others, then what failed alone."""
+    for name, text in files:
+        (folder / name).write_text(text)
+    first = python(folder, "pytest", "-q", BESIDE="others")
+    return first.returncode, python(folder, "tests.support.again")
+
+
+def test_what_passes_alone_passes_and_is_named(folder: Path) -> None:
+    first, second = run_both(folder, ("test_a.py", PASSES_ALONE))
+    assert (first, second.returncode) == (1, 0)
+    assert "2 passed" in second.stdout  # the whole file: a notebook's cells need one another
+    assert second.stdout.endswith("passed alone:\n  test_a.py::test_one\n")
+
+
+def test_what_fails_alone_too_fails(folder: Path) -> None:
+    files = ("test_a.py", PASSES_ALONE), ("test_b.py", ALWAYS_FAILS)
+    first, second = run_both(folder, *files)
+    assert (first, second.returncode) == (1, 1)
+    assert "1 failed, 2 passed" in second.stdout
+    assert "passed alone" not in second.stdout
+
+
+def test_many_do_not_fail_by_chance(folder: Path) -> None:
+    first, second = run_both(folder, *[(f"test_{i}.py", PASSES_ALONE) for i in range(4)])
+    assert (first, second.returncode, second.stdout) == (1, 1, "")
+
+
+def test_nothing_to_run_is_no_success(folder: Path) -> None:
+    assert python(folder, "tests.support.again").returncode == 1
+
+
+def test_make_asks_for_it_after_failed_tests_only() -> None:
+    """After a run that has not begun, say, what the last one noted would be of no meaning."""
+    recipe = (ROOT / "Makefile").read_text().partition("\ntest: ")[2].partition("\n\n")[0]
+    assert "[ $$status = 1 ] || exit $$status" in recipe
+    assert recipe.index("exit $$status") < recipe.index("tests.support.again")

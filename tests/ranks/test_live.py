@@ -1,0 +1,366 @@
+"""What a cell shows while it runs, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+
+import nbformat
+import pexpect
+import pytest
+from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
+
+from labkit.notebook import live
+from labkit.runtime.terminal_text import settle
+from tests.unit.notebook.test_board import state, text_of
+
+
+class Recorder:
+    """A screen that keeps what it is given."""
+
+    def __init__(self):
+        self.shown = []
+        self.cleared = 0
+
+    def show(self, out, err, board, seconds):
+        self.shown.append((dict(out), dict(err), list(board)))
+
+    def clear(self, *, wait):
+        self.cleared += 1
+
+
+# -- what is shown when -------------------------------------------------------------------------
+
+
+def test_nothing_is_shown_or_asked_before_there_is_something():
+    screen = Recorder()
+    shown = live.Live(screen)
+    shown.offer(lambda: ({0: "", 1: ""}, {}), lambda: pytest.fail("asked too early"))
+    shown.clear()
+    assert (screen.shown, screen.cleared) == ([], 0)
+
+
+def test_output_comes_at_once_and_only_when_it_is_new():
+    screen = Recorder()
+    shown = live.Live(screen)
+    texts = ({0: "step 1"}, {})
+    for _ in range(3):
+        shown.offer(lambda: texts, list)
+    assert screen.shown == [(*texts, [])]
+    texts = ({0: "step 1\nstep 2"}, {})
+    shown.offer(lambda: texts, list)
+    assert len(screen.shown) == 2
+    shown.clear()
+    assert screen.cleared == 1
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 1.0), (1.0, 3.0)])
+def test_the_board_comes_later_and_leaves_time_between_two_looks(monkeypatch, took, pause):
+    clock = [100.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
+    screen = Recorder()
+    shown = live.Live(screen)
+    asked = []
+
+    def look():
+        asked.append(clock[0])
+        clock[0] += took
+        return [state(0)]
+
+    while clock[0] < 110:
+        shown.offer(lambda: ({}, {}), look)
+        clock[0] += 0.1
+    assert asked[0] == pytest.approx(101, abs=0.15)
+    assert all(b - a == pytest.approx(pause, abs=0.15) for a, b in pairwise(asked))
+    assert {len(board) for *_, board in screen.shown} == {1}
+
+
+@pytest.mark.parametrize(("after", "boards"), [(-1, 0), (0, 1)])
+def test_the_board_can_be_early_or_absent(after, boards):
+    screen = Recorder()
+    live.Live(screen, after).offer(lambda: ({0: "x"}, {}), lambda: [state(0)])
+    assert [len(board) for *_, board in screen.shown] == [boards]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("ci", "shown"), [("true", False), ("1", False), ("false", True)])
+def test_only_a_ci_that_is_one_shows_nothing_in_a_terminal(monkeypatch, ci, shown):
+    monkeypatch.delenv("LABKIT_LIVE", raising=False)
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(live.sys, "stdout", Terminal())
+    assert (live.screen() is not None) is shown
+
+
+@pytest.mark.parametrize("variable", [{"LABKIT_LIVE": "0"}, {"CI": "true"}, {}])
+def test_where_nobody_looks_on_there_is_no_screen(monkeypatch, variable):
+    for name in ("LABKIT_LIVE", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(live.sys, "stdout", io.StringIO())
+    assert live.screen() is None
+
+
+def test_a_terminal_has_one_line_that_is_written_over(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = io.StringIO()
+    line = live.Line(stream)
+    line.show({0: "printed"}, {}, [], 0)
+    assert stream.getvalue() == ""  # what is printed comes at the end, there
+    board = [state(r, where="In[1], line 2", line="sleep()") for r in range(3)]
+    line.show({}, {}, [*board, state(3, "waiting", detail="barrier (collective 12)")], 61)
+    line.clear(wait=True)
+    shown, cleared = re.findall(r"\r\x1b\[2K([^\r]*)", stream.getvalue())
+    assert shown == "1:01  ranks 0–2: running In[1], line 2: sleep(); rank 3: wai"[:59]
+    assert cleared == ""
+
+
+@pytest.mark.slow
+def test_in_a_real_terminal_the_line_is_gone_when_the_cell_has_ended():
+    environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
+    argv = ["-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"]
+    cell = "import time; time.sleep(rank * 2.5); print('done')"
+    child = pexpect.spawn(
+        sys.executable,
+        argv,
+        env=environment | {"TERM": "xterm"},
+        encoding="utf-8",
+        timeout=60,
+        dimensions=(40, 100),
+    )
+    try:
+        child.expect_exact("In [1]:")
+        child.sendline("import labkit; lab = labkit.start(2)")
+        child.expect_exact("In [2]:")
+        child.sendline(f"%px {cell}")
+        child.expect_exact("In [3]:")
+        lines = child.before.split("\r\x1b[2K")
+        assert lines[1].startswith("0:01  rank 0: idle; rank 1: running In[2], line 1: import time")
+        assert all(len(line) < 100 for line in lines[1:-1])
+        assert settle(lines[-1]).strip() == "\x1b[1mranks 0–1\x1b[0m: done"
+        child.sendline("lab.stop(); exit()")
+        child.expect(pexpect.EOF)
+    finally:
+        child.close(force=True)
+
+
+# -- in a kernel --------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A notebook's kernel that somebody looks at."""
+
+    def __init__(self):
+        environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
+        self.manager, self.client = start_new_kernel(kernel_name="python3", env=environment)
+
+    def run(self, code):
+        """Run a cell; return (kind, text) of all it showed, and what is left of it at the end."""
+        messages, left, clears = [], [], []
+
+        def note(message):
+            kind, content = message["msg_type"], message["content"]
+            text = content.get("text") or content.get("data", {}).get("text/html", "")
+            messages.append((kind, text))
+            shows = kind in ("stream", "display_data", "execute_result", "error")
+            if kind == "clear_output" and not content["wait"]:
+                left.clear()
+            elif kind == "clear_output" or (shows and clears):
+                left.clear()
+                clears[:] = [True] if kind == "clear_output" else []
+            if shows:
+                left.append((kind, text or content.get("ename", "")))
+
+        self.client.execute_interactive(code, timeout=120, output_hook=note)
+        assert not clears, "what was live would stay: nothing came that clears it"
+        return messages, left
+
+    def end(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.manager.cleanup_resources()
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    kernel = Kernel()
+    try:
+        kernel.run("import labkit; lab = labkit.start(2)")
+        yield kernel
+    finally:
+        kernel.end()
+
+
+TRAIN = "import time\nfor step in range(6):\n    time.sleep(0.3)\n    print('step', step)\n"
+
+
+@pytest.mark.slow
+def test_prints_appear_as_they_come_and_settle(kernel):
+    messages, left = kernel.run(f"%%px\n{TRAIN}")
+    shown = [text_of(text) for kind, text in messages if kind.endswith("display_data")]
+    assert messages[[k for k, _ in messages].index("display_data")][0] == "display_data"
+    assert [kind for kind, _ in messages].count("display_data") == 1  # then it is updated
+    assert "step 0" in shown[0]
+    assert "step 3" not in shown[0]
+    assert "step 4" in shown[-1]
+    assert "rank 1runningIn[2], line 4: time.sleep(0.3)" in shown[-1]
+    steps = "".join(f"  step {i}\n" for i in range(6))
+    assert left == [("stream", f"\x1b[1mranks 0–1\x1b[0m:\n{steps}")]
+
+
+@pytest.mark.slow
+def test_the_board_says_who_waits_for_whom_and_since_when(kernel):
+    code = "import time\nif rank:\n    time.sleep(3.5)\ndist.barrier()\n"
+    messages, left = kernel.run(f"%%px\n{code}")
+    shown = [text_of(text) for kind, text in messages if kind == "update_display_data"]
+    who = r"rank 0waiting [23] sIn\[3\], line 5: dist.barrier\(\)barrier \(collective 1\)"
+    assert re.search(who, shown[-1])
+    assert "rank 1runningIn[3], line 4: time.sleep(3.5)" in shown[-1]
+    assert re.search(r"\d MiB", shown[-1])
+    assert left == []
+
+
+@pytest.mark.slow
+def test_an_error_and_a_deadlock_clear_it_too(kernel):
+    _, left = kernel.run("%%px\nimport time; time.sleep(1.5)\n1 / 0")
+    assert left == [("error", "RankError")]
+    _, left = kernel.run("%%px\nimport time; time.sleep(1.5)\nif rank: dist.barrier()")
+    assert left == [("error", "Deadlock")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", ["print('mine')", "display(HTML('mine'))"])
+def test_what_else_a_cell_has_shown_stays(kernel, begin):
+    body = TRAIN.replace("\n", "\n    ")
+    kernel.run(f"from IPython.display import HTML\ndef train():\n    {body}")
+    messages, left = kernel.run(f"{begin}\nlab.run(train)")
+    assert "clear_output" not in [kind for kind, _ in messages]
+    assert left[0][1].strip() == "mine"
+    messages, left = kernel.run("lab.run(train)")
+    assert "clear_output" in [kind for kind, _ in messages]
+    assert [kind for kind, _ in left] == ["stream", "execute_result"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["--no-stream", "--noblock", "--progress-after -1"])
+def test_the_stock_options_turn_it_off(kernel, options):
+    messages, _ = kernel.run(f"%%px {options}\nimport time; time.sleep(1.5)")
+    assert not [text for kind, text in messages if kind == "update_display_data"]
+    kernel.run("%%px\n1")  # after the one that did not block
+
+
+@pytest.mark.slow
+def test_sixteen_ranks_with_a_thousand_lines_settle_at_once_and_leave_no_memory():
+    """Within 2 s of the last print; and what 100 such cells leave in the kernel is small.
+
+    A kernel that kept the outputs, in ipyparallel's record and in ours, would grow by 1 MB a
+    cell. Python's own count is compared, for what the allocator gives back varies.
+    """
+    kernel = Kernel()
+    code = (
+        "%%px\nimport time\nfor i in range(1000):\n"
+        "    print(f'rank {rank} line {i} of a thousand')\nlast = time.time()\n"
+    )
+    try:
+        kernel.run("import labkit, time, tracemalloc; lab = labkit.start(16)")
+        kernel.run("tracemalloc.start()")
+        kept, late = [], []
+        for number in range(100):
+            _, left = kernel.run(code)
+            kernel.run("late = time.time()" if number else "0")
+            if number % 10 == 9:
+                _, printed = kernel.run("print(late - max(lab['last']))")
+                late.append(float(printed[0][1]))
+                _, printed = kernel.run("print(tracemalloc.get_traced_memory()[0])")
+                kept.append(int(printed[0][1]))
+        assert len(left) == 16
+        assert all("994 more lines" in text for _, text in left)
+        assert max(late) < 2
+        assert max(kept) - kept[0] < 40 * 2**20, kept
+        assert kept[-1] - kept[4] < 30 * 2**20, kept
+    finally:
+        kernel.end()
+
+
+# -- in a stored notebook -----------------------------------------------------------------------
+
+CELLS = (
+    "import labkit\nlab = labkit.start(2)",
+    f"%%px\n{TRAIN}",
+    "%%px\nfor i in range(200):\n    print('rank', rank, 'line', i)\ntime.sleep(1.2)",
+    "%%px\nfrom IPython.display import HTML\nHTML(f'<b>{rank}</b>')",
+    "%%px\nfrom tqdm import tqdm\n"
+    "for i in tqdm(range(9), bar_format='{bar:9}{n}'):\n    time.sleep(0.1)",
+    "def train():\n    import time\n    print('in a function'); time.sleep(1.2)\nlab.run(train)",
+    "lab.stop()",
+)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Run a notebook while somebody looks on, and while nobody does; return both and a path."""
+    path = tmp_path_factory.mktemp("stored") / "watched.ipynb"
+    notebooks = []
+    for looks in (True, False):
+        nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
+        nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
+        environment |= {} if looks else {"LABKIT_LIVE": "0"}
+        client = NotebookClient(nb, timeout=60, store_widget_state=False)
+        shown = []
+        stock = client.process_message
+        client.process_message = lambda msg, *rest, s=stock, to=shown: (
+            to.append(msg["msg_type"]),
+            s(msg, *rest),
+        )[1]
+        client.execute(env=environment)
+        assert ("update_display_data" in shown) is looks
+        notebooks.append(nb)
+    nbformat.write(notebooks[0], path)
+    return (*notebooks, path)
+
+
+@pytest.mark.slow
+def test_what_is_stored_is_the_same_whether_somebody_looked_on_or_not(stored):
+    watched, alone, _ = stored
+    for seen, unseen in zip(watched.cells, alone.cells, strict=True):
+        assert seen.outputs == unseen.outputs, seen.source
+    texts = json.dumps([cell.outputs for cell in watched.cells])
+    assert "running" not in texts
+    assert "194 more lines" not in texts  # two blocks: ten lines at each end
+    assert "180 more lines" in texts
+
+
+@pytest.mark.slow
+def test_nbval_finds_it_as_it_is_stored(stored):
+    path = stored[2]
+    options = [
+        "-p",
+        "labkit.tools.nbval_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--nbval",
+        "-W",
+        "error",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--nbval-cell-timeout=60", path.name],
+        cwd=path.parent,
+        env={**os.environ, "PYTEST_ADDOPTS": "", "JUPYTER_PLATFORM_DIRS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(CELLS)} passed" in done.stdout

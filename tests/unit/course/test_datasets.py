@@ -1,0 +1,512 @@
+"""MNIST: the shipped subset is what it says, and the full set arrives once or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from labkit import LabError
+from labkit.course import datasets, download
+
+ROOT = Path(__file__).resolve().parents[3]
+DATA = ROOT / "data"
+
+
+def idx_files(train: int, test: int) -> dict[str, bytes]:
+    """Make the four files of a tiny MNIST; pixel values tell train and test apart."""
+    files = {}
+    for part, count, value in (("train", train, 1), ("t10k", test, 2)):
+        images = struct.pack(">IIII", 0x803, count, 28, 28) + bytes([value]) * (784 * count)
+        files[f"{part}-images-idx3-ubyte"] = images
+        files[f"{part}-labels-idx1-ubyte"] = struct.pack(">II", 0x801, count) + bytes(count)
+    return files
+
+
+def write_set(folder: Path, files: dict[str, bytes]) -> None:
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, content in files.items():
+        (raw / name).write_bytes(content)
+
+
+class Mirror:
+    """A server on this machine that has a tiny "full" MNIST: 40 and 10 images."""
+
+    counts = (40, 10)
+
+    def __init__(self) -> None:
+        self.packed = {f"{n}.gz": gzip.compress(c, mtime=0) for n, c in idx_files(40, 10).items()}
+        self.resources = [(n, hashlib.md5(c).hexdigest()) for n, c in self.packed.items()]
+        self.requests: list[str] = []  # "GET /name", in the order of their arrival
+        self.delay = 0.0
+        mirror = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                mirror.requests.append(f"{self.command} {self.path}")
+                content = mirror.packed.get(self.path[1:])
+                self.send_response(404 if content is None else 200)
+                self.send_header("Content-Length", str(len(content or b"")))
+                self.end_headers()
+                if self.command == "GET" and content is not None:
+                    time.sleep(mirror.delay)
+                    self.wfile.write(content)
+
+            do_GET = do_HEAD = answer
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
+        self.thread.start()
+
+    def gets(self) -> list[str]:
+        return sorted(r.split("/")[1] for r in self.requests if r.startswith("GET"))
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    """Let torchvision's MNIST be the tiny one of a server on this machine."""
+    from torchvision.datasets import MNIST
+
+    served = Mirror()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(MNIST, "mirrors", [served.url])
+    monkeypatch.setattr(MNIST, "resources", served.resources)
+    monkeypatch.setitem(datasets.COUNTS, "full", served.counts)
+    yield served
+    served.close()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what this process learnt in the test before."""
+    monkeypatch.setattr(datasets, "_given_up", {})
+    monkeypatch.setattr(datasets, "_announced", False)
+    monkeypatch.delenv("LABKIT_DATA", raising=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A data folder with the subset."""
+    shutil.copytree(DATA / "MNIST", tmp_path / "data" / "MNIST")
+    return tmp_path / "data"
+
+
+# -- the shipped files --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    """The script that made the files."""
+    spec = importlib.util.spec_from_file_location("maker", DATA / "make_mnist_subset.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_files_match_their_checksums(maker: ModuleType) -> None:
+    listed = {line.split("  ")[1] for line in (DATA / "SHA256SUMS").read_text().splitlines()}
+    assert listed == {"LICENSE-BSD3.txt"} | {f"MNIST/raw/{n}" for n in idx_files(1, 1)}
+    assert maker.check(DATA) == []
+
+
+def test_check_finds_a_changed_and_a_missing_file(place: Path) -> None:
+    for name in ("SHA256SUMS", "LICENSE-BSD3.txt"):
+        shutil.copy(DATA / name, place)
+    raw = place / "MNIST" / "raw"
+    content = bytearray((raw / "train-images-idx3-ubyte").read_bytes())
+    content[5000] ^= 1
+    (raw / "train-images-idx3-ubyte").write_bytes(content)
+    (raw / "t10k-labels-idx1-ubyte").unlink()
+    script = [sys.executable, str(DATA / "make_mnist_subset.py"), "--check", "--out", str(place)]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "MNIST/raw/t10k-labels-idx1-ubyte is missing.",
+        "MNIST/raw/train-images-idx3-ubyte is not the file that SHA256SUMS describes.",
+    ]
+
+
+def test_splits_are_balanced_and_disjoint() -> None:
+    seen = []
+    for train, each in ((True, 400), (False, 100)):
+        images, labels = datasets.mnist_tensors(train, size="subset")
+        assert labels.bincount().tolist() == [each] * 10
+        seen += [image.numpy().tobytes() for image in images]
+        # Shuffled: every hundred in a row has every digit, none of them very often.
+        for hundred in labels.split(100):
+            assert 1 <= hundred.bincount(minlength=10).min() < hundred.bincount().max() <= 25
+    assert len(set(seen)) == len(seen) == 5000
+
+
+def test_split_does_not_depend_on_the_order_of_the_table(maker: ModuleType) -> None:
+    rows = [bytes([i % 251, i // 251] + [0] * 782 + [i % 10]) for i in range(5000)]
+    train, test = maker.split(rows)
+    assert (train, test) == maker.split(rows[::-1])
+    assert Counter(row[-1] for row in test) == dict.fromkeys(range(10), 100)
+    assert sorted(train + test) == sorted(rows)
+
+
+# -- what a learner gets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("train", "count"), [(True, 4000), (False, 1000)])
+def test_mnist_is_torchvisions(train: bool, count: int) -> None:
+    from torchvision.datasets import MNIST
+    from torchvision.transforms import ToTensor
+
+    data = datasets.mnist(train, size="subset")
+    assert isinstance(data, MNIST)
+    assert len(data) == count
+    image, label = data[7]
+    assert (image.dtype, image.shape, type(label)) == (torch.float32, (1, 28, 28), int)
+    assert (image.min(), image.max()) == (0, 1)
+    plain = MNIST(DATA, train=train, transform=ToTensor())
+    assert torch.equal(image, plain[7][0])
+    assert label == plain[7][1]
+
+
+def test_tensors_hold_what_the_dataset_holds() -> None:
+    images, labels = datasets.mnist_tensors(False, size="subset")
+    assert (images.dtype, images.shape) == (torch.float32, (1000, 1, 28, 28))
+    assert (labels.dtype, labels.shape) == (torch.int64, (1000,))
+    data = datasets.mnist(False, size="subset")
+    for i in (0, 1, 500, 999):
+        assert torch.equal(images[i], data[i][0])
+        assert labels[i] == data[i][1]
+
+
+def test_transform_replaces_the_default() -> None:
+    data = datasets.mnist(size="subset", transform=lambda image: image.size)
+    assert data[0][0] == (28, 28)
+
+
+def test_importing_it_imports_neither_torch_nor_torchvision() -> None:
+    code = """if True:
+        import sys, labkit.course.datasets as d
+        print("torch" in sys.modules)
+        d.mnist_tensors(size="subset")
+        print("torchvision" in sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+@pytest.mark.parametrize("size", ["half", "Full", 5000, None])
+def test_wrong_size_is_named(size: Any) -> None:
+    with pytest.raises(LabError, match=r'^size is "full" or "subset", not ' + repr(size)):
+        datasets.mnist(size=size)
+
+
+@pytest.mark.parametrize("train", ["test", 1, None])
+def test_wrong_train_is_named(train: Any) -> None:
+    with pytest.raises(LabError, match=f"^train is True .*, not {train!r}"):
+        datasets.mnist_tensors(train)
+
+
+# -- where it looks -----------------------------------------------------------------------------
+
+
+def test_missing_file_is_named(place: Path) -> None:
+    (place / "MNIST" / "raw" / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(LabError) as caught:
+        datasets.mnist(size="subset", root=place)
+    assert f"in {place} cannot be used: t10k-labels-idx1-ubyte is missing." in str(caught.value)
+    assert "make_mnist_subset.py" in str(caught.value)
+
+
+def test_damaged_file_is_named(place: Path) -> None:
+    file = place / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(LabError, match="train-images-idx3-ubyte has 1,000 bytes instead of 3,136,"):
+        datasets.mnist_tensors(size="subset", root=place)
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=f"in {tmp_path / 'nowhere'} cannot be used"):
+        datasets.mnist(size="subset", root=tmp_path / "nowhere")
+
+
+def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+
+    def first() -> Path:
+        return datasets.folders()[0]
+
+    monkeypatch.chdir(tmp_path)
+    assert first() == Path("data")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    assert first() == Path("../data")
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "elsewhere"))
+    assert first() == tmp_path / "elsewhere"
+    monkeypatch.delenv("LABKIT_DATA")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    shutil.rmtree(place)
+    assert first() == DATA
+    # An installed wheel: no data beside the package, but inside it.
+    monkeypatch.setattr(datasets, "PACKAGE", tmp_path / "site" / "labkit")
+    with pytest.raises(LabError, match=r"There is no MNIST in data or \.\./data"):
+        first()
+    shutil.copytree(DATA / "MNIST", tmp_path / "site" / "labkit" / "_course" / "data" / "MNIST")
+    assert first() == tmp_path / "site" / "labkit" / "_course" / "data"
+    assert len(datasets.mnist_tensors(False, size="subset")[0]) == 1000
+
+
+def test_a_data_folder_without_mnist_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert datasets.folders()[0] == DATA
+
+
+def test_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_DATA", "/no/such/folder")
+    with pytest.raises(LabError, match="LABKIT_DATA names no folder: /no/such/folder"):
+        datasets.mnist(size="subset")
+
+
+# -- the full set -------------------------------------------------------------------------------
+
+
+def test_full_set_is_downloaded_into_full(
+    place: Path, mirror: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = datasets.mnist(True, root=place)
+    assert (len(data), Path(data.root)) == (40, place / "full")
+    images, labels = datasets.mnist_tensors(False, root=place)
+    assert len(images) == len(labels) == 10
+    assert torch.equal(images, torch.full((10, 1, 28, 28), 2 / 255))
+    assert mirror.gets() == sorted(mirror.packed)
+    assert sorted(p.name for p in (place / "full").iterdir()) == [".lock", "MNIST"]
+    out = capsys.readouterr().out
+    assert "MNIST:" in out  # the progress bar
+    assert "labkit:" not in out
+
+
+def test_full_set_in_the_folder_itself_is_used(tmp_path: Path, mirror: Mirror) -> None:
+    write_set(tmp_path, idx_files(40, 10))
+    assert len(datasets.mnist_tensors(root=tmp_path)[0]) == 40
+    assert mirror.requests == []
+
+
+def test_what_a_killed_download_left_is_cleared(place: Path, mirror: Mirror) -> None:
+    left = place / "full" / ".part-killed"
+    left.mkdir(parents=True)
+    (left / "train-images-idx3-ubyte").write_bytes(b"half")
+    write_set(place / "full", {"train-labels-idx1-ubyte": b"half"})
+    assert len(datasets.mnist_tensors(root=place)[0]) == 40
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("gone", "the download broke off (HTTP Error 404: Not Found)"),
+        ("damaged", "t10k-images-idx3-ubyte.gz arrived damaged"),
+        ("length", "t10k-images-idx3-ubyte.gz has another length than it should"),
+    ],
+)
+def test_half_a_download_is_none(
+    fault: str, why: str, place: Path, mirror: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "t10k-images-idx3-ubyte.gz"  # the third of four
+    if fault == "gone":
+        del mirror.packed[name]
+    elif fault == "damaged":
+        mirror.packed[name] = mirror.packed[name][:-1]
+    else:
+        mirror.packed[name] = gzip.compress(b"short")
+        mirror.resources[2] = (name, hashlib.md5(mirror.packed[name]).hexdigest())
+    assert len(datasets.mnist_tensors(root=place)[0]) == 4000
+    assert f"(4,000 training and 1,000 test images), not the full set, because {why}." in (
+        capsys.readouterr().out
+    )
+    assert not (place / "full" / "MNIST").exists()
+
+
+def test_a_failure_is_remembered_for_a_while(
+    place: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed, mirror.packed = mirror.packed, {}
+    assert len(datasets.mnist_tensors(root=place)[0]) == 4000
+    assert len(datasets.mnist_tensors(False, root=place)[0]) == 1000
+    assert capsys.readouterr().out.count("labkit:") == 1  # once a process
+    asked = len(mirror.requests)
+    # Another process, a moment later: believes the first one.
+    mirror.packed = packed
+    monkeypatch.setattr(datasets, "_given_up", {})
+    assert len(datasets.mnist_tensors(root=place)[0]) == 4000
+    assert len(mirror.requests) == asked
+    # And later still: asks again.
+    past = time.time() - download.FAILURE_SECONDS - 1
+    os.utime(place / "full" / ".failed", (past, past))
+    monkeypatch.setattr(datasets, "_given_up", {})
+    assert len(datasets.mnist_tensors(root=place)[0]) == 40
+    assert not (place / "full" / ".failed").exists()
+
+
+def test_second_mirror_helps_where_the_first_is_damaged(
+    place: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torchvision.datasets import MNIST
+
+    bad = Mirror()
+    try:
+        bad.packed["train-labels-idx1-ubyte.gz"] = b"<html>moved</html>"
+        monkeypatch.setattr(MNIST, "mirrors", [bad.url, mirror.url])
+        monkeypatch.setattr(download, "_answering", lambda mirrors, name: bad.url)
+        assert len(datasets.mnist_tensors(root=place)[0]) == 40
+        assert bad.gets() == ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
+        assert mirror.gets() == sorted(mirror.packed)
+    finally:
+        bad.close()
+
+
+def test_a_network_that_swallows_everything_costs_two_seconds(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torchvision.datasets import MNIST
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setattr(MNIST, "mirrors", [url, url])
+        start = time.monotonic()
+        assert len(datasets.mnist_tensors(root=place)[0]) == 4000
+        assert time.monotonic() - start < download.PROBE_SECONDS + 1
+    assert "because no server that has it can be reached." in capsys.readouterr().out
+
+
+def test_waiting_for_another_process_is_bounded(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from filelock import FileLock
+
+    (place / "full").mkdir()
+    monkeypatch.setattr(download, "WAIT_SECONDS", 0.1)
+    with FileLock(place / "full" / ".lock"):
+        assert len(datasets.mnist_tensors(root=place)[0]) == 4000
+    assert "another process is still downloading it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", ["file in the way", "read-only"])
+def test_folder_that_cannot_take_it(
+    how: str,
+    place: Path,
+    mirror: Mirror,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if how == "file in the way":
+        (place / "full").write_text("")
+        why = "File exists"
+    else:  # to root, who runs CI, no folder is read-only
+        why = "Read-only file system"
+
+        def refuse(*args: Any, **kwargs: Any) -> None:
+            raise OSError(30, why)
+
+        monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(LabError, match=rf"cannot be stored in {place}/full \({why}\)"):
+        datasets.mnist(root=place)
+    monkeypatch.setenv("LABKIT_DATA", str(place))
+    assert len(datasets.mnist()) == 4000
+    assert f"because it cannot be stored in {place}/full ({why})." in capsys.readouterr().out
+    assert mirror.gets() == []
+
+
+# -- several processes at once ------------------------------------------------------------------
+
+SCRIPT = """
+import json, os, sys
+import torch.distributed as dist
+from torchvision.datasets import MNIST
+from labkit import datasets
+
+MNIST.mirrors, MNIST.resources, place, group = json.loads(sys.argv[1])
+datasets.COUNTS["full"] = (40, 10)
+read, write = os.pipe()
+for rank in range(4):
+    if os.fork() == 0:
+        if group:
+            dist.init_process_group("gloo", f"file://{group}", rank=rank, world_size=4)
+        counts = [len(datasets.mnist_tensors(train, root=place)[0]) for train in (True, False)]
+        os.write(write, f"{counts}\\n".encode())
+        sys.stdout.flush()
+        if group:
+            dist.destroy_process_group()
+        os._exit(0)
+print("exit codes:", [os.wait()[1] for _ in range(4)])
+os.close(write)
+print(open(read).read(), end="")
+"""
+
+
+def four_processes(mirrors: list[str], mirror: Mirror, place: Path, group: str) -> list[str]:
+    """Let four processes ask for the full set at once; return the lines that they wrote."""
+    task = json.dumps([mirrors, mirror.resources, str(place), group])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-c", SCRIPT, task]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_one_of_four_processes_downloads(place: Path, mirror: Mirror) -> None:
+    mirror.delay = 0.2  # long enough for the other three to find the lock taken
+    lines = four_processes([mirror.url], mirror, place, group="")
+    assert lines.count("[40, 10]") == 4
+    assert mirror.gets() == sorted(mirror.packed)
+
+
+@pytest.mark.slow
+def test_four_ranks_without_a_network_agree_and_one_says_so(
+    place: Path, mirror: Mirror, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        start = time.monotonic()
+        lines = four_processes([url], mirror, place, group=str(tmp_path / "store"))
+        waited = time.monotonic() - start
+        silent.settimeout(0)
+        asked = 0
+        while True:
+            try:
+                silent.accept()[0].close()
+            except BlockingIOError:
+                break
+            asked += 1
+    assert lines.count("[4000, 1000]") == 4
+    assert sum("labkit: this is the MNIST subset" in line for line in lines) == 1
+    assert asked == 1, f"{asked} of four processes tried the network ({waited:.0f} s in all)"

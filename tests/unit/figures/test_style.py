@@ -1,0 +1,116 @@
+"""The house style: colours of work can be told apart, units are written as people read them."""
+
+import subprocess
+import sys
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from labkit.figures import style
+from labkit.figures.style import (
+    CARD,
+    PARTS,
+    SERIES,
+    SOFT_INK,
+    WORK,
+    bytes_unit,
+    format_bytes,
+    format_seconds,
+    new_figure,
+    seconds_unit,
+    style_axes,
+    text_on,
+    work_style,
+)
+
+from ..test_rank_colours import SIGHTS, contrast, linear, seen
+
+
+def lightness(colour):
+    """CIE L*, 0 to 100: what grey print keeps of a colour."""
+    return 116 * np.cbrt(linear(colour) @ [0.2126, 0.7152, 0.0722]) - 16
+
+
+def test_importing_figures_leaves_matplotlib_alone():
+    code = (
+        "import sys, labkit, labkit.figures.style, labkit.figures; labkit.figures.before_after\n"
+        "sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
+@pytest.mark.parametrize(
+    ("colours", "apart"),
+    [([look.colour for look in WORK.values()], 0.11), (SERIES, 0.1), (PARTS, 0.08)],
+    ids=["work", "series", "parts"],
+)
+def test_colours_are_told_apart(colours, apart, sight):
+    pairs = combinations(colours, 2)
+    assert min(np.linalg.norm(seen(a, sight) - seen(b, sight)) for a, b in pairs) >= apart
+
+
+def test_work_is_told_apart_in_grey():
+    steps = np.diff(sorted(lightness(look.colour) for look in WORK.values()))
+    assert steps.min() >= 7
+    assert [kind for kind, look in WORK.items() if look.hatch] == ["waiting"]
+
+
+@pytest.mark.parametrize("colour", [look.colour for look in WORK.values()] + list(PARTS))
+def test_text_on_a_colour_can_be_read(colour):
+    assert contrast(text_on(colour), colour) >= 4.5
+
+
+def test_lines_and_small_text_stand_out_from_the_card():
+    assert min(contrast(colour, CARD) for colour in SERIES) >= 3
+    assert contrast(SOFT_INK, CARD) >= 4.5
+
+
+def test_work_style_draws_bars():
+    axes = new_figure().subplots()
+    for kind in WORK:
+        (bar,) = axes.barh([0], [1], **work_style(kind))
+        assert bool(bar.get_hatch()) == (kind == "waiting")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (64, "64 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"),
+     (1023 * 1024, "1023 KiB"), (2**20, "1 MiB"), (5 * 2**30, "5 GiB"), (2**42, "4 TiB")],
+)  # fmt: skip
+def test_bytes(size, text):
+    assert format_bytes(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 ns"), (3e-9, "3 ns"), (1e-5, "10 µs"), (250e-6, "250 µs"), (0.0015, "1.5 ms"),
+     (0.1, "100 ms"), (1, "1 s"), (3600, "3600 s")],
+)  # fmt: skip
+def test_seconds(seconds, text):
+    assert format_seconds(seconds) == text
+
+
+def test_one_unit_for_an_axis():
+    assert seconds_unit(0.25) == (1e-3, "ms")
+    assert bytes_unit(3 * 2**20) == (2**20, "MiB")
+
+
+def test_axes_have_no_box_and_a_light_grid():
+    axes = new_figure(3, 2).subplots()
+    axes.plot([1, 2])
+    style_axes(axes, title="title", xlabel="step", ylabel="loss", grid="y")
+    assert not axes.spines["top"].get_visible()
+    assert not axes.spines["right"].get_visible()
+    assert [line.get_visible() for line in axes.get_xgridlines()[:1]] == [False]
+    assert axes.get_ygridlines()[0].get_color() == style.GRID
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
+    assert axes.get_title(loc="left") == "title"
+    assert axes.title.get_fontsize() >= axes.xaxis.label.get_fontsize()
+
+
+def test_a_figure_is_no_wider_than_a_page_and_no_pyplot_figure():
+    figure = new_figure(20, 3)
+    assert figure.get_figwidth() == style.MAX_WIDTH
+    assert getattr(figure, "number", None) is None
