@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 import labkit
-from labkit.runtime import request
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -70,13 +69,6 @@ def _is_orphan(process: psutil.Process) -> bool:
 def descendants(pid: int | None = None) -> list[psutil.Process]:
     """List the processes below one (default: this one)."""
     return psutil.Process(pid or os.getpid()).children(recursive=True)
-
-
-def px(lab: labkit.Lab, code: str) -> None:
-    """Run a cell on all ranks, as ``%%px`` does; raise what it raises."""
-    pending = request.cell(lab._group, range(lab.world_size), code)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
 
 
 def freeze(pid: int) -> None:

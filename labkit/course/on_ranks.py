@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 
 from ..errors import LabError, RankDied, RankError
-from ..notebook import live, show
+from ..notebook import lab, live, show
 from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import on_rank
@@ -19,9 +18,6 @@ from ..runtime.process_group import GroupKeeper
 from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
 from .judge import Result
-
-if TYPE_CHECKING:
-    from ..notebook.lab import Lab
 
 GROUP_CHANGED = (
     "It left another process group behind, so labkit formed the lab's own anew. Make sub-groups "
@@ -46,15 +42,6 @@ class _Bounded(live.Live):
         super().offer(texts, look)
 
 
-def current_lab() -> Lab:
-    """Return the lab that is running; LabError if there is none."""
-    module = sys.modules.get("labkit.notebook.lab")
-    found: Lab | None = module.current() if module else None
-    if found is None:
-        raise LabError("No lab is running; labkit.start() gives you one.")
-    return found
-
-
 def try_on_ranks(exercise: Exercise) -> Result:
     """Try the answer that the ranks' cells have defined; the lab works afterwards.
 
@@ -67,8 +54,8 @@ def try_on_ranks(exercise: Exercise) -> Result:
     KeyboardInterrupt
         If the learner stops it.
     """
-    lab = current_lab()
-    keeper, cluster = lab._ready(), lab._alive()
+    session = lab.session_of(lab.running())
+    keeper, cluster = session.group, session.cluster
     if cluster.deaths:
         raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
     keeper.check()

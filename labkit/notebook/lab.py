@@ -9,10 +9,8 @@ from typing import Any
 import cloudpickle
 
 from ..errors import LabError
-from ..rank_names import label
 from ..runtime import request
-from ..runtime.cluster import RankCluster
-from ..runtime.process_group import GroupKeeper
+from ..runtime.session import Session
 from ..runtime.survey import survey
 from ..timeline.request import record
 from ..timeline.timeline import Timeline
@@ -26,23 +24,37 @@ def current() -> Lab | None:
     return _current
 
 
+def running() -> Lab:
+    """Return the lab that ``%%px`` talks to; LabError if there is none."""
+    if _current is None:
+        raise LabError("No lab is running; labkit.start() gives you one.")
+    return _current
+
+
+def make_current(lab: Lab) -> None:
+    """Let ``%%px`` talk to this lab, and end it with the notebook's kernel at the latest."""
+    global _current
+    atexit.register(lab.stop)
+    _current = lab
+
+
+def session_of(lab: Lab) -> Session:
+    """Return what a lab is the face of: its ranks and their process group."""
+    return lab._session
+
+
 class Lab:
     """A set of ranks. Made by :func:`labkit.start`; see there."""
 
-    def __init__(self, cluster: RankCluster, *, join: bool, timeout: float) -> None:
-        global _current
-        self._cluster: RankCluster | None = cluster
-        self._group = GroupKeeper(cluster, join=join, timeout=timeout)
-        self._group.settle()
-        atexit.register(self.stop)
-        _current = self
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     # -- what it is -------------------------------------------------------------------------
 
     @property
     def world_size(self) -> int:
         """Number of ranks."""
-        return len(self._alive().places)
+        return len(self._session.cluster.places)
 
     def __len__(self) -> int:
         return self.world_size
@@ -53,22 +65,20 @@ class Lab:
 
         Its engine ids are not ranks; ``lab.engine_ids`` says which is which.
         """
-        return self._alive().client
+        return self._session.cluster.client
 
     @property
     def engine_ids(self) -> list[int]:
         """ipyparallel's engine id of each rank, in rank order."""
-        return [place.engine for place in self._alive().places]
+        return [place.engine for place in self._session.cluster.places]
 
-    def _alive(self) -> RankCluster:
-        if self._cluster is None:
-            raise LabError("This lab was stopped; labkit.start() gives you a new one.")
-        return self._cluster
+    @property
+    def _cluster(self) -> Any:  # for tests that are not yet written with tests/support/cells.py
+        return None if self._session.stopped else self._session.cluster
 
-    def _ready(self) -> GroupKeeper:
-        """Return the lab's process group, and with it its ranks."""
-        self._alive()
-        return self._group
+    @property
+    def _group(self) -> Any:
+        return self._session.group
 
     # -- run --------------------------------------------------------------------------------
 
@@ -97,7 +107,7 @@ class Lab:
         """
         chosen = self.check_ranks(ranks)
         payload = cloudpickle.dumps((fn, args, kwargs))
-        return request.call(self._ready(), chosen, payload)
+        return request.call(self._session.group, chosen, payload)
 
     def timeline(
         self,
@@ -131,17 +141,17 @@ class Lab:
             If it raises on a rank: each distinct error once.
         """
         chosen = self.check_ranks(ranks)
-        return record(self._ready(), chosen, fn, args, kwargs, operators=operators)
+        return record(self._session.group, chosen, fn, args, kwargs, operators=operators)
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
         self._check_name(name)
-        return request.pull(self._ready(), name)
+        return request.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank."""
         self._check_name(name)
-        request.push(self._ready(), cloudpickle.dumps({name: value}))
+        request.push(self._session.group, cloudpickle.dumps({name: value}))
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
         raise TypeError("a Lab is not iterable; lab.status() lists its ranks")
@@ -159,29 +169,21 @@ class Lab:
         LabError
             If one is not a rank of this lab.
         """
-        size = self.world_size
-        if ranks is None:
-            return list(range(size))
-        chosen = [ranks] if isinstance(ranks, int) else list(ranks)
-        wrong = [r for r in chosen if not isinstance(r, int) or not 0 <= r < size]
-        if wrong or not chosen:
-            what = f"no rank {wrong[0]!r}" if wrong else "no rank in an empty list"
-            raise LabError(f"There is {what} here: ranks go from 0 to {size - 1}.")
-        return sorted(set(chosen))
+        return self._session.check_ranks(ranks)
 
     # -- look -------------------------------------------------------------------------------
 
     def status(self) -> Table:
         """Show what each rank is doing now, and at which line of which cell."""
-        return Table(survey(self._alive()))
+        return Table(survey(self._session.cluster))
 
     def __repr__(self) -> str:
-        if self._cluster is None:
+        if self._session.stopped:
             return "Lab (stopped)"
-        return str(Table(survey(self._cluster)))
+        return str(self.status())
 
     def _repr_html_(self) -> str | None:
-        return None if self._cluster is None else Table(survey(self._cluster)).to_html()
+        return None if self._session.stopped else self.status().to_html()
 
     # -- begin again ------------------------------------------------------------------------
 
@@ -190,11 +192,7 @@ class Lab:
 
         Sub-groups and models wrapped in DDP belong to the old group: make them again.
         """
-        cluster = self._alive()
-        if dead := sorted(cluster.deaths):
-            raise LabError(f"{label(dead).capitalize()} ended; lab.restart(ranks={dead}) first.")
-        self._group.join = True
-        self._group.rebuild()
+        self._session.reset()
 
     def restart(self, ranks: Sequence[int] | None = None) -> None:
         """Replace ranks by fresh processes; a rank keeps its number.
@@ -210,29 +208,14 @@ class Lab:
         LabError
             If ``ranks`` leaves out one that has ended.
         """
-        cluster = self._alive()
-        chosen = self.check_ranks(ranks)
-        if ranks is None:
-            cluster.restart()
-            self._group.settle()
-            return
-        if missing := sorted(set(cluster.deaths) - set(chosen)):
-            everyone = sorted({*chosen, *missing})
-            raise LabError(
-                f"{label(missing).capitalize()} ended too; restart all of them at once: "
-                f"lab.restart(ranks={everyone})."
-            )
-        cluster.restart(chosen)
-        self._group.settle(chosen)
+        self._session.restart(ranks)
 
     def stop(self) -> None:
         """End every process of the lab. Also happens when the notebook's kernel ends."""
         global _current
-        cluster, self._cluster = self._cluster, None
         if _current is self:
             _current = None
-        if cluster is not None:
-            cluster.close()
+        self._session.stop()
         atexit.unregister(self.stop)
 
     def __enter__(self) -> Lab:

@@ -102,7 +102,7 @@ class LabMagics(ParallelMagics):
             named = self._named(code)
             return self._run(current, ranks, named, shown, args.save_name, args.groupby, signum)
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
-        current._ready().check()
+        lab.session_of(current).group.check()
         view = current.client.direct_view([current.engine_ids[r] for r in ranks])
         result = view.execute(self._named(code), silent=False, block=False)
         result._fname = "%px"
@@ -125,9 +125,7 @@ class LabMagics(ParallelMagics):
         return self._run(current, current.check_ranks(None), code, shown, kwargs.get("save_name"))
 
     def _lab(self) -> lab.Lab:
-        current = lab.current()
-        if current is None:
-            raise LabError("No lab is running; labkit.start() gives you one.")
+        current = lab.running()
         self.view = self.view if self.view.client is current.client else self._new_view(current)
         return current
 
@@ -170,7 +168,7 @@ class LabMagics(ParallelMagics):
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
-        pending = request.cell(current._ready(), ranks, code)
+        pending = request.cell(lab.session_of(current).group, ranks, code)
         try:
             with contextlib.suppress(KeyboardInterrupt):  # raised again below, and explained
                 pending.wait(signum, shown)

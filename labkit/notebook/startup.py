@@ -53,7 +53,8 @@ def start(
         print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
 
     from ..runtime.cluster import RankCluster, gpu_count
-    from .lab import Lab
+    from ..runtime.session import Session
+    from .lab import Lab, make_current
 
     cluster = None
     try:
@@ -63,7 +64,8 @@ def start(
         if warm is not None and warm.problems:
             module, problem = next(iter(warm.problems.items()))
             raise LabError(f"preload: cannot import {module!r} ({problem}).")
-        lab = Lab(cluster, join=join, timeout=timeout)
+        lab = Lab(Session.form(cluster, join=join, timeout=timeout))
+        make_current(lab)
     except BaseException:
         if cluster is not None:
             cluster.close()

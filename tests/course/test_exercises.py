@@ -23,7 +23,7 @@ from labkit.course.judge import Result, Verdict, judge
 from labkit.course.report import LONGEST, describe, report
 from labkit.notebook.show import plain
 from labkit.rank import collectives
-from tests.conftest import px
+from tests.support.cells import run_cell
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
 ADD = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / world_size"
@@ -48,7 +48,7 @@ def verdict(lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]) -> Callable[..
     """Define an answer on four ranks and check it: the verdict's name, and what was printed."""
 
     def attempt(code: str, name: str, **changes: Any) -> tuple[str, str]:
-        px(lab4, code)
+        run_cell(lab4, code)
         exercise = replace(catalogue.find(name), **changes)
         result, verdict = check.examine(exercise)
         print(report(result, verdict), end="")
@@ -296,7 +296,7 @@ def test_without_a_lab() -> None:
 def test_a_name_that_no_cell_has_defined(lab4: labkit.Lab) -> None:
     with pytest.raises(LabError, match=r"Ranks 0–3 have no `neighbour` yet: run the cell of"):
         labkit.check("00-1")
-    px(lab4, "if rank != 2:\n    neighbour = 1")
+    run_cell(lab4, "if rank != 2:\n    neighbour = 1")
     with pytest.raises(LabError, match="Rank 2 has no `neighbour` yet"):
         labkit.check("00-1")
 
@@ -304,7 +304,7 @@ def test_a_name_that_no_cell_has_defined(lab4: labkit.Lab) -> None:
 def test_check_prints_and_returns_nothing(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    px(lab4, NEIGHBOUR)
+    run_cell(lab4, NEIGHBOUR)
     for _ in range(2):
         assert labkit.check("00-1") is None
         assert plain(capsys.readouterr().out).splitlines() == [
@@ -333,12 +333,12 @@ def test_what_is_no_answer_does_not_pass(verdict: Any, answer: str) -> None:
 
 
 def test_a_cell_that_changed_rank_is_no_trouble(lab4: labkit.Lab, verdict: Any) -> None:
-    px(lab4, "me, rank = rank, 17")
+    run_cell(lab4, "me, rank = rank, 17")
     try:
         answer = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / 4"
         assert verdict(answer, "00-3")[0] == "passed"
     finally:
-        px(lab4, "rank = me")
+        run_cell(lab4, "rank = me")
 
 
 def test_an_error_is_shown_with_its_line(lab4: labkit.Lab, verdict: Any) -> None:
@@ -416,7 +416,9 @@ def test_messages_that_nobody_receives_do_not_reach_the_next_answer(
     )
     verdict(answer, "00-1")
     assert works(lab4)
-    px(lab4, "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)")
+    run_cell(
+        lab4, "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
+    )
     assert lab4["t"][1].item() == 5
 
 
@@ -527,7 +529,7 @@ def test_what_is_not_forbidden_passes(verdict: Any, forbidden: str, calls: str) 
     ],
 )  # fmt: skip
 def test_what_is_sent_is_counted(lab4: labkit.Lab, call: str, numbers: tuple[Any, ...]) -> None:
-    px(
+    run_cell(
         lab4,
         "import torch.distributed._functional_collectives as functional\n"
         f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {call}\n    return x",
@@ -587,7 +589,7 @@ def test_a_name_that_the_notebook_does_not_have() -> None:
 def test_three_hints_and_then_the_way_to_the_solution(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    px(lab4, NEIGHBOUR)
+    run_cell(lab4, NEIGHBOUR)
     labkit.check("00-1")
     capsys.readouterr()
     said = []

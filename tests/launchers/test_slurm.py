@@ -17,8 +17,8 @@ from labkit import LabError
 from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
 from labkit.runtime import cluster
-from tests.conftest import px
 from tests.support import external_lab
+from tests.support.cells import run_cell
 from tests.support.conda_versions import ROOT
 from tests.support.slurm import Slurm, slurm
 from tests.support.system import needs, needs_hosts
@@ -66,7 +66,7 @@ def test_the_ranks_are_one_job_and_know_their_places(farm: Slurm, lab: labkit.La
 
 
 def test_all_reduce(lab: labkit.Lab) -> None:
-    px(lab, "x = torch.tensor([rank + 1.0]); dist.all_reduce(x)")
+    run_cell(lab, "x = torch.tensor([rank + 1.0]); dist.all_reduce(x)")
     assert [x.item() for x in lab["x"]] == [10.0] * 4
 
 
@@ -79,13 +79,13 @@ def test_the_start_of_notebook_14(lab: labkit.Lab) -> None:
 
 
 def test_a_skipped_collective_is_a_deadlock_and_the_lab_goes_on(lab: labkit.Lab) -> None:
-    px(lab, "kept = rank")
+    run_cell(lab, "kept = rank")
     begin = time.monotonic()
     with pytest.raises(Deadlock) as caught:
-        px(lab, "x = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)")
+        run_cell(lab, "x = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)")
     assert time.monotonic() - begin < 30
     assert str(caught.value).startswith("ranks 0–1, 3 wait for rank 2, which has ended its cell.")
-    px(lab, "x = torch.ones(1); dist.all_reduce(x)")
+    run_cell(lab, "x = torch.ones(1); dist.all_reduce(x)")
     assert [x.item() for x in lab["x"]] == [4.0] * 4
     assert lab["kept"] == [0, 1, 2, 3]
 
@@ -94,9 +94,9 @@ def test_a_killed_rank_is_named_and_a_restart_gives_fresh_ones(
     farm: Slurm, lab: labkit.Lab, eventually: Eventually
 ) -> None:
     with pytest.raises(RankDied, match=r"^rank 1 ended with signal 9 \(SIGKILL\)"):
-        px(lab, "import os\nif rank == 1:\n    os.kill(os.getpid(), 9)\ndist.barrier()")
+        run_cell(lab, "import os\nif rank == 1:\n    os.kill(os.getpid(), 9)\ndist.barrier()")
     lab.restart()
-    px(lab, "x = torch.ones(1); dist.all_reduce(x)")
+    run_cell(lab, "x = torch.ones(1); dist.all_reduce(x)")
     assert [x.item() for x in lab["x"]] == [4.0] * 4
     eventually(lambda: len(farm.jobs()) == 1, GONE_SECONDS)
 

@@ -172,7 +172,7 @@ def test_two_starts_leave_one_lab():
     second = labkit.start(1)
     try:
         assert second.run(rank_and_size) == [(0, 1)]
-        warm = [p for p in descendants() if "forkserver" in " ".join(p.cmdline())]
+        warm = [p for p in descendants() if "fork_server" in " ".join(p.cmdline())]
         assert len([p for p in warm if p.ppid() == __import__("os").getpid()]) == 1
         with pytest.raises(LabError, match=r"This lab was stopped; labkit\.start"):
             first.run(pids)

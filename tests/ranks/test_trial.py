@@ -13,7 +13,7 @@ import labkit
 from labkit.course import catalogue, check
 from labkit.rank.trial import call_counter, trial
 from labkit.runtime import recovery
-from tests.conftest import px
+from tests.support.cells import run_cell
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
 
@@ -47,10 +47,10 @@ def test_messages_of_a_trial_do_not_reach_the_next_cell(
     places = "right, left = (rank + 1) % 4, (rank - 1) % 4"
     for _ in range(5):
         before = group_of(lab4)
-        px(lab4, f"def neighbour():\n    {places}\n    {body}\n    return right")
+        run_cell(lab4, f"def neighbour():\n    {places}\n    {body}\n    return right")
         check.examine(replace(catalogue.find("00-1"), forbids=()))
         assert (group_of(lab4) == before) == same_group
-        px(lab4, EXCHANGE)
+        run_cell(lab4, EXCHANGE)
         assert lab4["t"][1].item() == 5
 
 
@@ -65,7 +65,7 @@ def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:
 
 def test_what_labkit_asks_meanwhile_is_not_forbidden(lab4: labkit.Lab) -> None:
     """Where an answer waits, a rank is asked for its number: the answer did not ask for it."""
-    px(lab4, "def neighbour():\n    if rank: dist.barrier()\n    return 1")
+    run_cell(lab4, "def neighbour():\n    if rank: dist.barrier()\n    return 1")
     for _ in range(3):
         result, verdict = check.examine(replace(catalogue.find("00-1"), forbids=("get_rank",)))
         assert result.forbidden == []
@@ -94,7 +94,7 @@ def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch
 def test_an_answer_may_be_the_first_to_use_an_optimizer() -> None:
     """Its import of torch._dynamo reads attributes of the operators that a trial counts."""
     with labkit.start(2) as lab:
-        px(
+        run_cell(
             lab,
             "def neighbour():\n"
             "    import sys\n"

@@ -1,0 +1,107 @@
+"""What a lab is made of: its ranks and their process group, until it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import LabError
+from ..rank_names import label
+from .cluster import RankCluster
+from .process_group import GroupKeeper
+
+
+class Session:
+    """The ranks of a lab and their process group: what everything that runs on them needs.
+
+    ``labkit.Lab`` is its face. It is made by :meth:`form`.
+    """
+
+    def __init__(self, cluster: RankCluster, group: GroupKeeper) -> None:
+        self._cluster = cluster
+        self._group = group
+        self.stopped = False
+
+    @classmethod
+    def form(cls, cluster: RankCluster, *, join: bool, timeout: float) -> Session:
+        """Form the process group of ranks that have started.
+
+        Parameters
+        ----------
+        join
+            False leaves ``init_process_group`` to the learner.
+        timeout
+            Seconds, for joining and for every later collective.
+        """
+        group = GroupKeeper(cluster, join=join, timeout=timeout)
+        group.settle()
+        return cls(cluster, group)
+
+    @property
+    def cluster(self) -> RankCluster:
+        """The processes; LabError if the lab was stopped."""
+        self._check()
+        return self._cluster
+
+    @property
+    def group(self) -> GroupKeeper:
+        """The process group; LabError if the lab was stopped."""
+        self._check()
+        return self._group
+
+    def _check(self) -> None:
+        if self.stopped:
+            raise LabError("This lab was stopped; labkit.start() gives you a new one.")
+
+    def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
+        """Return ``ranks`` as a sorted list, all ranks if None.
+
+        Raises
+        ------
+        LabError
+            If one is not a rank of this lab.
+        """
+        size = len(self.cluster.places)
+        if ranks is None:
+            return list(range(size))
+        chosen = [ranks] if isinstance(ranks, int) else list(ranks)
+        wrong = [r for r in chosen if not isinstance(r, int) or not 0 <= r < size]
+        if wrong or not chosen:
+            what = f"no rank {wrong[0]!r}" if wrong else "no rank in an empty list"
+            raise LabError(f"There is {what} here: ranks go from 0 to {size - 1}.")
+        return sorted(set(chosen))
+
+    def reset(self) -> None:
+        """Form the process group anew; LabError if a rank has ended."""
+        if dead := sorted(self.cluster.deaths):
+            raise LabError(f"{label(dead).capitalize()} ended; lab.restart(ranks={dead}) first.")
+        self.group.join = True
+        self.group.rebuild()
+
+    def restart(self, ranks: Sequence[int] | None = None) -> None:
+        """Replace ranks (all if None) by fresh processes, and form the process group again.
+
+        Raises
+        ------
+        LabError
+            If ``ranks`` leaves out one that has ended.
+        """
+        cluster = self.cluster
+        chosen = self.check_ranks(ranks)
+        if ranks is None:
+            cluster.restart()
+            self.group.settle()
+            return
+        if missing := sorted(set(cluster.deaths) - set(chosen)):
+            everyone = sorted({*chosen, *missing})
+            raise LabError(
+                f"{label(missing).capitalize()} ended too; restart all of them at once: "
+                f"lab.restart(ranks={everyone})."
+            )
+        cluster.restart(chosen)
+        self.group.settle(chosen)
+
+    def stop(self) -> None:
+        """End every process. Safe to call twice."""
+        if not self.stopped:
+            self.stopped = True
+            self._cluster.close()

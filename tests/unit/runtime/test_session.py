@@ -1,0 +1,80 @@
+"""A session holds ranks and their group until it is stopped, and checks what is asked of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labkit.errors import LabError
+from labkit.runtime.session import Session
+
+
+class FakeCluster:
+    """Four ranks that are only written down."""
+
+    def __init__(self, deaths: dict[int, Any] | None = None) -> None:
+        self.places = list(range(4))
+        self.deaths = deaths or {}
+        self.done: list[Any] = []
+
+    def restart(self, ranks: list[int] | None = None) -> None:
+        self.done.append(("restart", ranks))
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+def session(deaths: dict[int, Any] | None = None) -> tuple[Session, list[Any]]:
+    cluster: Any = FakeCluster(deaths)
+    done = cluster.done
+    group: Any = SimpleNamespace(
+        join=False,
+        settle=lambda ranks=None: done.append(("settle", ranks)),
+        rebuild=lambda: done.append("rebuild"),
+    )
+    return Session(cluster, group), done
+
+
+def test_after_the_stop_it_gives_nothing_away():
+    lab, done = session()
+    assert lab.cluster.places
+    assert not lab.group.join
+    lab.stop()
+    lab.stop()
+    assert done == ["close"]
+    for reach in (lambda: lab.cluster, lambda: lab.group, lab.reset, lambda: lab.check_ranks(None)):
+        with pytest.raises(LabError, match=r"This lab was stopped; labkit\.start\(\) gives"):
+            reach()
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"), [(None, [0, 1, 2, 3]), ([3, 1, 3], [1, 3]), (2, [2]), (range(2), [0, 1])]
+)
+def test_ranks_come_sorted_and_once(asked, chosen):
+    assert session()[0].check_ranks(asked) == chosen
+
+
+@pytest.mark.parametrize("asked", [[4], [-1], ["0"], []])
+def test_what_is_no_rank_is_refused(asked):
+    with pytest.raises(LabError, match="ranks go from 0 to 3"):
+        session()[0].check_ranks(asked)
+
+
+def test_a_reset_forms_the_group_also_where_the_learner_was_to_do_it():
+    lab, done = session()
+    lab.reset()
+    assert lab.group.join
+    assert done == ["rebuild"]
+    with pytest.raises(LabError, match=r"^Rank 2 ended; lab\.restart\(ranks=\[2\]\) first\.$"):
+        session({2: "exit code 1"})[0].reset()
+
+
+def test_a_restart_takes_the_ranks_that_have_ended_along():
+    lab, done = session({1: "exit code 1"})
+    lab.restart([1, 3])
+    lab.restart()
+    assert done == [("restart", [1, 3]), ("settle", [1, 3]), ("restart", None), ("settle", None)]
+    with pytest.raises(LabError, match=r"^Rank 1 ended too; .* lab\.restart\(ranks=\[1, 2\]\)\.$"):
+        lab.restart([2])
