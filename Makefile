@@ -44,6 +44,9 @@ test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check a
 test-fast: $(STAMP)  ## run the quick tests only: no notebooks, nothing slow
 	$(BIN)/python -m pytest tests -m "not slow"
 
+test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python3.13 TESTS=tests/ranks
+	@PYTHON="$(PYTHON)" .ci/test-with $(WITH) $(if $(TESTS),-- $(TESTS))
+
 bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.json
 	$(BIN)/python -m tests.bench
 
@@ -91,4 +94,4 @@ clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: help setup lab test test-fast bench lint lock system-deps clean
+.PHONY: help setup lab test test-fast test-with bench lint lock system-deps clean

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from tests.support.conda_versions import (
     CONDA_NAMES,
@@ -25,6 +32,10 @@ PYPROJECT_TEXT, LOCK_TEXT, ENVIRONMENT_TEXT = (
 PYPROJECT = tomllib.loads(PYPROJECT_TEXT)
 LOCK = read_lock(LOCK_TEXT)
 DEPENDENCIES = direct_dependencies(PYPROJECT)
+#: Packages of which labkit uses what they keep private, or (torchvision) whose every release is
+#: made for one torch: a release that nobody has tried may break it.
+BOUNDED = ("ipykernel", "ipyparallel", "jupyterlab", "nbval", "torch", "torchvision")
+JOBS = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
 
 
 @pytest.mark.parametrize("name", DEPENDENCIES)
@@ -83,3 +94,123 @@ def test_python_3_11_is_the_oldest():
 def test_a_line_that_is_no_entry_is_refused():
     with pytest.raises(ValueError, match="not a line of a lock"):
         read_lock("torch>=2\n")
+
+
+# -- bounds, and the CI jobs that try them ------------------------------------------------------
+
+
+def bound(name: str, operator: str) -> Version:
+    """Return the one bound of a dependency in that direction."""
+    (version,) = [s.version for s in DEPENDENCIES[name].specifier if s.operator == operator]
+    return Version(version)
+
+
+def command(job: str) -> list[str]:
+    """Return the words of a job's own command, its last step."""
+    return JOBS[job]["steps"][-1]["run"].replace('"', "").split()
+
+
+def python_of(job: str) -> str:
+    (version,) = [
+        step["with"]["python-version"]
+        for step in JOBS[job]["steps"]
+        if "setup-python" in step.get("uses", "")
+    ]
+    return version
+
+
+def test_what_labkit_reaches_into_has_an_upper_bound_and_nothing_else():
+    bounded = [n for n, r in DEPENDENCIES.items() if any(s.operator == "<" for s in r.specifier)]
+    assert sorted(bounded) == sorted(BOUNDED)
+
+
+@pytest.mark.parametrize("name", ["torch", "torchvision"])
+def test_the_newest_torch_that_is_allowed_is_the_locked_one(name):
+    locked = Version(pinned(name, LOCK, oldest_python(PYPROJECT)))
+    assert bound(name, "<") == Version(f"{locked.major}.{locked.minor + 1}")
+
+
+def test_a_job_installs_every_lower_bound_exactly():
+    script, *asked = command("oldest")
+    assert script == ".ci/test-with"
+    found = {r.name: str(r.specifier) for r in map(Requirement, asked)}
+    assert found == {name: f"=={bound(name, '>=')}" for name in BOUNDED}
+
+
+def test_jobs_run_on_the_oldest_python_and_on_a_newer_one():
+    assert python_of("test") == python_of("oldest") == oldest_python(PYPROJECT)
+    assert command("test") == [".ci/run"]
+    assert command("python") == [".ci/test-with"]
+    assert Version(python_of("python")) > Version(oldest_python(PYPROJECT))
+    assert python_of("python") in SpecifierSet(PYPROJECT["project"]["requires-python"])
+
+
+def test_only_the_job_with_the_nightly_torch_may_fail_and_it_begins_where_the_bounds_end():
+    assert [name for name, job in JOBS.items() if job.get("continue-on-error")] == ["nightly"]
+    script, beyond, *asked = command("nightly")
+    assert (script, beyond) == (".ci/test-with", "--beyond")
+    assert asked == [f"{name}>={bound(name, '<')}.dev0" for name in ("torch", "torchvision")]
+
+
+def test_every_job_is_bounded_in_time():
+    assert [name for name, job in JOBS.items() if "timeout-minutes" not in job] == []
+
+
+# -- .ci/test-with, with stand-ins for what it calls --------------------------------------------
+
+STAND_IN = """#!/bin/sh
+echo "$(basename "$0") $*" >> "{calls}"
+case "$*" in
+  -c*) echo 3.11 ;;
+  "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/uv" ;;
+esac
+"""
+
+
+@pytest.fixture
+def test_with(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run a copy of the script with some arguments; return the commands that it called."""
+    calls, python = tmp_path / "calls", tmp_path / "python"
+    python.write_text(STAND_IN.format(calls=calls))
+    python.chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy2(ROOT / ".ci/test-with", tmp_path / ".ci")
+    shutil.copy2(ROOT / "requirements.lock", tmp_path)
+
+    def run(*arguments: str) -> list[str]:
+        environment = {**os.environ, "PYTHON": str(python)}
+        script = tmp_path / ".ci/test-with"
+        subprocess.run([script, *arguments], env=environment, check=True, capture_output=True)
+        return calls.read_text().splitlines()
+
+    return run
+
+
+def test_other_versions_are_resolved_from_the_lock_and_tested_beside_it(test_with, tmp_path):
+    calls = test_with("torch==2.11", "ipyparallel==9.1")
+    (folder,) = (tmp_path / "build").iterdir()
+    assert folder.name == "with-python3.11-torch-2.11-ipyparallel-9.1"
+    assert (folder / "wanted.txt").read_text() == "torch==2.11\nipyparallel==9.1\n"
+    assert (folder / "requirements.lock").read_text() == LOCK_TEXT
+    assert (tmp_path / "requirements.lock").read_text() == LOCK_TEXT
+    (resolve,) = [call for call in calls if call.startswith("uv pip compile")]
+    assert f"--constraint build/{folder.name}/wanted.txt" in resolve
+    assert f"--output-file build/{folder.name}/requirements.lock" in resolve
+    (sync,) = [call for call in calls if call.startswith("uv pip sync")]
+    assert sync.endswith(f"--require-hashes build/{folder.name}/requirements.lock")
+    assert calls[-1] == "python -m pytest tests/unit tests/ranks"
+
+
+def test_bounds_are_left_only_when_asked_to(test_with, tmp_path):
+    calls = test_with("--beyond", "torch==2.99", "--", "tests/unit/wire", "-x")
+    (folder,) = (tmp_path / "build").iterdir()
+    (resolve,) = [call for call in calls if call.startswith("uv pip compile")]
+    assert f"--override build/{folder.name}/wanted.txt" in resolve
+    assert "--constraint" not in resolve
+    assert calls[-1] == "python -m pytest tests/unit/wire -x"
+
+
+def test_without_other_versions_the_lock_is_tested_on_that_python(test_with, tmp_path):
+    calls = test_with()
+    assert [folder.name for folder in (tmp_path / "build").iterdir()] == ["with-python3.11"]
+    assert calls[-1] == "python -m pytest tests/unit tests/ranks"
