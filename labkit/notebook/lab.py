@@ -14,6 +14,7 @@ from ..runtime.session import Session
 from ..runtime.survey import survey
 from ..timeline.request import record
 from ..timeline.timeline import Timeline
+from ..wire.features import sentences
 from .status_table import Table
 
 _current: Lab | None = None
@@ -175,7 +176,8 @@ class Lab:
 
     def status(self) -> Table:
         """Show what each rank is doing now, and at which line of which cell."""
-        return Table(survey(self._session.cluster))
+        cluster = self._session.cluster
+        return Table(survey(cluster), sentences(cluster.missing))
 
     def __repr__(self) -> str:
         if self._session.stopped:

@@ -15,6 +15,7 @@ import psutil
 
 from ..errors import LabError
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
+from ..wire.features import sentences
 
 if TYPE_CHECKING:
     from .lab import Lab
@@ -73,6 +74,8 @@ def start(
             warm.close()
         raise
     _load_magics()
+    for sentence in sentences(cluster.missing):
+        print(f"labkit: {sentence}")
     return lab
 
 

@@ -12,12 +12,13 @@ _LEFT = ' style="text-align: left"'
 
 
 class Table(Sequence[RankState]):
-    """A list of RankState that shows itself as a table."""
+    """A list of RankState that shows itself as a table, with notes below it."""
 
     HEAD = ("rank", "host", "pid", "device", "backend", "state")
 
-    def __init__(self, states: Sequence[RankState]) -> None:
+    def __init__(self, states: Sequence[RankState], notes: Sequence[str] = ()) -> None:
         self.states = list(states)
+        self.notes = list(notes)
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self.states[index]
@@ -35,10 +36,11 @@ class Table(Sequence[RankState]):
     def __repr__(self) -> str:
         rows = self.rows()
         widths = [max(len(row[i]) for row in rows) for i in range(len(self.HEAD))]
-        return "\n".join(
+        lines = [
             "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
-        )
+        ]
+        return "\n".join([*lines, *self.notes])
 
     def to_html(self) -> str:
         """Return an HTML table that needs no style sheet."""
@@ -49,6 +51,7 @@ class Table(Sequence[RankState]):
             lines.append(
                 "<tr>" + "".join(f"<td{_LEFT}>{escape(text)}</td>" for text in row) + "</tr>"
             )
-        return "\n".join([*lines, "</tbody></table>"])
+        notes = [f"<p>{escape(note)}</p>" for note in self.notes]
+        return "\n".join([*lines, "</tbody></table>", *notes])
 
     _repr_html_ = to_html

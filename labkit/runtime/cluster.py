@@ -21,6 +21,7 @@ from ..errors import LabError
 from ..launch import external, external_state, ipp_launchers, private_folder
 from ..launch.placement import Place, place_ranks
 from ..launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
+from ..wire.features import Missing
 from . import output
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
@@ -62,6 +63,7 @@ class RankCluster:
         self.warm = warm
         self.places: list[Place] = []
         self.deaths: dict[int, str] = {}  #: rank -> how its process ended
+        self.missing: list[Missing] = []  #: features that are off
         self._left: set[int] = set()  # engines that were told to end
         self._folder: private_folder.PrivateFolder | None = None
         if warm is None:
