@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..wire.protocol import MEASURES
+from ..wire.trial import Here
 
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
 PLACES = ("ranks", "notebook")
@@ -99,8 +100,8 @@ class Exercise:
     answer
         The name that the learner defines.
     trial
-        ``trial(answer, rank, world_size)`` on every rank at the same time, or ``trial(answer)``
-        in the notebook: uses the answer and returns small values. A module's function.
+        ``trial(answer, here)``, on every rank at the same time or in the notebook: uses the
+        answer and returns small values. A module's function.
     expected
         ``expected(world_size)``: one value a rank, computed in one process; in the notebook
         ``expected()``: the value.
@@ -127,7 +128,7 @@ class Exercise:
     id: str
     title: str
     answer: str
-    trial: Callable[..., Any]
+    trial: Callable[[Any, Here], Any]
     expected: Callable[..., Any]
     hints: Sequence[str]
     mistakes: Sequence[Mistake] = ()

@@ -71,7 +71,7 @@ def exercise(**changes: Any) -> Exercise:
         "id": "99-1",
         "title": "Add up",
         "answer": "f",
-        "trial": lambda answer, rank, n: answer(),
+        "trial": lambda answer, here: answer(),
         "expected": lambda n: [1] * n,
         "hints": ("a", "b", "c"),
     }
@@ -551,7 +551,9 @@ def in_notebook(answer: Any, **changes: Any) -> tuple[Result, Verdict]:
 
     vars(__main__)["f"] = answer
     try:
-        own = exercise(where="notebook", trial=lambda f: f(20), expected=lambda: 400, **changes)
+        own = exercise(
+            where="notebook", trial=lambda f, here: f(20), expected=lambda: 400, **changes
+        )
         return check.examine(own)
     finally:
         del vars(__main__)["f"]

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import torch
 
 from ..compare import same
-from ..device import here
-from ..exercise import Exercise, Failed, Goal, Mistake
+from ..exercise import Exercise, Failed, Goal, Here, Mistake
 from ..mistakes import failed
 
 # -- 00-1 ---------------------------------------------------------------------------------------
 
 
-def trial_neighbour(answer: Callable[[], int], rank: int, world_size: int) -> int:
+def trial_neighbour(answer: Callable[[], int], here: Here) -> int:
     """Ask for the neighbour."""
     return answer()
 
@@ -30,7 +29,7 @@ def expected_neighbour(world_size: int) -> list[int]:
 NUMBERS = tuple(range(100, 110))
 
 
-def trial_share(answer: Callable[[list[int]], list[int]], rank: int, world_size: int) -> list[int]:
+def trial_share(answer: Callable[[list[int]], list[int]], here: Here) -> list[int]:
     """Ask for this rank's share of ten numbers."""
     return answer(list(NUMBERS))
 
@@ -58,11 +57,9 @@ def _grade(rank: int) -> list[float]:
     return [rank + 1.0, 10.0 * rank]
 
 
-def trial_average(
-    answer: Callable[[torch.Tensor], torch.Tensor], rank: int, world_size: int
-) -> torch.Tensor:
+def trial_average(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
     """Average two numbers a rank."""
-    return answer(torch.tensor(_grade(rank), device=here()))
+    return answer(torch.tensor(_grade(here.rank), device=here.device))
 
 
 def expected_average(world_size: int) -> list[torch.Tensor]:
@@ -78,9 +75,9 @@ def _flag(rank: int) -> bool:
     return rank != 1
 
 
-def trial_count(answer: Callable[[bool], int], rank: int, world_size: int) -> int:
+def trial_count(answer: Callable[[bool], int], here: Here) -> int:
     """Count the ranks for which something holds: all but rank 1."""
-    return answer(_flag(rank))
+    return answer(_flag(here.rank))
 
 
 def expected_count(world_size: int) -> list[int]:

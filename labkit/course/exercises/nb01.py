@@ -13,8 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import BackendConfig
 
-from ..device import here
-from ..exercise import Exercise, Failed, Goal, Mistake
+from ..exercise import Exercise, Failed, Goal, Here, Mistake
 from ..mistakes import failed
 
 #: What a wait on the store of a trial may take, in seconds: an answer that waits in vain ends.
@@ -71,11 +70,9 @@ def _environment(rank: int, world_size: int) -> dict[str, str]:
     }
 
 
-def trial_arguments(
-    answer: Callable[[dict[str, str]], dict[str, Any]], rank: int, world_size: int
-) -> list[Any]:
+def trial_arguments(answer: Callable[[dict[str, str]], dict[str, Any]], here: Here) -> list[Any]:
     """Return the arguments, in a list of fixed order, and the names of others."""
-    given = answer(_environment(rank, world_size))
+    given = answer(_environment(here.rank, here.world_size))
     if not isinstance(given, dict):
         raise TypeError(f"join_arguments returned {type(given).__name__}, not a dict")
     found = [given.get(name) for name in ("init_method", "rank", "world_size")]
@@ -115,8 +112,9 @@ class _Counted:
         return call
 
 
-def trial_ticket(answer: Callable[[Any], int], rank: int, world_size: int) -> list[Any]:
+def trial_ticket(answer: Callable[[Any], int], here: Here) -> list[Any]:
     """Take two tickets, the last rank first, then the first rank first; count calls."""
+    rank, world_size = here.rank, here.world_size
     with _shared_store(rank, world_size) as store:
         turns = dist.PrefixStore("labkit turns", store)
         counted = _Counted(store)
@@ -139,15 +137,14 @@ def expected_ticket(world_size: int) -> list[list[int]]:
 # -- 01-3 ---------------------------------------------------------------------------------------
 
 
-def trial_meet(
-    answer: Callable[[dist.Store, str, int], None], rank: int, world_size: int
-) -> list[int]:
+def trial_meet(answer: Callable[[dist.Store, str, int], None], here: Here) -> list[int]:
     """Meet twice, one rank being late each time; say how many had come when this one went on."""
-    with _shared_store(rank, world_size) as store:
+    world_size = here.world_size
+    with _shared_store(here.rank, world_size) as store:
         arrivals = dist.PrefixStore("labkit arrivals", store)
         seen = []
         for name, late in (("first", 0), ("second", world_size - 1)):
-            if rank == late:
+            if here.rank == late:
                 time.sleep(LATE_SECONDS)
             arrivals.add(name, 1)
             answer(store, name, world_size)
@@ -175,7 +172,7 @@ CASES = (
 )
 
 
-def trial_choose(answer: Callable[[str, int, str], str]) -> list[str]:
+def trial_choose(answer: Callable[[str, int, str], str], here: Here) -> list[str]:
     """Ask for the backend in each case."""
     return [answer(device, hosts, link) for device, hosts, link, _ in CASES]
 
@@ -207,11 +204,11 @@ def grid_shape(world_size: int) -> tuple[int, int]:
 
 
 def trial_grid(
-    answer: Callable[[torch.Tensor, int, int], Sequence[Any]], rank: int, world_size: int
+    answer: Callable[[torch.Tensor, int, int], Sequence[Any]], here: Here
 ) -> list[float]:
     """Sum powers of two over row and column: the sum tells who was in it."""
-    rows, columns = grid_shape(world_size)
-    row_sum, column_sum = answer(torch.tensor([2.0**rank]), rows, columns)
+    rows, columns = grid_shape(here.world_size)
+    row_sum, column_sum = answer(torch.tensor([2.0**here.rank]), rows, columns)
     return [float(row_sum), float(column_sum)]
 
 
@@ -238,9 +235,7 @@ def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) 
 SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
 
 
-def trial_wait(
-    answer: Callable[[dist.Store, str, float, str], str], rank: int, world_size: int
-) -> list[Any]:
+def trial_wait(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
     """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
     the store's timeout is what it was. Every rank has a store of its own."""
     limit = timedelta(seconds=STORE_SECONDS)
@@ -276,16 +271,14 @@ def every_second(world_size: int) -> list[list[int]]:
     return [list(range(first, world_size, 2)) for first in (0, 1)]
 
 
-def trial_last(
-    answer: Callable[[torch.Tensor, dist.ProcessGroup], None], rank: int, world_size: int
-) -> float:
+def trial_last(answer: Callable[[torch.Tensor, dist.ProcessGroup], None], here: Here) -> float:
     """Take what the last of the even or of the odd ranks holds."""
     mine: Any = None
-    for ranks in every_second(world_size):
+    for ranks in every_second(here.world_size):
         group = dist.new_group(ranks)
-        if rank in ranks:
+        if here.rank in ranks:
             mine = group
-    x = torch.tensor([_held(rank)], device=here())
+    x = torch.tensor([_held(here.rank)], device=here.device)
     answer(x, mine)
     return x.item()
 
@@ -318,7 +311,7 @@ ASKED = (
 )
 
 
-def trial_backend(answer: Callable[[str, str], str | None]) -> list[str | None]:
+def trial_backend(answer: Callable[[str, str], str | None], here: Here) -> list[str | None]:
     """Ask for the backend of each device."""
     return [answer(text, device) for text, device in ASKED]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ..device import here
-from ..exercise import Exercise, Failed, Goal, Mistake
+from ..exercise import Exercise, Failed, Goal, Here, Mistake
 from ..mistakes import failed
 
 #: How much later than its neighbours a slow rank comes, in seconds.
@@ -18,12 +17,10 @@ LATE_SECONDS = 0.15
 OVERWRITTEN = -1.0
 
 
-def _come_late(rank: int) -> None:
+def _come_late(here: Here) -> None:
     """Let odd ranks come late to each of their messages: an answer that does not wait is then
     found out on the other rank, every time."""
-    from ...rank.trial import call_counter
-
-    call_counter.current.late = LATE_SECONDS * (rank % 2)
+    here.be_late(LATE_SECONDS * (here.rank % 2))
 
 
 def _listed(value: Any) -> Any:
@@ -43,10 +40,8 @@ def _brought(rank: int) -> list[float]:
     return [rank + 1.0, 10.0 * (rank + 1)]
 
 
-def trial_running_sum(
-    answer: Callable[[torch.Tensor], torch.Tensor], rank: int, world_size: int
-) -> Any:
-    return _listed(answer(torch.tensor(_brought(rank), device=here())))
+def trial_running_sum(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
+    return _listed(answer(torch.tensor(_brought(here.rank), device=here.device)))
 
 
 def expected_running_sum(world_size: int) -> list[list[float]]:
@@ -58,18 +53,17 @@ def expected_running_sum(world_size: int) -> list[list[float]]:
 # -- 02-2 ---------------------------------------------------------------------------------------
 
 
-def trial_exchange(
-    answer: Callable[[torch.Tensor, int], torch.Tensor], rank: int, world_size: int
-) -> Any:
+def trial_exchange(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> Any:
     """Exchange between ranks 0 and 1, 2 and 3, …; overwrite what was sent as soon as it returns.
 
     Odd ranks are slow. A last rank without a partner does nothing.
     """
+    rank = here.rank
     peer = rank ^ 1
-    if peer >= world_size:
+    if peer >= here.world_size:
         return None
-    x = torch.tensor(_brought(rank), device=here())
-    _come_late(rank)
+    x = torch.tensor(_brought(rank), device=here.device)
+    _come_late(here)
     received = _listed(answer(x, peer))
     x.fill_(OVERWRITTEN)
     return received
@@ -87,10 +81,10 @@ def _received(yours: Sequence[Any]) -> list[tuple[int, Any]]:
 # -- 02-3 ---------------------------------------------------------------------------------------
 
 
-def trial_shift(answer: Callable[[torch.Tensor], torch.Tensor], rank: int, world_size: int) -> Any:
+def trial_shift(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
     """Shift once round the ring, odd ranks being slow."""
-    _come_late(rank)
-    return _listed(answer(torch.tensor(_brought(rank), device=here())))
+    _come_late(here)
+    return _listed(answer(torch.tensor(_brought(here.rank), device=here.device)))
 
 
 def expected_shift(world_size: int) -> list[list[float]]:
@@ -100,13 +94,12 @@ def expected_shift(world_size: int) -> list[list[float]]:
 # -- 02-4 ---------------------------------------------------------------------------------------
 
 
-def trial_collect(
-    answer: Callable[[torch.Tensor], torch.Tensor | None], rank: int, world_size: int
-) -> Any:
+def trial_collect(answer: Callable[[torch.Tensor], torch.Tensor | None], here: Here) -> Any:
     """Collect on rank 0 from ranks that come in the opposite order: the last one first."""
+    rank = here.rank
     if rank:
-        time.sleep((world_size - 1 - rank) * LATE_SECONDS)
-    return _listed(answer(torch.tensor(_brought(rank), device=here())))
+        time.sleep((here.world_size - 1 - rank) * LATE_SECONDS)
+    return _listed(answer(torch.tensor(_brought(rank), device=here.device)))
 
 
 def expected_collect(world_size: int) -> list[Any]:
@@ -127,7 +120,7 @@ ALPHA, BETA = 2.0**-14, 2.0**-31
 
 
 def trial_alpha_beta(
-    answer: Callable[[float, float, float, float], tuple[float, float]],
+    answer: Callable[[float, float, float, float], tuple[float, float]], here: Here
 ) -> list[float]:
     """Fit two points; return α in µs and 1/β in GB/s, as people say them."""
     small, large = SIZES

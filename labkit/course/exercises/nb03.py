@@ -10,8 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ..compare import same
-from ..device import here
-from ..exercise import Exercise, Goal, Mistake
+from ..exercise import Exercise, Goal, Here, Mistake
 from ..mistakes import failed
 
 FLOAT = 4  #: bytes
@@ -25,9 +24,9 @@ def _uneven(rank: int) -> torch.Tensor:
 # -- 03-1 ---------------------------------------------------------------------------------------
 
 
-def trial_mean(answer: Callable[[torch.Tensor], Any], rank: int, world_size: int) -> Any:
+def trial_mean(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
     """Average samples of which every rank has another number."""
-    value = answer(_uneven(rank).to(here()))
+    value = answer(_uneven(here.rank).to(here.device))
     return value if value is None else float(value)
 
 
@@ -51,11 +50,9 @@ def _matrix(world_size: int) -> torch.Tensor:
     return torch.tensor([[10.0 * r + c for c in range(world_size)] for r in range(world_size)])
 
 
-def trial_column(
-    answer: Callable[[torch.Tensor], torch.Tensor], rank: int, world_size: int
-) -> torch.Tensor:
+def trial_column(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
     """Give this rank's row of a matrix, ask for its column."""
-    return answer(_matrix(world_size)[rank].to(here()))
+    return answer(_matrix(here.world_size)[here.rank].to(here.device))
 
 
 def expected_column(world_size: int) -> list[torch.Tensor]:
@@ -66,11 +63,9 @@ def expected_column(world_size: int) -> list[torch.Tensor]:
 # -- 03-3 ---------------------------------------------------------------------------------------
 
 
-def trial_gather(
-    answer: Callable[[torch.Tensor], torch.Tensor], rank: int, world_size: int
-) -> torch.Tensor:
+def trial_gather(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
     """Gather tensors of unequal length."""
-    return answer(_uneven(rank).to(here()))
+    return answer(_uneven(here.rank).to(here.device))
 
 
 def expected_gather(world_size: int) -> list[torch.Tensor]:
@@ -92,12 +87,10 @@ def _source(world_size: int) -> int:
     return min(1, world_size - 1)
 
 
-def trial_broadcast(
-    answer: Callable[[torch.Tensor, int], Any], rank: int, world_size: int
-) -> torch.Tensor:
+def trial_broadcast(answer: Callable[[torch.Tensor, int], Any], here: Here) -> torch.Tensor:
     """Broadcast from rank 1, in place."""
-    x = torch.tensor([100.0 * rank, 100.0 * rank + 1], device=here())
-    answer(x, _source(world_size))
+    x = torch.tensor([100.0 * here.rank, 100.0 * here.rank + 1], device=here.device)
+    answer(x, _source(here.world_size))
     dist.barrier()
     return x
 
@@ -122,11 +115,9 @@ def _best(numbers: torch.Tensor) -> torch.Tensor:
     return numbers.topk(TOP).values
 
 
-def trial_top(
-    answer: Callable[[torch.Tensor, int], torch.Tensor], rank: int, world_size: int
-) -> torch.Tensor:
+def trial_top(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> torch.Tensor:
     """Give this rank's numbers, ask for the largest of all ranks."""
-    return answer(_scores(rank).to(here()), TOP)
+    return answer(_scores(here.rank).to(here.device), TOP)
 
 
 def expected_top(world_size: int) -> list[torch.Tensor]:
@@ -148,11 +139,11 @@ def _opinions(rank: int, world_size: int) -> list[list[int]]:
     return [[3, 7], [3, 8 if last else 7], [around, 7], [7, 3] if last else [3, 7]]
 
 
-def trial_agree(answer: Callable[[torch.Tensor], Any], rank: int, world_size: int) -> list[Any]:
+def trial_agree(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
     """Ask four times whether all ranks hold the same."""
     verdicts: list[Any] = []
-    for numbers in _opinions(rank, world_size):
-        value = answer(torch.tensor(numbers, device=here()))
+    for numbers in _opinions(here.rank, here.world_size):
+        value = answer(torch.tensor(numbers, device=here.device))
         verdicts.append(value if value is None else bool(value))
     return verdicts
 
@@ -181,13 +172,12 @@ def _held(rank: int) -> torch.Tensor:
     return torch.tensor([10.0 * rank, 10.0 * rank + 1])
 
 
-def trial_follow(
-    answer: Callable[[torch.Tensor, float, Any], Any], rank: int, world_size: int
-) -> torch.Tensor:
+def trial_follow(answer: Callable[[torch.Tensor, float, Any], Any], here: Here) -> torch.Tensor:
     """Let every node follow its best rank."""
-    groups = [dist.new_group(node) for node in _nodes(world_size)]
-    (own,) = (g for g, node in zip(groups, _nodes(world_size), strict=True) if rank in node)
-    x = _held(rank).to(here())
+    rank = here.rank
+    groups = [dist.new_group(node) for node in _nodes(here.world_size)]
+    (own,) = (g for g, node in zip(groups, _nodes(here.world_size), strict=True) if rank in node)
+    x = _held(rank).to(here.device)
     answer(x, _score(rank), own)
     return x
 
@@ -233,20 +223,19 @@ class _Meeting:
         return True
 
 
-def trial_meanwhile(
-    answer: Callable[..., Any], rank: int, world_size: int
-) -> list[tuple[float, float, str] | Any]:
+def trial_meanwhile(answer: Callable[..., Any], here: Here) -> list[tuple[float, float, str] | Any]:
     """Add up twice. In the first sum every rank but the last computes until the last one is
     through; in the second the last one is late, and nobody can have the sum before it comes."""
     return [
-        _overlapped(answer, rank, world_size),
-        _patient(answer, rank, world_size),
+        _overlapped(answer, here),
+        _patient(answer, here),
     ]
 
 
-def _overlapped(answer: Callable[..., Any], rank: int, world_size: int) -> Any:
+def _overlapped(answer: Callable[..., Any], here: Here) -> Any:
     """Note when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
-    meeting, others = _Meeting("order", rank), world_size - 1
+    rank = here.rank
+    meeting, others = _Meeting("order", rank), here.world_size - 1
     when = "never"
     if rank == others and not meeting.wait("computing", others):
         meeting.note("in vain")
@@ -259,7 +248,7 @@ def _overlapped(answer: Callable[..., Any], rank: int, world_size: int) -> Any:
             when = MEANWHILE if meeting.wait("through", 1) else TOO_EARLY
         return rank + 0.5
 
-    result = answer(torch.tensor([rank + 1.0], device=here()), compute)
+    result = answer(torch.tensor([rank + 1.0], device=here.device), compute)
     if rank == others:
         meeting.note("through")
     if result is None:
@@ -270,9 +259,10 @@ def _overlapped(answer: Callable[..., Any], rank: int, world_size: int) -> Any:
     return float(average), computed, when
 
 
-def _patient(answer: Callable[..., Any], rank: int, world_size: int) -> Any:
+def _patient(answer: Callable[..., Any], here: Here) -> Any:
     """Return the average that the answer gives when the last rank is late."""
-    meeting, others = _Meeting("late", rank), world_size - 1
+    rank = here.rank
+    meeting, others = _Meeting("late", rank), here.world_size - 1
     if rank == others:
         meeting.wait("computing", others)
         meeting.wait("has a result", others, LATE if others else 0)
@@ -281,7 +271,7 @@ def _patient(answer: Callable[..., Any], rank: int, world_size: int) -> Any:
         meeting.note("computing")
         return 0.0
 
-    result = answer(torch.tensor([rank + 1.0], device=here()), compute)
+    result = answer(torch.tensor([rank + 1.0], device=here.device), compute)
     average = None if result is None else float(result[0])
     meeting.note("has a result")
     return average

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..device import here
-from ..exercise import Exercise, Failed, Goal, Mistake
+from ..exercise import Exercise, Failed, Goal, Here, Mistake
 from ..mistakes import When, failed, stuck, would_give
 
 COLLECTIVES = (
@@ -50,7 +49,7 @@ Chunk = Callable[[int, int, int], int]
 
 def _mine(rank: int, length: int) -> torch.Tensor:
     """Return ``length`` times 10**rank."""
-    return torch.full((length,), 10**rank, device=here())
+    return torch.full((length,), 10**rank)
 
 
 def _chunks(x: torch.Tensor, n: int) -> list[torch.Tensor]:
@@ -98,10 +97,10 @@ def _play(
 # -- 04-1: the naive ring ---------------------------------------------------------------------
 
 
-def naive_trial(answer: Callable[..., Any], rank: int, n: int) -> Any:
-    x = _mine(rank, 2)
+def naive_trial(answer: Callable[..., Any], here: Here) -> Any:
+    x = _mine(here.rank, 2).to(here.device)
     total = answer(x)
-    return total if bool((x == 10**rank).all()) else CHANGED
+    return total if bool((x == 10**here.rank).all()) else CHANGED
 
 
 def naive_expected(n: int) -> list[torch.Tensor]:
@@ -180,9 +179,11 @@ def _start(rank: int, n: int) -> torch.Tensor:
     return torch.full((n,), 10**rank)
 
 
-def scatter_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
-    x = _mine(rank, n)
-    chunks, room = _chunks(x, n), _mine(rank, 2)  # more room than a chunk needs
+def scatter_trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    n = here.world_size
+    x = _mine(here.rank, n).to(here.device)
+    chunks = _chunks(x, n)
+    room = _mine(here.rank, 2).to(here.device)  # more room than a chunk needs
     for step in range(n - 1):
         answer(chunks, step, room)
     return x
@@ -260,8 +261,9 @@ def _finished(rank: int, n: int) -> torch.Tensor:
     return x
 
 
-def gather_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
-    x = _finished(rank, n).to(here())
+def gather_trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    n = here.world_size
+    x = _finished(here.rank, n).to(here.device)
     chunks = _chunks(x, n)
     for step in range(n - 1):
         answer(chunks, step)
@@ -337,10 +339,10 @@ def _factors() -> torch.Tensor:
     return torch.arange(1, SIDE * SIDE + 1).view(SIDE, SIDE)
 
 
-def ring_trial(answer: Callable[..., Any], rank: int, n: int) -> list[int]:
+def ring_trial(answer: Callable[..., Any], here: Here) -> list[int]:
     """Add up a matrix whose sum is 11…1 times the factors; return the numbers before them."""
-    factors = _factors().to(here())
-    x = 10**rank * factors
+    factors = _factors().to(here.device)
+    x = 10**here.rank * factors
     answer(x)
     return sorted((x // factors).unique().tolist())
 
@@ -419,7 +421,7 @@ RANKS = (2, 4, 10)
 SIZE = 1000
 
 
-def link_trial(answer: Callable[..., Any]) -> list[float]:
+def link_trial(answer: Callable[..., Any], here: Here) -> list[float]:
     """Return three numbers of ranks for each of three methods, in one list."""
     return [float(answer(method, n, SIZE)) for method in METHODS for n in RANKS]
 

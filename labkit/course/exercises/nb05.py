@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..exercise import Exercise, Mistake
+from ..exercise import Exercise, Here, Mistake
 from ..mistakes import When, would_give
 
 # -- 05-1: who gets how many rows -------------------------------------------------------------
@@ -19,7 +19,7 @@ from ..mistakes import When, would_give
 BATCHES = ((30, 2), (10, 2), (30, 8), (10, 8), (7, 4))
 
 
-def split_trial(answer: Callable[[int, int], Any]) -> list[Any]:
+def split_trial(answer: Callable[[int, int], Any], here: Here) -> list[Any]:
     return [answer(rows, devices) for rows, devices in BATCHES]
 
 
@@ -120,7 +120,7 @@ def _on_threads(answer: Callable[..., Any]) -> tuple[Any, bool, list[bool]]:
     return outputs, len(met) == REPLICAS and all(met), graphs
 
 
-def threads_trial(answer: Callable[..., Any]) -> dict[str, Any] | None:
+def threads_trial(answer: Callable[..., Any], here: Here) -> dict[str, Any] | None:
     outputs, together, graphs = _on_threads(answer)
     if outputs is None:
         return None
@@ -221,7 +221,7 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
 
 
-def counter_trial(answer: Callable[[], nn.Module]) -> dict[str, Any]:
+def counter_trial(answer: Callable[[], nn.Module], here: Here) -> dict[str, Any]:
     found: dict[str, Any] = {}
     unchanged = True
     for devices, rows in LAYOUTS:
@@ -301,7 +301,7 @@ DEVICES = (2, 4, 8)
 PARAMETERS, INPUTS, OUTPUTS = 1000, 240, 80
 
 
-def bill_trial(answer: Callable[[int, int, int, int], Any]) -> list[Any]:
+def bill_trial(answer: Callable[[int, int, int, int], Any], here: Here) -> list[Any]:
     return [answer(k, PARAMETERS, INPUTS, OUTPUTS) for k in DEVICES]
 
 
@@ -401,7 +401,7 @@ SITUATIONS = (
 CHOICES = ("one GPU", "DP", "DDP", "DDP", "DDP with model parallel")
 
 
-def choose_trial(answer: Callable[[bool, bool, int, bool], Any]) -> list[Any]:
+def choose_trial(answer: Callable[[bool, bool, int, bool], Any], here: Here) -> list[Any]:
     return [answer(*situation) for situation in SITUATIONS]
 
 

@@ -9,8 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from ..device import here
-from ..exercise import Exercise, Goal, Mistake
+from ..exercise import Exercise, Goal, Here, Mistake
 from ..mistakes import When, failed, would_give
 
 DOUBLE = 8  #: bytes
@@ -21,7 +20,7 @@ DOUBLE = 8  #: bytes
 BATCHES = (128, 130, 7, 3)
 
 
-def size_trial(answer: Callable[[int], Any], rank: int, n: int) -> list[Any]:
+def size_trial(answer: Callable[[int], Any], here: Here) -> list[Any]:
     return [answer(whole) for whole in BATCHES]
 
 
@@ -105,10 +104,10 @@ def _vectors(rank: int, n: int) -> list[torch.Tensor]:
     return [base, one, order, lopsided]
 
 
-def step_trial(answer: Callable[[torch.Tensor], Any], rank: int, n: int) -> Any:
+def step_trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
     found = []
-    for vector in _vectors(rank, n):
-        mine = vector.clone().to(here())
+    for vector in _vectors(here.rank, here.world_size):
+        mine = vector.clone().to(here.device)
         found.append(answer(mine))
         if not mine.cpu().equal(vector):
             return CHANGED
@@ -210,10 +209,10 @@ def _flat(net: nn.Module) -> torch.Tensor:
     return torch.cat([grad.flatten() for grad in grads])
 
 
-def weighted_trial(answer: Callable[[nn.Module, int], Any], rank: int, n: int) -> list[float]:
+def weighted_trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
     """Average the gradients; return the weight's and the bias's."""
-    net = _net([rank], n, here())
-    answer(net, _count(rank))
+    net = _net([here.rank], here.world_size, here.device)
+    answer(net, _count(here.rank))
     return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
 
 
@@ -302,12 +301,12 @@ CAP = 6
 Buckets = list[list[int]]
 
 
-def buckets_trial(answer: Callable[[nn.Module, int], Any], rank: int, n: int) -> dict[str, Any]:
+def buckets_trial(answer: Callable[[nn.Module, int], Any], here: Here) -> dict[str, Any]:
     """Fill buckets; return what was in each one, and whether every gradient is averaged."""
-    device = here()
+    device = here.device
     net = nn.ParameterList(torch.zeros(size, device=device) for size in NUMBERS)
     for number, p in enumerate(net):
-        p.grad = torch.full_like(p, 2.0 * rank + number)
+        p.grad = torch.full_like(p, 2.0 * here.rank + number)
     names = answer.__globals__
     stock, sent = names["average_bucket"], []
 
@@ -318,7 +317,9 @@ def buckets_trial(answer: Callable[[nn.Module, int], Any], rank: int, n: int) ->
 
     with patch.dict(names, average_bucket=average_bucket):
         answer(net, CAP)
-    averaged = [bool((p.grad == n - 1 + number).all()) for number, p in enumerate(net)]
+    averaged = [
+        bool((p.grad == here.world_size - 1 + number).all()) for number, p in enumerate(net)
+    ]
     return {"buckets": sent, "averaged": sum(averaged)}
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..device import here
-from ..exercise import Exercise, Goal, Mistake
+from ..exercise import Exercise, Goal, Here, Mistake
 from ..mistakes import When, failed, near, stuck, would_give
 
 #: Bytes of an element of float32, the type of the trials' gradients.
@@ -27,7 +26,7 @@ ITEM = 4
 DEALS = ((8, 4), (10, 4), (7, 3))
 
 
-def deal_trial(answer: Callable[..., Any]) -> list[list[list[int]]]:
+def deal_trial(answer: Callable[..., Any], here: Here) -> list[list[list[int]]]:
     return [[[int(i) for i in answer(c, r, n)] for r in range(n)] for c, n in DEALS]
 
 
@@ -130,10 +129,10 @@ def _step(weights: int, data: int) -> torch.Tensor:
     return _state(net)
 
 
-def wrap_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
-    net = _net(rank).to(here())
+def wrap_trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    net = _net(here.rank).to(here.device)
     answer(net)
-    net(_input(rank).to(here())).sum().backward()
+    net(_input(here.rank).to(here.device)).sum().backward()
     return _state(net)
 
 
@@ -219,10 +218,10 @@ def _head() -> torch.Tensor:
     return torch.tensor([[0.5, -0.5], [0.25, 0.5], [-0.5, 0.0]])
 
 
-def fair_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
+def fair_trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
     """Return this rank's own gradient of a matrix that turns inputs into scores."""
-    head = _head().to(here()).requires_grad_()
-    inputs, labels = (tensor.to(here()) for tensor in _batch(rank))
+    head = _head().to(here.device).requires_grad_()
+    inputs, labels = (tensor.to(here.device) for tensor in _batch(here.rank))
     answer(inputs @ head, labels).backward()
     assert head.grad is not None
     return head.grad
@@ -306,15 +305,17 @@ def _line() -> nn.Linear:
     return net
 
 
-def accumulate_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
+def accumulate_trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
     """Return the gradient; a hook in Python lets labkit count the all-reduces."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    net = _line().to(here())
+    net = _line().to(here.device)
     ddp = DistributedDataParallel(net)
     ddp.register_comm_hook(None, allreduce_hook)
-    answer(ddp, lambda batch: ddp(batch).sum(), [x.to(here()) for x in _accumulating(rank)])
+    answer(
+        ddp, lambda batch: ddp(batch).sum(), [x.to(here.device) for x in _accumulating(here.rank)]
+    )
     return torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad
 
 
@@ -380,7 +381,7 @@ SIZES = (400, 40, 800, 80, 600, 60, 200)
 CAPS = (1, 700, 860, 10_000)
 
 
-def fill_trial(answer: Callable[..., Any]) -> list[list[int]]:
+def fill_trial(answer: Callable[..., Any], here: Here) -> list[list[int]]:
     return [[int(size) for size in answer(list(SIZES), cap)] for cap in CAPS]
 
 
@@ -459,8 +460,8 @@ def _rows(rank: int) -> torch.Tensor:
     return (torch.arange(3.0 * (rank + 1)).view(-1, 3) * (rank + 2)) % 7 + rank
 
 
-def statistics_trial(answer: Callable[..., Any], rank: int, n: int) -> torch.Tensor:
-    mean, variance = answer(_rows(rank).to(here()))
+def statistics_trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    mean, variance = answer(_rows(here.rank).to(here.device))
     return torch.stack([mean, variance])
 
 
@@ -546,7 +547,7 @@ STATISTICS = Exercise(
 LOADS = (((40, 10, 10, 10, 10), 4), ((9, 8, 7, 6, 5, 4, 3, 2, 1), 3), ((2, 9, 5, 6, 5, 9), 2))
 
 
-def state_trial(answer: Callable[..., Any]) -> list[list[float]]:
+def state_trial(answer: Callable[..., Any], here: Here) -> list[list[float]]:
     return [[float(load) for load in answer(list(sizes), n)] for sizes, n in LOADS]
 
 
@@ -658,16 +659,16 @@ def _guarded(answer: Callable[..., Any], errors: list[Exception]) -> Callable[..
     return hook
 
 
-def hook_trial(answer: Callable[..., Any], rank: int, n: int) -> list[Any]:
+def hook_trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     from torch.nn.parallel import DistributedDataParallel
 
     errors: list[Exception] = []
 
-    net = nn.Linear(SHAPE[1], 1, bias=False).to(here())
+    net = nn.Linear(SHAPE[1], 1, bias=False).to(here.device)
     ddp = DistributedDataParallel(net)
     state = {"bytes": 0}
     ddp.register_comm_hook(state, _guarded(answer, errors))
-    ddp(_twelves(rank).to(here())).sum().backward()
+    ddp(_twelves(here.rank).to(here.device)).sum().backward()
     if errors:
         raise errors[0]
     assert net.weight.grad is not None

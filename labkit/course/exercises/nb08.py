@@ -23,8 +23,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from ..device import here
-from ..exercise import Exercise, Goal, Mistake
+from ..exercise import Exercise, Goal, Here, Mistake
 from ..mistakes import When, failed, stuck
 
 #: What came of a trial, by name.
@@ -86,7 +85,7 @@ def _fail() -> None:
     raise ZeroDivisionError("a job that fails")
 
 
-def trial_group(answer: Callable[[Callable[[], Any]], Any]) -> Facts:
+def trial_group(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
     """Run a job, one that fails, and one inside a group that is there already."""
 
     def attempt(job: Callable[[], Any]) -> str:
@@ -195,14 +194,17 @@ class _Probe(nn.Module):
         return x
 
 
-def trial_wrap(answer: Callable[..., Any], rank: int, world_size: int) -> Facts | None:
+def trial_wrap(answer: Callable[..., Any], here: Here) -> Facts | None:
     """Train two steps, on other images on each rank; return what holds afterwards."""
-    torch.manual_seed(rank)
+    torch.manual_seed(here.rank)
     probe = _Probe()
     layers = [nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), probe, nn.Flatten()]
-    model = nn.Sequential(*layers, nn.Linear(8 * 6 * 6, 10)).to(here())
+    model = nn.Sequential(*layers, nn.Linear(8 * 6 * 6, 10)).to(here.device)
     batches = [
-        (torch.rand(4, 1, 8, 8, device=here()), torch.arange(4, device=here()) + rank % 4)
+        (
+            torch.rand(4, 1, 8, 8, device=here.device),
+            torch.arange(4, device=here.device) + here.rank % 4,
+        )
         for _ in range(2)
     ]
     net = answer(model, batches)
@@ -285,15 +287,15 @@ WRAP = Exercise(
 DEALT, TESTED = 18, 6
 
 
-def trial_deal(answer: Callable[..., Any], rank: int, world_size: int) -> Facts | None:
+def trial_deal(answer: Callable[..., Any], here: Here) -> Facts | None:
     """Deal 24 numbers a rank for two epochs; return what holds for all ranks' shares together."""
-    torch.manual_seed(rank)  # as in a recipe: random numbers differ between ranks
-    given = answer(list(range((DEALT + TESTED) * world_size)), 2)
+    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
+    given = answer(list(range((DEALT + TESTED) * here.world_size)), 2)
     if given is None:
         return None
     dealt, tested = given
     mine = ([[int(i) for i in epoch] for epoch in dealt], [int(i) for i in tested])
-    everyone: list[Any] = [None] * world_size
+    everyone: list[Any] = [None] * here.world_size
     dist.all_gather_object(everyone, mine)
     epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(2)]
     tests = sorted(i for _, test in everyone for i in test)
@@ -392,18 +394,20 @@ def _labels() -> torch.Tensor:
     return torch.full((4, 1), LABEL)
 
 
-def trial_scale(answer: Callable[..., Any], rank: int, world_size: int) -> Facts:
+def trial_scale(answer: Callable[..., Any], here: Here) -> Facts:
     """Take a step with tiny gradients, and one that overflows on the last rank."""
-    net = nn.parallel.DistributedDataParallel(_net().to(here()))
+    net = nn.parallel.DistributedDataParallel(_net().to(here.device))
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
-    scaler = torch.amp.GradScaler(here().type, init_scale=SCALE)
+    scaler = torch.amp.GradScaler(here.device.type, init_scale=SCALE)
     types: list[str] = []
     net.register_forward_hook(lambda module, x, out: types.append(str(out.dtype)))
-    images, labels = _images(rank).to(here()), _labels().to(here())
+    images, labels = _images(here.rank).to(here.device), _labels().to(here.device)
     answer(net, optimizer, scaler, images, labels)
     weight = net.module.weight.detach()
-    moved, before = weight.mean().item() / _moved(world_size), weight.clone()
-    answer(net, optimizer, scaler, images * (1e9 if rank == world_size - 1 else 1), labels)
+    moved, before = weight.mean().item() / _moved(here.world_size), weight.clone()
+    answer(
+        net, optimizer, scaler, images * (1e9 if here.rank == here.world_size - 1 else 1), labels
+    )
     return {
         "forward in": types[0] if types else "nothing",
         "moved, in steps of float32": round(moved, 2),
@@ -489,12 +493,13 @@ EPOCH = 3
 SAVING = 0.3
 
 
-def trial_report(answer: Callable[..., Any], rank: int, world_size: int) -> Facts:
+def trial_report(answer: Callable[..., Any], here: Here) -> Facts:
     """Report one epoch; return what was printed and written here, and what is there after."""
+    rank = here.rank
     folders: list[Any] = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(folders, src=0)
     path = Path(folders[0]) / "model.pt"
-    net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1).to(here()))
+    net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1).to(here.device))
     stock, saved, printed = torch.save, [0], io.StringIO()
 
     def save(*args: Any, **named: Any) -> None:
@@ -612,7 +617,7 @@ class _Reads(nn.Module):
         return F.one_hot(images.flatten().long(), 10).float()
 
 
-def trial_test(answer: Callable[..., Any], rank: int, world_size: int) -> list[Any] | None:
+def trial_test(answer: Callable[..., Any], here: Here) -> list[Any] | None:
     """Test on 13 images; return accuracy and number of images."""
     test_set = [
         (torch.tensor([float(guess)]), label) for guess, label in zip(GUESSES, LABELS, strict=True)

@@ -14,8 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..device import here
-from ..exercise import Exercise, Goal, Mistake
+from ..exercise import Exercise, Goal, Here, Mistake
 from ..mistakes import When, failed
 
 #: The largest number of fp16.
@@ -55,9 +54,9 @@ def _top(n: int) -> float:
     return max(-_peak(r) for r in range(n))
 
 
-def trial_scale(answer: Callable[[torch.Tensor], Any], rank: int, n: int) -> Any:
+def trial_scale(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
     """Ask for the largest scale."""
-    return _number(answer(_gradients(rank).to(here())))
+    return _number(answer(_gradients(here.rank).to(here.device)))
 
 
 def expected_scale(n: int) -> list[float]:
@@ -121,16 +120,16 @@ def _slopes(rank: int, n: int) -> torch.Tensor:
     return torch.tensor([[3.0 + off_mean, 4.0 - off_mean]])
 
 
-def trial_clip(answer: Callable[..., Any], rank: int, n: int) -> Any:
+def trial_clip(answer: Callable[..., Any], here: Here) -> Any:
     """Take a step that is clipped, one that overflows and one that is short enough."""
-    net = nn.Linear(2, 1, bias=False).to(here())
+    net = nn.Linear(2, 1, bias=False).to(here.device)
     nn.init.ones_(net.weight)
     ddp = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
-    scaler = torch.amp.GradScaler(here().type, init_scale=START, growth_interval=1000)
+    scaler = torch.amp.GradScaler(here.device.type, init_scale=START, growth_interval=1000)
     seen = {}
     for name, factor in (("long", 1.0), ("overflow", math.inf), ("short", 0.1)):
-        loss = ddp(_slopes(rank, n).to(here())).sum() * factor
+        loss = ddp(_slopes(here.rank, here.world_size).to(here.device)).sum() * factor
         norm = _number(answer(ddp, loss, optimizer, scaler, MOST))
         if name == "long":
             seen["norm"] = norm
@@ -226,11 +225,11 @@ def _overflows(step: int, rank: int, n: int) -> bool:
     return (step, rank) in ((2, min(1, n - 1)), (4, n - 1))
 
 
-def trial_skip(answer: Callable[..., Any], rank: int, n: int) -> list[float]:
+def trial_skip(answer: Callable[..., Any], here: Here) -> list[float]:
     """Let the scale develop over twelve steps."""
     scale, good, scales = FIRST, 0, []
     for step in range(STEPS):
-        scale, good = answer(scale, good, _overflows(step, rank, n), INTERVAL)
+        scale, good = answer(scale, good, _overflows(step, here.rank, here.world_size), INTERVAL)
         scale, good = _number(scale), _number(good)
         scales.append(scale)
     return scales
@@ -350,31 +349,34 @@ SKIP = Exercise(
 PARTS = ("net", "optimizer", "scaler")
 
 
-def _training(seed: int) -> tuple[nn.Linear, torch.optim.Optimizer, torch.amp.GradScaler]:
+def _training(
+    seed: int, device: torch.device
+) -> tuple[nn.Linear, torch.optim.Optimizer, torch.amp.GradScaler]:
     torch.manual_seed(seed)
-    net = nn.Linear(3, 2).to(here())
+    net = nn.Linear(3, 2).to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    return net, optimizer, torch.amp.GradScaler(here().type, init_scale=4.0, growth_interval=2)
+    return net, optimizer, torch.amp.GradScaler(device.type, init_scale=4.0, growth_interval=2)
 
 
 def _go_on(net: nn.Module, optimizer: Any, scaler: Any, steps: int) -> None:
+    device = next(net.parameters()).device
     for step in range(steps):
         optimizer.zero_grad()
-        x = torch.arange(3.0, device=here()) + step
+        x = torch.arange(3.0, device=device) + step
         scaler.scale(net(x).square().sum() / 100).backward()
         scaler.step(optimizer)
         scaler.update()
 
 
-def trial_save(answer: Callable[..., Any], rank: int, n: int) -> Any:
+def trial_save(answer: Callable[..., Any], here: Here) -> Any:
     """Snap, go on, and come back with new objects: is it the same?"""
-    net, optimizer, scaler = _training(rank)
+    net, optimizer, scaler = _training(here.rank, here.device)
     _go_on(net, optimizer, scaler, 3)
     snap = answer(net, optimizer, scaler)
     if not isinstance(snap, dict):
         return snap
     _go_on(net, optimizer, scaler, 3)
-    again, its_optimizer, its_scaler = _training(rank + 100)
+    again, its_optimizer, its_scaler = _training(here.rank + 100, here.device)
     parts: tuple[Any, ...] = (again, its_optimizer, its_scaler)
     for key, part in zip(PARTS, parts, strict=True):
         if key in snap:

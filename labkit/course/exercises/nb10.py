@@ -17,8 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from ..device import here
-from ..exercise import Exercise, Mistake
+from ..exercise import Exercise, Here, Mistake
 from ..mistakes import When, failed, stuck, would_give
 
 # -- 10-1: save and load ------------------------------------------------------------------------
@@ -27,12 +26,13 @@ from ..mistakes import When, failed, stuck, would_give
 SLOW = 0.5
 
 
-def trial_save(answer: Callable[..., Any], rank: int, n: int) -> dict[str, Any]:
+def trial_save(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
     """Save and load on a slow disk; say who wrote, how it was read, and whose weights came."""
+    rank = here.rank
     box = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(box)
     path = os.path.join(str(box[0]), "net.pt")
-    net = nn.Linear(3, 2).to(here())
+    net = nn.Linear(3, 2).to(here.device)
     nn.init.constant_(net.weight, rank + 1.0)
     nn.init.zeros_(net.bias)
     seen: dict[str, Any] = {"saved": 0, "loaded": "never" if rank else "mapped", "error": None}
@@ -130,9 +130,9 @@ def _order(rank: int, n: int, epoch: int = EPOCH) -> list[int]:
     return list(sampler)
 
 
-def trial_rest(answer: Callable[..., Any], rank: int, n: int) -> Any:
+def trial_rest(answer: Callable[..., Any], here: Here) -> Any:
     """Ask for the rest of the fourth epoch."""
-    sampler = DistributedSampler(range(ITEMS), num_replicas=n, rank=rank, seed=5)  # type: ignore[arg-type,var-annotated]
+    sampler = DistributedSampler(range(ITEMS), num_replicas=here.world_size, rank=here.rank, seed=5)  # type: ignore[arg-type,var-annotated]
     found = answer(sampler, EPOCH, DONE, BATCH)
     return found if found is None else [int(index) for index in found]
 
@@ -201,7 +201,7 @@ class _Hostile:
         return os.makedirs, (self.folder, 0o777, True)
 
 
-def trial_newest(answer: Callable[[str], Any]) -> dict[str, Any]:
+def trial_newest(answer: Callable[[str], Any], here: Here) -> dict[str, Any]:
     """Ask for the newest in a folder with good, half and hostile files, and in an empty one."""
     with tempfile.TemporaryDirectory() as home:
         folder, empty, marker = (os.path.join(home, name) for name in ("a", "b", "ran"))
@@ -335,7 +335,7 @@ def _table(find: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def trial_pieces(answer: Callable[..., Any]) -> dict[str, Any]:
+def trial_pieces(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
     """Ask for every rank of a few cases."""
     return _table(answer)
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from ..device import here
-from ..exercise import Exercise, Goal, Mistake
+from ..exercise import Exercise, Goal, Here, Mistake
 from ..mistakes import When, failed, would_give
 
 # -- 11-1: cut evenly -------------------------------------------------------------------------
@@ -47,7 +46,7 @@ def _weigh(costs: Sequence[int], p: int, counts: Any) -> Any:
     return _heaviest(costs, counts) if sum(counts) == len(costs) else LAYERS
 
 
-def trial_cut(answer: Callable[..., Any]) -> list[Any]:
+def trial_cut(answer: Callable[..., Any], here: Here) -> list[Any]:
     """Return the cost of the most expensive stage in each case."""
     return [_weigh(costs, p, answer(list(costs), p)) for costs, p in CUTS]
 
@@ -136,7 +135,7 @@ CUT = Exercise(
 BUBBLES = ((4, 0.5), (4, 0.25), (8, 0.125), (2, 0.5), (4, 0.11), (8, 0.3), (1, 0.5))
 
 
-def trial_micro(answer: Callable[..., Any]) -> list[Any]:
+def trial_micro(answer: Callable[..., Any], here: Here) -> list[Any]:
     """Ask for the number of micro-batches in each case."""
     return [answer(p, share) for p, share in BUBBLES]
 
@@ -199,7 +198,7 @@ MICRO = Exercise(
 PIPES = ((4, 6), (4, 2), (2, 3), (1, 2))
 
 
-def trial_order(answer: Callable[..., Any]) -> list[list[str]]:
+def trial_order(answer: Callable[..., Any], here: Here) -> list[list[str]]:
     """Ask every stage of each pipeline for its order."""
     return [list(answer(stage, p, m)) for p, m in PIPES for stage in range(p)]
 
@@ -307,10 +306,10 @@ def _share(n: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x.chunk(n, dim=1)[rank], w.chunk(n, dim=1)[rank]
 
 
-def trial_row(answer: Callable[..., Any], rank: int, n: int) -> Any:
+def trial_row(answer: Callable[..., Any], here: Here) -> Any:
     """Give each rank its columns."""
-    x, w = _share(n, rank)
-    return answer(x.to(here()), w.to(here()), _layer(n)[2].to(here()))
+    x, w = _share(here.world_size, here.rank)
+    return answer(x.to(here.device), w.to(here.device), _layer(here.world_size)[2].to(here.device))
 
 
 def expected_row(n: int) -> list[torch.Tensor]:

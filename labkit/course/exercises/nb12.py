@@ -19,7 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..exercise import Exercise, Mistake
+from ..exercise import Exercise, Here, Mistake
 from ..mistakes import When, failed, would_give
 
 #: What came of a trial, by name.
@@ -55,7 +55,7 @@ def _numbered(rank_of: Rank) -> dict[str, list[Any]]:
     }
 
 
-def trial_number(answer: Rank) -> dict[str, list[Any]] | None:
+def trial_number(answer: Rank, here: Here) -> dict[str, list[Any]] | None:
     """Ask for the rank of every process, node by node."""
     numbered = _numbered(answer)
     nothing = all(rank is None for ranks in numbered.values() for rank in ranks)
@@ -144,7 +144,7 @@ ENVIRONMENTS = {
 }
 
 
-def trial_who(answer: Callable[[dict[str, str]], Any]) -> Facts | None:
+def trial_who(answer: Callable[[dict[str, str]], Any], here: Here) -> Facts | None:
     """Ask in each environment."""
 
     def attempt(environment: dict[str, str]) -> Any:
@@ -249,11 +249,12 @@ def _place(rank: int, n: int) -> tuple[int, int]:
     return (0, rank) if rank < first else (1, rank - first)
 
 
-def trial_once(answer: Callable[..., Any], rank: int, n: int) -> Facts:
+def trial_once(answer: Callable[..., Any], here: Here) -> Facts:
     """Download on two nodes; say how often each fetched, and what this rank read."""
+    rank = here.rank
     box = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(box)
-    node, local = _place(rank, n)
+    node, local = _place(rank, here.world_size)
     disk = Path(str(box[0]), f"node-{node}")
     calls = Path(str(box[0]), f"calls-{node}")
     try:
@@ -406,7 +407,7 @@ def _run(answer: Callable[..., Any], job: _Job) -> Any:
     return "killed"
 
 
-def trial_resume(answer: Callable[..., Any]) -> Facts:
+def trial_resume(answer: Callable[..., Any], here: Here) -> Facts:
     """Kill the script in a step, in a save and not at all, and run it again."""
     facts: Facts = {}
     states, in_place = [], False
@@ -521,7 +522,7 @@ NO_LIST, NO_TEXT, NO_TORCHRUN = "no list", "not all text", "no torchrun"
 REFUSED, OTHER, STANDALONE = "refused", "another one each time", "standalone"
 
 
-def trial_command(answer: Callable[..., Any]) -> list[Any] | None:
+def trial_command(answer: Callable[..., Any], here: Here) -> list[Any] | None:
     """Let torchrun's parser read each command, and say what it has understood."""
     found = [_read(answer, *job) for job in JOBS]
     return found if any(text is not None for text in found) else None

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from ..exercise import Exercise, Failed, Mistake
+from ..exercise import Exercise, Failed, Here, Mistake
 from ..mistakes import When, failed, would_give
 
 #: Seconds that an answer may take; that RPC may take to open, to answer, and to close.
@@ -47,11 +47,11 @@ def _connected(trial: Callable[..., Any]) -> Callable[..., Any]:
     returns is raised after that."""
 
     @functools.wraps(trial)
-    def tried(answer: Callable[..., Any], rank: int, n: int) -> Any:
+    def tried(answer: Callable[..., Any], here: Here) -> Any:
         own = True
         try:
-            own = _open(rank, n)
-            value = trial(answer, rank, n)
+            own = _open(here.rank, here.world_size)
+            value = trial(answer, here)
             dist.barrier()  # nobody hangs up while another one calls
             if own:
                 _announce_the_end()
@@ -223,8 +223,10 @@ def _work() -> tuple[str, float, float]:
 
 
 @_connected
-def ask_trial(answer: Callable[..., Any], rank: int, n: int) -> Any:
-    return SERVED if rank > 0 else _attempt(lambda: _seen(answer(_work)), seconds=n * WORK + BOUND)
+def ask_trial(answer: Callable[..., Any], here: Here) -> Any:
+    if here.rank > 0:
+        return SERVED
+    return _attempt(lambda: _seen(answer(_work)), seconds=here.world_size * WORK + BOUND)
 
 
 def _seen(found: Any) -> Any:
@@ -311,13 +313,14 @@ def _add(amount: int, seconds: float) -> Any:
 
 
 @_connected
-def add_trial(answer: Callable[..., Any], rank: int, n: int) -> Any:
+def add_trial(answer: Callable[..., Any], here: Here) -> Any:
+    rank = here.rank
     if rank == 0:
         _here.update(answer=answer, cell=_Cell(), lock=threading.Lock())
     dist.barrier()
     found: list[Any] = []
     if rank > 0:
-        seconds = BOUND if n < 8 else 3 * BOUND
+        seconds = BOUND if here.world_size < 8 else 3 * BOUND
         asked = (10 ** (rank - 1), seconds)
         calls = [
             rpc.rpc_async("rank0", _add, args=asked, timeout=seconds + ANSWERING)
@@ -485,15 +488,17 @@ def _gradient(w: torch.Tensor, rank: int) -> torch.Tensor:
 
 
 @_connected
-def train_trial(answer: Callable[..., Any], rank: int, n: int) -> Any:
+def train_trial(answer: Callable[..., Any], here: Here) -> Any:
+    rank = here.rank
     if rank == 0:
         _here["server"] = _Server()
     dist.barrier()
     wrong: Any = None
-    for worker in range(1, n):
+    for worker in range(1, here.world_size):
         if rank == worker:
             wrong = _attempt(answer, _RRef(), lambda w: _gradient(w, rank), STEPS)
-        if any(_gather(isinstance(wrong, Failed), n)):  # it has had its time: not again, n times
+        # It has had its time: not again, n times.
+        if any(_gather(isinstance(wrong, Failed), here.world_size)):
             break
     if rank > 0:
         return wrong if isinstance(wrong, BaseException | Failed) else SERVED
@@ -569,7 +574,7 @@ TRAIN = Exercise(
 WORKERS = (2, 3, 4, 8, 64, 1000)
 
 
-def servers_trial(answer: Callable[..., Any]) -> list[Any]:
+def servers_trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(workers) for workers in WORKERS]
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..exercise import Exercise, Mistake
+from ..exercise import Exercise, Here, Mistake
 from ..mistakes import When, near, would_give
 
 GIB = 2**30
@@ -43,7 +43,7 @@ GPU_BYTES = 40 * GIB
 STEPS = {"one GPU", "DDP", "torchrun", "elastic", "FSDP", "more GPUs", "RPC"}
 
 
-def choose_trial(answer: Callable[..., Any]) -> dict[str, Any]:
+def choose_trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
     return {name: answer(gpu_bytes=GPU_BYTES, **case) for name, case, _ in CASES}
 
 
@@ -131,7 +131,7 @@ def ring(n: float, size: float, alpha: float, beta: float) -> float:
     return 2 * (n - 1) * alpha + 2 * (n - 1) / n * size * beta
 
 
-def ring_trial(answer: Callable[..., Any]) -> list[Any]:
+def ring_trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(n, size, ALPHA, BETA) for n, size in RINGS]
 
 
@@ -191,7 +191,7 @@ def crossing(n: int, alpha: float, beta: float) -> float:
     return alpha * (n - 1 - levels) / (beta * (levels - (n - 1) / n))
 
 
-def crossover_trial(answer: Callable[..., Any]) -> list[Any]:
+def crossover_trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(n, ALPHA, BETA) for n in CROSSED]
 
 
@@ -268,7 +268,7 @@ LEVELS = ((2, 2, 10**6), (16, 8, 4096), (128, 8, 10**9))
 Levels = Callable[[int, int, int], float]
 
 
-def levels_trial(answer: Callable[..., Any]) -> list[Any]:
+def levels_trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(hosts, each, size, FAST, SLOW) for hosts, each, size in LEVELS]
 
 
@@ -350,7 +350,7 @@ STRONG = {1: 8.0, 2: 4.4, 4: 2.5, 16: 1.0}
 WEAK = {1: 1.0, 8: 1.1, 64: 1.25}
 
 
-def efficiency_trial(answer: Callable[..., Any]) -> list[Any]:
+def efficiency_trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(dict(STRONG)), answer(dict(WEAK), weak=True)]
 
 

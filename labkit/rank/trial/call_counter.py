@@ -49,6 +49,10 @@ class Count:
         self._forbids = tuple(forbids)
         self._families = collectives.forbidden_families(self._forbids)
 
+    def be_late(self, seconds: float) -> None:
+        """Come so much later to each message from now on."""
+        self.late = seconds
+
     def refuse(self, name: str) -> None:
         """Note a forbidden call and raise :class:`Forbidden`."""
         self.forbidden.append(name)

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from .. import tracebacks
+from ...wire.trial import Here
+from .. import memory, tracebacks
 from . import call_counter
 
 #: How long messages of which both ends were posted may take to arrive.
@@ -27,7 +28,7 @@ def prepare(name: str) -> bool:
 
 
 def run(
-    trial: Callable[[Any, int, int], Any],
+    trial: Callable[[Any, Here], Any],
     answer: str,
     forbids: tuple[str, ...],
     ranks: dict[tuple[str, int], int],
@@ -41,7 +42,7 @@ def run(
     names = tracebacks.get_shell().user_ns
     rank = ranks[socket.gethostname(), os.getpid()]
     with call_counter.counting(forbids, names) as count:
-        value = trial(names[answer], rank, len(ranks))
+        value = trial(names[answer], Here(rank, len(ranks), memory.device, count.be_late))
     return value, dict(count.numbers)
 
 
