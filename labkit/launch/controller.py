@@ -14,32 +14,29 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ipyparallel.controller.app import IPController
-from ipyparallel.controller.heartmonitor import start_heartmonitor
+
+from . import ipyparallel_internals
 
 
 class LabController(IPController):
     """An IPController that lives in a single process and can listen on unix sockets.
 
     Stock, the heart monitor is a child process that outlives a killed controller, and engines
-    and clients spell a unix socket's name differently from the controller (``dir:7``, ``dir-7``).
+    and clients spell a unix socket's name differently from the controller.
     """
 
     name = "ipcontroller"
 
-    def construct_url(self, kind: str, channel: str, index: object = None) -> str:
-        info = getattr(self, f"{kind}_info")
-        port = info[channel] if index is None else info[channel][index]
-        return f"{info['interface']}:{port}"
-
     def init_hub(self) -> None:
         super().init_hub()
-        settings = self.heartmonitor_process._kwargs  # type: ignore[has-type]
-        self.heartmonitor_process = threading.Thread(
-            target=start_heartmonitor, kwargs=settings, name="heartmonitor", daemon=True
-        )
+        ipyparallel_internals.measure_heartbeats_in_thread(self)
+
+
+ipyparallel_internals.use_unix_sockets(LabController)
 
 
 #: Names the variables with the process to follow, and the folder to remove when it has ended.
@@ -58,17 +55,13 @@ class OwnedController(LabController):
 
     def init_hub(self) -> None:
         super().init_hub()
-        hub, stock = self.hub, self.hub.unregister_engine
+        # Before the hub's own notice: whoever waits for the rank then knows already.
+        ipyparallel_internals.add_notice(self.hub, "labkit_exit", _describe_exit)
 
-        def unregister_engine(ident: Any, message: dict[str, Any]) -> None:
-            content = message["content"]
-            about = {"engine": content.get("id"), "code": content.get("code")}
-            # Before the stock one: whoever waits for the rank then knows already.
-            hub.session.send(hub.notifier, "labkit_exit", content=about)
-            stock(ident, message)
 
-        hub.unregister_engine = unregister_engine
-        hub.query_handlers["unregistration_request"] = unregister_engine
+def _describe_exit(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Say how a rank has ended, from what it or the process beside it wrote to the hub."""
+    return {"engine": content.get("id"), "code": content.get("code")}
 
 
 def _follow_owner() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import signal
@@ -10,6 +9,8 @@ from typing import Any
 
 from ipyparallel.engine.app import IPEngine
 from traitlets import Unicode
+
+from . import ipyparallel_internals
 
 
 class LabEngine(IPEngine):
@@ -23,18 +24,18 @@ class LabEngine(IPEngine):
     name = "ipengine"
     id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
 
-    async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
-        await super().complete_registration(msg, connect, maybe_tunnel)
-        self.kernel.control_handlers["signal_request"] = self._signal_request
+    def after_registration(self, maybe_tunnel: Any) -> None:
+        """Do what has to wait for the id that the hub gives."""
+        ipyparallel_internals.answer_control(self.kernel, "signal_request", self._signal_request)
         if self.id_file:
             with contextlib.suppress(OSError):
                 # A link's target needs no room of its own: this works on a full disk too.
                 os.symlink(str(self.id), self.id_file)
 
-    def _signal_stop(self, sig: int, frame: Any) -> None:
+    def end_now(self) -> None:
         """End now: run exit handlers, but leave torch's and zmq's teardown to the system."""
         self.restore_output()
-        atexit._run_exitfuncs()
+        ipyparallel_internals.run_exit_functions()
         os._exit(0)
 
     def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
@@ -46,7 +47,11 @@ class LabEngine(IPEngine):
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
         if signum != signal.SIGINT:
             # The reply has to leave before a deadly signal arrives, or the client waits for ever.
-            self.kernel.control_thread.io_loop.call_later(0.05, os.kill, os.getpid(), signum)
+            ipyparallel_internals.call_later(self.kernel, 0.05, os.kill, os.getpid(), signum)
+
+
+ipyparallel_internals.on_registered(LabEngine, "after_registration")
+ipyparallel_internals.on_sigterm(LabEngine, "end_now")
 
 
 def main(argv: list[str]) -> None:

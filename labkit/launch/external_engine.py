@@ -162,6 +162,7 @@ def _die_with(parent: int) -> None:
 
 def _engine_class() -> Any:
     """Make the class of the engine; ipyparallel is imported in the rank only."""
+    from . import ipyparallel_internals
     from .engine import LabEngine
 
     class RemoteEngine(LabEngine):
@@ -178,14 +179,14 @@ def _engine_class() -> Any:
             reply = {"status": "ok"}
             self.session.send(stream, "signal_reply", reply, parent=parent, ident=ident)
             # Say so itself: the process that waits for it would have to import zmq first.
-            self.kernel.control_thread.io_loop.call_later(0.05, self._leave, -signum)
+            ipyparallel_internals.call_later(self.kernel, 0.05, self._leave, -signum)
 
         def _leave(self, code: int) -> None:
             unregister(self.connection_info, self.id, code)
             os._exit(ALONE)
 
-        async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
-            await super().complete_registration(msg, connect, maybe_tunnel)
+        def after_registration(self, maybe_tunnel: Any) -> None:
+            super().after_registration(maybe_tunnel)
             about = {"engine": self.id, "info": self.connection_info}
             os.write(self.tell, json.dumps(about).encode())
             os.close(self.tell)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import slurm, ssh
+from . import ipyparallel_internals, slurm, ssh
 
 
 def log_of(launcher: Any) -> str:
@@ -51,9 +51,9 @@ def any_ended(launcher: Any) -> bool:
     """
     if launcher is None:
         return False
-    if launcher.state == "after" or (launcher.stop_data or {}).get("engines"):
+    if ipyparallel_internals.has_stopped(launcher):
         return True
-    threads = [getattr(one, "_wait_thread", None) for one in _processes(launcher).values()]
+    threads = map(ipyparallel_internals.thread_of, _processes(launcher).values())
     return any(thread is not None and not thread.is_alive() for thread in threads)
 
 
@@ -63,13 +63,12 @@ def forget_ended(launcher: Any, deadline: float) -> None:
     To stop one, ipyparallel opens several connections to its host, also if it is gone.
     """
     for key, one in _processes(launcher).items():
-        thread = getattr(one, "_wait_thread", None)
+        thread = ipyparallel_internals.thread_of(one)
         if thread is None or one is launcher:
             continue
         thread.join(max(0.0, deadline - time.monotonic()))
         if not thread.is_alive():
-            one.stop_callbacks.clear()
-            one.state = "after"
+            ipyparallel_internals.forget(one)
             launcher.launchers.pop(key, None)
 
 

@@ -23,6 +23,7 @@ from ipyparallel.cluster.launcher import (
 )
 from traitlets import Float, Instance, List, Unicode
 
+from . import ipyparallel_internals
 from .exit_notice import unregister
 from .warm_process import PATIENCE, PRELOAD, WarmProcess
 
@@ -95,8 +96,7 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
             f"--profile-dir={folder}",
             f"--cluster-id={self.cluster_id}",
             "--IPController.use_threads=True",
-            "--IPController.transport=ipc",
-            f"--IPController.ip={warm.root}/zmq",
+            *_listening(warm),
             "--IPController.location=127.0.0.1",
             "--IPController.db_class=NoDB",
             f"--HeartMonitor.period={HEARTBEAT_MS}",
@@ -146,6 +146,13 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
         self.warm.signal(self._name, signal.SIGKILL)  # it holds nothing that needs saving
         await self._end([self._name])
         self.release_warm()
+
+
+def _listening(warm: WarmProcess) -> list[str]:
+    """Return the settings of where the controller listens: in the private folder, if it can."""
+    if ipyparallel_internals.has_unix_sockets():
+        return ["--IPController.transport=ipc", f"--IPController.ip={warm.root}/zmq"]
+    return ["--IPController.ip=127.0.0.1"]
 
 
 class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..launch.ipyparallel_internals import has_printed
+
 _current: CellOutput | None = None
 
 
@@ -42,11 +44,7 @@ class CellOutput:
 
     def is_empty(self) -> bool:
         """Tell whether the cell has shown nothing; False where IPython does not say."""
-        outputs = getattr(self.shell.history_manager, "outputs", None)
-        if outputs is None or not hasattr(self.shell, "_tee"):
-            return False
-        number = self.shell.displayhook.prompt_count  # under which IPython keeps what it printed
-        return not self._displayed and not outputs.get(number)
+        return not self._displayed and has_printed(self.shell) is False
 
     def show(self, bundle: dict[str, str], name: str, *, update: bool) -> None:
         """Show a mime bundle, or put it in the place of the one of that name."""

@@ -13,6 +13,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import CellSyntaxError, LabError
+from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
 from . import cell_output, lab, live, show
 
@@ -105,7 +106,7 @@ class LabMagics(ParallelMagics):
         lab.session_of(current).group.check()
         view = current.client.direct_view([current.engine_ids[r] for r in ranks])
         result = view.execute(self._named(code), silent=False, block=False)
-        result._fname = "%px"
+        name_result(result, "%px")
         self.last_result = result
         if args.save_name:
             self.shell.user_ns[args.save_name] = result

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from ..errors import LabError
+from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
 
@@ -37,6 +38,7 @@ def start(
     config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
+    check_libraries()
     n = check_size(override_size(n), engines)
     check_engines(engines)
     check_timeout(timeout)
@@ -77,6 +79,13 @@ def start(
     for sentence in sentences(cluster.missing):
         print(f"labkit: {sentence}")
     return lab
+
+
+def check_libraries() -> None:
+    """Raise LabError if ipyparallel hides what no lab can do without."""
+    for missing in ipyparallel_internals.check():
+        if missing.needed:
+            raise LabError(str(missing))
 
 
 def stop_current() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..wire.connections import list_connections
-from . import memory, process_group, tracebacks, unblock
+from . import ipython_internals, memory, process_group, tracebacks, unblock
 from .observe import blocked_call, sampler
 
 
@@ -25,7 +25,10 @@ def install(kernel: Any) -> None:
     ``labkit_wake``    send a byte to a rank that receives from any
     ``labkit_wait``    what the main thread waits for, whether it stands still or not
     """
-    eyes = sampler.Looker(kernel.control_thread.io_loop.call_later)
+    loop = ipython_internals.control_loop(kernel)
+    if loop is None:
+        return
+    eyes = sampler.Looker(loop.call_later)
 
     def reply(stream: Any, ident: Any, parent: dict[str, Any], content: dict[str, Any]) -> None:
         kernel.session.send(stream, "labkit_reply", content, parent=parent, ident=ident)
@@ -39,17 +42,18 @@ def install(kernel: Any) -> None:
 
         return handler
 
-    kernel.control_handlers.update(
-        labkit_survey=answers(lambda asked: look()),
-        labkit_watch=watch,
-        labkit_sample=answers(lambda asked: eyes.sample()),
-        labkit_connections=answers(lambda asked: {"connections": list_connections()}),
-        labkit_shut=answers(
+    handlers = {
+        "labkit_survey": answers(lambda asked: look()),
+        "labkit_watch": watch,
+        "labkit_sample": answers(lambda asked: eyes.sample()),
+        "labkit_connections": answers(lambda asked: {"connections": list_connections()}),
+        "labkit_shut": answers(
             lambda asked: {"count": unblock.shut(asked["pairs"]) + process_group.abort()}
         ),
-        labkit_wake=answers(lambda asked: {"count": unblock.wake(*asked["message"])}),
-        labkit_wait=answers(lambda asked: {"wait": blocked_call.describe(sampler.main_frame())}),
-    )
+        "labkit_wake": answers(lambda asked: {"count": unblock.wake(*asked["message"])}),
+        "labkit_wait": answers(lambda asked: {"wait": blocked_call.describe(sampler.main_frame())}),
+    }
+    ipython_internals.answer_control(kernel, handlers)
 
 
 def look() -> dict[str, Any]:

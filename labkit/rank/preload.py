@@ -3,7 +3,16 @@
 The package itself imports nothing, so that one module of it can be had alone.
 """
 
-from . import calls, control, memory, process_group, setup, tracebacks, unblock
+from . import (
+    calls,
+    control,
+    ipython_internals,
+    memory,
+    process_group,
+    setup,
+    tracebacks,
+    unblock,
+)
 from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
 from .profile import classify, clocks, marks, profiler
 from .trial import call_counter, trial
@@ -17,6 +26,7 @@ __all__ = [
     "control",
     "cpu_clock",
     "flight_recorder",
+    "ipython_internals",
     "marks",
     "memory",
     "p2p_record",

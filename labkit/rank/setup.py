@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import control, memory, process_group, tracebacks
+from . import control, ipython_internals, memory, process_group, tracebacks
 from .observe import p2p_record
 
 #: Where a launcher tells a process its place among the others, first found first.
@@ -75,7 +75,7 @@ def assign(
     tracebacks.install(shell)
     p2p_record.install()
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
-    shell.events.register("pre_run_cell", lambda info: tracebacks.forget_outputs(shell))
+    shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
     control.install(shell.kernel)
 
 

@@ -14,12 +14,13 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import tqdm.std
 
 from ..errors import LabError
+from . import ipython_internals
 
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
 #: Stand between torch's Python and its C++ (see ``p2p_record``), and in no traceback.
@@ -38,36 +39,17 @@ def get_shell() -> Any:
 
 def install(shell: Any) -> None:
     """Make this engine name cells after the notebook's, and format errors and warnings."""
-    stock_name = shell.compile.get_code_name
-
-    def get_code_name(raw_code: str, code: str, number: int) -> str:
-        match = MARK.search(raw_code)
-        return match[match.lastindex or 0] if match else stock_name(raw_code, code, number)
-
-    shell.compile.get_code_name = get_code_name
-    shell.set_custom_exc((BaseException,), _on_error)
-    # IPython formats each error once more, for the notebook's history: half a second of a rank.
-    shell.InteractiveTB.structured_traceback = _structured_traceback
+    ipython_internals.name_cells(shell, _name)
+    ipython_internals.format_errors(shell, format_exception)
     warnings.formatwarning = format_warning
     # tqdm.auto takes a rank for a notebook's kernel and wants widgets; here its bars are text.
     sys.modules["tqdm.notebook"] = tqdm.std
 
 
-def forget_outputs(shell: Any) -> None:
-    """Drop what IPython keeps of the outputs of earlier cells: nobody can ask a rank for it."""
-    getattr(shell.history_manager, "outputs", {}).clear()
-
-
-def _on_error(
-    shell: Any, etype: type, value: BaseException, tb: TracebackType, tb_offset: Any = None
-) -> list[str]:
-    lines = format_exception(value)
-    shell._showtraceback(etype, value, lines)
-    return lines
-
-
-def _structured_traceback(etype: type, value: BaseException, *rest: Any, **named: Any) -> list[str]:
-    return format_exception(value)
+def _name(code: str) -> str | None:
+    """Return the name that the notebook has given a cell, None if it has not."""
+    match = MARK.search(code)
+    return match[match.lastindex or 0] if match else None
 
 
 def is_cell(filename: str) -> bool:

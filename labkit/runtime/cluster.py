@@ -18,7 +18,13 @@ import ipyparallel as ipp
 import psutil
 
 from ..errors import LabError
-from ..launch import external, external_state, ipp_launchers, private_folder
+from ..launch import (
+    external,
+    external_state,
+    ipp_launchers,
+    ipyparallel_internals,
+    private_folder,
+)
 from ..launch.placement import Place, place_ranks
 from ..launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
 from ..wire.features import Missing
@@ -63,7 +69,7 @@ class RankCluster:
         self.warm = warm
         self.places: list[Place] = []
         self.deaths: dict[int, str] = {}  #: rank -> how its process ended
-        self.missing: list[Missing] = []  #: features that are off
+        self.missing: list[Missing] = list(ipyparallel_internals.check())  #: features that are off
         self._left: set[int] = set()  # engines that were told to end
         self._folder: private_folder.PrivateFolder | None = None
         if warm is None:
@@ -130,7 +136,7 @@ class RankCluster:
             deadline = time.monotonic() + self.start_seconds()
             self._observe()
             self._client = self.cluster.connect_client_sync()
-            self._client._notification_handlers["labkit_exit"] = self._on_notice
+            ipyparallel_internals.on_notice(self._client, "labkit_exit", self._on_notice)
             output.collect(self._client)
             self._wait_for_ranks(deadline)
             self._map()
@@ -254,9 +260,8 @@ class RankCluster:
 
     def is_busy(self, rank: int) -> bool:
         """Tell whether a rank has anything to do: a request of this client without a reply."""
-        engine = self.places[rank].engine
-        uuid = self.client._engines.get(engine)
-        return rank not in self.deaths and bool(self.client._outstanding_dict.get(uuid))
+        engine, client = self.places[rank].engine, self.client
+        return rank not in self.deaths and ipyparallel_internals.has_work(client, engine)
 
     def busy_ranks(self) -> list[int]:
         """List the ranks that have something to do."""
@@ -324,7 +329,7 @@ class RankCluster:
                 self.cluster.stop_cluster_sync()
         self.cluster.engines.clear()
         self.cluster.controller = None
-        self._end_thread()
+        ipyparallel_internals.end_thread(self.cluster, KILL_SECONDS)
         if self._folder is not None:
             self._folder.remove()
 
@@ -340,17 +345,6 @@ class RankCluster:
             while client.ids and time.monotonic() < deadline:
                 time.sleep(0.02)
         external_state.forget_ended(self.cluster.engine_set, deadline)
-
-    def _end_thread(self) -> None:
-        """End the thread that ipyparallel starts for a Cluster in a notebook, and its loop."""
-        thread, self.cluster._async_thread = self.cluster._async_thread, None
-        if thread is None:
-            return
-        loop = self.cluster._thread_loop
-        loop.add_callback(loop.stop)
-        thread.join(KILL_SECONDS)
-        if not thread.is_alive():
-            loop.close()
 
 
 def on_rank(name: str, *args: Any) -> Any:

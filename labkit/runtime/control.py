@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..launch import ipyparallel_internals
 from .cluster import RankCluster
 
 #: Seconds for the answer to a question.
@@ -15,13 +17,29 @@ ANSWER_SECONDS = 1.0
 def post(
     cluster: RankCluster, rank: int, message: str, content: Mapping[str, Any] | None = None
 ) -> Any:
-    """Send a question to one rank; return the future of its answer, None if the rank is gone."""
-    client = cluster.client
-    engine = cluster.places[rank].engine
-    if rank in cluster.deaths or engine not in client.ids:
+    """Send a question to one rank; return the future of its answer.
+
+    None if the rank is gone, or if ipyparallel has no way to it any more.
+    """
+    engines = _engines(cluster, [rank])
+    if not engines:
         return None
-    (identity,) = client._build_targets(engine)[0]
-    return client._send(client._control_stream, message, dict(content or {}), ident=identity)
+    return ipyparallel_internals.send_control(cluster.client, engines[0], message, content or {})
+
+
+def send_signal(
+    cluster: RankCluster, ranks: Sequence[int], signum: str | int, seconds: float
+) -> None:
+    """Send a signal to some ranks; return when they have it, after ``seconds`` at the latest."""
+    if engines := _engines(cluster, ranks):
+        received = cluster.client.send_signal(signum, targets=engines, block=False)
+        concurrent.futures.wait([received], seconds)
+
+
+def _engines(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
+    """List the engines of those of some ranks that are there."""
+    ids, alive = cluster.client.ids, [r for r in ranks if r not in cluster.deaths]
+    return [e for e in (cluster.places[r].engine for r in alive) if e in ids]
 
 
 def ask(

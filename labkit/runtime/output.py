@@ -10,6 +10,7 @@ import gc
 import threading
 from typing import Any
 
+from ..launch import ipyparallel_internals
 from .terminal_text import Screen
 
 STREAMS = ("stdout", "stderr")
@@ -56,15 +57,12 @@ def collect(client: Any) -> None:
 
     It is attached before the request is sent: later, its first lines could be there already.
     """
-    stock = client.create_message_futures
 
-    def create_message_futures(*args: Any, **kwargs: Any) -> Any:
-        futures = stock(*args, **kwargs)
-        futures[0].labkit_output = output = Output()
-        futures[0].iopub_callbacks.append(output.note)
-        return futures
+    def prepare(future: Any) -> None:
+        future.labkit_output = output = Output()
+        ipyparallel_internals.on_output(future, output.note)
 
-    client.create_message_futures = create_message_futures
+    ipyparallel_internals.on_new_future(client, prepare)
 
 
 def tidy() -> None:

@@ -36,8 +36,7 @@ def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -
 
     One that came later would hit what is sent to them next.
     """
-    asked = {rank: {"sig": signum} for rank in ranks}
-    control.ask(cluster, ranks, "signal_request", asked, seconds=QUICK_SECONDS)
+    control.send_signal(cluster, ranks, signum, QUICK_SECONDS)
 
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:

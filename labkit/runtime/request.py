@@ -12,6 +12,7 @@ import cloudpickle
 import ipyparallel as ipp
 
 from ..errors import LabError, RankDied
+from ..launch.ipyparallel_internals import replies
 from ..notebook import show
 from ..notebook.live import Live, screen
 from ..rank_names import label
@@ -55,7 +56,7 @@ class Pending:
         engines = [cluster.places[r].engine for r in ranks]
         self.result = send(cluster.client.direct_view(engines))
         #: rank -> ipyparallel's future of its reply
-        self.replies = dict(zip(self.ranks, self.result._children, strict=True))
+        self.replies = dict(zip(self.ranks, replies(self.result), strict=True))
         self.ending = diagnosis.Ending()  #: how it ended, if not by itself
 
     def busy(self) -> list[int]:

@@ -7,9 +7,12 @@ find missing is a :class:`Missing`, which travels from the ranks to the notebook
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,14 @@ def find_missing(
 ) -> dict[str, Missing]:
     """Return the features that are off, by their key in ``features``.
 
-    ``library`` is the name of its distribution; ``is_there`` tells whether it has a name.
+    ``library`` is the name of its distribution, or "Python"; ``is_there`` tells whether it has a
+    name.
     """
     missing = {}
     for key, feature in features.items():
         if gone := tuple(name for name in feature.names if not is_there(name)):
-            about = f"{library} {version(library)}"
+            number = platform.python_version() if library == "Python" else version(library)
+            about = f"{library} {number}"
             missing[key] = Missing(about, gone, feature.loss, feature.needed)
     return missing
 
@@ -68,3 +73,43 @@ def find_missing(
 def sentences(missing: Iterable[Missing]) -> list[str]:
     """Return each sentence once: ranks of one environment all miss the same."""
     return list(dict.fromkeys(map(str, missing)))
+
+
+def folder_of(package: str) -> Path | None:
+    """Return the folder of a package without importing it, None if its source is not there."""
+    spec = find_spec(package)
+    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+        if (folder / "__init__.py").is_file():
+            return folder
+    return None
+
+
+def is_defined(name: str, package: str, file: str) -> bool:
+    """Tell whether a source file of a package defines a name: a class, a method, an attribute.
+
+    It is read, not imported: most of what labkit looks for is loaded in another process, and
+    attributes of objects are not there before the object is. Without a source file to read
+    everything counts as defined.
+    """
+    folder = folder_of(package)
+    if folder is None:
+        return True
+    try:
+        source = (folder / file).read_text(encoding="utf-8")
+    except OSError:
+        return (folder / file).with_suffix(".pyc").exists()
+    return _defines(source, name)
+
+
+def _defines(source: str, name: str) -> bool:
+    # By hand: the pattern of each name would take ten times as long to compile as to search for.
+    start = -1
+    while (start := source.find(name, start + 1)) >= 0:
+        before = source[max(0, start - len("class ")) : start]
+        after = source[start + len(name) : source.find("\n", start)]
+        if before.endswith(("def ", "class ")) and after[:1] in ("(", ":"):
+            return True
+        assigned = after.startswith(" = ") or (after.startswith(": ") and " = " in after)
+        if before.endswith(("self.", "    ")) and assigned:
+            return True
+    return False

@@ -1,0 +1,337 @@
+"""Name what labkit uses of the insides of ipyparallel, IPython and ipykernel.
+
+The notebook's side, the controller and the engine need it; no other file there names it (the
+rank's own reach is in ``labkit.rank.ipython_internals``). :func:`check` says what this version
+hides. The functions below then do less, and stop nothing.
+
+Imports nothing heavy: the exit notice, the controller and the warm process come by here.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Mapping
+from functools import cache
+from threading import Thread
+from typing import Any
+
+from ..wire.features import Feature, Missing, find_missing, is_defined
+
+#: What rests on which names, by library.
+FEATURES: dict[str, dict[str, Feature]] = {
+    "ipyparallel": {
+        "requests": Feature(
+            (
+                "AsyncResult._children",
+                "Client.create_message_futures",
+                "MessageFuture.iopub_callbacks",
+            ),
+            "labkit cannot follow what runs on the ranks",
+            needed=True,
+        ),
+        "registration": Feature(
+            ("IPEngine.complete_registration",),
+            "labkit cannot tell when a rank is there",
+            needed=True,
+        ),
+        "control": Feature(
+            ("Client._build_targets", "Client._send", "Client._control_stream"),
+            "ranks cannot be asked while a cell runs, so deadlocks are not named and "
+            "lab.status() shows no lines",
+        ),
+        "busy": Feature(
+            ("Client._engines", "Client._outstanding_dict"),
+            "a rank that has ended its cell counts as busy as long as another one runs, so a "
+            "deadlock that it has left behind is not named",
+        ),
+        "exits": Feature(
+            (
+                "Client._notification_handlers",
+                "Hub.unregister_engine",
+                "Hub.query_handlers",
+                "Hub.notifier",
+            ),
+            'how a rank of engines="mpi", "slurm" or "ssh" has ended is not known',
+        ),
+        "launchers": Feature(
+            (
+                "LocalProcessLauncher._wait_thread",
+                "BaseLauncher.stop_callbacks",
+                "BaseLauncher.stop_data",
+            ),
+            'a rank of engines="mpi", "slurm" or "ssh" that ends at start-up is noticed late',
+        ),
+        "sockets": Feature(
+            ("IPController.construct_url",),
+            "the controller listens on loopback instead of on unix sockets",
+        ),
+        "heart": Feature(
+            ("IPController.heartmonitor_process",),
+            "the controller has a second process, which measures heartbeats",
+        ),
+        "stop": Feature(("IPEngine._signal_stop",), "ranks take up to half a second longer to end"),
+        "thread": Feature(
+            ("AsyncFirst._async_thread", "AsyncFirst._thread_loop"),
+            "a stopped lab leaves a thread behind in the notebook",
+        ),
+        "name": Feature(
+            ("AsyncResult._fname",), "what %%px --noblock returns does not say that it is a cell's"
+        ),
+    },
+    "ipykernel": {
+        "handlers": Feature(
+            ("Kernel.control_handlers", "Kernel.control_thread"),
+            "the stop button does not reach a rank",
+        ),
+    },
+    "IPython": {
+        "board": Feature(
+            ("HistoryManager.outputs", "InteractiveShell._tee"),
+            "what ranks do is not shown while a cell runs",
+        ),
+    },
+    "Python": {
+        "exit functions": Feature(
+            ("atexit._run_exitfuncs",),
+            "what a rank has registered with atexit does not run when the lab is stopped",
+        ),
+    },
+}
+
+#: The source file that defines each class.
+_FILES = {
+    "AsyncFirst": ("ipyparallel", "_async.py"),
+    "AsyncResult": ("ipyparallel", "client/asyncresult.py"),
+    "Client": ("ipyparallel", "client/client.py"),
+    "MessageFuture": ("ipyparallel", "client/futures.py"),
+    "BaseLauncher": ("ipyparallel", "cluster/launcher.py"),
+    "LocalProcessLauncher": ("ipyparallel", "cluster/launcher.py"),
+    "IPController": ("ipyparallel", "controller/app.py"),
+    "Hub": ("ipyparallel", "controller/hub.py"),
+    "IPEngine": ("ipyparallel", "engine/app.py"),
+    "Kernel": ("ipykernel", "kernelbase.py"),
+    "HistoryManager": ("IPython", "core/history.py"),
+    "InteractiveShell": ("IPython", "core/interactiveshell.py"),
+}
+
+
+@cache
+def check() -> tuple[Missing, ...]:
+    """Return the features that are off with the versions that are installed here."""
+    found = (find_missing(library, features, _is_there) for library, features in FEATURES.items())
+    return tuple(one for missing in found for one in missing.values())
+
+
+def _is_there(name: str) -> bool:
+    owner, _, attribute = name.partition(".")
+    if owner == "atexit":
+        return hasattr(atexit, attribute)
+    return is_defined(attribute, *_FILES[owner])
+
+
+# -- the client: requests and their replies -----------------------------------------------------
+
+
+def replies(result: Any) -> list[Any]:
+    """Return the futures of an AsyncResult, one per engine, in the order of its targets."""
+    return list(result._children)
+
+
+def name_result(result: Any, name: str) -> None:
+    """Let an AsyncResult say in its repr and its errors what was called."""
+    result._fname = name
+
+
+def on_new_future(client: Any, prepare: Callable[[Any], None]) -> None:
+    """Call ``prepare(future)`` with the future of every request before the request is sent."""
+    stock = client.create_message_futures
+
+    def create_message_futures(*args: Any, **kwargs: Any) -> Any:
+        futures = stock(*args, **kwargs)
+        prepare(futures[0])
+        return futures
+
+    client.create_message_futures = create_message_futures
+
+
+def on_output(future: Any, take: Callable[[dict[str, Any]], None]) -> None:
+    """Call ``take(message)`` with all that the engine writes for a request."""
+    future.iopub_callbacks.append(take)
+
+
+def send_control(client: Any, engine: int, message: str, content: Mapping[str, Any]) -> Any:
+    """Send a request on an engine's control channel.
+
+    Returns
+    -------
+    MessageFuture or None
+        The future of the reply; None if ipyparallel hides the channel.
+    """
+    if not all(hasattr(client, name) for name in ("_build_targets", "_send", "_control_stream")):
+        return None
+    (identity,) = client._build_targets(engine)[0]
+    return client._send(client._control_stream, message, dict(content), ident=identity)
+
+
+def has_work(client: Any, engine: int) -> bool:
+    """Tell whether a request of this client to an engine has no reply yet.
+
+    Where ipyparallel hides what is out per engine, any request to any of them counts.
+    """
+    if not (hasattr(client, "_engines") and hasattr(client, "_outstanding_dict")):
+        return bool(client.outstanding)
+    return bool(client._outstanding_dict.get(client._engines.get(engine)))
+
+
+def on_notice(client: Any, kind: str, handle: Callable[[Mapping[str, Any]], None]) -> None:
+    """Call ``handle(message)`` with the controller's notices of one kind (:func:`add_notice`)."""
+    if hasattr(client, "_notification_handlers"):
+        client._notification_handlers[kind] = handle
+
+
+# -- the cluster and its launchers --------------------------------------------------------------
+
+
+def end_thread(cluster: Any, seconds: float) -> None:
+    """End the thread that ipyparallel starts for a Cluster in a notebook, and its loop."""
+    thread: Thread | None = getattr(cluster, "_async_thread", None)
+    loop = getattr(cluster, "_thread_loop", None)
+    if thread is None or loop is None:
+        return
+    cluster._async_thread = None
+    loop.add_callback(loop.stop)
+    thread.join(seconds)
+    if not thread.is_alive():
+        loop.close()
+
+
+def thread_of(launcher: Any) -> Thread | None:
+    """Return the thread that waits for the process of a launcher and ends with it, if any."""
+    thread: Thread | None = getattr(launcher, "_wait_thread", None)
+    return thread
+
+
+def has_stopped(launcher: Any) -> bool:
+    """Tell whether a launcher has heard that it, or one of its engines, has ended."""
+    stopped = getattr(launcher, "stop_data", None) or {}
+    return launcher.state == "after" or bool(stopped.get("engines"))
+
+
+def forget(launcher: Any) -> None:
+    """Let a launcher of one process take it for stopped, and tell nobody."""
+    if hasattr(launcher, "stop_callbacks"):
+        launcher.stop_callbacks.clear()
+    launcher.state = "after"
+
+
+# -- the controller -----------------------------------------------------------------------------
+
+
+def use_unix_sockets(kind: type) -> None:
+    """Let a class of controllers spell its addresses as engines and clients do.
+
+    Stock, they take a unix socket's number from a colon (``dir:7``), the controller puts it
+    behind a dash (``dir-7``).
+    """
+
+    def construct_url(self: Any, kind: str, channel: str, index: Any = None) -> str:
+        info = getattr(self, f"{kind}_info")
+        port = info[channel] if index is None else info[channel][index]
+        return f"{info['interface']}:{port}"
+
+    kind.construct_url = construct_url  # type: ignore[attr-defined]
+
+
+def has_unix_sockets() -> bool:
+    """Tell whether :func:`use_unix_sockets` works with the installed ipyparallel."""
+    return _is_there("IPController.construct_url")
+
+
+def measure_heartbeats_in_thread(controller: Any) -> None:
+    """Let a controller's heart monitor be a thread; stock, it is a child process."""
+    process = getattr(controller, "heartmonitor_process", None)
+    if process is not None:
+        controller.heartmonitor_process = Thread(
+            target=process.run, name="heartmonitor", daemon=True
+        )
+
+
+def add_notice(
+    hub: Any, kind: str, describe: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> None:
+    """Let a hub tell all clients of each engine that leaves, before it forgets the engine.
+
+    ``describe`` turns the content of the engine's message into that of the notice.
+    """
+    if not all(hasattr(hub, name) for name in ("unregister_engine", "query_handlers", "notifier")):
+        return
+    stock = hub.unregister_engine
+
+    def unregister_engine(ident: Any, message: dict[str, Any]) -> None:
+        hub.session.send(hub.notifier, kind, content=describe(message["content"]))
+        stock(ident, message)
+
+    hub.unregister_engine = unregister_engine
+    hub.query_handlers["unregistration_request"] = unregister_engine
+
+
+# -- the engine ---------------------------------------------------------------------------------
+
+
+def on_registered(kind: type, then: str) -> None:
+    """Let a class of engines call its method ``then(maybe_tunnel)`` when the hub has taken one.
+
+    ``maybe_tunnel`` turns an address of the controller into one that can be reached from here.
+    """
+    stock = kind.complete_registration  # type: ignore[attr-defined]
+
+    async def complete_registration(self: Any, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
+        await stock(self, msg, connect, maybe_tunnel)
+        getattr(self, then)(maybe_tunnel)
+
+    kind.complete_registration = complete_registration  # type: ignore[attr-defined]
+
+
+def on_sigterm(kind: type, then: str) -> None:
+    """Let a class of engines call its method ``then()`` on SIGTERM, and nothing else."""
+
+    def _signal_stop(self: Any, sig: int, frame: Any) -> None:
+        getattr(self, then)()
+
+    kind._signal_stop = _signal_stop  # type: ignore[attr-defined]
+
+
+def run_exit_functions() -> None:
+    """Run what was registered with atexit, now."""
+    if hasattr(atexit, "_run_exitfuncs"):
+        atexit._run_exitfuncs()
+
+
+def answer_control(kernel: Any, kind: str, handler: Callable[[Any, Any, Any], None]) -> None:
+    """Let a kernel answer requests of one kind on its control channel.
+
+    ``handler(stream, ident, parent)`` runs in the thread of that channel.
+    """
+    if hasattr(kernel, "control_handlers"):
+        kernel.control_handlers[kind] = handler
+
+
+def call_later(kernel: Any, seconds: float, function: Callable[..., object], *args: Any) -> None:
+    """Call a function in the thread of a kernel's control channel, after what is to be sent."""
+    thread = getattr(kernel, "control_thread", None)
+    if thread is None:
+        kernel.io_loop.call_later(seconds, function, *args)
+    else:
+        thread.io_loop.call_later(seconds, function, *args)
+
+
+# -- the notebook's kernel ----------------------------------------------------------------------
+
+
+def has_printed(shell: Any) -> bool | None:
+    """Tell whether the cell that runs has printed anything; None where IPython does not say."""
+    outputs = getattr(shell.history_manager, "outputs", None)
+    if outputs is None or not hasattr(shell, "_tee"):
+        return None
+    number = shell.displayhook.prompt_count  # under which IPython keeps what it printed
+    return bool(outputs.get(number))

@@ -1,0 +1,122 @@
+"""Name what a rank uses of the insides of IPython and ipykernel.
+
+No other file of ``labkit.rank`` does. :func:`check` says what these versions hide; the functions
+below then do less, and stop nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from ..wire.features import Feature, Missing, find_missing, is_defined
+
+#: What rests on which names, by library.
+FEATURES: dict[str, dict[str, Feature]] = {
+    "ipykernel": {
+        "control": Feature(
+            ("Kernel.control_handlers", "Kernel.control_thread"),
+            "ranks cannot be asked while a cell runs, so deadlocks are not named and "
+            "lab.status() shows no lines",
+        ),
+        "cells": Feature(
+            ("XCachingCompiler.get_code_name",),
+            "errors and deadlocks do not say in which cell a line stands",
+        ),
+    },
+    "IPython": {
+        "errors": Feature(
+            ("InteractiveShell._showtraceback",),
+            "errors of a rank show IPython's long traceback",
+        ),
+        "history": Feature(
+            ("InteractiveShell.InteractiveTB", "AutoFormattedTB.structured_traceback"),
+            "a rank takes half a second longer over each error",
+        ),
+        "outputs": Feature(
+            ("HistoryManager.outputs",),
+            "a rank may keep in memory what its cells have shown",
+        ),
+    },
+}
+
+#: The source file that defines each class.
+_FILES = {
+    "Kernel": ("ipykernel", "kernelbase.py"),
+    "XCachingCompiler": ("ipykernel", "compiler.py"),
+    "InteractiveShell": ("IPython", "core/interactiveshell.py"),
+    "AutoFormattedTB": ("IPython", "core/ultratb.py"),
+    "HistoryManager": ("IPython", "core/history.py"),
+}
+
+
+@cache
+def check() -> tuple[Missing, ...]:
+    """Return the features that are off with the versions that are installed here."""
+    found = (find_missing(library, features, _is_there) for library, features in FEATURES.items())
+    return tuple(one for missing in found for one in missing.values())
+
+
+def _is_there(name: str) -> bool:
+    owner, _, attribute = name.partition(".")
+    return is_defined(attribute, *_FILES[owner])
+
+
+# -- the control channel ------------------------------------------------------------------------
+
+
+def control_loop(kernel: Any) -> Any:
+    """Return the event loop of a kernel's control channel, None if ipykernel hides it."""
+    return getattr(getattr(kernel, "control_thread", None), "io_loop", None)
+
+
+def answer_control(kernel: Any, handlers: Mapping[str, Callable[..., None]]) -> None:
+    """Let a kernel answer requests on its control channel, by the name of the request.
+
+    A handler, called with (stream, ident, parent), runs in the thread of that channel.
+    """
+    if hasattr(kernel, "control_handlers"):
+        kernel.control_handlers.update(handlers)
+
+
+# -- cells and their errors ---------------------------------------------------------------------
+
+
+def name_cells(shell: Any, name: Callable[[str], str | None]) -> None:
+    """Let ``name(code)`` be the file name of a cell; where it is None, the shell's own is."""
+    stock = getattr(shell.compile, "get_code_name", None)
+    if stock is None:
+        return
+
+    def get_code_name(raw_code: str, code: str, number: int) -> str:
+        named = name(raw_code)
+        return stock(raw_code, code, number) if named is None else named
+
+    shell.compile.get_code_name = get_code_name
+
+
+def format_errors(shell: Any, lines_of: Callable[[BaseException], list[str]]) -> None:
+    """Let ``lines_of(error)`` be what a shell shows of an error."""
+
+    def show(
+        shell: Any, etype: type, value: BaseException, tb: object, tb_offset: object = None
+    ) -> list[str]:
+        lines = lines_of(value)
+        shell._showtraceback(etype, value, lines)
+        return lines
+
+    def format_one(etype: type, value: BaseException, *rest: object, **named: object) -> list[str]:
+        return lines_of(value)
+
+    if hasattr(shell, "_showtraceback"):
+        shell.set_custom_exc((BaseException,), show)
+    # IPython formats each error once more, for the notebook's history: half a second of a rank.
+    formatter: Any = getattr(shell, "InteractiveTB", None)
+    if hasattr(formatter, "structured_traceback"):
+        formatter.structured_traceback = format_one
+
+
+def forget_outputs(shell: Any) -> None:
+    """Drop what IPython keeps of the outputs of earlier cells: nobody can ask a rank for it."""
+    getattr(shell.history_manager, "outputs", {}).clear()
