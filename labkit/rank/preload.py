@@ -17,6 +17,8 @@ from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampl
 from .profile import classify, clocks, marks, profiler
 from .trial import call_counter, trial
 
+ipython_internals.check()  # reads sources: once here, not on every rank
+
 __all__ = [
     "blocked_call",
     "call_counter",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def describe() -> dict[str, Any]:
-    """Describe this process: host, pid, launcher's hint, GPUs in sight, NCCL version.
+    """Describe this process: host, pid, launcher's hint, GPUs in sight, NCCL version, and what its
+    libraries hide of what labkit needs (the fields of ``Missing``).
 
     Initialises no CUDA context: counting devices does not need one.
     """
@@ -34,6 +36,7 @@ def describe() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
+        "missing": [asdict(missing) for missing in ipython_internals.check()],
     }
 
 

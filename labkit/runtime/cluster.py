@@ -69,7 +69,7 @@ class RankCluster:
         self.warm = warm
         self.places: list[Place] = []
         self.deaths: dict[int, str] = {}  #: rank -> how its process ended
-        self.missing: list[Missing] = list(ipyparallel_internals.check())  #: features that are off
+        self.missing: list[Missing] = []  #: features that are off, here or on a rank
         self._left: set[int] = set()  # engines that were told to end
         self._folder: private_folder.PrivateFolder | None = None
         if warm is None:
@@ -216,6 +216,8 @@ class RankCluster:
         """Ask every engine who it is and decide who is which rank."""
         ids = self.connected()
         answers = self.errand(ids, "setup.describe")
+        told = [Missing(**missing) for answer in answers for missing in answer["missing"]]
+        self.missing = list(dict.fromkeys([*ipyparallel_internals.check(), *told]))
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
         self.deaths.clear()
 

@@ -19,6 +19,7 @@ def examine(progress: Callable[[str], object] = lambda topic: None) -> list[Find
     progress("packages")
     findings = [software.check_python(), software.check_packages()]
     progress("torch and GPUs")
-    findings += software.check_torch(software.torch_facts())
+    facts = software.torch_facts()
+    findings += [*software.check_torch(facts), software.check_features(facts)]
     progress("machine")
     return [*findings, *(check() for check in machine.CHECKS)]

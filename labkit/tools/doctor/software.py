@@ -13,8 +13,9 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from ...launch import placement
+from ...launch import ipyparallel_internals, placement
 from ...launch.warm_process import describe_exit
+from ...wire.features import Missing, sentences
 from .finding import Finding, State
 
 #: Seconds for torch to be imported and to look at the GPUs.
@@ -94,6 +95,16 @@ def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
     if facts["gpus"] and len(devices) < RANKS:
         text += f"; they take turns on {'it' if len(devices) == 1 else 'them'}"
     return [*findings, Finding("ranks", "ok", text)]
+
+
+def check_features(facts: Mapping[str, Any]) -> Finding:
+    """Say which features are off because a library hides what they rest on."""
+    told = [Missing(**missing) for missing in facts.get("place", {}).get("missing", ())]
+    missing = [*ipyparallel_internals.check(), *told]
+    if not missing:
+        return Finding("features", "ok", "all of them work with these versions")
+    state: State = "problem" if any(one.needed for one in missing) else "note"
+    return Finding("features", state, " ".join(sentences(missing)))
 
 
 def _torch_version(facts: Mapping[str, Any]) -> Finding:

@@ -1,0 +1,141 @@
+"""What labkit says when a library hides something, each name in turn."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from labkit import LabError
+from labkit.launch import ipyparallel_internals
+from labkit.notebook import startup
+from labkit.rank import ipython_internals
+from labkit.tools.doctor import software
+from labkit.wire import features
+from labkit.wire.features import Feature
+
+FILES = [ipyparallel_internals, ipython_internals]
+NAMES = [
+    pytest.param(file, library, feature, name, id=name)
+    for file in FILES
+    for library, found in file.FEATURES.items()
+    for feature in found.values()
+    for name in feature.names
+]
+
+
+@pytest.fixture
+def _fresh() -> Iterator[None]:
+    """Let each test look for itself: a process looks once."""
+    for file in FILES:
+        file.check.cache_clear()
+    yield
+    for file in FILES:
+        file.check.cache_clear()
+
+
+def rename(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a library's sources be a copy in which one attribute has another name."""
+    owner, attribute = name.split(".")
+    stock = features.folder_of
+    if owner == "atexit":
+        monkeypatch.delattr(f"{owner}.{attribute}")
+        return
+    package, file = {**ipyparallel_internals._FILES, **ipython_internals._FILES}[owner]
+    source = stock(package)
+    assert source is not None
+    copy = folder / package
+    shutil.copytree(
+        source, copy, ignore=lambda _, names: [n for n in names if n in ("tests", "__pycache__")]
+    )
+    text = (source / file).read_text()
+    (copy / file).write_text(text.replace(attribute, f"{attribute}_2"))
+    monkeypatch.setattr(
+        features, "folder_of", lambda asked: copy if asked == package else stock(asked)
+    )
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize("file", FILES)
+def test_the_versions_installed_here_hide_nothing(file: ModuleType) -> None:
+    assert file.check() == ()
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize(("file", "library", "feature", "name"), NAMES)
+def test_a_name_that_is_hidden_is_said_with_what_it_costs(
+    file: ModuleType,
+    library: str,
+    feature: Feature,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rename(name, tmp_path, monkeypatch)
+    said = [m for m in file.check() if m.loss == feature.loss]
+    assert [m.names for m in said] == [(name,)]
+    assert str(said[0]).startswith(f"{library} ")
+    assert str(said[0]).endswith(f" hides {name}: {feature.loss}.")
+
+
+@pytest.mark.usefixtures("_fresh")
+def test_a_lab_does_not_start_without_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    startup.check_libraries()
+    rename("AsyncResult._children", tmp_path, monkeypatch)
+    ipyparallel_internals.check.cache_clear()
+    with pytest.raises(LabError, match=r"hides AsyncResult\._children: labkit cannot follow what"):
+        startup.check_libraries()
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize(
+    ("name", "state"), [("AsyncResult._children", "problem"), ("Client._send", "note")]
+)
+def test_the_doctor_says_it(
+    name: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert software.check_features({}).state == "ok"
+    rename(name, tmp_path, monkeypatch)
+    ipyparallel_internals.check.cache_clear()
+    finding = software.check_features({})
+    assert finding.state == state
+    assert f"hides {name}: " in finding.text
+
+
+def test_the_doctor_says_what_a_rank_misses() -> None:
+    about = {"library": "IPython 10", "names": ("x",), "loss": "y"}
+    finding = software.check_features({"place": {"missing": [about]}})
+    assert (finding.state, finding.text) == ("note", "IPython 10 hides x: y.")
+
+
+@pytest.mark.parametrize(
+    ("source", "defined"),
+    [
+        ("    def tail(self):\n", True),
+        ("    async def tail(self):\n", True),
+        ("class tail:\n", True),
+        ("class tail(Bird):\n", True),
+        ("        self.tail = 1\n", True),
+        ("        loop = self.tail = Loop()\n", True),
+        ("    tail = Any()\n", True),
+        ("    tail: dict[int, str] = {}\n", True),
+        ("        tail_2 = 1\n    def tail_2(self):\n", False),
+        ("        self.tail()\n", False),
+        ("        if self.tail == 1:\n", False),
+        ("# the tail = long\n", False),
+        ("    def _tail(self):\n", False),
+    ],
+)
+def test_a_definition_is_told_from_a_use(source: str, defined: bool, tmp_path: Path) -> None:
+    assert features._defines(source, "tail") is defined
+
+
+def test_without_sources_nothing_counts_as_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not features.is_defined("tail", "ipyparallel", "client/client.py")
+    monkeypatch.setattr(features, "folder_of", lambda package: None)
+    assert features.is_defined("tail", "ipyparallel", "client/client.py")
