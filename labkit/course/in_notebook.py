@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import LabError
+from ..notebook import shell
 from ..wire.trial import Here
 from .exercise import Exercise, Failed
 from .judge import Result
@@ -52,9 +53,8 @@ def _here() -> Here:
 
 def _names() -> dict[str, Any]:
     """Return the names of the notebook's cells; in a plain program those of its main module."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
+    found = shell.current()
+    return found.user_ns if found is not None else vars(sys.modules["__main__"])
 
 
 @contextlib.contextmanager

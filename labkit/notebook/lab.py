@@ -9,12 +9,15 @@ from typing import Any
 import cloudpickle
 
 from ..errors import LabError
-from ..runtime import request
+from ..runtime import request, variables
+from ..runtime.finish import values
 from ..runtime.session import Session
 from ..runtime.survey import survey
-from ..timeline.request import record
+from ..timeline.request import Cell, record
 from ..timeline.timeline import Timeline
 from ..wire.features import sentences
+from . import shell
+from .run import run
 from .status_table import Table
 
 _current: Lab | None = None
@@ -42,6 +45,15 @@ def make_current(lab: Lab) -> None:
 def session_of(lab: Lab) -> Session:
     """Return what a lab is the face of: its ranks and their process group."""
     return lab._session
+
+
+def _cell(text: str) -> Cell:
+    """Check the text of a cell and name it after the notebook's cell that it is in."""
+    if not text.strip():
+        raise LabError("This cell is empty: there is nothing to record.")
+    found = shell.current()
+    shell.check_syntax(found, text)
+    return Cell(text, shell.cell_name(found, "timeline"))
 
 
 class Lab:
@@ -73,14 +85,6 @@ class Lab:
         """ipyparallel's engine id of each rank, in rank order."""
         return [place.engine for place in self._session.cluster.places]
 
-    @property
-    def _cluster(self) -> Any:  # for tests that are not yet written with tests/support/cells.py
-        return None if self._session.stopped else self._session.cluster
-
-    @property
-    def _group(self) -> Any:
-        return self._session.group
-
     # -- run --------------------------------------------------------------------------------
 
     def run(
@@ -108,7 +112,7 @@ class Lab:
         """
         chosen = self.check_ranks(ranks)
         payload = cloudpickle.dumps((fn, args, kwargs))
-        return request.call(self._session.group, chosen, payload)
+        return values(run(request.call(self._session.group, chosen, payload)).outcomes)
 
     def timeline(
         self,
@@ -142,17 +146,26 @@ class Lab:
             If it raises on a rank: each distinct error once.
         """
         chosen = self.check_ranks(ranks)
-        return record(self._session.group, chosen, fn, args, kwargs, operators=operators)
+        if isinstance(fn, str):
+            if args or kwargs:
+                raise LabError("A cell takes no arguments; only a function does.")
+            what: Callable[..., Any] | Cell = _cell(fn)
+        elif callable(fn):
+            what = fn
+        else:
+            raise LabError(f"lab.timeline takes a function or the text of a cell, not {fn!r}.")
+        group = self._session.group
+        return record(group, chosen, what, args, kwargs, run=run, operators=operators)
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
         self._check_name(name)
-        return request.pull(self._session.group, name)
+        return variables.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank."""
         self._check_name(name)
-        request.push(self._session.group, cloudpickle.dumps({name: value}))
+        variables.push(self._session.group, cloudpickle.dumps({name: value}))
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
         raise TypeError("a Lab is not iterable; lab.status() lists its ranks")

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 from ..rank_names import fold, label
 from ..wire.state import RankState
-from . import board, cell_output
-from . import show as display
+from . import board, cell_output, shell
 from .board import Texts
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
@@ -40,7 +39,7 @@ def screen() -> Screen | None:
     """Return what the learner looks at: a notebook's page, a terminal, or None."""
     if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
         return None
-    if display.notebook() is not None:
+    if shell.of_notebook() is not None:
         cell = cell_output.current()
         return Page(cell) if cell is not None and cell.is_empty() else None
     return Line() if sys.stdout.isatty() else None
@@ -88,6 +87,7 @@ class Live:
         """Take all of it away; with ``wait`` when the next output comes, so that nothing jumps."""
         if self._screen is not None and self._shown is not None:
             self._screen.clear(wait=wait)
+            self._shown = None
 
 
 # -- in a notebook ------------------------------------------------------------------------------

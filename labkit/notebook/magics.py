@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from ipyparallel.client.magics import ParallelMagics, exec_args, output_args
@@ -12,10 +12,13 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from ..errors import CellSyntaxError, LabError
+from ..errors import LabError
 from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
+from ..wire.outcome import Outcome
 from . import cell_output, lab, live, show
+from . import shell as ipython
+from .run import run
 
 
 def parse_ranks(text: str) -> list[int]:
@@ -36,22 +39,6 @@ def parse_ranks(text: str) -> list[int]:
     return ranks
 
 
-def check_syntax(shell: InteractiveShell, cell: str, first_line: int) -> None:
-    """Raise CellSyntaxError if the cell does not parse, before any rank runs a part of it.
-
-    ``first_line`` is the number that the cell's first line has for the learner. A top-level
-    ``await`` is refused with the rest: ipyparallel 9.2 on ipykernel 7 never answers one.
-    """
-    try:
-        compile(shell.transform_cell(cell), "<cell>", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        line = (error.lineno or 1) + first_line - 1
-        text = (error.text or "").strip()
-        raise CellSyntaxError(
-            f"line {line} does not parse ({error.msg}): {text}   No rank ran this cell."
-        ) from None
-
-
 class LabMagics(ParallelMagics):
     """The parallel magics of the current lab."""
 
@@ -64,7 +51,7 @@ class LabMagics(ParallelMagics):
         assert running_lab is not None
         view = running_lab.client.direct_view("all")
         view.block = True
-        if show.notebook() is not None:
+        if ipython.of_notebook() is not None:
             cell_output.install(shell)
         shell.register_magics(cls(shell, view))
 
@@ -90,7 +77,7 @@ class LabMagics(ParallelMagics):
         if args.targets:
             ranks = self._ranks_of_targets(current, args.targets)
         code = cell or ""
-        check_syntax(self.shell, code, first_line=2)
+        ipython.check_syntax(self.shell, code, first_line=2)
         block = self.view.block if args.block is None else args.block
         if block and not args.local:
             chosen = args.signal_on_interrupt
@@ -120,9 +107,9 @@ class LabMagics(ParallelMagics):
     def parallel_execute(self, cell: str, block: Any = None, **kwargs: Any) -> Any:
         """Run a line (``%px``) or an ``%autopx`` cell on every rank."""
         current = self._lab()
-        check_syntax(self.shell, cell, first_line=1)
+        ipython.check_syntax(self.shell, cell, first_line=1)
         shown = live.Live(live.screen())
-        code = f"{cell.rstrip()}\n#px {self._number()}"
+        code = f"{cell.rstrip()}\n#px {ipython.cell_name(self.shell)}"
         return self._run(current, current.check_ranks(None), code, shown, kwargs.get("save_name"))
 
     def _lab(self) -> lab.Lab:
@@ -149,11 +136,7 @@ class LabMagics(ParallelMagics):
         """Put the cell's name where its ``%%px`` line was, so that line numbers stay."""
         if code.lstrip().startswith("%%"):
             return code  # another cell magic, which must be first
-        return f"#px {self._number()}\n{code}"
-
-    def _number(self) -> str:
-        # Not shell.execution_count: IPython counts on before it runs a cell.
-        return f"In[{self.shell.displayhook.prompt_count}]"
+        return f"#px {ipython.cell_name(self.shell)}\n{code}"
 
     def _run(
         self,
@@ -169,18 +152,16 @@ class LabMagics(ParallelMagics):
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
-        pending = request.cell(lab.session_of(current).group, ranks, code)
-        try:
-            with contextlib.suppress(KeyboardInterrupt):  # raised again below, and explained
-                pending.wait(signum, shown)
-        finally:
-            self.last_result = pending.result
-            if save_name:
-                self.shell.user_ns[save_name] = pending.result
-        outcomes = pending.outcomes()
-        if groupby != "type" and pending.result.done():
-            pending.result.display_outputs(groupby)
-        else:
-            quiet = DisplayHook.semicolon_at_end_of_expression(code)
-            show.show(outcomes, results=not quiet)
-        pending.raise_errors(outcomes)
+        sent = request.cell(lab.session_of(current).group, ranks, code)
+        self.last_result = sent.result
+        if save_name:
+            self.shell.user_ns[save_name] = sent.result
+
+        def shown_at_the_end(outcomes: Sequence[Outcome]) -> None:
+            if groupby != "type" and sent.result.done():
+                sent.result.display_outputs(groupby)
+            else:
+                quiet = DisplayHook.semicolon_at_end_of_expression(code)
+                show.show(outcomes, results=not quiet)
+
+        run(sent, live=shown, show=shown_at_the_end, signum=signum)

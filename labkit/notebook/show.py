@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..rank_names import block, bold_label, fold, label, rank_colour
+from . import shell
 
 if TYPE_CHECKING:
     from ..wire.outcome import Outcome
@@ -43,7 +44,7 @@ def _show_texts(texts: Mapping[int, str], target: Any) -> None:
     ends = end_lines(len(blocks))
     for ranks, text in blocks:
         lines = text.rstrip("\n").split("\n")
-        if notebook() is None or len(lines) <= 2 * ends + SPARED:
+        if shell.of_notebook() is None or len(lines) <= 2 * ends + SPARED:
             target.write(block(ranks, text, coloured=not is_err))
             continue
         target.flush()
@@ -119,20 +120,11 @@ def _show_bundles(bundles: Mapping[int, Mapping[str, Any]]) -> None:
     _show_texts(texts, sys.stdout)
 
 
-def notebook() -> Any:
-    """Return the shell if this is the kernel of a notebook, which shows HTML; else None."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    return shell if getattr(shell, "kernel", None) is not None else None
-
-
 def publish(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
     """Show a mime bundle; outside IPython its text."""
-    from IPython import get_ipython
-    from IPython.display import display
+    if shell.current() is not None:
+        from IPython.display import display
 
-    if get_ipython() is not None:
         display(data, metadata=metadata, raw=True)
     else:
         sys.stdout.write(data.get("text/plain", f"<{next(iter(data))}>") + "\n")

@@ -17,6 +17,7 @@ from ..errors import LabError
 from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
+from . import shell
 
 if TYPE_CHECKING:
     from .lab import Lab
@@ -172,9 +173,8 @@ def thread_settings(size: int | None) -> dict[str, str]:
 
 def _load_magics() -> None:
     """Give the notebook ``%%px`` (in a plain Python program there is nothing to do)."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    if shell is not None:
+    found = shell.current()
+    if found is not None:
         from .magics import LabMagics
 
-        LabMagics.load(shell)
+        LabMagics.load(found)

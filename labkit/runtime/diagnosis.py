@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .. import rank_names
 from ..deadlock.cause import Case
@@ -42,9 +43,9 @@ Raised = tuple[str, str, list[str]]
 
 @dataclass
 class Ending:
-    """How something on the ranks was ended, if it did not end by itself."""
+    """How something on the ranks ended: by itself (""), or what came between."""
 
-    kind: str = ""  #: "deadlock", "died" or "interrupted"
+    kind: Literal["", "deadlock", "died", "interrupted", "timeout"] = ""
     freed: Sequence[int] = ()  #: were blocked; what they raised is our doing
     still: Sequence[int] = field(default_factory=tuple)  #: did not end
     case: Case | None = None
@@ -55,8 +56,16 @@ class Ending:
 
 def judge(
     keeper: GroupKeeper, dead: Sequence[int], errors: Mapping[int, Raised], ending: Ending
-) -> RankError | None:
-    """Return the error to raise, None if all went well."""
+) -> RankError | Interrupted | None:
+    """Return the error to raise, None if all went well.
+
+    Deaths come first, then true errors, then deadlocks; and before all of them, that the learner
+    or a time limit stopped it.
+    """
+    if ending.kind == "interrupted":
+        return Interrupted(*_stopped(keeper, errors, ending, "Interrupted: the cell was stopped."))
+    if ending.kind == "timeout":
+        return RankError(*_stopped(keeper, errors, ending, "TimedOut: its time was up."))
     own = {r: e for r, e in errors.items() if r not in ending.freed and r not in dead}
     if dead or ending.case is not None:
         own = {r: e for r, e in own.items() if not is_consequence(e)}
@@ -76,18 +85,21 @@ def judge(
     return None
 
 
-def interrupted(keeper: GroupKeeper, errors: Mapping[int, Raised], ending: Ending) -> Interrupted:
-    """Return the error to raise after an interrupt: where it stopped which ranks."""
-    stopped = {r: _stopped(e) if is_consequence(e) else e for r, e in errors.items()}
+def _stopped(
+    keeper: GroupKeeper, errors: Mapping[int, Raised], ending: Ending, why: str
+) -> tuple[str, list[str]]:
+    """Return summary and blocks after a stop: where it found which ranks."""
+    stopped = {r: _place(e) if is_consequence(e) else e for r, e in errors.items()}
     summary, blocks = rank_names.error_texts(stopped)
     done = what_was_done(keeper, ending)
-    head = [f"{rank_names.red('Interrupted')}: the cell was stopped."]
+    name, _, rest = why.partition(":")
+    head = [f"{rank_names.red(name)}:{rest}"]
     tail = ["\n".join(done)] if done else []
-    return Interrupted("\n".join(filter(None, [summary, *done])), [*head, *blocks, *tail])
+    return "\n".join(filter(None, [summary, *done])), [*head, *blocks, *tail]
 
 
-def _stopped(error: Raised) -> Raised:
-    """Return the place alone of an error that only an interrupt has caused."""
+def _place(error: Raised) -> Raised:
+    """Return the place alone of an error that only the stop has caused."""
     _, _, lines = error
     places = [line for line in lines[1:] if not line.startswith(("  raised in", "  caused by"))]
     return "stopped", "", ["stopped", *places]

@@ -2,85 +2,64 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import cloudpickle
 
-from ..errors import CellSyntaxError, LabError
 from ..runtime import request
 from ..runtime.cluster import on_rank
+from ..runtime.finish import Finished, values
 from ..runtime.process_group import GroupKeeper
 from .timeline import Timeline
 
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+
+@dataclass(frozen=True)
+class Cell:
+    """The text of a cell, to be run among the variables of the ranks' cells."""
+
+    text: str
+    name: str  #: in errors: ``In[7]``
 
 
 def record(
-    keeper: GroupKeeper,
+    group: GroupKeeper,
     ranks: Sequence[int],
-    code: Callable[..., Any] | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    what: Callable[..., Any] | Cell,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
     *,
+    run: Callable[[request.Request], Finished],
     operators: bool = False,
 ) -> Timeline:
-    """Run a function or the text of a cell on some ranks and record it: ``lab.timeline``.
+    """Run a function (with these arguments) or a cell on some ranks and record it.
+
+    Parameters
+    ----------
+    run
+        Waits for what was sent, and raises what went wrong.
 
     Raises
     ------
-    LabError
-        If it is neither, before any rank runs anything.
     RankError
         What it raises on the ranks; there is no timeline then.
     """
-    if isinstance(code, str):
-        if args or kwargs:
-            raise LabError("A cell takes no arguments; only a function does.")
-        shell = _shell()
-        _check(shell, code)
-        args, kwargs = (code, _name(shell)), {}
-    elif not callable(code):
-        raise LabError(f"lab.timeline takes a function or the text of a cell, not {code!r}.")
-    places = keeper.cluster.places
+    fn = None if isinstance(what, Cell) else what
+    if isinstance(what, Cell):
+        args = (what.text, what.name)
+    places = group.cluster.places
     hosts = {rank: places[rank].host for rank in ranks}
-    what = None if isinstance(code, str) else code
     key = f"labkit/timeline/{uuid.uuid4().hex}"
     asked = (
         "profile.profiler.record_call",
-        what,
+        fn,
         tuple(args),
-        dict(kwargs),
+        dict(kwargs or {}),
         key,
         hosts,
         bool(operators),
     )
-    return Timeline(request.call(keeper, ranks, cloudpickle.dumps((on_rank, asked, {}))))
-
-
-def _shell() -> InteractiveShell | None:
-    ipython = sys.modules.get("IPython")
-    shell: InteractiveShell | None = ipython.get_ipython() if ipython else None
-    return shell
-
-
-def _name(shell: InteractiveShell | None) -> str:
-    """Name the text after the notebook's cell that it is in, as errors do for all cells."""
-    return f"In[{shell.displayhook.prompt_count}]" if shell else "In[timeline]"
-
-
-def _check(shell: InteractiveShell | None, text: str) -> None:
-    """Raise CellSyntaxError if the cell does not parse."""
-    if not text.strip():
-        raise LabError("This cell is empty: there is nothing to record.")
-    try:
-        compile(shell.transform_cell(text) if shell else text, "<cell>", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        line = (error.text or "").strip()
-        raise CellSyntaxError(
-            f"line {error.lineno or 1} does not parse ({error.msg}): {line}   "
-            "No rank ran this cell."
-        ) from None
+    payload = cloudpickle.dumps((on_rank, asked, {}))
+    return Timeline(values(run(request.call(group, ranks, payload)).outcomes))

@@ -20,7 +20,7 @@ import pytest
 import labkit
 from labkit.course import catalogue, check, edition, material
 from labkit.course.exercise import Exercise
-from labkit.runtime import request
+from tests.support.cells import inside, run_cell
 
 FOLDER = Path(__file__).parent / "answers"
 PX = "%%px\n"
@@ -102,19 +102,17 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
     try:
         for cell in filter(str.strip, map(without_px, cells)):
             if on_ranks:
-                pending = request.cell(lab._group, range(4), cell)
-                pending.wait()
-                pending.raise_errors(pending.outcomes())
+                run_cell(lab, cell)
             else:
                 exec(compile(cell, "<answer>", "exec"), vars(__main__))
         return check.examine(exercise)[1].name
     except labkit.LabError as error:
         return f"LabError: {error}"
     finally:
-        if dead := sorted(lab._cluster.deaths):
+        if dead := sorted(inside(lab).cluster.deaths):
             lab.restart(ranks=dead)
         if on_ranks:
-            lab._cluster.errand(lab.engine_ids, "trial.trial.forget", [(sorted(names),)] * 4)
+            inside(lab).cluster.errand(lab.engine_ids, "trial.trial.forget", [(sorted(names),)] * 4)
         vars(__main__).pop(exercise.answer, None)
 
 

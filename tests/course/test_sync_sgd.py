@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import labkit
-from labkit.runtime import request as running
+from tests.support.cells import run_cell
 
 PATH = Path(__file__).resolve().parents[2] / "notebooks" / "06_sync_sgd.ipynb"
 PX = "%%px\n"
@@ -70,21 +70,14 @@ def functions() -> str:
     )
 
 
-def run(lab: labkit.Lab, source: str) -> None:
-    """Run a cell on every rank, as %%px does."""
-    pending = running.cell(lab._group, range(lab.world_size), source)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
-
-
 @pytest.fixture(scope="module", params=[2, 3, 4])
 def lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
     """Ranks on which the notebook's cells have run, up to the training of section 4."""
     with labkit.start(request.param, preload=["torchvision"]) as lab:
         for name in CELLS:
-            run(lab, cells()[name])
+            run_cell(lab, cells()[name])
             if name == "batches":
-                run(lab, f"all_steps, steps = steps, {STEPS}")
+                run_cell(lab, f"all_steps, steps = steps, {STEPS}")
         yield lab
 
 

@@ -5,8 +5,8 @@ import torch
 
 import labkit
 from labkit.launch.placement import NCCL_SHARES_GPU
-from labkit.runtime import request
 from labkit.runtime.survey import look
+from tests.support.cells import inside, run_cell
 
 pytestmark = [
     pytest.mark.gpu,
@@ -97,7 +97,7 @@ def test_more_ranks_than_gpus(ranks):
 
 def test_the_owner_and_the_warm_process_touch_no_gpu():
     with labkit.start(1) as lab:
-        assert lab._cluster.warm.thread_count == 1
+        assert inside(lab).cluster.warm.thread_count == 1
         assert not torch.cuda.is_initialized()
 
 
@@ -116,10 +116,8 @@ def test_tensors_arrive_on_the_cpu():
 
 def test_the_board_knows_the_gpus():
     with labkit.start() as lab:
-        request.cell(
-            lab._group, range(lab.world_size), "x = torch.ones(2**20, device=device)"
-        ).wait()
-        for state in look(lab._cluster):
+        run_cell(lab, "x = torch.ones(2**20, device=device)")
+        for state in look(inside(lab).cluster):
             assert state.gpu.used >= 4 * 2**20
             assert state.gpu.total > 2**30
             assert 0 <= state.gpu.busy <= 100

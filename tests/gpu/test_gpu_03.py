@@ -8,7 +8,7 @@ import torch
 
 import labkit
 from labkit.course import material
-from labkit.runtime import request
+from tests.support.cells import run_cell
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,19 +25,15 @@ def cell_with(text):
     return source.removeprefix("%%px\n")
 
 
-def run(lab, code):
-    pending = request.cell(lab._group, range(lab.world_size), code)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
-
-
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_wait_queues_and_another_stream_waits_for_the_sum(ranks):
     with labkit.start(ranks) as lab:
-        run(lab, "dist.all_reduce(torch.ones(1, device=device))")  # connects; that takes a while
+        run_cell(
+            lab, "dist.all_reduce(torch.ones(1, device=device))"
+        )  # connects; that takes a while
         total = ranks * (ranks + 1) / 2
         lab["total"] = total
-        run(lab, cell_with("wait_stream"))
+        run_cell(lab, cell_with("wait_stream"))
         assert [x.item() for x in lab["x"]] == ranks * [total + 100]
         if {state.backend for state in lab.status()} == {"nccl"}:
             assert all(lab["queued"])
@@ -47,8 +43,8 @@ def test_the_reductions_of_the_probe_are_those_of_nccl_by_its_documentation():
     with labkit.start(1) as lab:
         if lab.status()[0].backend != "nccl":
             pytest.skip("this lab does not use NCCL")
-        run(lab, cell_with("def probe("))
-        run(lab, cell_with('names = ["SUM"'))
+        run_cell(lab, cell_with("def probe("))
+        run_cell(lab, cell_with('names = ["SUM"'))
         (floats,) = lab["floats"]
         refused = {name for name, answer in floats.items() if answer == "no"}
         assert refused == {"BAND", "BOR", "BXOR"}

@@ -18,7 +18,7 @@ from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
 from labkit.runtime import cluster
 from tests.support import external_lab
-from tests.support.cells import run_cell
+from tests.support.cells import inside, run_cell
 from tests.support.conda_versions import ROOT
 from tests.support.slurm import Slurm, slurm
 from tests.support.system import needs, needs_hosts
@@ -104,8 +104,8 @@ def test_a_killed_rank_is_named_and_a_restart_gives_fresh_ones(
 def test_stop_cancels_the_job_and_leaves_no_file(
     farm: Slurm, lab: labkit.Lab, eventually: Eventually
 ) -> None:
-    assert lab._cluster is not None
-    folders = {Path(lab._cluster.cluster.profile_dir).parent}
+    assert inside(lab).cluster is not None
+    folders = {Path(inside(lab).cluster.cluster.profile_dir).parent}
     folders |= set(lab.run(lambda: Path(os.environ["LABKIT_REMOTE_FOLDER"])))
     assert len(folders) == 2
     assert all(folder.is_dir() for folder in folders)

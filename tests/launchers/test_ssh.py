@@ -19,6 +19,7 @@ from labkit import Deadlock, LabError, RankDied
 from labkit.launch import ssh
 from tests.conftest import descendants
 from tests.support import external_lab
+from tests.support.cells import inside
 from tests.support.sshd import sshd
 from tests.support.system import needs, needs_hosts
 
@@ -121,7 +122,7 @@ def test_two_hosts_with_addresses_of_their_own() -> None:
 
 def listening(lab: labkit.Lab) -> set[str]:
     """List the addresses on which this lab's controller listens."""
-    controller = lab._cluster.cluster.controller.process
+    controller = inside(lab).cluster.cluster.controller.process
     found = controller.net_connections("tcp")
     return {c.laddr.ip for c in found if c.status == "LISTEN"}
 

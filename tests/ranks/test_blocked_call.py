@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from labkit.runtime import control, recovery, request
+from labkit.runtime import control, recovery
+from tests.support.cells import inside, send_cell
 
 #: A cell in which rank 1 (of 4) blocks, and what it says.
 WAITS = {
@@ -70,15 +71,15 @@ NO_WAITS = {
 
 def blocked(lab, code, seconds=1.0):
     """Run a cell on rank 1 and return what the rank says of itself a moment later."""
-    pending = request.cell(lab._group, [1], f"#px In[7]\n{code}\n")
-    control.ask(lab._cluster, [1], "labkit_sample")  # it looks at itself from now on
+    sent = send_cell(lab, f"#px In[7]\n{code}\n", [1])
+    control.ask(inside(lab).cluster, [1], "labkit_sample")  # it looks at itself from now on
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        answer = control.ask(lab._cluster, [1], "labkit_sample")[1]
+        answer = control.ask(inside(lab).cluster, [1], "labkit_sample")[1]
         if answer["state"] == "waiting":
             break
-    return pending, answer
+    return sent, answer
 
 
 @pytest.fixture
@@ -90,20 +91,20 @@ def lab(lab4):
 @pytest.mark.parametrize("name", WAITS)
 def test_a_wait_is_described(lab, name):
     code, expected = WAITS[name]
-    pending, answer = blocked(lab, code, seconds=8)  # DDP's first use imports a lot
+    sent, answer = blocked(lab, code, seconds=8)  # DDP's first use imports a lot
     try:
         assert answer["state"] == "waiting"
         assert answer["wait"].items() >= {**expected, "where": "In[7], line 2"}.items()
         assert answer["still"]
     finally:
-        recovery.end(lab._cluster, pending.busy, [1])
-    assert pending.busy() == []
+        recovery.end(inside(lab).cluster, sent.busy, [1])
+    assert sent.busy() == []
 
 
 @pytest.mark.parametrize("name", NO_WAITS)
 def test_what_is_no_wait_for_another_rank(lab, name):
-    pending, answer = blocked(lab, NO_WAITS[name])
+    sent, answer = blocked(lab, NO_WAITS[name])
     assert answer["state"] == "computing"
     assert answer["wait"] is None
-    recovery.end(lab._cluster, pending.busy, [])
-    assert pending.busy() == []
+    recovery.end(inside(lab).cluster, sent.busy, [])
+    assert sent.busy() == []

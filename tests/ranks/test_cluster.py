@@ -11,16 +11,17 @@ from labkit import LabError
 from labkit.launch import ipp_launchers
 from labkit.runtime import cluster
 from tests.conftest import descendants
+from tests.support.cells import inside
 
 
 def test_an_errand_takes_one_value_for_each_engine(lab4):
-    inner = lab4._cluster
+    inner = inside(lab4).cluster
     assert inner.errand(lab4.engine_ids, "setup.describe")[2]["pid"] == lab4.status()[2].pid
 
 
 def test_an_errand_that_fails_names_the_rank(lab4):
     with pytest.raises(LabError, match=r"^rank 3: TypeError: "):
-        lab4._cluster.errand(lab4.engine_ids[3:], "process_group.open_store")
+        inside(lab4).cluster.errand(lab4.engine_ids[3:], "process_group.open_store")
 
 
 def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
@@ -28,7 +29,7 @@ def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
     view = lab4.client.direct_view(lab4.engine_ids[1])
     busy = view.execute("import time; time.sleep(2)", block=False)
     with pytest.raises(LabError, match=r"rank 1 does not answer: it is busy or blocked; lab.rest"):
-        lab4._cluster.errand(lab4.engine_ids, "setup.describe")
+        inside(lab4).cluster.errand(lab4.engine_ids, "setup.describe")
     busy.get(5)
 
 
@@ -36,7 +37,7 @@ def test_gpus_are_counted_in_a_child(lab4, monkeypatch):
     import torch
 
     monkeypatch.setattr(cluster.Path, "glob", lambda self, pattern: iter(["nvidia0"]))
-    assert cluster.gpu_count(lab4._cluster.warm) == torch.cuda.device_count()
+    assert cluster.gpu_count(inside(lab4).cluster.warm) == torch.cuda.device_count()
 
 
 def test_a_rank_that_dies_at_start_up_is_named_with_its_log(monkeypatch):

@@ -16,7 +16,7 @@ import pytest
 
 import labkit
 from labkit import Deadlock, RankDied, RankError
-from labkit.runtime import request as running
+from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
 
 #: From the start of a cell to its error and a lab that works; `make bench` has the median.
 SECONDS = 15.0
@@ -418,26 +418,21 @@ def module_lab(request):
 
 @pytest.fixture
 def lab(module_lab):
-    if module_lab._cluster.deaths:  # a test before this one failed
+    if inside(module_lab).cluster.deaths:  # a test before this one failed
         module_lab.restart()
     return module_lab
 
 
 def run(lab, code, ranks=None):
     """Run a cell as %%px does; its number is 7 and its first line the magic's."""
-    chosen = list(range(len(lab))) if ranks is None else ranks
-    pending = running.cell(lab._group, chosen, f"#px In[7]\n{code}\n")
-    pending.wait()
-    outcomes = pending.outcomes()
-    pending.raise_errors(outcomes)
-    return pending, outcomes
+    return results(run_cell(lab, f"#px In[7]\n{code}\n", ranks))
 
 
 def usable(lab):
     """Check that the ranks are in step and in one group."""
-    _, outcomes = run(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()")
     n = len(lab)
-    assert [o.result["data"]["text/plain"] for o in outcomes] == [str(n * (n + 1) / 2)] * n
+    sums = run(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()")
+    assert sums == [str(n * (n + 1) / 2)] * n
 
 
 @pytest.mark.slow
@@ -445,27 +440,25 @@ def usable(lab):
 def test_a_fault_is_named_and_survived(lab, fault):
     n = len(lab)
     lab["marker"] = fault.name
-    children = {p.pid for p in psutil.Process(lab._cluster.warm.process.pid).children()}
+    children = {p.pid for p in psutil.Process(inside(lab).cluster.warm.process.pid).children()}
     ranks = fault.ranks(n) if fault.ranks else list(range(n))
-    pending = running.cell(lab._group, ranks, f"#px In[7]\n{fault.code}\n")
+    sent = send_cell(lab, f"#px In[7]\n{fault.code}\n", ranks)
     start = time.monotonic()
-    pending.wait()
-    with pytest.raises(RankError) as caught:
-        pending.raise_errors(pending.outcomes())
+    finished = finish_cell(sent)
     assert time.monotonic() - start < SECONDS
     allowed = fault.error if isinstance(fault.error, tuple) else (fault.error,)
-    assert type(caught.value) in allowed, caught.value
-    text = str(caught.value)
+    assert type(finished.error) in allowed, finished.error
+    text = str(finished.error)
     for pattern in fault.says:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
     if fault.line is not None:
         assert f"In[7], line {fault.line}" in text, text
-    case = pending.ending.case
+    case = finished.ending.case
     if fault.stuck is not None:
         assert set(case.stuck) == fault.stuck(n), text
-    assert not pending.ending.still
+    assert not finished.ending.still
 
-    dead = sorted(lab._cluster.deaths)
+    dead = sorted(inside(lab).cluster.deaths)
     if fault.dead is not None:
         assert dead == [fault.dead]
     if dead:
@@ -474,8 +467,7 @@ def test_a_fault_is_named_and_survived(lab, fault):
         lab.restart(ranks=dead)
     usable(lab)
     expected = [r for r in range(n) if r not in dead]
-    _, outcomes = run(lab, "marker", expected)
-    assert [o.result["data"]["text/plain"] for o in outcomes] == [repr(fault.name)] * len(expected)
-    after = psutil.Process(lab._cluster.warm.process.pid).children()
+    assert run(lab, "marker", expected) == [repr(fault.name)] * len(expected)
+    after = psutil.Process(inside(lab).cluster.warm.process.pid).children()
     assert len(after) == len(children)
     assert not [p.pid for p in after if p.status() == psutil.STATUS_ZOMBIE]

@@ -5,31 +5,26 @@ from __future__ import annotations
 import pytest
 
 from labkit.rank.observe import p2p_record
-from labkit.runtime import control, request
-
-
-def run(lab, code):
-    pending = request.cell(lab._group, [0, 1, 2, 3], code)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
+from labkit.runtime import control
+from tests.support.cells import inside, run_cell
 
 
 @pytest.fixture
 def lab(lab4):
     lab4.reset()
-    run(lab4, "x = torch.ones(2, 3)")
+    run_cell(lab4, "x = torch.ones(2, 3)")
     return lab4
 
 
 def groups(lab, rank=0):
-    answer = control.ask(lab._cluster, [rank], "labkit_sample")[rank]
+    answer = control.ask(inside(lab).cluster, [rank], "labkit_sample")[rank]
     return {g["name"]: g for g in answer["groups"]}
 
 
 def test_collectives_are_counted_from_one_in_each_group(lab):
     assert groups(lab)["0"]["last"] == 0
-    run(lab, "pair = dist.new_group([0, 1])\nfor _ in range(3):\n    dist.all_reduce(x)")
-    run(lab, "if rank < 2:\n    dist.barrier(group=pair)")
+    run_cell(lab, "pair = dist.new_group([0, 1])\nfor _ in range(3):\n    dist.all_reduce(x)")
+    run_cell(lab, "if rank < 2:\n    dist.barrier(group=pair)")
     seen = groups(lab)
     assert (seen["0"]["last"], seen["1"]["last"]) == (3, 1)
     assert seen["0"]["ranks"] == [0, 1, 2, 3]
@@ -40,23 +35,23 @@ def test_collectives_are_counted_from_one_in_each_group(lab):
 
 
 def test_a_group_that_had_the_same_name_is_another_one(lab):
-    run(lab, "dist.all_reduce(x)\ndist.all_reduce(x)")
+    run_cell(lab, "dist.all_reduce(x)\ndist.all_reduce(x)")
     lab.reset()
     assert groups(lab)["0"]["last"] == 0
-    run(lab, "dist.all_reduce(x)")
+    run_cell(lab, "dist.all_reduce(x)")
     assert groups(lab)["0"]["last"] == 1
 
 
 def test_messages_are_no_collectives(lab):
-    run(lab, "if rank == 0:\n    dist.send(x, 1)\nelif rank == 1:\n    dist.recv(x, 0)")
+    run_cell(lab, "if rank == 0:\n    dist.send(x, 1)\nelif rank == 1:\n    dist.recv(x, 0)")
     seen = groups(lab)["0"]
     assert (seen["last"], seen["posted"]) == (0, [["send", 1, 0, 1]])
 
 
 def test_what_the_recorder_has_forgotten_is_not_known(lab):
     size = int(p2p_record.RECORDER_SIZE)
-    run(lab, "dist.barrier()\nown = dist.new_group([rank], use_local_synchronization=True)")
-    run(lab, f"for _ in range({size}):\n    dist.all_reduce(x, group=own)")
+    run_cell(lab, "dist.barrier()\nown = dist.new_group([rank], use_local_synchronization=True)")
+    run_cell(lab, f"for _ in range({size}):\n    dist.all_reduce(x, group=own)")
     assert groups(lab)["0"]["last"] == -1
 
 
@@ -66,6 +61,6 @@ def test_pending_ones_stay_in_the_answer_behind_many_newer_ones(lab):
         "work = dist.all_reduce(x, async_op=True) if rank == 0 else None\n"
         "for _ in range(20):\n    dist.all_reduce(x, group=own)"
     )
-    run(lab, code)
+    run_cell(lab, code)
     (entry,) = groups(lab)["0"]["entries"]
     assert (entry["number"], entry["done"]) == (1, False)

@@ -24,6 +24,7 @@ from jupyter_client.manager import start_new_kernel
 import labkit
 from labkit.tools import jupyterlab
 from tests.conftest import descendants
+from tests.support.cells import inside
 
 pytestmark = pytest.mark.slow
 
@@ -109,9 +110,11 @@ def assert_gone(processes, seconds=GONE_SECONDS):
 
 def start_lab(client):
     """Start a lab in a kernel; return its private folder."""
-    return run_cell(
-        client, "import labkit; lab = labkit.start(3); print(lab._cluster.warm.root)"
-    ).strip()
+    code = (
+        "import labkit; from labkit.notebook.lab import session_of; lab = labkit.start(3); "
+        "print(session_of(lab).cluster.warm.root)"
+    )
+    return run_cell(client, code).strip()
 
 
 def kernel_pid(client):
@@ -174,7 +177,7 @@ def test_nothing_listens_outside_loopback(lab4):
 
 
 def test_the_folder_is_private(lab4):
-    root = lab4._cluster.warm.root
+    root = inside(lab4).cluster.warm.root
     assert root.stat().st_mode & 0o777 == 0o700
 
 
@@ -182,7 +185,7 @@ def test_a_killed_warm_process_takes_the_ranks_along_and_is_named(eventually):
     lab = labkit.start(2)
     try:
         below = descendants()
-        lab._cluster.warm.process.kill()
+        inside(lab).cluster.warm.process.kill()
         assert psutil.wait_procs(below, timeout=5)[1] == []
         eventually(lambda: [s.state.startswith("dead") for s in lab.status()] == [True, True], 3)
         with pytest.raises(labkit.RankDied, match="ranks 0–1 ended with signal 9"):
@@ -386,7 +389,7 @@ def test_a_warm_process_killed_under_a_blocked_cell_ends_it(place):
     lab = labkit.start(4)
     try:
         below = descendants()
-        timer = threading.Timer(1, lab._cluster.warm.process.kill)
+        timer = threading.Timer(1, inside(lab).cluster.warm.process.kill)
         timer.start()
         start = time.monotonic()
         with pytest.raises(labkit.RankDied, match=r"^ranks 0–3 ended with signal 9") as caught:
@@ -411,7 +414,7 @@ def test_a_killed_controller_is_said_at_the_next_call(place, eventually):
     lab = labkit.start(2)
     try:
         below = descendants()
-        controller = lab._cluster.warm.children["controller"]
+        controller = inside(lab).cluster.warm.children["controller"]
         os.kill(controller.pid, signal.SIGKILL)
         calls = (
             lambda: lab.run(os.getpid),
@@ -439,7 +442,7 @@ def test_a_controller_killed_under_a_blocked_cell_ends_it(place):
     lab = labkit.start(2)
     try:
         below = descendants()
-        pid = lab._cluster.warm.children["controller"].pid
+        pid = inside(lab).cluster.warm.children["controller"].pid
         timer = threading.Timer(1, os.kill, (pid, signal.SIGKILL))
         timer.start()
         start = time.monotonic()

@@ -7,6 +7,7 @@ import pytest
 
 from labkit.runtime import output
 from labkit.runtime.output import Output, collect
+from tests.support.cells import run_cell
 
 
 def message(kind, **content):
@@ -107,13 +108,10 @@ def test_every_tqdm_on_a_rank_leaves_one_line_of_text(lab4, how, capsys):
 
 
 def test_pyplot_on_a_rank_gives_a_picture_of_each(lab4):
-    from labkit.runtime import request
-
     code = (
         "import matplotlib.pyplot as plt\nplt.figure(figsize=(1, 1))\n"
         "_ = plt.plot([rank, 1])\nplt.show()"
     )
-    pending = request.cell(lab4._group, [0, 2], code)
-    pending.wait()
-    pictures = [outcome.displays[0]["data"]["image/png"] for outcome in pending.outcomes()]
+    outcomes = run_cell(lab4, code, [0, 2])
+    pictures = [outcome.displays[0]["data"]["image/png"] for outcome in outcomes]
     assert len(set(pictures)) == 2

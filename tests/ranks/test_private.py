@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.conftest import descendants
+from tests.support.cells import inside
 
 #: The user "nobody".
 NOBODY = 65534
@@ -25,7 +26,7 @@ NOBODY = 65534
 def root(lab4) -> Path:
     """Return the private folder of a lab that has worked."""
     lab4.run(lambda: __import__("torch").distributed.barrier())
-    return lab4._cluster.warm.root
+    return inside(lab4).cluster.warm.root
 
 
 def connection_files(root: Path) -> dict[str, Path]:

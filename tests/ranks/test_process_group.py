@@ -2,6 +2,7 @@
 
 import labkit
 from labkit.runtime import process_group
+from tests.support.cells import inside
 
 
 def address():
@@ -19,12 +20,12 @@ def test_the_store_is_on_loopback_and_every_rank_knows_it(lab4):
 
 def test_each_group_has_a_port_of_its_own(lab4):
     before = lab4.run(address)[0][1]
-    lab4._group.rebuild()
+    inside(lab4).group.rebuild()
     assert lab4.run(address)[0][1] != before
 
 
 def test_one_host_is_local(lab4):
-    assert process_group.is_local(lab4._cluster)
+    assert process_group.is_local(inside(lab4).cluster)
 
 
 def test_sub_groups_end_with_the_group(lab4):
@@ -75,5 +76,5 @@ def test_a_group_that_failed_on_some_ranks_only_does_not_keep_the_next_from_meet
 
     with labkit.start(2, join=False) as lab:
         lab.run(fail, ranks=[1])
-        lab._group._leave([0, 1])
+        inside(lab).group._leave([0, 1])
         assert lab.run(meet, str(tmp_path / "store")) == [(0, 2.0)] * 2

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import labkit
 from labkit import Deadlock, RankDied, RankError
-from labkit.runtime import request as running
+from tests.support.cells import finish_cell, inside, send_cell
 
 from ..support import programs
 from ..support.programs import Op, Program, predict, stuck, write
@@ -223,17 +223,11 @@ def alarm(seconds: int) -> Iterator[None]:
 
 def run(lab, code) -> Verdict:
     start = time.monotonic()
-    pending = running.cell(lab._group, range(len(lab)), code)
-    error = None
     with alarm(HANG_SECONDS):
-        pending.wait()
-    try:
-        pending.raise_errors(pending.outcomes())
-    except RankError as raised:
-        error = raised
+        finished = finish_cell(send_cell(lab, code))
     seconds = time.monotonic() - start
-    got = [] if lab._cluster.deaths else [tuple(values) for values in lab["got"]]
-    return Verdict(error, pending.ending.case, list(pending.ending.still), got, seconds)
+    got = [] if inside(lab).cluster.deaths else [tuple(values) for values in lab["got"]]
+    return Verdict(finished.error, finished.ending.case, list(finished.ending.still), got, seconds)
 
 
 def usable(lab):
@@ -342,7 +336,7 @@ class Checker:
 
     def after(self, prediction, verdict: Verdict) -> None:
         """Check that the lab works."""
-        if dead := sorted(self.lab._cluster.deaths):
+        if dead := sorted(inside(self.lab).cluster.deaths):
             assert isinstance(verdict.error, RankDied)
             self.lab.restart(ranks=dead)
         elif verdict.error is None:

@@ -14,10 +14,11 @@ import pytest
 
 import labkit
 from labkit import LabError, RankDied
-from labkit.runtime import diagnosis, recovery, request
+from labkit.runtime import diagnosis, recovery
 from labkit.runtime.survey import look
 from labkit.runtime.watchdog import Watcher
 from tests.conftest import descendants, freeze
+from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
 
 #: From the press of the stop button to a notebook that takes the next cell: two are promised,
 #: on a machine that does nothing else.
@@ -27,7 +28,7 @@ BACK_SECONDS = 3.0
 @pytest.fixture
 def lab(lab4):
     """Four ranks, all alive, with a variable of their own."""
-    if lab4._cluster.deaths or lab4._group.broken:
+    if inside(lab4).cluster.deaths or inside(lab4).group.broken:
         lab4.restart()
     run(lab4, "mark = rank * 10")
     return lab4
@@ -35,16 +36,12 @@ def lab(lab4):
 
 def run(lab, code, ranks=None):
     """Run a cell to its end; return its results as text."""
-    pending = request.cell(lab._group, list(range(len(lab))) if ranks is None else ranks, code)
-    pending.wait()
-    outcomes = pending.outcomes()
-    pending.raise_errors(outcomes)
-    return [o.result["data"]["text/plain"] if o.result else None for o in outcomes]
+    return results(run_cell(lab, code, ranks))
 
 
 def interrupted(lab, code, after=0.6):
-    """Run a cell and press the stop button; return it and the seconds until it came back."""
-    pending = request.cell(lab._group, list(range(len(lab))), code)
+    """Run a cell and press the stop button; return what came of it and the seconds until then."""
+    sent = send_cell(lab, code)
     pressed = []
 
     def press():
@@ -53,15 +50,15 @@ def interrupted(lab, code, after=0.6):
 
     timer = threading.Timer(after, press)
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        pending.wait()
-    return pending, time.monotonic() - pressed[0]
+    finished = finish_cell(sent)
+    assert isinstance(finished.error, KeyboardInterrupt)
+    return finished, time.monotonic() - pressed[0]
 
 
 def noticed(lab, deaths=1):
     """Wait until the lab knows of deaths: from the exit itself, so a moment is enough."""
     deadline = time.monotonic() + 1
-    while len(lab._cluster.deaths) < deaths:
+    while len(inside(lab).cluster.deaths) < deaths:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -76,9 +73,9 @@ def marks(lab, ranks):
 
 def test_computing_ranks_stop_and_keep_their_group(lab):
     port = run(lab, "import os\nos.environ['MASTER_PORT']", [0])
-    pending, seconds = interrupted(lab, "while True:\n    pass")
+    finished, seconds = interrupted(lab, "while True:\n    pass")
     assert seconds < BACK_SECONDS
-    assert (list(pending.ending.freed), list(pending.ending.still)) == ([], [])
+    assert (list(finished.ending.freed), list(finished.ending.still)) == ([], [])
     assert run(lab, "os.environ['MASTER_PORT']", [0]) == port
     usable(lab)
     marks(lab, [0, 1, 2, 3])
@@ -86,10 +83,10 @@ def test_computing_ranks_stop_and_keep_their_group(lab):
 
 def test_ranks_that_wait_for_a_slow_one_are_freed(lab):
     code = "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()"
-    pending, seconds = interrupted(lab, code)
+    finished, seconds = interrupted(lab, code)
     assert seconds < BACK_SECONDS
-    assert pending.ending.freed == [0, 1, 3]
-    assert not pending.ending.still
+    assert finished.ending.freed == [0, 1, 3]
+    assert not finished.ending.still
     usable(lab)
     marks(lab, [0, 1, 2, 3])
 
@@ -106,10 +103,10 @@ def test_an_interrupt_between_two_collectives_leaves_the_ranks_in_step(lab):
 
 def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     code = "if rank == 3:\n    sum(range(10**10))\ndist.barrier()"
-    pending, seconds = interrupted(lab, code)
+    finished, seconds = interrupted(lab, code)
     assert seconds < BACK_SECONDS
-    assert pending.ending.still == [3]
-    said = " ".join(diagnosis.what_was_done(pending.keeper, pending.ending))
+    assert finished.ending.still == [3]
+    said = " ".join(diagnosis.what_was_done(inside(lab).group, finished.ending))
     assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
     with pytest.raises(LabError, match=r"Rank 3 did not return from an earlier cell"):
         run(lab, "1")
@@ -120,20 +117,18 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
 
 def test_a_stopped_process_is_named_and_holds_nobody(lab):
     pid = lab.status()[2].pid
-    pending = request.cell(lab._group, [0, 1, 2, 3], "import time\ntime.sleep(0.3)\ndist.barrier()")
+    sent = send_cell(lab, "import time\ntime.sleep(0.3)\ndist.barrier()")
     freeze(pid)
-    watcher = Watcher(lab._cluster, [0, 1, 2, 3])
+    watcher = Watcher(inside(lab).cluster, [0, 1, 2, 3])
     until = time.monotonic() + 1.5
     while time.monotonic() < until:
         assert watcher.look([], {}, 0.2) is None  # it may go on: no deadlock
-    said = [state.describe() for state in look(lab._cluster, watcher.waits())]
+    said = [state.describe() for state in look(inside(lab).cluster, watcher.waits())]
     assert said[2] == "no answer (its process is stopped: SIGSTOP or a debugger)"
     assert all(said[rank].startswith("waiting in barrier") for rank in (0, 1, 3))
 
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
-        pending.wait()
-    assert pending.ending.still == [2]
+    assert finish_cell(sent).ending.still == [2]
     lab.restart(ranks=[2])
     usable(lab)
     marks(lab, [0, 1, 3])
@@ -232,7 +227,7 @@ def test_a_noblock_cell_may_still_bring_what_a_blocking_one_waits_for(lab):
 
 def test_nothing_is_left_of_a_replaced_rank(lab):
     before = len(descendants())
-    folder = lab._cluster.warm.root
+    folder = inside(lab).cluster.warm.root
     for _ in range(3):
         lab.restart(ranks=[1])
     assert len(descendants()) == before
@@ -241,11 +236,11 @@ def test_nothing_is_left_of_a_replaced_rank(lab):
 
 
 def test_out_of_step_is_seen_in_messages_too(lab):
-    assert not recovery.out_of_step(lab._cluster)
+    assert not recovery.out_of_step(inside(lab).cluster)
     run(lab, "if rank == 0:\n    work = dist.isend(torch.ones(1), 1)")
-    assert recovery.out_of_step(lab._cluster)
+    assert recovery.out_of_step(inside(lab).cluster)
     lab.reset()
-    assert not recovery.out_of_step(lab._cluster)
+    assert not recovery.out_of_step(inside(lab).cluster)
 
 
 # A notebook has one lab: these end the one above.

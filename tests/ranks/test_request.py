@@ -7,35 +7,30 @@ import time
 import pytest
 
 import labkit
-from labkit.runtime import control, request
+from labkit.runtime import control
 from tests.conftest import freeze
-
-
-def cell(lab, code, ranks=range(4)):
-    pending = request.cell(lab._group, list(ranks), code)
-    pending.wait()
-    return pending.outcomes()
+from tests.support.cells import finish_cell, run_cell, send_cell
 
 
 def test_the_last_output_is_never_missed(lab4):
     for _ in range(20):
-        outcomes = cell(lab4, "print('x' * 5000)\nrank")
+        outcomes = run_cell(lab4, "print('x' * 5000)\nrank")
         assert [len(o.stdout) for o in outcomes] == [5001] * 4
         assert [o.result["data"]["text/plain"] for o in outcomes] == list("0123")
 
 
 def test_outcomes_are_in_the_order_of_the_ranks_asked(lab4):
-    outcomes = cell(lab4, "rank", [2, 0])
+    outcomes = finish_cell(send_cell(lab4, "rank", [2, 0])).outcomes
     assert [(o.rank, o.result["data"]["text/plain"]) for o in outcomes] == [(2, "2"), (0, "0")]
 
 
 def test_busy_lists_who_has_not_ended(lab4):
-    pending = request.cell(lab4._group, [0, 1, 2, 3], "import time\ntime.sleep(rank / 2)")
+    sent = send_cell(lab4, "import time\ntime.sleep(rank / 2)")
     time.sleep(0.25)
-    assert set(pending.busy()) <= {1, 2, 3}
-    assert 3 in pending.busy()
-    pending.wait()
-    assert pending.busy() == []
+    assert set(sent.busy()) <= {1, 2, 3}
+    assert 3 in sent.busy()
+    finish_cell(sent)
+    assert sent.busy() == []
 
 
 def test_a_stopped_rank_does_not_answer_and_the_others_do(lab4):

@@ -9,17 +9,18 @@ import time
 from labkit.runtime import control, request
 from labkit.runtime.survey import look, survey
 from tests.conftest import freeze
+from tests.support.cells import finish_cell, inside, run_cell, send_cell
 
 
 def run(lab, code):
-    return request.cell(lab._group, [0, 1, 2, 3], f"#px In[7]\n{code}\n")
+    return send_cell(lab, f"#px In[7]\n{code}\n")
 
 
 def test_who_waits_is_told_with_what_and_where(lab4):
-    pending = run(lab4, "import time\nif rank == 3:\n    time.sleep(1.5)\ndist.barrier()")
+    sent = run(lab4, "import time\nif rank == 3:\n    time.sleep(1.5)\ndist.barrier()")
     time.sleep(0.5)
-    states = survey(lab4._cluster)
-    pending.wait()
+    states = survey(inside(lab4).cluster)
+    finish_cell(sent)
     assert [s.state for s in states] == ["waiting"] * 3 + ["running"]
     assert states[0].detail.startswith("barrier (collective ")
     assert (states[0].where, states[0].line) == ("In[7], line 5", "dist.barrier()")
@@ -34,32 +35,29 @@ def test_a_function_of_the_notebook_is_named(lab4):
     exec(code, names)
     import cloudpickle
 
-    from labkit.runtime.cluster import on_rank
-
     payload = cloudpickle.dumps((names["train"], (), {}))
-    send = lambda view: view.apply_async(on_rank, "calls.call", payload)  # noqa: E731
-    pending = request.Pending(lab4._group, [0], send)
+    sent = request.call(inside(lab4).group, [0], payload)
     time.sleep(0.4)
-    state = look(lab4._cluster)[0]
-    pending.wait()
+    state = look(inside(lab4).cluster)[0]
+    finish_cell(sent)
     assert state.describe() == "running train, line 3"
 
 
 def test_a_function_of_an_earlier_cell_is_shown_with_the_line_that_calls_it(lab4):
-    request.cell(lab4._group, [0], "#px In[2]\ndef f():\n    import time; time.sleep(1)").wait()
-    pending = request.cell(lab4._group, [0], "#px In[3]\nf()")
+    run_cell(lab4, "#px In[2]\ndef f():\n    import time; time.sleep(1)", [0])
+    sent = send_cell(lab4, "#px In[3]\nf()", [0])
     time.sleep(0.4)
-    state = look(lab4._cluster)[0]
-    pending.wait()
+    state = look(inside(lab4).cluster)[0]
+    finish_cell(sent)
     assert state.where == "In[3], line 2 → In[2], line 3"
     assert state.line == "import time; time.sleep(1)"
 
 
 def test_memory_is_what_a_rank_has_for_itself(lab4):
-    before = look(lab4._cluster)
+    before = look(inside(lab4).cluster)
     assert all(s.gpu is None and 2**20 < s.memory < 200 * 2**20 for s in before)
-    request.cell(lab4._group, [2], "big = bytearray(b'x') * (64 * 2**20)").wait()
-    after = look(lab4._cluster)
+    run_cell(lab4, "big = bytearray(b'x') * (64 * 2**20)", [2])
+    after = look(inside(lab4).cluster)
     grown = [b.memory - a.memory for a, b in zip(before, after, strict=True)]
     assert grown[2] > 60 * 2**20
     assert max(grown[:2] + grown[3:]) < 8 * 2**20
@@ -87,14 +85,14 @@ def test_memory_between_exact_looks_is_as_exact(lab4):
 def test_who_is_stopped_or_dead_is_told(lab4):
     pid = lab4.status()[1].pid
     freeze(pid)
-    lab4._cluster.deaths[2] = "signal 9 (SIGKILL)"
+    inside(lab4).cluster.deaths[2] = "signal 9 (SIGKILL)"
     try:
         began = time.monotonic()
-        said = [s.describe() for s in look(lab4._cluster)]
+        said = [s.describe() for s in look(inside(lab4).cluster)]
         assert time.monotonic() - began < control.ANSWER_SECONDS + 0.5
     finally:
         os.kill(pid, signal.SIGCONT)
-        del lab4._cluster.deaths[2]
+        del inside(lab4).cluster.deaths[2]
     assert said == [
         "idle",
         "no answer (its process is stopped: SIGSTOP or a debugger)",

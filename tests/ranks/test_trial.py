@@ -13,7 +13,7 @@ import labkit
 from labkit.course import catalogue, check
 from labkit.rank.trial import call_counter, trial
 from labkit.runtime import recovery
-from tests.support.cells import run_cell
+from tests.support.cells import inside, run_cell
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
 
@@ -56,7 +56,7 @@ def test_messages_of_a_trial_do_not_reach_the_next_cell(
 
 def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:
     """What interrupts a trial must not end what cleans up after it."""
-    cluster, everyone = lab4._cluster, range(4)
+    cluster, everyone = inside(lab4).cluster, range(4)
     view = cluster.client.direct_view([place.engine for place in cluster.places])
     for _ in range(10):
         recovery.send_signal(cluster, everyone, "SIGINT")

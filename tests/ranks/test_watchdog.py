@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from labkit.runtime import control, recovery, request
+from labkit.runtime import control, recovery
 from labkit.runtime.survey import look
 from labkit.runtime.watchdog import Watcher
+from tests.support.cells import finish_cell, inside, send_cell
 
 
 @pytest.fixture
@@ -20,12 +21,12 @@ def lab(lab4):
 
 def watch(lab, code, ranks=(0, 1, 2, 3), seconds=1.2):
     """Run a cell and watch it; return the watcher, the deadlock it found, and the cell."""
-    pending = request.cell(lab._group, list(ranks), f"#px In[7]\n{code}\n")
-    watcher = Watcher(lab._cluster, list(ranks))
+    sent = send_cell(lab, f"#px In[7]\n{code}\n", ranks)
+    watcher = Watcher(inside(lab).cluster, list(ranks))
     until, case = time.monotonic() + seconds, None
     while case is None and time.monotonic() < until:
-        case = watcher.look([], pending.failures(), 0.1)
-    return watcher, case, pending
+        case = watcher.look([], sent.failures(), 0.1)
+    return watcher, case, sent
 
 
 def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
@@ -38,18 +39,18 @@ def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
 
     monkeypatch.setattr(control, "post", post)
     code = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass"
-    watcher, case, pending = watch(lab, code)
+    watcher, case, sent = watch(lab, code)
     assert case is None
     assert asked == [(r, "labkit_watch") for r in range(4)]
     assert watcher.waits() == {}
-    pending.wait()
+    finish_cell(sent)
 
 
 def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab):
     code = "import time\nif rank == 3:\n    time.sleep(2)\ndist.barrier()"
-    watcher, case, pending = watch(lab, code)
+    watcher, case, sent = watch(lab, code)
     assert case is None
-    said = [state.describe() for state in look(lab._cluster, watcher.waits())]
+    said = [state.describe() for state in look(inside(lab).cluster, watcher.waits())]
     since = re.search(r", for (\d) s", said[0])
     assert since is not None
     assert int(since[1]) in (0, 1, 2)
@@ -58,8 +59,7 @@ def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab):
         *[waits] * 3,
         "running In[7], line 4: time.sleep(2)",
     ]
-    pending.wait()
-    assert pending.ending.kind == ""
+    assert finish_cell(sent).ending.kind == ""
 
 
 def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
@@ -67,20 +67,20 @@ def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
         "import time\nx = torch.ones(1)\nif rank < 2:\n    dist.send(x, 1 - rank)\n"
         "elif rank == 3:\n    end = time.time() + 5\n    while time.time() < end: pass"
     )
-    _, case, pending = watch(lab, code, seconds=4)
+    _, case, sent = watch(lab, code, seconds=4)
     assert case.stuck == {0, 1}
     assert case.fates == {2: "has ended its cell"}
-    recovery.end(lab._cluster, pending.busy, [0, 1])
-    assert pending.busy() == []
+    recovery.end(inside(lab).cluster, sent.busy, [0, 1])
+    assert sent.busy() == []
 
 
 def test_what_became_of_the_absent_is_told_apart(lab):
     code = "if rank == 1:\n    1 / 0\nif rank == 0:\n    dist.barrier()"
-    _, case, pending = watch(lab, code, ranks=(0, 1, 2), seconds=4)
+    _, case, sent = watch(lab, code, ranks=(0, 1, 2), seconds=4)
     assert case.stuck == {0}
     assert case.fates == {
         1: "has raised ZeroDivisionError",
         2: "has ended its cell",
         3: "was not asked to run the cell",
     }
-    recovery.end(lab._cluster, pending.busy, [0])
+    recovery.end(inside(lab).cluster, sent.busy, [0])

@@ -7,14 +7,33 @@ from collections.abc import Sequence
 import labkit
 from labkit.notebook.lab import session_of
 from labkit.runtime import request
+from labkit.runtime.finish import Finished, finish
+from labkit.runtime.follow import follow
+from labkit.runtime.request import Request
 from labkit.runtime.session import Session
+from labkit.wire.outcome import Outcome
 
 
-def run_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> None:
+def run_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[Outcome]:
     """Run a cell on some ranks (all if None), as ``%%px`` does; raise what it raises."""
-    pending = request.cell(inside(lab).group, lab.check_ranks(ranks), code)
-    pending.wait()
-    pending.raise_errors(pending.outcomes())
+    sent = send_cell(lab, code, ranks)
+    return finish(sent, follow(sent)).outcomes
+
+
+def send_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> Request:
+    """Send a cell to some ranks (all if None) and return at once."""
+    chosen = lab.check_ranks(None) if ranks is None else list(ranks)
+    return request.cell(inside(lab).group, chosen, code)
+
+
+def finish_cell(sent: Request) -> Finished:
+    """Wait for a cell; what went wrong is in ``error``, not raised."""
+    return finish(sent, follow(sent), tolerate=True)
+
+
+def results(outcomes: Sequence[Outcome]) -> list[str | None]:
+    """Return what each rank's last expression shows, None where there is none."""
+    return [o.result["data"]["text/plain"] if o.result else None for o in outcomes]
 
 
 def inside(lab: labkit.Lab) -> Session:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from labkit.notebook import show
+from labkit.notebook import shell, show
 from labkit.wire.outcome import Outcome
 
 
@@ -37,7 +37,7 @@ def test_silent_ranks_say_nothing(capsys):
 def published(monkeypatch):
     """Pretend to be in a notebook; return what is published there."""
     bundles = []
-    monkeypatch.setattr(show, "notebook", lambda: object())
+    monkeypatch.setattr(shell, "of_notebook", lambda: object())
     monkeypatch.setattr(show, "publish", lambda data, metadata=None: bundles.append(data))
     return bundles
 

@@ -1,0 +1,45 @@
+"""Run something on ranks in the output of a cell: what they do meanwhile, then what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..runtime.finish import Finished, finish
+from ..runtime.follow import follow
+from ..runtime.request import Request
+from ..wire.outcome import Outcome
+from .live import Live, screen
+from .show import show as show_outcomes
+
+
+def run(
+    request: Request,
+    *,
+    live: Live | None = None,
+    show: Callable[[Sequence[Outcome]], None] = show_outcomes,
+    signum: str | int = "SIGINT",
+    timeout: float | None = None,
+    tolerate: bool = False,
+) -> Finished:
+    """Follow what was sent, show what came of it, and raise what went wrong.
+
+    Parameters
+    ----------
+    live
+        What is shown while it runs; None: as this notebook or terminal allows.
+    show
+        Shows what the ranks made of it, at the end.
+    signum, timeout, tolerate
+        As for ``runtime.finish`` and ``runtime.follow``.
+    """
+    live = live or Live(screen())
+
+    def show_instead(finished: Finished) -> None:
+        live.clear(wait=finished.shows_more())
+        show(finished.outcomes)
+
+    try:
+        ending = follow(request, timeout=timeout, on_tick=live.offer)
+        return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
+    finally:
+        live.clear(wait=True)  # where it came to nothing else

@@ -1,0 +1,48 @@
+"""Find IPython's shell, and what it knows of the cell that runs: its number, whether it parses."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import CellSyntaxError
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def current() -> InteractiveShell | None:
+    """Return IPython's shell; None in a plain Python program, where nothing is imported for it."""
+    ipython = sys.modules.get("IPython")
+    shell: InteractiveShell | None = ipython.get_ipython() if ipython else None
+    return shell
+
+
+def of_notebook() -> InteractiveShell | None:
+    """Return the shell if this is the kernel of a notebook, which shows HTML; else None."""
+    shell = current()
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
+def cell_name(shell: InteractiveShell | None, otherwise: str = "") -> str:
+    """Name the cell that runs, ``In[7]``; without a shell ``In[otherwise]``."""
+    # Not shell.execution_count: IPython counts on before it runs a cell.
+    number = otherwise if shell is None else shell.displayhook.prompt_count
+    return f"In[{number}]"
+
+
+def check_syntax(shell: InteractiveShell | None, text: str, first_line: int = 1) -> None:
+    """Raise CellSyntaxError if a cell does not parse, before any rank runs a part of it.
+
+    ``first_line`` is the number that the cell's first line has for the learner. A top-level
+    ``await`` is refused with the rest: ipyparallel 9.2 on ipykernel 7 never answers one. Without
+    a shell the text is plain Python, with no magics in it.
+    """
+    try:
+        compile(shell.transform_cell(text) if shell else text, "<cell>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.lineno or 1) + first_line - 1
+        source = (error.text or "").strip()
+        raise CellSyntaxError(
+            f"line {line} does not parse ({error.msg}): {source}   No rank ran this cell."
+        ) from None

@@ -1,0 +1,127 @@
+"""Bring what ran on ranks to an end: free them, repair their group, show and raise what came."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from ..errors import Interrupted, LabError, RankError
+from ..wire.outcome import Outcome
+from . import diagnosis, recovery
+from .diagnosis import Ending
+from .request import Request
+
+#: Seconds to wait for the last output of a rank whose cell has ended.
+OUTPUT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a request."""
+
+    outcomes: list[Outcome]  #: of each rank that was asked, in that order
+    ending: Ending
+    error: RankError | Interrupted | None  #: what went wrong, all in one
+
+    def shows_more(self) -> bool:
+        """Tell whether there is something to show for certain: output, or an error."""
+        written = any(o.stdout or o.stderr or o.displays for o in self.outcomes)
+        return written or self.error is not None
+
+
+def finish(
+    request: Request,
+    ending: Ending,
+    *,
+    signum: str | int = "SIGINT",
+    show: Callable[[Finished], None] | None = None,
+    tolerate: bool = False,
+) -> Finished:
+    """End what still runs, leave a process group behind that works, show and raise what came.
+
+    Parameters
+    ----------
+    ending
+        What ``follow`` returned.
+    signum
+        What ranks get that still run after an interrupt; those that are blocked are freed.
+    show
+        Shows what the ranks have made, before an error is raised.
+    tolerate
+        Return what went wrong (``Finished.error``) rather than raise it.
+
+    Raises
+    ------
+    RankError
+        What went wrong, if anything did: deaths, then true errors, then deadlocks.
+    Interrupted
+        If somebody pressed stop.
+    """
+    try:
+        _end(request, ending, signum)
+    except KeyboardInterrupt:  # pressed just then
+        ending = Ending("interrupted")
+        _end(request, ending, signum)
+    with contextlib.suppress(KeyboardInterrupt):  # what came of it is still worth showing
+        _repair(request, ending)
+        # The reply can be here before the last output is.
+        ended = [reply.output for r, reply in request.replies.items() if request.has_replied(r)]
+        concurrent.futures.wait(ended, 0 if request.dead() else OUTPUT_SECONDS)
+    finished = _collect(request, ending)
+    if show is not None:
+        show(finished)
+    if finished.error is not None and not tolerate:
+        raise finished.error
+    return finished
+
+
+def _end(request: Request, ending: Ending, signum: str | int) -> None:
+    """Free the ranks that are blocked and interrupt the others, unless all went by itself."""
+    if ending.case is not None:
+        ending.freed = sorted(ending.case.stuck)
+        ending.still = recovery.end(request.cluster, request.busy, ending.freed)
+    elif ending.kind:
+        chosen = signum if ending.kind == "interrupted" else "SIGINT"
+        ending.freed, ending.still = recovery.interrupt(request.cluster, request.busy, chosen)
+
+
+def _repair(request: Request, ending: Ending) -> None:
+    """Leave a process group behind that works, if the ranks allow it."""
+    if ending.kind in ("died", "deadlock"):
+        broken = True
+    elif ending.kind or request.failures():
+        broken = bool(ending.freed) or recovery.out_of_step(request.cluster)
+    else:
+        broken = False
+    if not broken:
+        return
+    request.group.broken = True
+    with contextlib.suppress(LabError):  # the next cell tries again, and says why not
+        ending.repaired = request.group.repair()
+
+
+def _collect(request: Request, ending: Ending) -> Finished:
+    outcomes = request.outcomes()
+    for outcome in outcomes:
+        if outcome.rank in ending.freed:
+            outcome.stderr = diagnosis.without_torch_log(outcome.stderr)
+    errors = {o.rank: o.error for o in outcomes if o.error}
+    error = diagnosis.judge(request.group, request.dead(), errors, ending)
+    return Finished(outcomes, ending, error)
+
+
+def values(outcomes: list[Outcome]) -> list[Any]:
+    """Return what a pickled function (``request.call``) gave on each rank, None where nothing.
+
+    It is read from pickles, so types of the learner's own are loaded here.
+    """
+    return [
+        None if outcome.value is None or outcome.value[1] is None
+        else cloudpickle.loads(outcome.value[1])
+        for outcome in outcomes
+    ]  # fmt: skip

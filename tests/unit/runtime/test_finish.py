@@ -1,0 +1,128 @@
+"""What is done at the end: ranks freed, the group repaired, output shown, one error raised."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import cloudpickle
+import pytest
+
+from labkit.errors import Deadlock, Interrupted, LabError, RankDied, RankError
+from labkit.runtime import finish as module
+from labkit.runtime.diagnosis import Ending
+from labkit.runtime.finish import finish, values
+from labkit.wire.outcome import Outcome
+from tests.support.requests import failed, reply, request_with
+from tests.unit.runtime.test_diagnosis import waited
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """Free no rank; return what would have been done, in order."""
+    calls = []
+
+    def interrupt(cluster, busy, signum):
+        calls.append(("interrupt", signum))
+        return [1], []
+
+    def end(cluster, busy, stuck):
+        calls.append(("end", stuck))
+        return []
+
+    monkeypatch.setattr(module.recovery, "interrupt", interrupt)
+    monkeypatch.setattr(module.recovery, "end", end)
+    monkeypatch.setattr(module.recovery, "out_of_step", lambda cluster: False)
+    return calls
+
+
+def test_what_went_well_is_left_alone(done):
+    sent = request_with([reply(("ok", None), stdout="a\n"), reply(("ok", None))])
+    finished = finish(sent, Ending())
+    assert [o.stdout for o in finished.outcomes] == ["a\n", ""]
+    assert (finished.error, finished.shows_more(), done) == (None, True, [])
+    assert sent.group.repairs == 0
+
+
+def test_nothing_to_show():
+    assert not finish(request_with([reply(("ok", None))]), Ending()).shows_more()
+
+
+def test_output_is_shown_before_the_error_is_raised(done):
+    sent = request_with([reply(stdout="a\n"), reply(failed("ValueError", "boom"))])
+    shown = []
+    with pytest.raises(RankError, match="rank 1: ValueError: boom"):
+        finish(sent, Ending(), show=shown.append)
+    assert [o.stdout for o in shown[0].outcomes] == ["a\n", ""]
+    assert sent.group.repairs == 0  # in step
+    tolerated = finish(sent, Ending(), tolerate=True)
+    assert str(tolerated.error) == "rank 1: ValueError: boom"
+
+
+def test_ranks_that_are_out_of_step_after_an_error_get_a_new_group(done, monkeypatch):
+    monkeypatch.setattr(module.recovery, "out_of_step", lambda cluster: True)
+    sent = request_with([reply(), reply(failed("ValueError"))])
+    finished = finish(sent, Ending(), tolerate=True)
+    assert (sent.group.repairs, finished.ending.repaired) == (1, True)
+    assert "The ranks were out of step" in str(finished.error)
+
+
+def test_ranks_that_wait_in_vain_are_freed_and_meet_again(done):
+    closed = reply(failed("RuntimeError", "Connection closed"))
+    sent = request_with([reply(), closed, closed])
+    with pytest.raises(Deadlock, match="labkit freed ranks 1–2 and formed the process group anew"):
+        finish(sent, Ending("deadlock", case=waited()))
+    assert done == [("end", [1, 2])]
+    assert sent.group.repairs == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "signum", "error"),
+    [("interrupted", "SIGTERM", Interrupted), ("timeout", "SIGINT", RankError),
+     ("died", "SIGINT", RankDied)],
+)  # fmt: skip
+def test_what_still_runs_is_stopped(done, kind, signum, error):
+    sent = request_with([reply(), reply(failed("KeyboardInterrupt"))])
+    if kind == "died":
+        sent.cluster.deaths[0] = "exit code 3"
+    with pytest.raises(error):
+        finish(sent, Ending(kind), signum="SIGTERM")
+    assert done == [("interrupt", signum)]
+    assert sent.group.repairs == 1  # a rank had to be freed
+
+
+def test_a_time_limit_says_where_it_found_the_ranks(done):
+    error = finish(request_with([reply(), reply(failed("KeyboardInterrupt"))]), Ending("timeout"),
+                   tolerate=True).error  # fmt: skip
+    assert "TimedOut" in error.blocks[0]
+    assert error.blocks[0].endswith(": its time was up.")
+    assert str(error).startswith("rank 1: stopped")
+    assert "labkit freed rank 1 and formed the process group anew." in str(error)
+
+
+def test_stop_pressed_while_ranks_are_freed_is_an_interrupt(done, monkeypatch):
+    def end(cluster, busy, stuck):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.recovery, "end", end)
+    sent = request_with([reply(), reply(failed("KeyboardInterrupt"))])
+    case = SimpleNamespace(stuck=frozenset({1}))
+    with pytest.raises(Interrupted):
+        finish(sent, Ending("deadlock", case=case))
+    assert done == [("interrupt", "SIGINT")]
+
+
+def test_a_group_that_cannot_be_repaired_is_for_the_next_cell(done):
+    sent = request_with([reply(), reply(failed("KeyboardInterrupt"))])
+
+    def repair():
+        raise LabError("a rank is busy")
+
+    sent.group.repair = repair
+    finished = finish(sent, Ending("interrupted"), tolerate=True)
+    assert sent.group.broken
+    assert not finished.ending.repaired
+
+
+def test_values_are_unpickled_where_there_are_any():
+    sent = [Outcome(0, value=("ok", cloudpickle.dumps([1, 2]))), Outcome(1, value=("ok", None))]
+    assert values([*sent, Outcome(2, error=("E", "", []))]) == [[1, 2], None, None]
