@@ -50,11 +50,12 @@ test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python
 bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.json
 	$(BIN)/python -m tests.bench
 
-lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labkit
+lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labkit, its walls
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/nbqa ruff notebooks --nbqa-process-cells px --config tests/ruff_notebooks.toml
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and environment.yml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
