@@ -20,9 +20,37 @@ from typing import Any
 import pytest
 
 from ..notebook.live import LIVE
+from ..wire.features import Feature, Missing, find_missing, is_defined
 
+#: What rests on which insides of nbval; without them its own ways stay, and the header says so.
+FEATURES = {
+    "end": Feature(
+        ("RunningKernel.execute_cell_input", "RunningKernel.stop"),
+        "kernels are killed at their end and do not count cells",
+    ),
+    "timeout": Feature(
+        ("IPyNbFile.timed_out",),
+        "a notebook's cell that ran into its time limit passes if it swallows the interrupt",
+    ),
+}
+_FILES = {"RunningKernel": "kernel.py", "IPyNbFile": "plugin.py"}
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0
+
+
+def check() -> list[Missing]:
+    """Return what is off with the nbval that is installed here."""
+
+    def is_there(name: str) -> bool:
+        owner, _, attribute = name.partition(".")
+        return is_defined(attribute, "nbval", _FILES[owner])
+
+    return list(find_missing("nbval", FEATURES, is_there).values())
+
+
+def pytest_report_header() -> list[str]:
+    """Say what nbval hides."""
+    return [f"labkit: {missing}" for missing in check()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,9 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
     as this pytest session lasts."""
     # Not at the top: pytest wants to rewrite nbval's assertions when it loads that plugin.
     from nbval import plugin
-    from nbval.kernel import RunningKernel
 
-    class GentleKernel(RunningKernel):
+    config.add_cleanup((patch := pytest.MonkeyPatch()).undo)
+    patch.setenv(LIVE, "0")
+    running: Any = getattr(plugin, "RunningKernel", None)
+    if running is None:
+        return
+
+    class GentleKernel(running):
         """Count cells; ask the kernel to end, and kill it only if it does not."""
 
         def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
@@ -45,10 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
             self.km.shutdown_kernel(now=False)
             del self.km  # nbval asks for it to learn whether the kernel runs
 
-    patch = pytest.MonkeyPatch()
     patch.setattr(plugin, "RunningKernel", GentleKernel)
-    patch.setenv(LIVE, "0")
-    config.add_cleanup(patch.undo)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,14 +88,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
     if not isinstance(item, IPyNbCell):
         return (yield)
-    timed_out_before = item.parent.timed_out
+    timed_out_before = _timed_out(item)
     result = yield  # a cell that is skipped or fails by itself leaves here
-    if item.parent.timed_out and not timed_out_before:
+    if _timed_out(item) and not timed_out_before:
         limit = item.config.option.nbval_cell_timeout
         item.raise_cell_error(f"Timeout: the cell ran longer than {limit:g} s and was interrupted")
     if _compares_nothing(item):
         item.raise_cell_error("The cell was stored without having run: no output to compare with")
     return result
+
+
+def _timed_out(item: Any) -> bool:
+    """Tell whether a cell of the notebook of ``item`` has run into its time limit."""
+    return bool(getattr(item.parent, "timed_out", False))
 
 
 def _compares_nothing(item: Any) -> bool:
