@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
-from .samples import Entry, Wait
+from ..wire.samples import Entry, Wait
 from .wait_graph import SAME_SIZE, Situation, needs
 
 #: What a rank that is gone did instead of coming.

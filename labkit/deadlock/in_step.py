@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from .samples import GroupKey, Sample
+from ..wire.samples import GroupKey, Sample
 
 
 def in_step(samples: Mapping[int, Sample]) -> bool:

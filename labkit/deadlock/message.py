@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..rank_names import label
+from ..wire.samples import Entry, GroupKey, Wait
 from .cause import ENDED, TYPES, Case, likely_cause
-from .samples import Entry, GroupKey, Wait
 
 
 def tell(case: Case) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..wire.protocol import ROOTED
-from .samples import Entry, Group, GroupKey, Sample, Wait
+from ..wire.samples import Entry, Group, GroupKey, Sample, Wait
 
 #: In these, every rank brings as many elements as the others.
 SAME_SIZE = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather")

@@ -7,61 +7,80 @@ the interpreter, which a rank that waits inside a collective leaves free.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ..wire.connections import list_connections
+from ..wire.encoding import ProtocolError, decode, encode
+from ..wire.requests import (
+    REFUSED,
+    REPLY,
+    Activity,
+    AskActivity,
+    AskConnections,
+    AskSample,
+    AskWait,
+    AskWatch,
+    Connections,
+    Count,
+    Handler,
+    Shut,
+    Waiting,
+    Wake,
+)
 from . import ipython_internals, memory, process_group, tracebacks, unblock
 from .observe import blocked_call, sampler
 
 
 def install(kernel: Any) -> None:
-    """Let this engine answer labkit's requests on its control channel.
-
-    ``labkit_survey``  what the main thread does, and the memory that is used
-    ``labkit_watch``   answered when the main thread waits for another rank
-    ``labkit_sample``  what it waits for, and what this rank has provided
-    ``labkit_connections``, ``labkit_shut``  list and shut down connections
-    ``labkit_wake``    send a byte to a rank that receives from any
-    ``labkit_wait``    what the main thread waits for, whether it stands still or not
-    """
+    """Let this engine answer labkit's requests on its control channel."""
     loop = ipython_internals.control_loop(kernel)
     if loop is None:
         return
-    eyes = sampler.Looker(loop.call_later)
-
-    def reply(stream: Any, ident: Any, parent: dict[str, Any], content: dict[str, Any]) -> None:
-        kernel.session.send(stream, "labkit_reply", content, parent=parent, ident=ident)
-
-    def watch(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-        eyes.watch(parent["content"]["known"], partial(reply, stream, ident, parent))
-
-    def answers(function: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., None]:
-        def handler(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-            reply(stream, ident, parent, function(parent["content"]))
-
-        return handler
-
-    handlers = {
-        "labkit_survey": answers(lambda asked: look()),
-        "labkit_watch": watch,
-        "labkit_sample": answers(lambda asked: eyes.sample()),
-        "labkit_connections": answers(lambda asked: {"connections": list_connections()}),
-        "labkit_shut": answers(
-            lambda asked: {"count": unblock.shut(asked["pairs"]) + process_group.abort()}
-        ),
-        "labkit_wake": answers(lambda asked: {"count": unblock.wake(*asked["message"])}),
-        "labkit_wait": answers(lambda asked: {"wait": blocked_call.describe(sampler.main_frame())}),
-    }
-    ipython_internals.answer_control(kernel, handlers)
+    answered = handlers(sampler.Looker(loop.call_later))
+    ipython_internals.answer_control(
+        kernel, {h.question.request: _receiver(kernel.session, h) for h in answered}
+    )
 
 
-def look() -> dict[str, Any]:
+def handlers(eyes: sampler.Looker) -> list[Handler]:
+    """List how this rank answers each question."""
+    return [
+        AskActivity.answered_by(lambda asked: look()),
+        AskWatch.answered_later(lambda asked, tell: eyes.watch(asked.known, tell)),
+        AskSample.answered_by(lambda asked: eyes.sample()),
+        AskConnections.answered_by(lambda asked: _connections()),
+        Shut.answered_by(lambda asked: Count(unblock.shut(asked.pairs) + process_group.abort())),
+        Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),
+        AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
+    ]
+
+
+def _receiver(session: Any, handler: Handler) -> Callable[[Any, Any, dict[str, Any]], None]:
+    """Return what takes a question off the channel. One that cannot be read is refused."""
+
+    def receive(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        def reply(content: dict[str, Any]) -> None:
+            session.send(stream, REPLY, content, parent=parent, ident=ident)
+
+        try:
+            question = decode(handler.question, parent["content"])
+        except ProtocolError as error:
+            reply({REFUSED: str(error)})
+            return
+        handler.start(question, lambda answer: reply(encode(answer)))
+
+    return receive
+
+
+def look() -> Activity:
     """Say what the main thread does (idle, or busy at which line of which cell) and uses."""
     frame = sampler.main_frame()
     where, line = tracebacks.innermost(frame) or ("", "")
     begun = tracebacks.outermost(frame)
     if begun and begun.partition(",")[0] != where.partition(",")[0]:
         where = f"{begun} → {where}"  # it is in a function that an earlier cell has made
-    answer = {"status": "ok", "busy": sampler.is_busy(), "where": where, "line": line}
-    return answer | memory.read()
+    return Activity(sampler.is_busy(), where, line, memory.used(), memory.gpu())
+
+
+def _connections() -> Connections:
+    return Connections(tuple((c.own, c.other) for c in list_connections()))

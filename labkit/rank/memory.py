@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 import torch
+
+from ..wire.state import Gpu
 
 #: This rank's device. Not torch's current one, which every thread has for itself.
 device = torch.device("cpu")
@@ -27,13 +29,8 @@ class _Look(NamedTuple):
 _exact = _Look(float("-inf"), 0, 0)
 
 
-def read() -> dict[str, Any]:
-    """Return ``{"memory": bytes, "gpu": {"used", "total", "busy"} or None}``."""
-    return {"memory": _memory(), "gpu": _gpu()}
-
-
-def _memory() -> int:
-    """Return how much memory would be free if this process ended.
+def used() -> int:
+    """Return how many bytes of memory would be free if this process ended.
 
     What it shares with the warm process and with other ranks (torch itself, mostly) is nobody's
     own. Between two exact looks, what is resident grows by as much as what is its own.
@@ -47,12 +44,12 @@ def _memory() -> int:
     return max(0, _exact.own + resident - _exact.resident)
 
 
-def _gpu() -> dict[str, Any] | None:
-    """Ask torch and the driver; never the one to initialise CUDA."""
+def gpu() -> Gpu | None:
+    """Ask torch and the driver what this rank's GPU does; never the one to initialise CUDA."""
     if device.type != "cuda" or not torch.cuda.is_initialized():
         return None
     busy = None
     with contextlib.suppress(Exception):  # the driver's library may lack this, or NVML be absent
         busy = int(torch.cuda.utilization(device))
     total = torch.cuda.get_device_properties(device).total_memory
-    return {"used": torch.cuda.memory_reserved(device), "total": total, "busy": busy}
+    return Gpu(torch.cuda.memory_reserved(device), total, busy)

@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Collection
-from typing import Any
 
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from ..wire.connections import list_connections
+from ..wire.connections import Pair, list_connections
 from .observe import p2p_record
 
 
-def shut(pairs: Collection[list[list[Any]]]) -> int:
+def shut(pairs: Collection[Pair]) -> int:
     """Shut down the connections with these (own, other) addresses; return how many there were.
 
     ``shutdown`` reaches the threads that wait on a socket; the descriptor stays open, since it
@@ -26,7 +25,7 @@ def shut(pairs: Collection[list[list[Any]]]) -> int:
     """
     count = 0
     for fd, own, other in list_connections():
-        if [own, other] not in pairs:
+        if (own, other) not in pairs:
             continue
         try:
             with socket.socket(fileno=os.dup(fd)) as twin:

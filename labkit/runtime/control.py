@@ -5,26 +5,84 @@ from __future__ import annotations
 import concurrent.futures
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from ..errors import LabError
 from ..launch import ipyparallel_internals
+from ..wire.encoding import ProtocolError, decode, encode
+from ..wire.requests import REFUSED, Question
 from .cluster import RankCluster
 
 #: Seconds for the answer to a question.
 ANSWER_SECONDS = 1.0
 
+A = TypeVar("A")
 
-def post(
-    cluster: RankCluster, rank: int, message: str, content: Mapping[str, Any] | None = None
-) -> Any:
-    """Send a question to one rank; return the future of its answer.
+
+@dataclass(frozen=True)
+class Posted(Generic[A]):
+    """A question that is on its way to a rank."""
+
+    rank: int
+    question: Question[A]
+    future: Any  #: ipyparallel's, of the reply
+
+    def answer(self) -> A:
+        """Return the answer, which must be there.
+
+        Raises
+        ------
+        LabError
+            If rank and notebook do not understand each other.
+        """
+        content = self.future.result()["content"]
+        try:
+            if REFUSED in content:
+                raise ProtocolError(content[REFUSED])
+            answer: A = decode(self.question.answer, content)
+        except ProtocolError as error:
+            raise LabError(
+                f"rank {self.rank} and the notebook do not understand each other in "
+                f"{self.question.request}: {error}. Both need the same version of labkit."
+            ) from None
+        return answer
+
+
+def post(cluster: RankCluster, rank: int, question: Question[A]) -> Posted[A] | None:
+    """Send a question to one rank.
 
     None if the rank is gone, or if ipyparallel has no way to it any more.
     """
-    engines = _engines(cluster, [rank])
-    if not engines:
-        return None
-    return ipyparallel_internals.send_control(cluster.client, engines[0], message, content or {})
+    future = None
+    if engines := _engines(cluster, [rank]):
+        future = ipyparallel_internals.send_control(
+            cluster.client, engines[0], question.request, encode(question)
+        )
+    return None if future is None else Posted(rank, question, future)
+
+
+def ask(
+    cluster: RankCluster,
+    questions: Mapping[int, Question[A]],
+    seconds: float = ANSWER_SECONDS,
+) -> dict[int, A]:
+    """Ask ranks, each its own question; return the answers by rank.
+
+    A rank that gives none within ``seconds`` is left out.
+
+    Raises
+    ------
+    LabError
+        If a rank and the notebook do not understand each other.
+    """
+    posted = [post(cluster, rank, question) for rank, question in questions.items()]
+    deadline = time.monotonic() + seconds
+    return {
+        p.rank: p.answer()
+        for p in posted
+        if p is not None and p.future.wait(max(0.0, deadline - time.monotonic()))
+    }
 
 
 def send_signal(
@@ -40,24 +98,3 @@ def _engines(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     """List the engines of those of some ranks that are there."""
     ids, alive = cluster.client.ids, [r for r in ranks if r not in cluster.deaths]
     return [e for e in (cluster.places[r].engine for r in alive) if e in ids]
-
-
-def ask(
-    cluster: RankCluster,
-    ranks: Sequence[int],
-    message: str,
-    contents: Mapping[int, Mapping[str, Any]] | None = None,
-    seconds: float = ANSWER_SECONDS,
-) -> dict[int, dict[str, Any]]:
-    """Ask some ranks, each its own ``contents``; return the answers by rank.
-
-    A rank that gives none within ``seconds`` is left out.
-    """
-    own = contents or {}
-    futures = {r: post(cluster, r, message, own.get(r)) for r in ranks}
-    deadline = time.monotonic() + seconds
-    answers = {}
-    for rank, future in futures.items():
-        if future is not None and future.wait(max(0.0, deadline - time.monotonic())):
-            answers[rank] = future.result()["content"]
-    return answers

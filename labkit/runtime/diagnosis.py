@@ -11,9 +11,9 @@ from typing import Literal
 from .. import rank_names
 from ..deadlock.cause import Case
 from ..deadlock.message import tell, tensors
-from ..deadlock.samples import Sample
 from ..errors import Deadlock, Interrupted, RankDied, RankError
 from ..rank_names import label
+from ..wire.samples import Sample
 from .cluster import RankCluster
 from .process_group import GroupKeeper
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import psutil
 
 from ..deadlock.in_step import in_step
-from ..wire.connections import list_connections
+from ..wire.connections import Pair, list_connections
+from ..wire.requests import AskConnections, AskWait, Connections, Shut, Wake
+from ..wire.samples import Wait
 from . import control
 from .cluster import RankCluster
 from .watchdog import sample
@@ -26,9 +27,6 @@ PATIENCE = (0.5, 0.4)
 QUICK_SECONDS = 0.2
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
 INTERRUPT_SECONDS = 0.25
-
-#: One connection: own address and the other's, each ``[host, port]``.
-Pair = list[list[Any]]
 
 
 def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -> None:
@@ -41,8 +39,8 @@ def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     """End what blocks some ranks: what they are in raises an error. Return those that answer."""
-    answers = control.ask(cluster, ranks, "labkit_wait", seconds=QUICK_SECONDS)
-    _wake(cluster, {r: a["wait"] for r, a in answers.items() if a["wait"]})
+    answers = control.ask(cluster, dict.fromkeys(ranks, AskWait()), QUICK_SECONDS)
+    _wake(cluster, {r: a.wait for r, a in answers.items() if a.wait is not None})
     shut(cluster, sorted(answers))
     return sorted(answers)
 
@@ -50,27 +48,27 @@ def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
 def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
     """Shut down the connections of some ranks with every rank of the lab."""
     everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
-    ends = [pair for pairs in everyone.values() for pair in pairs]
-    own = {r: {"pairs": [[a, b] for a, b in everyone[r] if [b, a] in ends]} for r in ranks}
-    control.ask(cluster, ranks, "labkit_shut", own, seconds=QUICK_SECONDS)
+    ends = {pair for pairs in everyone.values() for pair in pairs}
+    own = {r: Shut(tuple((a, b) for a, b in everyone[r] if (b, a) in ends)) for r in ranks}
+    control.ask(cluster, own, QUICK_SECONDS)
 
 
-def _wake(cluster: RankCluster, waits: Mapping[int, Mapping[str, Any]]) -> None:
+def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
     """Let ranks return that receive from any rank, into an interrupt.
 
     Such a receive is tied to no connection, but one byte ends it.
     """
-    receivers = {r: wait for r, wait in waits.items() if wait["kind"] == "recv_any"}
+    receivers = {r: wait for r, wait in waits.items() if wait.kind == "recv_any" and wait.options}
     if not receivers:
         return
     send_signal(cluster, sorted(receivers), "SIGINT")
     for rank, wait in receivers.items():
         others = [r for r in range(cluster.size) if r != rank and r not in cluster.deaths]
-        message = {"message": [wait["group"], wait["me"], wait["tag"]]}
+        (group, _), _ = wait.options[0]
+        wake = Wake(group, wait.me, wait.tag)
         for other in others:  # the first that is in the group
-            told = {other: message}
-            answer = control.ask(cluster, [other], "labkit_wake", told, seconds=QUICK_SECONDS)
-            if answer.get(other, {}).get("count"):
+            answer = control.ask(cluster, {other: wake}, QUICK_SECONDS).get(other)
+            if answer is not None and answer.count:
                 break
 
 
@@ -78,10 +76,10 @@ def _connections(cluster: RankCluster, rank: int) -> list[Pair]:
     """List a rank's connections; of one on this host also when it does not answer."""
     if process := cluster.local_process(rank):
         with contextlib.suppress(psutil.Error, OSError):
-            return [[c.own, c.other] for c in list_connections(process.pid)]
+            return [(c.own, c.other) for c in list_connections(process.pid)]
         return []
-    answer = control.ask(cluster, [rank], "labkit_connections").get(rank, {})
-    return [[own, other] for _, own, other in answer.get("connections", [])]
+    answer = control.ask(cluster, {rank: AskConnections()}).get(rank, Connections(()))
+    return list(answer.pairs)
 
 
 def end(

@@ -10,8 +10,9 @@ from typing import Any
 import psutil
 
 from ..deadlock import message
-from ..deadlock.samples import Sample
-from ..wire.state import Gpu, RankState
+from ..wire.requests import Activity, AskActivity
+from ..wire.samples import Sample
+from ..wire.state import RankState
 from . import control
 from .cluster import RankCluster
 from .watchdog import sample
@@ -42,13 +43,13 @@ def look(cluster: RankCluster, waits: Mapping[int, Sample] | None = None) -> lis
         What ranks wait for, as far as that is known already.
     """
     everyone = range(len(cluster.places))
-    answers = control.ask(cluster, everyone, "labkit_survey")
+    answers = control.ask(cluster, dict.fromkeys(everyone, AskActivity()))
     known = waits or {}
     return [_state(cluster, r, answers.get(r), known.get(r)) for r in everyone]
 
 
 def _state(
-    cluster: RankCluster, rank: int, answer: Mapping[str, Any] | None, sample: Sample | None
+    cluster: RankCluster, rank: int, answer: Activity | None, sample: Sample | None
 ) -> RankState:
     place = cluster.places[rank]
     about: dict[str, Any] = {}
@@ -66,11 +67,10 @@ def _state(
     elif answer is None:
         about = {"state": "no answer", "detail": _why_silent(cluster, rank)}
     else:
-        state = "running" if answer["busy"] else "idle"
-        about = {"state": state, "where": answer["where"], "line": answer["line"]}
+        state = "running" if answer.busy else "idle"
+        about = {"state": state, "where": answer.where, "line": answer.line}
     if answer is not None:
-        gpu = answer["gpu"]
-        about |= {"memory": answer["memory"], "gpu": gpu and Gpu(**gpu)}
+        about |= {"memory": answer.memory, "gpu": answer.gpu}
     return RankState(place.rank, place.host, place.pid, place.device, place.backend, **about)
 
 

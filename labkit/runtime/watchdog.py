@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..deadlock.cause import ENDED, NOT_ASKED, RAISED, Case
-from ..deadlock.samples import Sample, read
+from ..deadlock.samples import renumber
 from ..deadlock.wait_graph import Situation, find_stuck
+from ..wire.requests import AskSample, AskWatch, Watched
+from ..wire.samples import Sample
 from . import control
 from .cluster import RankCluster
 
@@ -29,7 +31,7 @@ AGAIN_SECONDS = (0.3, 5.0)
 
 def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, Sample]:
     """Ask some ranks what they wait for and what they have provided."""
-    return read(control.ask(cluster, ranks, "labkit_sample"))
+    return renumber(control.ask(cluster, dict.fromkeys(ranks, AskSample())))
 
 
 class Watcher:
@@ -46,9 +48,9 @@ class Watcher:
         self.asked = list(asked)
         self.waiting: dict[int, Sample] = {}  #: what waiting ranks said last
         self._told: dict[int, float] = {}  # rank -> when it said that
-        self._open: dict[int, Any] = {}  # rank -> future of its answer
+        self._open: dict[int, control.Posted[Watched]] = {}  # by rank
         self._primed: set[int] = set()
-        self._known: dict[int, list[int]] = {}
+        self._known: dict[int, tuple[int, ...]] = {}
         self._seen: object = None
         self._pause = AGAIN_SECONDS[0]
         self._due = 0.0
@@ -63,12 +65,12 @@ class Watcher:
         busy = self.cluster.busy_ranks()
         for rank in busy:
             if rank not in self._open:
-                content = {"known": self._known.get(rank, [])}
-                future = control.post(self.cluster, rank, "labkit_watch", content)
-                if future is not None:
-                    self._open[rank] = future
+                question = AskWatch(self._known.get(rank, ()))
+                posted = control.post(self.cluster, rank, question)
+                if posted is not None:
+                    self._open[rank] = posted
         concurrent.futures.wait(
-            [*replies, *self._open.values()],
+            [*replies, *(posted.future for posted in self._open.values())],
             seconds,
             return_when=concurrent.futures.FIRST_COMPLETED,
         )
@@ -76,7 +78,7 @@ class Watcher:
         # Their replies are here before they are asked: what they have provided is final.
         gone = frozenset(range(self.cluster.size)) - frozenset(self.cluster.busy_ranks())
         for rank in gone - self._primed:  # it looks at itself from now on, should that matter
-            control.post(self.cluster, rank, "labkit_sample")
+            control.post(self.cluster, rank, AskSample())
         self._primed |= gone
         news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
         now = time.monotonic()
@@ -98,14 +100,14 @@ class Watcher:
     def _collect(self) -> None:
         """Read what ranks have said of themselves."""
         told = {}
-        for rank, future in list(self._open.items()):
-            if future.done():
+        for rank, posted in list(self._open.items()):
+            if posted.future.done():
                 del self._open[rank]
-                answer = future.result()["content"]
-                if answer.get("state") == "waiting":
-                    told[rank] = answer
-                    self._known[rank] = answer["stamp"]
-        self._note(read(told))
+                sample = posted.answer().sample
+                if sample is not None and sample.state == "waiting":
+                    told[rank] = sample
+                    self._known[rank] = sample.stamp
+        self._note(renumber(told))
 
     def _note(self, samples: Mapping[int, Sample]) -> None:
         self.waiting.update(samples)

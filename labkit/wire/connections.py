@@ -6,13 +6,18 @@ from typing import Any, NamedTuple
 
 import psutil
 
+#: Host and port.
+Address = tuple[str, int]
+#: The own address of one end, and the other's.
+Pair = tuple[Address, Address]
+
 
 class Connection(NamedTuple):
     """One end of a connection; the other end has the addresses the other way round."""
 
     fd: int
-    own: list[Any]  #: host, port
-    other: list[Any]
+    own: Address
+    other: Address
 
 
 def list_connections(pid: int | None = None) -> list[Connection]:
@@ -27,6 +32,6 @@ def list_connections(pid: int | None = None) -> list[Connection]:
     return [Connection(c.fd, _plain(c.laddr), _plain(c.raddr)) for c in found if c.raddr]
 
 
-def _plain(address: Any) -> list[Any]:
+def _plain(address: Any) -> Address:
     """Write an IPv4 address the same way whether its socket is IPv4 or IPv6."""
-    return [address.ip.removeprefix("::ffff:"), address.port]
+    return address.ip.removeprefix("::ffff:"), address.port

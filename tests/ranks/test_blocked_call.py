@@ -7,7 +7,8 @@ import time
 import pytest
 
 from labkit.runtime import control, recovery
-from tests.support.cells import inside, send_cell
+from labkit.wire.requests import AskSample
+from tests.support.cells import inside, run_cell, send_cell
 
 #: A cell in which rank 1 (of 4) blocks, and what it says.
 WAITS = {
@@ -72,12 +73,12 @@ NO_WAITS = {
 def blocked(lab, code, seconds=1.0):
     """Run a cell on rank 1 and return what the rank says of itself a moment later."""
     sent = send_cell(lab, f"#px In[7]\n{code}\n", [1])
-    control.ask(inside(lab).cluster, [1], "labkit_sample")  # it looks at itself from now on
+    control.ask(inside(lab).cluster, {1: AskSample()})  # it looks at itself from now on
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        answer = control.ask(inside(lab).cluster, [1], "labkit_sample")[1]
-        if answer["state"] == "waiting":
+        answer = control.ask(inside(lab).cluster, {1: AskSample()})[1]
+        if answer.state == "waiting":
             break
     return sent, answer
 
@@ -93,18 +94,26 @@ def test_a_wait_is_described(lab, name):
     code, expected = WAITS[name]
     sent, answer = blocked(lab, code, seconds=8)  # DDP's first use imports a lot
     try:
-        assert answer["state"] == "waiting"
-        assert answer["wait"].items() >= {**expected, "where": "In[7], line 2"}.items()
-        assert answer["still"]
+        assert answer.state == "waiting"
+        assert vars(answer.wait).items() >= {**expected, "where": "In[7], line 2"}.items()
+        assert answer.still
     finally:
         recovery.end(inside(lab).cluster, sent.busy, [1])
     assert sent.busy() == []
 
 
+def test_a_peer_of_a_sub_group_is_named_by_its_rank_in_the_world(lab):
+    run_cell(lab, "pair = dist.new_group([1, 3])")
+    sent, answer = blocked(lab, "dist.recv(torch.ones(1), group=pair, group_src=1)")
+    recovery.end(inside(lab).cluster, sent.busy, [1])
+    assert [key[1] for key, _ in answer.wait.options] == [(1, 3)]
+    assert (answer.wait.peer, answer.wait.me) == (3, 0)
+
+
 @pytest.mark.parametrize("name", NO_WAITS)
 def test_what_is_no_wait_for_another_rank(lab, name):
     sent, answer = blocked(lab, NO_WAITS[name])
-    assert answer["state"] == "computing"
-    assert answer["wait"] is None
+    assert answer.state == "computing"
+    assert answer.wait is None
     recovery.end(inside(lab).cluster, sent.busy, [])
     assert sent.busy() == []

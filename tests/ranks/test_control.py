@@ -5,23 +5,39 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import dataclass
 
+import pytest
+
+from labkit import LabError
 from labkit.runtime import control
+from labkit.wire.requests import (
+    AskActivity,
+    AskConnections,
+    AskSample,
+    AskWait,
+    AskWatch,
+    Count,
+    Request,
+    Shut,
+    Wake,
+)
 from tests.conftest import freeze
-from tests.support.cells import finish_cell, inside, send_cell
+from tests.support.cells import finish_cell, inside, run_cell, send_cell
+
+ASK_ALL = dict.fromkeys(range(4), AskActivity())
 
 
 def test_every_rank_answers_while_a_cell_runs(lab4):
     sent = send_cell(lab4, "import time; time.sleep(0.5)")
-    answers = control.ask(inside(lab4).cluster, [3, 1], "labkit_survey")
+    answers = control.ask(inside(lab4).cluster, dict.fromkeys([3, 1], AskActivity()))
     assert sorted(answers) == [1, 3]
     finish_cell(sent)
 
 
 def test_each_rank_gets_its_own_content(lab4):
-    shut = {r: {"pairs": []} for r in (0, 2)}
-    answers = control.ask(inside(lab4).cluster, [0, 2], "labkit_shut", shut)
-    assert answers == {r: {"count": 0} for r in (0, 2)}
+    shut = {r: Shut(()) for r in (0, 2)}
+    assert control.ask(inside(lab4).cluster, shut) == {r: Count(0) for r in (0, 2)}
 
 
 def test_who_does_not_answer_in_time_is_left_out(lab4):
@@ -29,7 +45,7 @@ def test_who_does_not_answer_in_time_is_left_out(lab4):
     freeze(pid)
     try:
         began = time.monotonic()
-        answers = control.ask(inside(lab4).cluster, range(4), "labkit_survey", seconds=0.4)
+        answers = control.ask(inside(lab4).cluster, ASK_ALL, seconds=0.4)
         assert time.monotonic() - began < 1
         assert 2 not in answers
     finally:
@@ -39,12 +55,47 @@ def test_who_does_not_answer_in_time_is_left_out(lab4):
 def test_the_dead_are_not_asked(lab4):
     inside(lab4).cluster.deaths[1] = "signal 9 (SIGKILL)"
     try:
-        assert control.post(inside(lab4).cluster, 1, "labkit_survey") is None
-        assert sorted(control.ask(inside(lab4).cluster, range(4), "labkit_survey")) == [0, 2, 3]
+        assert control.post(inside(lab4).cluster, 1, AskActivity()) is None
+        assert sorted(control.ask(inside(lab4).cluster, ASK_ALL)) == [0, 2, 3]
     finally:
         del inside(lab4).cluster.deaths[1]
 
 
 def test_a_question_that_fails_on_a_rank_is_an_answer_that_does_not_come(lab4):
-    assert control.ask(inside(lab4).cluster, [0], "labkit_shut", {0: {}}, seconds=0.3) == {}
-    assert control.ask(inside(lab4).cluster, [0], "labkit_survey") != {}
+    run_cell(lab4, "from labkit.rank import unblock; kept, unblock.shut = unblock.shut, None", [0])
+    try:
+        assert control.ask(inside(lab4).cluster, {0: Shut(())}, seconds=0.3) == {}
+    finally:
+        run_cell(lab4, "unblock.shut = kept", [0])
+    assert control.ask(inside(lab4).cluster, {0: Shut(())}) == {0: Count(0)}
+
+
+def test_a_question_that_a_rank_cannot_read_is_refused_at_once(lab4):
+    @dataclass(frozen=True)
+    class Newer:
+        request = Request.SHUT
+        answer = Count
+        connections: tuple[int, ...] = ()
+
+    with pytest.raises(LabError, match=r"^rank 2 and the notebook do not understand .* Shut lacks"):
+        control.ask(inside(lab4).cluster, {2: Newer()})
+    assert control.ask(inside(lab4).cluster, {2: AskActivity()}) != {}
+
+
+def test_every_question_has_an_answer(lab4):
+    questions = [
+        AskActivity(),
+        AskWatch(()),
+        AskSample(),
+        AskConnections(),
+        Shut(()),
+        Wake("no such group", 0, 0),
+        AskWait(),
+    ]
+    assert {question.request for question in questions} == set(Request)
+    for question in questions:
+        posted = control.post(inside(lab4).cluster, 3, question)
+        if isinstance(question, AskWatch):  # answered when the rank waits, or is asked again
+            control.post(inside(lab4).cluster, 3, question)
+        assert posted.future.wait(2)
+        assert type(posted.answer()) is question.answer

@@ -10,6 +10,7 @@ import pytest
 from labkit.runtime import control, recovery
 from labkit.runtime.survey import look
 from labkit.runtime.watchdog import Watcher
+from labkit.wire.requests import Request
 from tests.support.cells import finish_cell, inside, send_cell
 
 
@@ -33,15 +34,15 @@ def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
     asked = []
     stock = control.post
 
-    def post(cluster, rank, message, content=None):
-        asked.append((rank, message))
-        return stock(cluster, rank, message, content)
+    def post(cluster, rank, question):
+        asked.append((rank, question.request))
+        return stock(cluster, rank, question)
 
     monkeypatch.setattr(control, "post", post)
     code = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass"
     watcher, case, sent = watch(lab, code)
     assert case is None
-    assert asked == [(r, "labkit_watch") for r in range(4)]
+    assert asked == [(r, Request.WATCH) for r in range(4)]
     assert watcher.waits() == {}
     finish_cell(sent)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from types import FrameType
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Work
 from torch.distributed import distributed_c10d as c10d
 
 from ...wire.protocol import FROM_ROOT, ROOTED
+from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
 from . import flight_recorder, p2p_record
 
@@ -64,7 +65,7 @@ PLUMBING = (
 )
 
 
-def describe(frame: FrameType | None) -> dict[str, Any] | None:
+def describe(frame: FrameType | None) -> Wait | None:
     """Describe what the main thread waits for, None if it does not wait for another rank.
 
     Meaningful for a thread that does not run: see ``sampler``.
@@ -75,9 +76,8 @@ def describe(frame: FrameType | None) -> dict[str, Any] | None:
     what = _what(frames)
     if what is None:
         return None
-    place = tracebacks.innermost(frame) or ("", "")
-    call = _call(frames)
-    return {**what, "call": call, "where": place[0], "line": place[1]}
+    where, line = tracebacks.innermost(frame) or ("", "")
+    return dataclasses.replace(what, call=_call(frames), where=where, line=line)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -86,7 +86,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _what(frames: list[FrameType]) -> dict[str, Any] | None:
+def _what(frames: list[FrameType]) -> Wait | None:
     top = frames[0]
     if top.f_code is p2p_record.WAIT:
         return _work(frames)
@@ -95,23 +95,29 @@ def _what(frames: list[FrameType]) -> dict[str, Any] | None:
         if _bounded(timeout):
             return None
         group = top.f_locals["self"]
-        return {
-            "kind": "monitored_barrier",
-            "group": group.group_name,
-            "number": p2p_record.barriers.get(group, 0),
-        }
+        number = p2p_record.barriers.get(group, 0)
+        return Wait("monitored_barrier", _option(group.group_name, number), number=number)
     maker = find_maker(top)
     if maker is not None:
         if maker.f_code.co_name != "init_process_group":
-            return {"kind": "new_group", "number": c10d._world.group_count}
+            return Wait("new_group", number=c10d._world.group_count)
         size = maker.f_locals.get("world_size", -1)
         if not isinstance(size, int) or size < 1:
             size = int(os.environ.get("WORLD_SIZE", -1))
-        return {"kind": "init", "size": size}
+        return Wait("init", size=size)
     if top.f_code.co_filename.startswith(BLIND):
-        options = flight_recorder.pending()
-        return {"kind": "collective", "options": options, **_root(frames)} if options else None
+        return _collective(flight_recorder.pending(), frames)
     return None
+
+
+def _option(group: str, number: int) -> tuple[tuple[GroupKey, int], ...]:
+    """Return the only thing that a wait can be for; nothing where the group is not known."""
+    key = flight_recorder.keys().get(group)
+    return () if key is None else ((key, number),)
+
+
+def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameType]) -> Wait | None:
+    return Wait("collective", options, root=_root(frames)) if options else None
 
 
 def find_maker(top: FrameType | None) -> FrameType | None:
@@ -124,7 +130,7 @@ def find_maker(top: FrameType | None) -> FrameType | None:
     return None
 
 
-def _work(frames: list[FrameType]) -> dict[str, Any] | None:
+def _work(frames: list[FrameType]) -> Wait | None:
     """Describe a wait for a Work: a message, or a collective of the recorder."""
     values = frames[0].f_locals
     if any(_bounded(t) for t in (*values["timeout"], *values["named"].values())):
@@ -132,19 +138,20 @@ def _work(frames: list[FrameType]) -> dict[str, Any] | None:
     work = values["self"]
     message = p2p_record.messages.get(work)
     if message is not None:
-        return {
-            "kind": message.kind,
-            "group": message.group,
-            "peer": message.peer,
-            "tag": message.tag,
-            "number": message.number,
-            "me": message.me,
-        }
-    options = _options(work)
-    return {"kind": "collective", "options": options, **_root(frames)} if options else None
+        options = _option(message.group, message.number)
+        members = options[0][0][1] if options else ()
+        return Wait(
+            message.kind,
+            options,
+            peer=members[message.peer] if members and message.peer >= 0 else message.peer,
+            tag=message.tag,
+            number=message.number,
+            me=message.me,
+        )
+    return _collective(_options(work), frames)
 
 
-def _options(work: Work) -> list[dict[str, Any]]:
+def _options(work: Work) -> tuple[tuple[GroupKey, int], ...]:
     """Find which pending collectives a Work may stand for: one, as a rule."""
     home = p2p_record.homes.get(work)
     try:
@@ -158,7 +165,7 @@ def _bounded(timeout: object) -> bool:
     return isinstance(timeout, timedelta) and timedelta(0) < timeout <= p2p_record.BOUND
 
 
-def _root(frames: list[FrameType]) -> dict[str, int]:
+def _root(frames: list[FrameType]) -> int | None:
     """Find the source or destination of a rooted collective among the arguments of the call."""
     for frame in frames[1:4]:
         code = frame.f_code
@@ -169,10 +176,10 @@ def _root(frames: list[FrameType]) -> dict[str, int]:
         in_group, in_world = values.get(f"group_{end}"), values.get(end)
         if isinstance(in_group, int):  # resolved by then, whichever the caller gave
             group = values.get("group") or c10d._get_default_group()
-            return {"root": dist.get_global_rank(group, in_group)}
+            return dist.get_global_rank(group, in_group)
         if isinstance(in_world, int):
-            return {"root": in_world}
-    return {}
+            return in_world
+    return None
 
 
 def _call(frames: list[FrameType]) -> str:

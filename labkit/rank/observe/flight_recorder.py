@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import torch.distributed as dist
@@ -15,6 +16,7 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup
 from torch.distributed import distributed_c10d as c10d
 
+from ...wire.samples import Entry, Group, GroupKey
 from . import p2p_record
 
 #: Entries of a group that an answer carries, beside the pending ones.
@@ -67,51 +69,56 @@ def is_done(entry: dict[str, Any]) -> bool:
     return bool(entry["retired"]) or entry["state"] == "completed"
 
 
-def pending(operation: int | None = None, home: str | None = None) -> list[dict[str, Any]]:
-    """List the collectives that this rank has issued and that have not finished, as
-    ``{"group": name, "number": n}``: those with the sequence number ``operation`` (which counts
-    messages too) in the group ``home``, where these are given.
+def key(group: ProcessGroup, ranks: Mapping[int, int]) -> GroupKey:
+    """Return by what all ranks know a group, from its members' ranks in the world and in it."""
+    return group.group_name, tuple(sorted(ranks, key=ranks.__getitem__))
+
+
+def keys() -> dict[str, GroupKey]:
+    """Return the keys of this rank's groups, by name."""
+    return {group.group_name: key(group, ranks) for group, ranks in _groups().items()}
+
+
+def pending(
+    operation: int | None = None, home: str | None = None
+) -> tuple[tuple[GroupKey, int], ...]:
+    """List the collectives that this rank has issued and that have not finished, as (group,
+    number): those with the sequence number ``operation`` (which counts messages too) in the
+    group ``home``, where these are given.
     """
-    return [
-        {"group": e["process_group"][0], "number": e["collective_seq_id"]}
+    known = keys()
+    return tuple(
+        (known[e["process_group"][0]], e["collective_seq_id"])
         for e in entries()
         if not is_done(e)
         and operation in (None, e["op_id"])
         and home in (None, e["process_group"][0])
-    ]
+    )
 
 
-def groups() -> list[dict[str, Any]]:
-    """Describe every group that this rank is in, with what was issued there.
-
-    ``ranks`` in the order of the group; ``last`` the number of the newest collective, -1 where
-    the recorder has forgotten it;
-    ``entries`` the newest and the pending ones; ``posted`` the messages; ``barriers`` the
-    monitored barriers.
-    """
+def groups() -> dict[GroupKey, Group]:
+    """Describe every group that this rank is in, with what was issued there."""
     if not dist.is_initialized():
-        return []
+        return {}
     by_name: dict[str, list[dict[str, Any]]] = {}
     for entry in entries():
         by_name.setdefault(entry["process_group"][0], []).append(entry)
-    out = []
+    out = {}
     for group, ranks in _groups().items():
-        members = sorted(ranks, key=ranks.__getitem__)
+        name = key(group, ranks)
+        members = name[1]
         own = by_name.get(group.group_name, [])
         shown = [e for e in own[:-RECENT] if not is_done(e)] + own[-RECENT:]
         posted = p2p_record.posted.get(group) or Counter()
-        out.append(
-            {
-                "name": group.group_name,
-                "ranks": members,
-                "last": _last(group, own),
-                "entries": [_short(e) for e in shown],
-                "posted": [
-                    [kind, members[peer] if peer >= 0 else -1, tag, count]
-                    for (kind, peer, tag), count in posted.items()
-                ],
-                "barriers": p2p_record.barriers.get(group, 0),
-            }
+        out[name] = Group(
+            key=name,
+            last=_last(group, own),
+            entries={e["collective_seq_id"]: _entry(e) for e in shown},
+            posted={
+                (kind, members[peer] if peer >= 0 else -1, tag): count
+                for (kind, peer, tag), count in posted.items()
+            },
+            barriers=p2p_record.barriers.get(group, 0),
         )
     return out
 
@@ -125,11 +132,11 @@ def _last(group: ProcessGroup, own: list[dict[str, Any]]) -> int:
     return 0 if issued == messages else -1
 
 
-def _short(entry: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "number": entry["collective_seq_id"],
-        "name": entry["profiling_name"].rpartition(":")[2],
-        "shapes": entry["input_sizes"] or entry["output_sizes"],
-        "types": entry["input_dtypes"] or entry["output_dtypes"],
-        "done": is_done(entry),
-    }
+def _entry(entry: dict[str, Any]) -> Entry:
+    return Entry(
+        number=entry["collective_seq_id"],
+        name=entry["profiling_name"].rpartition(":")[2],
+        shapes=tuple(map(tuple, entry["input_sizes"] or entry["output_sizes"])),
+        types=tuple(entry["input_dtypes"] or entry["output_dtypes"]),
+        done=is_done(entry),
+    )

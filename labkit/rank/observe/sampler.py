@@ -6,6 +6,7 @@ at all between two looks is the rest read: whether the process stands still, and
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import threading
@@ -16,6 +17,8 @@ from typing import Any
 
 from torch.distributed import distributed_c10d as c10d
 
+from ...wire.requests import Watched
+from ...wire.samples import Sample, Wait
 from .. import calls, tracebacks
 from . import blocked_call, cpu_clock, flight_recorder, p2p_record
 
@@ -45,24 +48,24 @@ class Looker:
         self._main = -1
         self._since = 0.0
         self._still = False
-        self._wait: dict[str, Any] | None = None
-        self._tell: Callable[[dict[str, Any]], None] | None = None
-        self._known: list[int] = []
+        self._wait: Wait | None = None
+        self._tell: Callable[[Watched], None] | None = None
+        self._known: tuple[int, ...] = ()
 
     # -- questions --------------------------------------------------------------------------
 
-    def watch(self, known: list[int], tell: Callable[[dict[str, Any]], None]) -> None:
-        """Call ``tell(sample)`` once, when the main thread waits for another rank.
+    def watch(self, known: tuple[int, ...], tell: Callable[[Watched], None]) -> None:
+        """Call ``tell`` with a sample once, when the main thread waits for another rank.
 
         ``known`` is the clock of a wait that the asker has heard of: not told again. A question
         that is still open is answered first, so that nobody keeps waiting for it.
         """
         if self._tell is not None:
-            self._tell({"state": "replaced"})
+            self._tell(Watched(None))
         self._tell, self._known = tell, known
         self._keep_looking()
 
-    def sample(self) -> dict[str, Any]:
+    def sample(self) -> Sample:
         """Say what the main thread does, what it waits for and what this rank has provided."""
         self._keep_looking()
         self._look()
@@ -86,7 +89,7 @@ class Looker:
             if self._tell is not None and self._wait is not None and self._stamp() != self._known:
                 found = self._sample()
                 tell, self._tell = self._tell, None
-                tell(found)
+                tell(Watched(found))
         except Exception:  # a rank that cannot be understood is one that works: never stuck
             log.exception("labkit could not tell what this rank waits for")
             self._forget()
@@ -128,31 +131,34 @@ class Looker:
     def _forget(self) -> None:
         self._clock, self._wait, self._still = None, None, False
 
-    def _stamp(self) -> list[int]:
+    def _stamp(self) -> tuple[int, ...]:
         """Return numbers that stay the same as long as nothing has run."""
         if self._clock is None:
-            return [self._main]
-        return [self._clock.main, self._clock.others]
+            return (self._main,)
+        return self._clock.main, self._clock.others
 
-    def _sample(self) -> dict[str, Any]:
+    def _sample(self) -> Sample:
         wait = self._wait
-        return {
-            "status": "ok",
-            "state": "waiting" if wait else "computing" if is_busy() else "idle",
-            "wait": wait and {**wait, "seconds": round(time.monotonic() - self._since, 1)},
-            "stamp": self._stamp(),
-            "still": self._still,
-            "groups": flight_recorder.groups(),
-            "places": _places(),
-            "made": c10d._world.group_count,
-            "me": c10d.get_rank() if c10d.is_initialized() else -1,
-        }
+        if wait is not None:
+            wait = dataclasses.replace(wait, seconds=round(time.monotonic() - self._since, 1))
+        joined = c10d.is_initialized()
+        return Sample(
+            rank=c10d.get_rank() if joined else -1,
+            state="waiting" if wait else "computing" if is_busy() else "idle",
+            still=self._still,
+            wait=wait,
+            stamp=self._stamp(),
+            groups=flight_recorder.groups(),
+            places=_places(),
+            made=c10d._world.group_count,
+            joined=joined,
+        )
 
 
-def _places() -> list[tuple[str, str]]:
-    """List where calls waited last, and in which group."""
-    return sorted(
-        {(tracebacks.describe(file, line)[0], group) for file, line, group in p2p_record.places}
+def _places() -> frozenset[tuple[str, str]]:
+    """Return where calls waited last, and in which group."""
+    return frozenset(
+        (tracebacks.describe(file, line)[0], group) for file, line, group in p2p_record.places
     )
 
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from labkit.deadlock.cause import EXPLANATIONS, Case, likely_cause
-from labkit.deadlock.samples import Entry, Group, Sample, Wait
 from labkit.deadlock.wait_graph import Situation, find_stuck
+from labkit.wire.samples import Entry, Group, Sample, Wait
 
 ENDED = "has ended its cell"
 

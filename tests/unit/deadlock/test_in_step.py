@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labkit.deadlock.in_step import in_step
-from labkit.deadlock.samples import Entry, Group, Sample
+from labkit.wire.samples import Entry, Group, Sample
 
 WORLD = ("0", (0, 1))
 

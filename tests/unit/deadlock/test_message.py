@@ -8,8 +8,8 @@ import pytest
 
 from labkit.deadlock import message as story
 from labkit.deadlock.cause import Case
-from labkit.deadlock.samples import Entry, Group, Sample, Wait
 from labkit.deadlock.wait_graph import Situation, find_stuck
+from labkit.wire.samples import Entry, Group, Sample, Wait
 
 WORLD = ("0", (0, 1, 2, 3))
 PAIR = ("4", (0, 1))

@@ -2,76 +2,58 @@
 
 from __future__ import annotations
 
-from labkit.deadlock.samples import Entry, Wait, read
+from labkit.deadlock.samples import renumber
 from labkit.deadlock.wait_graph import Situation, find_stuck
+from labkit.wire.samples import Entry, Group, Sample, Wait
 
 
 def entry(number=1, name="all_reduce", shapes=((2, 3),), types=("Float",), done=False):
-    shapes, types = [list(s) for s in shapes], list(types)
-    return {"number": number, "name": name, "shapes": shapes, "types": types, "done": done}
+    return Entry(number, name, shapes, types, done)
 
 
 def group(ranks, entries=(), name="0", posted=(), barriers=0):
-    return {
-        "name": name,
-        "ranks": list(ranks),
-        "last": max((e["number"] for e in entries), default=0),
-        "entries": list(entries),
-        "posted": [list(p) for p in posted],
-        "barriers": barriers,
-    }
+    return Group(
+        (name, tuple(ranks)),
+        max((e.number for e in entries), default=0),
+        {e.number: e for e in entries},
+        dict(posted),
+        barriers,
+    )
 
 
 def answer(me, groups=(), wait=None, **changed):
-    """What ``labkit_sample`` returns."""
-    return {
-        "state": "waiting" if wait else "computing",
-        "still": bool(wait),
-        "stamp": [11, 22],
-        "places": [],
-        "made": len(groups),
-        "me": me,
-        "groups": list(groups),
-        "wait": wait and {"call": "", "where": "", "line": "", "seconds": 0.0, **wait},
-        **changed,
-    }
+    """What a rank says of itself."""
+    listed = {g.key: g for g in groups}
+    state = "waiting" if wait else "computing"
+    stamp, made, joined = (11, 22), len(groups), me >= 0
+    return Sample(
+        me, state, bool(wait), wait, stamp, listed, made=made, joined=joined, **changed
+    )  # fmt: skip
 
 
 def collective(*options, **more):
-    listed = [{"group": name, "number": number} for name, number in options]
-    return {"kind": "collective", "options": listed, **more}
+    return Wait("collective", options, **more)
 
 
-def message(kind, peer, name="0", tag=0, number=1):
-    return {
-        "kind": kind, "group": name, "peer": peer, "tag": tag, "number": number, "me": 0,
-    }  # fmt: skip
+def message(kind, peer, group, tag=0, number=1):
+    """A wait for a message with a rank of torch's."""
+    return Wait(kind, ((group.key, number),), peer=peer, tag=tag, number=number, me=0)
 
 
-def test_every_field_of_an_answer():
-    wait = collective(("0", 1), call="all_reduce", where="In[7], line 3", line="f()", seconds=1.5)
-    places = [["a", "0"], ["b", "0"]]
-    raw = answer(0, [group((0, 1), [entry()], barriers=2)], wait, places=places, made=4)
-    sample = read({0: raw})[0]
-    assert (sample.rank, sample.state, sample.still) == (0, "waiting", True)
-    assert (sample.stamp, sample.places, sample.made) == ((11, 22), {("a", "0"), ("b", "0")}, 4)
-    assert sample.wait == Wait(
-        "collective",
-        ((("0", (0, 1)), 1),),
-        call="all_reduce",
-        where="In[7], line 3",
-        line="f()",
-        seconds=1.5,
-    )
-    (found,) = sample.groups.values()
-    assert (found.key, found.ranks) == (("0", (0, 1)), (0, 1))
-    assert (found.last, found.barriers) == (1, 2)
-    assert found.entries == {1: Entry(1, "all_reduce", ((2, 3),), ("Float",), False)}
-    assert sample.entry == found.entries[1]
+WORLD = ("0", (0, 1))
+
+
+def test_a_sample_of_a_rank_with_the_labs_number_stays_as_it_is():
+    wait = collective((WORLD, 1), call="all_reduce", where="In[7], line 3", line="f()", seconds=1.5)
+    places = frozenset({("a", "0"), ("b", "0")})
+    raw = answer(0, [group((0, 1), [entry()], barriers=2)], wait, places=places)
+    sample = renumber({0: raw})[0]
+    assert sample == raw
+    assert sample.entry == entry()
 
 
 def test_a_rank_outside_a_group_and_one_that_does_not_wait():
-    samples = read({0: answer(-1), 1: answer(1, [group((0, 1))])})
+    samples = renumber({0: answer(-1), 1: answer(1, [group((0, 1))])})
     assert not samples[0].joined
     assert samples[1].joined
     assert samples[0].groups == {}
@@ -85,85 +67,89 @@ def test_elements_are_counted_tensor_by_tensor():
 
 
 def test_a_collective_that_the_recorder_no_longer_has():
-    raw = answer(0, [group((0, 1), [entry(5)])], collective(("0", 2)))
-    assert read({0: raw})[0].entry is None
+    raw = answer(0, [group((0, 1), [entry(5)])], collective((WORLD, 2)))
+    assert renumber({0: raw})[0].entry is None
 
 
 def test_only_a_collective_has_an_entry():
-    raw = answer(0, [group((0, 1), [entry()])], message("recv", 1))
-    assert read({0: raw})[0].entry is None
+    raw = answer(0, [group((0, 1), [entry()])], message("recv", 1, group((0, 1))))
+    assert renumber({0: raw})[0].entry is None
 
 
 def test_several_options_are_kept_in_order():
     groups = [group((0, 1), [entry(3)]), group((0, 1), [entry(3)], name="4")]
-    wait = read({0: answer(0, groups, collective(("4", 3), ("0", 3)))})[0].wait
-    assert wait.options == ((("4", (0, 1)), 3), (("0", (0, 1)), 3))
+    wait = renumber({0: answer(0, groups, collective((("4", (0, 1)), 3), (WORLD, 3)))})[0].wait
+    assert wait.options == ((("4", (0, 1)), 3), (WORLD, 3))
 
 
 def test_an_option_of_an_unknown_group_is_left_out():
-    raw = answer(0, [group((0, 1))], collective(("9", 1), ("0", 2)))
-    assert read({0: raw})[0].wait.options == ((("0", (0, 1)), 2),)
+    raw = answer(0, [group((0, 1))], collective((("9", (0, 1)), 1), (WORLD, 2)))
+    assert renumber({0: raw})[0].wait.options == ((WORLD, 2),)
 
 
 def test_init_and_new_group_have_no_options():
-    joining = read({0: answer(-1, wait={"kind": "init", "size": 3})})[0].wait
+    joining = renumber({0: answer(-1, wait=Wait("init", size=3))})[0].wait
     assert (joining.kind, joining.size, joining.options) == ("init", 3, ())
-    making = read({0: answer(0, [group((0, 1))], {"kind": "new_group", "number": 2})})[0].wait
+    making = renumber({0: answer(0, [group((0, 1))], Wait("new_group", number=2))})[0].wait
     assert (making.kind, making.number, making.options) == ("new_group", 2, ())
 
 
 # -- a learner's own numbering ------------------------------------------------------------------
 
 
+#: Torch's world of four.
+ALL = ("0", (0, 1, 2, 3))
+
+
 def reversed_lab(**waits):
     """Four ranks of a lab; rank r is torch's 3 - r."""
-    world = group(range(4), [entry()], posted=[("send", 0, 5, 2), ("recv_any", -1, 0, 1)])
+    world = group(range(4), [entry()], posted={("send", 0, 5): 2, ("recv_any", -1, 0): 1})
     return {r: answer(3 - r, [world], waits.get(f"rank{r}")) for r in range(4)}
 
 
 def test_members_are_translated_in_the_order_of_the_group():
-    for sample in read(reversed_lab()).values():
+    for sample in renumber(reversed_lab()).values():
         assert list(sample.groups) == [("0", (3, 2, 1, 0))]
 
 
 def test_messages_are_translated_and_any_stays_any():
-    (found,) = read(reversed_lab())[2].groups.values()
+    (found,) = renumber(reversed_lab())[2].groups.values()
     assert found.posted == {("send", 3, 5): 2, ("recv_any", -1, 0): 1}
 
 
 def test_roots_are_translated():
-    samples = read(reversed_lab(rank1=collective(("0", 1), root=0)))
+    samples = renumber(reversed_lab(rank1=collective((ALL, 1), root=0)))
     assert samples[1].wait.root == 3
 
 
 def test_a_call_without_a_root_has_none():
-    assert read(reversed_lab(rank1=collective(("0", 1))))[1].wait.root is None
+    assert renumber(reversed_lab(rank1=collective((ALL, 1))))[1].wait.root is None
 
 
-def test_a_peer_is_a_number_in_its_group():
+def test_peers_are_translated():
     pair = group((1, 3), name="1")
     raw = {r: answer(3 - r, [pair]) for r in range(4)}
-    raw[0] = answer(3, [pair], message("recv", 0, name="1", tag=7, number=4))
-    wait = read(raw)[0].wait
-    assert (wait.peer, wait.tag) == (2, 7)  # number 0 of the pair is torch's 1, the lab's 2
+    raw[0] = answer(3, [pair], message("recv", 1, pair, tag=7, number=4))
+    wait = renumber(raw)[0].wait
+    assert (wait.peer, wait.tag) == (2, 7)
     assert wait.options == ((("1", (2, 0)), 4),)
 
 
 def test_a_receive_from_any_has_no_peer():
-    raw = answer(0, [group((0, 1))], message("recv_any", -1))
-    assert read({0: raw})[0].wait.peer == -1
+    raw = answer(0, [group((0, 1))], message("recv_any", -1, group((0, 1))))
+    assert renumber({0: raw})[0].wait.peer == -1
 
 
 def test_a_part_of_the_lab_numbered_from_0():
     """Ranks 2 and 3 have a group of two of their own."""
     world = group((0, 1), [entry()])
     raw = {0: answer(-1), 1: answer(-1), 2: answer(0, [world]), 3: answer(1, [world])}
-    samples = read(raw)
+    samples = renumber(raw)
     assert list(samples[2].groups) == list(samples[3].groups) == [("0", (2, 3))]
 
 
 def test_a_rank_without_an_answer_is_not_taken_for_another():
     """The lab's rank 3, torch's 0, computes and does not answer; the others wait for it."""
-    raw = reversed_lab(**{f"rank{r}": collective(("0", 1)) for r in range(3)})
+    raw = reversed_lab(**{f"rank{r}": collective((ALL, 1)) for r in range(3)})
     del raw[3]
-    assert find_stuck(Situation(4, read(raw))) == set()
+    assert find_stuck(Situation(4, renumber(raw))) == set()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labkit.deadlock.samples import Entry, Group, Sample, Wait
 from labkit.deadlock.wait_graph import Situation, disagree, find_stuck
+from labkit.wire.samples import Entry, Group, Sample, Wait
 
 WORLD = "0"
 

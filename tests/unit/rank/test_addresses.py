@@ -15,8 +15,8 @@ from labkit.rank import process_group
 from labkit.runtime import process_group as keeper
 from labkit.wire.connections import Connection
 
-LOOPBACK = Connection(3, ["127.0.0.1", 40001], ["127.0.0.1", 5555])
-OUTSIDE = Connection(4, ["10.0.0.7", 40002], ["10.0.0.1", 5555])
+LOOPBACK = Connection(3, ("127.0.0.1", 40001), ("127.0.0.1", 5555))
+OUTSIDE = Connection(4, ("10.0.0.7", 40002), ("10.0.0.1", 5555))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ OUTSIDE = Connection(4, ["10.0.0.7", 40002], ["10.0.0.1", 5555])
         ([LOOPBACK, OUTSIDE], "10.9.9.9", "10.0.0.7"),
         ([LOOPBACK], "10.9.9.9", "10.9.9.9"),
         ([LOOPBACK], "127.0.1.1", ""),  # what Debian writes into /etc/hosts
-        ([Connection(5, ["fe80::1%eth0", 1], ["fe80::2%eth0", 2])], "127.0.1.1", ""),
+        ([Connection(5, ("fe80::1%eth0", 1), ("fe80::2%eth0", 2))], "127.0.1.1", ""),
         ([], OSError("no such name"), ""),
     ],
 )

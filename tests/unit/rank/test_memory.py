@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from labkit.rank import memory
+from labkit.wire.state import Gpu
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def gpu(monkeypatch):
 
 
 def test_a_gpu_is_asked_by_its_number(gpu):
-    assert memory.read()["gpu"] == {"used": 5, "total": 80, "busy": 57}
+    assert memory.gpu() == Gpu(5, 80, 57)
     assert set(gpu) == {torch.device("cuda:1")}
 
 
@@ -37,24 +38,24 @@ def test_a_driver_that_does_not_tell_is_no_failure(gpu, monkeypatch):
         raise RuntimeError("NVML: not supported")
 
     monkeypatch.setattr(torch.cuda, "utilization", fail)
-    assert memory.read()["gpu"] == {"used": 5, "total": 80, "busy": None}
+    assert memory.gpu() == Gpu(5, 80, None)
 
 
 def test_cuda_is_never_initialised_by_the_question(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert memory.read()["gpu"] is None
+    assert memory.gpu() is None
     assert gpu == []
 
 
 def test_a_rank_on_the_cpu_has_none():
-    assert memory.read()["gpu"] is None
+    assert memory.gpu() is None
 
 
 def test_memory_is_this_process_own():
     exact = psutil.Process().memory_full_info().uss
-    assert abs(memory.read()["memory"] - exact) < 8 * 2**20
+    assert abs(memory.used() - exact) < 8 * 2**20
     # From the system itself: the allocator may have that much left from what was freed before.
     with mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
         held.write(b"x" * len(held))
-        grown = memory.read()["memory"] - exact
+        grown = memory.used() - exact
     assert 56 * 2**20 < grown < 72 * 2**20

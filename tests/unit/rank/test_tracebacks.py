@@ -74,7 +74,7 @@ def test_call_returns_value_or_error():
 
 def test_look_sees_this_very_test_as_idle():
     answer = control.look()
-    assert answer["busy"] is False
+    assert answer.busy is False
 
 
 def test_describe_this_process():

@@ -22,15 +22,14 @@ def pair():
 
 def test_a_shut_connection_ends_on_both_sides_and_keeps_its_descriptor():
     with pair() as (ours, theirs):
-        own, other = list(ours.getsockname()), list(ours.getpeername())
-        assert unblock.shut([[own, other]]) == 1
+        assert unblock.shut([(ours.getsockname(), ours.getpeername())]) == 1
         assert (ours.recv(1), theirs.recv(1)) == (b"", b"")
         assert ours.fileno() >= 0
 
 
 def test_other_connections_stay():
     with pair() as (ours, theirs), pair() as (a, b):
-        unblock.shut([[list(a.getsockname()), list(a.getpeername())]])
+        unblock.shut([(a.getsockname(), a.getpeername())])
         ours.send(b"x")
         assert theirs.recv(1) == b"x"
         assert b.recv(1) == b""
@@ -38,7 +37,7 @@ def test_other_connections_stay():
 
 def test_an_address_that_is_nobodys_shuts_nothing():
     with pair() as (ours, _):
-        assert unblock.shut([[list(ours.getsockname()), ["127.0.0.1", 1]]]) == 0
+        assert unblock.shut([(ours.getsockname(), ("127.0.0.1", 1))]) == 0
         assert unblock.shut([]) == 0
 
 
@@ -46,5 +45,5 @@ def test_descriptors_do_not_leak():
     with pair() as (ours, _):
         before = len(list_connections())
         for _ in range(5):
-            unblock.shut([[list(ours.getsockname()), list(ours.getpeername())]])
+            unblock.shut([(ours.getsockname(), ours.getpeername())])
         assert len(list_connections()) <= before

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.deadlock.cause import Case
-from labkit.deadlock.samples import Entry, Group, Sample, Wait
 from labkit.deadlock.wait_graph import Situation
 from labkit.errors import Deadlock, RankDied, RankError
 from labkit.runtime import diagnosis
@@ -21,6 +20,7 @@ from labkit.runtime.diagnosis import (
     why_died,
     without_torch_log,
 )
+from labkit.wire.samples import Entry, Group, Sample, Wait
 
 WORLD = ("0", (0, 1, 2))
 WAIT = Wait("collective", ((WORLD, 1),), call="barrier", where="In[7], line 2")

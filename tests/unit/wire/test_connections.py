@@ -31,7 +31,7 @@ def by_fd():
 
 
 def addresses(end):
-    return list(end.getsockname()[:2]), list(end.getpeername()[:2])
+    return end.getsockname()[:2], end.getpeername()[:2]
 
 
 def test_both_ends_have_the_addresses_the_other_way_round():
@@ -49,7 +49,7 @@ def test_a_listening_socket_is_no_connection():
 
 def test_a_closed_connection_is_gone():
     with connected() as (client, _):
-        fd, address = client.fileno(), list(client.getsockname())
+        fd, address = client.fileno(), client.getsockname()
         assert fd in by_fd()
         client.close()
         assert address not in [c.own for c in list_connections() if c.fd == fd]

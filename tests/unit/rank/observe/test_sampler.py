@@ -6,6 +6,8 @@ import pytest
 
 from labkit.rank.observe import blocked_call, cpu_clock, sampler
 from labkit.rank.observe.cpu_clock import Clock
+from labkit.wire.requests import Watched
+from labkit.wire.samples import Wait
 
 
 class Rank:
@@ -37,19 +39,19 @@ def rank(monkeypatch):
 
 def test_a_wait_is_told_once_after_three_looks_that_agree(rank):
     told = []
-    rank.wait = {"kind": "recv"}
-    rank.eyes.watch([], told.append)
+    rank.wait = Wait("recv")
+    rank.eyes.watch((), told.append)
     rank.look()
     assert told == []
     rank.look(5)
-    assert [answer["state"] for answer in told] == ["waiting"]
-    assert told[0]["stamp"] == [100, 7]
+    assert [answer.sample.state for answer in told] == ["waiting"]
+    assert told[0].sample.stamp == (100, 7)
 
 
 def test_a_thread_that_runs_is_never_said_to_wait(rank):
     told = []
-    rank.wait = {"kind": "recv"}  # what its frame looks like
-    rank.eyes.watch([], told.append)
+    rank.wait = Wait("recv")  # what its frame looks like
+    rank.eyes.watch((), told.append)
     for _ in range(10):
         rank.main += 1
         rank.look()
@@ -58,8 +60,8 @@ def test_a_thread_that_runs_is_never_said_to_wait(rank):
 
 def test_another_thread_that_runs_counts_too(rank):
     told = []
-    rank.wait = {"kind": "collective"}
-    rank.eyes.watch([], told.append)
+    rank.wait = Wait("collective")
+    rank.eyes.watch((), told.append)
     for _ in range(10):
         rank.others += 1
         rank.look()
@@ -68,21 +70,21 @@ def test_another_thread_that_runs_counts_too(rank):
 
 def test_a_wait_that_is_known_is_not_told_again_but_the_next_is(rank):
     told = []
-    rank.wait = {"kind": "recv"}
-    rank.eyes.watch([100, 7], told.append)
+    rank.wait = Wait("recv")
+    rank.eyes.watch((100, 7), told.append)
     rank.look(5)
     assert told == []
     rank.main = 200
     rank.look(5)
-    assert told[0]["stamp"] == [200, 7]
+    assert told[0].sample.stamp == (200, 7)
 
 
 def test_a_newer_question_replaces_the_older(rank):
     first, second = [], []
-    rank.eyes.watch([], first.append)
-    rank.eyes.watch([], second.append)
-    assert first == [{"state": "replaced"}]
-    rank.wait = {"kind": "recv"}
+    rank.eyes.watch((), first.append)
+    rank.eyes.watch((), second.append)
+    assert first == [Watched(None)]
+    rank.wait = Wait("recv")
     rank.look(5)
     assert (len(first), len(second)) == (1, 1)
 
@@ -102,10 +104,10 @@ def test_a_description_that_fails_is_no_wait_and_looks_go_on(rank, monkeypatch):
         raise RuntimeError("an unknown torch")
 
     monkeypatch.setattr(blocked_call, "describe", fail)
-    rank.eyes.watch([], told.append)
+    rank.eyes.watch((), told.append)
     rank.look(5)
     assert told == []
-    monkeypatch.setattr(blocked_call, "describe", lambda frame: {"kind": "recv"})
+    monkeypatch.setattr(blocked_call, "describe", lambda frame: Wait("recv"))
     rank.look(5)
     assert len(told) == 1
 
@@ -118,8 +120,8 @@ def test_an_answer_that_fails_is_given_later(rank, monkeypatch):
         monkeypatch.setattr(rank.eyes, "_sample", stock)
         raise RuntimeError
 
-    rank.wait = {"kind": "recv"}
-    rank.eyes.watch([], told.append)
+    rank.wait = Wait("recv")
+    rank.eyes.watch((), told.append)
     monkeypatch.setattr(rank.eyes, "_sample", fail)
     rank.look(10)
-    assert [answer["state"] for answer in told] == ["waiting"]
+    assert [answer.sample.state for answer in told] == ["waiting"]

@@ -1,0 +1,168 @@
+"""What the notebook asks ranks on their control channel, and what they answer.
+
+Every question is a dataclass that names its request and its answer: ``runtime.control.ask`` sends
+one to a rank and returns the answer, ``rank.control`` has a handler for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, TypeVar, get_args
+
+from .connections import Pair
+from .samples import Sample, Wait
+from .state import Gpu
+
+A = TypeVar("A")
+Q = TypeVar("Q", bound="Question[Any]")
+
+#: The name of every answer.
+REPLY = "labkit_reply"
+#: The only key of an answer to a question that the rank could not read: why.
+REFUSED = "refused"
+
+
+class Request(StrEnum):
+    """The requests of labkit on an engine's control channel."""
+
+    SURVEY = "labkit_survey"
+    WATCH = "labkit_watch"
+    SAMPLE = "labkit_sample"
+    CONNECTIONS = "labkit_connections"
+    SHUT = "labkit_shut"
+    WAKE = "labkit_wake"
+    WAIT = "labkit_wait"
+
+
+class Question(Generic[A]):
+    """A question of one kind, with an answer of type ``A``; subclasses are dataclasses."""
+
+    request: ClassVar[Request]
+    answer: ClassVar[type]
+    #: request -> its question
+    kinds: ClassVar[dict[Request, type[Question[Any]]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        (base,) = cls.__orig_bases__  # type: ignore[attr-defined]
+        (cls.answer,) = get_args(base)
+        Question.kinds[cls.request] = cls
+
+    @classmethod
+    def answered_by(cls: type[Q], handler: Callable[[Q], A]) -> Handler:
+        """Pair the question with a function that answers it at once."""
+        return Handler(cls, lambda question, tell: tell(handler(question)))
+
+    @classmethod
+    def answered_later(cls: type[Q], handler: Callable[[Q, Callable[[A], None]], None]) -> Handler:
+        """Pair the question with a function that is given one to call with the answer."""
+        return Handler(cls, handler)
+
+
+@dataclass(frozen=True)
+class Handler:
+    """How a rank answers one kind of question."""
+
+    question: type[Question[Any]]
+    #: takes the question, and a function to call with the answer
+    start: Callable[[Any, Callable[[Any], None]], None]
+
+
+# -- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the main thread does, and what the rank uses."""
+
+    busy: bool
+    where: str  #: "In[7], line 3"
+    line: str  #: "dist.barrier()"
+    memory: int  #: bytes that would be free if it ended
+    gpu: Gpu | None
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A rank that waits for another; without a sample, the question gave way to a newer one."""
+
+    sample: Sample | None
+
+
+@dataclass(frozen=True)
+class Connections:
+    """The TCP connections of a rank."""
+
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many there were of what was asked for."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What the main thread waits for, if it does."""
+
+    wait: Wait | None
+
+
+# -- questions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AskActivity(Question[Activity]):
+    """What does the main thread do, and how much memory is used?"""
+
+    request = Request.SURVEY
+
+
+@dataclass(frozen=True)
+class AskWatch(Question[Watched]):
+    """Say when the main thread waits for another rank, unless its stamp is ``known``."""
+
+    request = Request.WATCH
+    known: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AskSample(Question[Sample]):
+    """What does it wait for, and what has this rank provided?"""
+
+    request = Request.SAMPLE
+
+
+@dataclass(frozen=True)
+class AskConnections(Question[Connections]):
+    """Which TCP connections are open?"""
+
+    request = Request.CONNECTIONS
+
+
+@dataclass(frozen=True)
+class Shut(Question[Count]):
+    """Shut these connections down, and abort NCCL's groups."""
+
+    request = Request.SHUT
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Wake(Question[Count]):
+    """Send a byte to a rank that receives from any: its number in the group, and the tag."""
+
+    request = Request.WAKE
+    group: str
+    peer: int
+    tag: int
+
+
+@dataclass(frozen=True)
+class AskWait(Question[Waiting]):
+    """What does the main thread wait for, whether it stands still or not?"""
+
+    request = Request.WAIT
