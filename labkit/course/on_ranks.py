@@ -11,9 +11,10 @@ from ..notebook import lab
 from ..notebook.run import run
 from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
-from ..runtime.cluster import RankCluster, on_rank
+from ..runtime.cluster import RankCluster
 from ..runtime.finish import values
 from ..runtime.process_group import GroupKeeper
+from ..wire import errands
 from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
 from .judge import Result
@@ -43,8 +44,8 @@ def try_on_ranks(exercise: Exercise) -> Result:
     group.check()
     _prepare(exercise, group)
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
-    asked = ("trial.trial.run", exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
-    payload = cloudpickle.dumps((on_rank, asked, {}))
+    asked = errands.run_trial(exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
+    payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
     sent = request.call(group, range(cluster.size), payload)
     finished = None
     try:
@@ -78,8 +79,8 @@ def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
 
 def _prepare(exercise: Exercise, group: GroupKeeper) -> None:
     cluster = group.cluster
-    engines = [place.engine for place in cluster.places]
-    defined = cluster.errand(engines, "trial.trial.prepare", [(exercise.answer,)] * len(engines))
+    call = errands.prepare_trial(exercise.answer)
+    defined = cluster.errand({place.engine: call for place in cluster.places})
     if missing := [rank for rank, there in enumerate(defined) if not there]:
         raise LabError(
             f"{label(missing).capitalize()} {'has' if len(missing) == 1 else 'have'} no "
@@ -95,14 +96,15 @@ def _aftermath(group: GroupKeeper, *, whole: bool) -> tuple[list[str], list[str]
     cluster = group.cluster
     free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
     engines = [cluster.places[r].engine for r in free]
-    answers = cluster.errand(engines, "trial.trial.aftermath")
+    answers = cluster.errand(dict.fromkeys(engines, errands.end_trial()))
     forbidden = sorted({name for names, _ in answers for name in names})
     if not whole or not group.join:
-        cluster.errand(engines, "trial.trial.settle", [(False,)] * len(engines))
+        cluster.errand(dict.fromkeys(engines, errands.settle_trial(False)))
         return forbidden, []
     changed = not all(kept for _, kept in answers)
     usable = not changed and not recovery.out_of_step(cluster)
-    if all(cluster.errand(engines, "trial.trial.settle", [(usable,)] * len(engines))):
+    arrived = cluster.errand(dict.fromkeys(engines, errands.settle_trial(usable)))
+    if all(arrived):
         return forbidden, []
     group.broken = True
     group.repair()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from ..wire.state import ProcessFacts
 
 #: From this version on, NCCL takes several ranks on one GPU when told to.
 NCCL_SHARES_GPU = (2, 30)
@@ -27,13 +28,13 @@ class Place:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def place_ranks(engines: Mapping[int, Mapping[str, Any]]) -> list[Place]:
+def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
     """Give every engine a rank, a device and a backend.
 
     Parameters
     ----------
     engines
-        What ``labkit.rank.setup.describe`` returned, by engine id.
+        What each process says of itself, by engine id.
 
     Returns
     -------
@@ -45,18 +46,18 @@ def place_ranks(engines: Mapping[int, Mapping[str, Any]]) -> list[Place]:
     """
 
     def order(engine: int) -> tuple[int, int]:
-        hint = engines[engine].get("hint")
+        hint = engines[engine].hint
         return (engine if hint is None else hint, engine)
 
     by_host: dict[str, list[int]] = {}
     for engine in sorted(engines, key=order):
-        by_host.setdefault(engines[engine]["host"], []).append(engine)
+        by_host.setdefault(engines[engine].host, []).append(engine)
     backend = _backend(engines, by_host)
     places: list[Place] = []
     for host, members in by_host.items():
         for local_rank, engine in enumerate(members):
             facts = engines[engine]
-            gpus = facts["gpus"]
+            gpus = facts.gpus
             environment = {"LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(len(members))}
             if backend == "nccl" and gpus < len(members):
                 environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
@@ -65,25 +66,25 @@ def place_ranks(engines: Mapping[int, Mapping[str, Any]]) -> list[Place]:
                     rank=len(places),
                     engine=engine,
                     host=host,
-                    pid=facts["pid"],
+                    pid=facts.pid,
                     local_rank=local_rank,
                     local_size=len(members),
                     device=f"cuda:{local_rank % gpus}" if gpus else "cpu",
                     backend=backend,
-                    threads=max(1, facts["cores"] // len(members)),
-                    hint=facts.get("hint"),
+                    threads=max(1, facts.cores // len(members)),
+                    hint=facts.hint,
                     environment=environment,
                 )
             )
     return places
 
 
-def _backend(engines: Mapping[int, Mapping[str, Any]], by_host: Mapping[str, Sequence[int]]) -> str:
+def _backend(engines: Mapping[int, ProcessFacts], by_host: Mapping[str, Sequence[int]]) -> str:
     for members in by_host.values():
         for engine in members:
-            gpus, nccl = engines[engine]["gpus"], engines[engine]["nccl"]
+            gpus, nccl = engines[engine].gpus, engines[engine].nccl
             if not gpus or nccl is None:
                 return "gloo"
-            if gpus < len(members) and tuple(nccl[:2]) < NCCL_SHARES_GPU:
+            if gpus < len(members) and nccl[:2] < NCCL_SHARES_GPU:
                 return "gloo"
     return "nccl"

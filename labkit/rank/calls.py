@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle
 import torch
 
+from ..wire.outcome import Returned
 from . import tracebacks
 from .observe import p2p_record
 
@@ -32,44 +33,40 @@ def dump(value: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _failed(error: BaseException) -> tuple[str, tuple[str, str, list[str]]]:
-    return "error", (
-        type(error).__name__,
-        tracebacks.tidy(error),
-        tracebacks.format_exception(error),
-    )
+def _failed(error: BaseException) -> Returned:
+    lines = tracebacks.format_exception(error)
+    return Returned("error", (type(error).__name__, tracebacks.tidy(error), lines))
 
 
-def call(payload: bytes) -> tuple[str, Any]:
-    """Call the pickled ``(fn, args)``. Returns ("ok", pickled result) or
-    ("error", (name, message, lines))."""
+def call(payload: bytes) -> Returned:
+    """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
     global running
     running = True
     p2p_record.places.clear()
     try:
         fn, args, kwargs = cloudpickle.loads(payload)
-        return "ok", dump(fn(*args, **kwargs))
+        return Returned("ok", dump(fn(*args, **kwargs)))
     except BaseException as error:
         return _failed(error)
     finally:
         running = False
 
 
-def pull(name: str) -> tuple[str, Any]:
-    """Return a variable of the cells: ("ok", pickled value) or ("missing", None)."""
+def pull(name: str) -> Returned:
+    """Return a variable of the cells, pickled."""
     names = tracebacks.get_shell().user_ns
     if name not in names:
-        return "missing", None
+        return Returned("missing")
     try:
-        return "ok", dump(names[name])
+        return Returned("ok", dump(names[name]))
     except BaseException as error:
         return _failed(error)
 
 
-def push(payload: bytes) -> tuple[str, Any]:
+def push(payload: bytes) -> Returned:
     """Set variables of the cells from a pickled dict."""
     try:
         tracebacks.get_shell().push(cloudpickle.loads(payload), interactive=False)
     except BaseException as error:
         return _failed(error)
-    return "ok", None
+    return Returned("ok")

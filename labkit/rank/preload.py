@@ -6,6 +6,7 @@ The package itself imports nothing, so that one module of it can be had alone.
 from . import (
     calls,
     control,
+    errands,
     ipython_internals,
     memory,
     process_group,
@@ -27,6 +28,7 @@ __all__ = [
     "clocks",
     "control",
     "cpu_clock",
+    "errands",
     "flight_recorder",
     "ipython_internals",
     "marks",

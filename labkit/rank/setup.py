@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from ..wire.state import ProcessFacts
 from . import control, ipython_internals, memory, process_group, tracebacks
 from .observe import p2p_record
 
@@ -19,25 +18,25 @@ from .observe import p2p_record
 HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
-def describe() -> dict[str, Any]:
-    """Describe this process: host, pid, launcher's hint, GPUs in sight, NCCL version, and what its
-    libraries hide of what labkit needs (the fields of ``Missing``).
+def describe() -> ProcessFacts:
+    """Describe this process, and what its libraries hide of what labkit needs.
 
     Initialises no CUDA context: counting devices does not need one.
     """
     hint = next((int(os.environ[name]) for name in HINTS if name in os.environ), None)
     gpus = torch.cuda.device_count()
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "hint": hint,
-        "gpus": gpus,
-        "nccl": list(torch.cuda.nccl.version()) if gpus and dist.is_nccl_available() else None,
-        "cores": len(os.sched_getaffinity(0))
+    has_nccl = gpus and dist.is_nccl_available()
+    return ProcessFacts(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        hint=hint,
+        gpus=gpus,
+        nccl=tuple(torch.cuda.nccl.version()) if has_nccl else None,
+        cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
-        "missing": [asdict(missing) for missing in ipython_internals.check()],
-    }
+        missing=tuple(ipython_internals.check()),
+    )
 
 
 def assign(

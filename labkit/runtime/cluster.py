@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ipyparallel as ipp
 import psutil
@@ -27,8 +27,11 @@ from ..launch import (
 )
 from ..launch.placement import Place, place_ranks
 from ..launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
+from ..wire import errands
 from ..wire.features import Missing
 from . import output
+
+R = TypeVar("R")
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
@@ -215,35 +218,30 @@ class RankCluster:
     def _map(self) -> None:
         """Ask every engine who it is and decide who is which rank."""
         ids = self.connected()
-        answers = self.errand(ids, "setup.describe")
-        told = [Missing(**missing) for answer in answers for missing in answer["missing"]]
+        answers = self.errand(dict.fromkeys(ids, errands.describe()))
+        told = [missing for answer in answers for missing in answer.missing]
         self.missing = list(dict.fromkeys([*ipyparallel_internals.check(), *told]))
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
         self.deaths.clear()
 
     # -- errands ----------------------------------------------------------------------------
 
-    def errand(
-        self,
-        engines: Sequence[int],
-        function: str,
-        arguments: Sequence[tuple[Any, ...]] | None = None,
-    ) -> list[Any]:
-        """Run a short function of ``labkit.rank`` ("process_group.join") on some engines, each with
-        its own tuple of arguments (none if None).
+    def errand(self, calls: Mapping[int, errands.Call[R]]) -> list[R]:
+        """Run a short function of the ranks on some engines, each its own call; return what they
+        return, in the order of ``calls``.
 
         Raises
         ------
         LabError
             If one does not answer within ``ERRAND_SECONDS`` or fails.
         """
-        results = []
-        for engine, own in zip(engines, arguments or [()] * len(engines), strict=True):
+        results = {}
+        for engine, call in calls.items():
             view = self.client.direct_view(engine)
-            results.append(view.apply_async(on_rank, function, *own))
+            results[engine] = view.apply_async(errands.on_rank, call)
         deadline = time.monotonic() + ERRAND_SECONDS
         out = []
-        for engine, result in zip(engines, results, strict=True):
+        for engine, result in results.items():
             if not result.wait(max(0.0, deadline - time.monotonic())):
                 raise LabError(
                     f"{self.name_of(engine)} does not answer: it is busy or blocked; "
@@ -347,14 +345,6 @@ class RankCluster:
             while client.ids and time.monotonic() < deadline:
                 time.sleep(0.02)
         external_state.forget_ended(self.cluster.engine_set, deadline)
-
-
-def on_rank(name: str, *args: Any) -> Any:
-    """Call a function of ``labkit.rank`` by name (the kernel never imports that package)."""
-    import importlib
-
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(f"labkit.rank.{module}"), function)(*args)
 
 
 def _quiet_log() -> logging.Logger:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import LabError
 from ..rank_names import how_to_replace, label
+from ..wire import errands
 from . import recovery
 from .cluster import RankCluster
 
@@ -48,7 +49,7 @@ class GroupKeeper:
     def _leave(self, ranks: Sequence[int]) -> None:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
         recovery.shut(self.cluster, ranks)
-        self.cluster.errand([self.cluster.places[r].engine for r in ranks], "process_group.leave")
+        self.cluster.errand({self.cluster.places[r].engine: errands.leave() for r in ranks})
 
     def _form(self) -> None:
         self.broken = True  # until it is formed
@@ -91,11 +92,19 @@ def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
     places = cluster.places
     chosen = [places[r] for r in ranks]
     addresses = dict.fromkeys(ranks, "") if is_local(cluster) else find_addresses(cluster, ranks)
-    own = [
-        (p.rank, len(places), p.device, p.threads, dict(p.environment), addresses[p.rank])
-        for p in chosen
-    ]
-    cluster.errand([p.engine for p in chosen], "setup.assign", own)
+    cluster.errand(
+        {
+            p.engine: errands.assign(
+                rank=p.rank,
+                world_size=len(places),
+                device=p.device,
+                threads=p.threads,
+                environment=dict(p.environment),
+                address=addresses[p.rank],
+            )
+            for p in chosen
+        }
+    )
 
 
 def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
@@ -107,11 +116,11 @@ def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]
         If a host has none.
     """
     chosen = [cluster.places[r] for r in ranks]
-    found = cluster.errand([p.engine for p in chosen], "process_group.find_address")
+    found = cluster.errand({p.engine: errands.find_address() for p in chosen})
     known = {p.host: address for p, address in zip(chosen, found, strict=True) if address}
     if lacking := [p for p in chosen if p.host not in known]:
-        others = [(next(iter(known.values()), ANYWHERE),)] * len(lacking)
-        found = cluster.errand([p.engine for p in lacking], "process_group.address_towards", others)
+        call = errands.address_towards(next(iter(known.values()), ANYWHERE))
+        found = cluster.errand({p.engine: call for p in lacking})
         known |= {p.host: address for p, address in zip(lacking, found, strict=True)}
     for host, address in known.items():
         if not address:
@@ -122,11 +131,23 @@ def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]
 def form(cluster: RankCluster, timeout: float) -> None:
     """Open a store on rank 0 and let every rank join the default process group."""
     places = cluster.places
-    first = [places[0].engine]
-    host = LOOPBACK if is_local(cluster) else cluster.errand(first, "process_group.address")[0]
-    port = cluster.errand(first, "process_group.open_store", [(host, timeout)])[0]
-    own = [(p.rank, len(places), p.backend, p.device, host, port, timeout) for p in places]
-    cluster.errand([p.engine for p in places], "process_group.join", own)
+    first = places[0].engine
+    host = LOOPBACK if is_local(cluster) else cluster.errand({first: errands.address()})[0]
+    (port,) = cluster.errand({first: errands.open_store(host, timeout)})
+    cluster.errand(
+        {
+            p.engine: errands.join(
+                rank=p.rank,
+                world_size=len(places),
+                backend=p.backend,
+                device=p.device,
+                host=host,
+                port=port,
+                timeout=timeout,
+            )
+            for p in places
+        }
+    )
 
 
 def is_local(cluster: RankCluster) -> bool:

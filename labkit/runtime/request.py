@@ -10,9 +10,10 @@ import ipyparallel as ipp
 
 from ..errors import RankDied
 from ..launch import ipyparallel_internals
+from ..wire import errands
 from ..wire.outcome import Outcome
 from . import diagnosis
-from .cluster import RankCluster, on_rank
+from .cluster import RankCluster
 from .output import STREAMS, Output, tidy
 from .process_group import GroupKeeper
 
@@ -118,9 +119,9 @@ def call(group: GroupKeeper, ranks: Sequence[int], payload: bytes) -> Request:
     ``labkit.rank.calls`` answers; :func:`.finish.values` reads that.
     """
     group.check()
-    return send_errand(group, ranks, "calls.call", payload)
+    return send_errand(group, ranks, errands.call(payload))
 
 
-def send_errand(group: GroupKeeper, ranks: Sequence[int], function: str, *args: Any) -> Request:
-    """Ask some ranks to call a function of ``labkit.rank``, named as for ``on_rank``."""
-    return Request.send(group, ranks, lambda view: view.apply_async(on_rank, function, *args))
+def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:
+    """Let some ranks run one errand."""
+    return Request.send(group, ranks, lambda view: view.apply_async(errands.on_rank, errand))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..errors import LabError
 from ..rank_names import label
+from ..wire import errands
 from .finish import finish, values
 from .follow import follow
 from .process_group import GroupKeeper
@@ -20,7 +21,7 @@ def pull(group: GroupKeeper, name: str) -> list[Any]:
     LabError
         If a rank does not have it.
     """
-    request = send_errand(group, range(group.cluster.size), "calls.pull", name)
+    request = send_errand(group, range(group.cluster.size), errands.pull(name))
     finished = finish(request, follow(request), tolerate=True)
     missing = [o.rank for o in finished.outcomes if o.value and o.value[0] == "missing"]
     if missing:
@@ -32,5 +33,5 @@ def pull(group: GroupKeeper, name: str) -> list[Any]:
 
 def push(group: GroupKeeper, payload: bytes) -> None:
     """Set variables on every rank from a pickled dict."""
-    request = send_errand(group, range(group.cluster.size), "calls.push", payload)
+    request = send_errand(group, range(group.cluster.size), errands.push(payload))
     finish(request, follow(request))

@@ -10,9 +10,9 @@ from typing import Any
 import cloudpickle
 
 from ..runtime import request
-from ..runtime.cluster import on_rank
 from ..runtime.finish import Finished, values
 from ..runtime.process_group import GroupKeeper
+from ..wire import errands
 from .timeline import Timeline
 
 
@@ -52,14 +52,6 @@ def record(
     places = group.cluster.places
     hosts = {rank: places[rank].host for rank in ranks}
     key = f"labkit/timeline/{uuid.uuid4().hex}"
-    asked = (
-        "profile.profiler.record_call",
-        fn,
-        tuple(args),
-        dict(kwargs or {}),
-        key,
-        hosts,
-        bool(operators),
-    )
-    payload = cloudpickle.dumps((on_rank, asked, {}))
+    asked = errands.record(fn, tuple(args), dict(kwargs or {}), key, hosts, bool(operators))
+    payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
     return Timeline(values(run(request.call(group, ranks, payload)).outcomes))

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+#: An error as a rank tells it: name, message, formatted lines.
+Error = tuple[str, str, list[str]]
+
+
+class Returned(NamedTuple):
+    """What a rank answers to a call of a function, or to a question for a variable."""
+
+    status: Literal["ok", "missing", "error"]
+    content: bytes | Error | None = None  #: of "ok" the pickled value, of "error" the error
 
 
 @dataclass
@@ -17,4 +27,4 @@ class Outcome:
     displays: list[dict[str, Any]] = field(default_factory=list)
     result: dict[str, Any] | None = None
     value: Any = None  #: of a call
-    error: tuple[str, str, list[str]] | None = None  #: name, message, formatted lines
+    error: Error | None = None

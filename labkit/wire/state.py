@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .features import Missing
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """What a process knows of itself before it is a rank."""
+
+    host: str
+    pid: int
+    hint: int | None  #: the launcher's number for it
+    gpus: int  #: in its sight
+    nccl: tuple[int, ...] | None  #: version, None where there is no GPU or no NCCL
+    cores: int  #: that it may run on
+    missing: tuple[Missing, ...] = ()  #: features that are off there
+
 
 @dataclass(frozen=True)
 class Gpu:

@@ -89,6 +89,14 @@ def lab() -> Iterator[labkit.Lab]:
         yield lab
 
 
+def forget(names: list[str]) -> None:
+    """Remove names that cells have defined on a rank."""
+    from IPython import get_ipython
+
+    for name in names:
+        get_ipython().user_ns.pop(name, None)
+
+
 def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
     """Run an answer's cell where it belongs, check it, and return the verdict's name.
 
@@ -112,7 +120,7 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
         if dead := sorted(inside(lab).cluster.deaths):
             lab.restart(ranks=dead)
         if on_ranks:
-            inside(lab).cluster.errand(lab.engine_ids, "trial.trial.forget", [(sorted(names),)] * 4)
+            lab.client.direct_view(lab.engine_ids).apply_sync(forget, sorted(names))
         vars(__main__).pop(exercise.answer, None)
 
 

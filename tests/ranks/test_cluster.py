@@ -10,18 +10,32 @@ import labkit
 from labkit import LabError
 from labkit.launch import ipp_launchers
 from labkit.runtime import cluster
+from labkit.wire import errands
 from tests.conftest import descendants
 from tests.support.cells import inside
 
 
-def test_an_errand_takes_one_value_for_each_engine(lab4):
-    inner = inside(lab4).cluster
-    assert inner.errand(lab4.engine_ids, "setup.describe")[2]["pid"] == lab4.status()[2].pid
+def test_errands_are_answered_in_the_order_asked(lab4):
+    pids = [state.pid for state in lab4.status()]
+    backwards = dict.fromkeys(reversed(lab4.engine_ids), errands.describe())
+    assert [facts.pid for facts in inside(lab4).cluster.errand(backwards)] == pids[::-1]
+
+
+def test_each_engine_may_have_an_errand_of_its_own(lab4):
+    calls = map(errands.prepare_trial, ["rank", "world_size", "no_such_name", "device"])
+    asked = dict(zip(lab4.engine_ids, calls, strict=True))
+    assert inside(lab4).cluster.errand(asked) == [True, True, False, True]
 
 
 def test_an_errand_that_fails_names_the_rank(lab4):
-    with pytest.raises(LabError, match=r"^rank 3: TypeError: "):
-        inside(lab4).cluster.errand(lab4.engine_ids[3:], "process_group.open_store")
+    with pytest.raises(LabError, match=r"^rank 3: OSError: "):
+        inside(lab4).cluster.errand({lab4.engine_ids[3]: errands.open_store("192.0.2.1", 1.0)})
+
+
+def test_an_errand_that_a_rank_does_not_know_is_an_error_that_says_so(lab4):
+    newer = errands.Call("from_the_future", (), {})
+    with pytest.raises(LabError, match=r"^rank 1: LookupError: no errand 'from_the_future' here"):
+        inside(lab4).cluster.errand({lab4.engine_ids[1]: newer})
 
 
 def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
@@ -29,7 +43,7 @@ def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
     view = lab4.client.direct_view(lab4.engine_ids[1])
     busy = view.execute("import time; time.sleep(2)", block=False)
     with pytest.raises(LabError, match=r"rank 1 does not answer: it is busy or blocked; lab.rest"):
-        inside(lab4).cluster.errand(lab4.engine_ids, "setup.describe")
+        inside(lab4).cluster.errand(dict.fromkeys(lab4.engine_ids, errands.describe()))
     busy.get(5)
 
 

@@ -74,12 +74,5 @@ def settle(wait: bool) -> bool:
     return True
 
 
-def forget(names: list[str]) -> None:
-    """Remove names that cells have defined: the tests' answers."""
-    own = tracebacks.get_shell().user_ns
-    for name in names:
-        own.pop(name, None)
-
-
 def _world() -> Any:
     return dist.group.WORLD if dist.is_initialized() else None

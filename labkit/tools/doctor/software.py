@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from packaging.requirements import Requirement
 
 from ...launch import ipyparallel_internals, placement
 from ...launch.warm_process import describe_exit
-from ...wire.features import Missing, sentences
+from ...wire.encoding import decode
+from ...wire.features import sentences
+from ...wire.state import ProcessFacts
 from .finding import Finding, State
 
 #: Seconds for torch to be imported and to look at the GPUs.
@@ -88,8 +91,8 @@ def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
     if "problem" in facts:
         return [Finding("torch", "problem", f"cannot be used: {facts['problem']}")]
     findings = [_torch_version(facts), _gpus(facts), _nccl(facts)]
-    described = {i: {**facts["place"], "hint": i} for i in range(RANKS)}
-    places = placement.place_ranks(described)
+    process = decode(ProcessFacts, facts["place"])
+    places = placement.place_ranks({i: replace(process, hint=i) for i in range(RANKS)})
     devices = list(dict.fromkeys(place.device for place in places))
     text = f"labkit.start({RANKS}) gives {', '.join(devices)} with backend {places[0].backend}"
     if facts["gpus"] and len(devices) < RANKS:
@@ -99,7 +102,7 @@ def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
 
 def check_features(facts: Mapping[str, Any]) -> Finding:
     """Say which features are off because a library hides what they rest on."""
-    told = [Missing(**missing) for missing in facts.get("place", {}).get("missing", ())]
+    told = decode(ProcessFacts, facts["place"]).missing if "place" in facts else ()
     missing = [*ipyparallel_internals.check(), *told]
     if not missing:
         return Finding("features", "ok", "all of them work with these versions")

@@ -19,17 +19,19 @@ def gather() -> dict[str, Any]:
     import torch.distributed as dist
 
     from ...rank.setup import describe
+    from ...wire.encoding import encode
 
+    process = describe()
     nccl = dist.is_nccl_available()
     facts: dict[str, Any] = {
-        "place": describe(),
+        "place": encode(process),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "nccl": list(torch.cuda.nccl.version()) if nccl else None,
         "gloo": dist.is_gloo_available(),
         "gpus": [],
     }
-    for index in range(facts["place"]["gpus"]):
+    for index in range(process.gpus):
         gpu = torch.cuda.get_device_properties(index)
         facts["gpus"].append({"name": gpu.name, "bytes": gpu.total_memory})
     try:

@@ -3,10 +3,11 @@
 import pytest
 
 from labkit.launch.placement import place_ranks
+from labkit.wire.state import ProcessFacts
 
 
 def engine(host="a", gpus=0, nccl=None, hint=None, cores=8, pid=1):
-    return {"host": host, "pid": pid, "hint": hint, "gpus": gpus, "nccl": nccl, "cores": cores}
+    return ProcessFacts(host, pid, hint, gpus, nccl and tuple(nccl), cores)
 
 
 CASES = {

@@ -82,10 +82,10 @@ def test_describe_this_process():
     import socket
 
     facts = setup.describe()
-    assert facts["host"] == socket.gethostname()
-    assert facts["pid"] == os.getpid()
-    assert facts["gpus"] == torch.cuda.device_count()
-    assert facts["cores"] >= 1
+    assert facts.host == socket.gethostname()
+    assert facts.pid == os.getpid()
+    assert facts.gpus == torch.cuda.device_count()
+    assert facts.cores >= 1
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import torch
 from labkit.launch import placement
 from labkit.tools.doctor import examine, machine, software
 from labkit.tools.doctor.finding import Finding
+from labkit.wire.encoding import decode
+from labkit.wire.state import ProcessFacts
 
 GPU = {"name": "H200", "bytes": 141 * software.GIB}
 
@@ -31,6 +33,7 @@ def facts(gpus: int, nccl: tuple[int, ...] | None = (2, 30, 7), **more: Any) -> 
     """Describe a machine with some GPUs."""
     version = list(nccl) if nccl else None
     place = {"host": "a", "pid": 1, "hint": None, "gpus": gpus, "nccl": version, "cores": 8}
+    place |= {"missing": []}
     return {
         "place": place,
         "torch": "2.15.0",
@@ -65,8 +68,8 @@ def test_the_facts_are_those_of_this_torch(here: dict[str, Any]) -> None:
 
 
 def test_what_the_ranks_get_is_what_placement_says(here: dict[str, Any]) -> None:
-    described = {i: {**here["place"], "hint": i} for i in range(software.RANKS)}
-    place = placement.place_ranks(described)[0]
+    process = decode(ProcessFacts, here["place"])
+    place = placement.place_ranks(dict.fromkeys(range(software.RANKS), process))[0]
     text = finding(software.check_torch(here), "ranks").text
     assert place.device in text
     assert text.split("backend ")[1].startswith(place.backend)

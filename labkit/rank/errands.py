@@ -1,0 +1,29 @@
+"""Say which function serves each errand of the notebook."""
+
+from __future__ import annotations
+
+from ..wire import errands
+from . import calls, process_group, setup
+from .profile import profiler
+from .trial import trial
+
+errands.describe.served_by(setup.describe)
+errands.assign.served_by(setup.assign)
+
+errands.find_address.served_by(process_group.find_address)
+errands.address_towards.served_by(process_group.address_towards)
+errands.address.served_by(process_group.address)
+errands.open_store.served_by(process_group.open_store)
+errands.join.served_by(process_group.join)
+errands.leave.served_by(process_group.leave)
+
+errands.call.served_by(calls.call)
+errands.pull.served_by(calls.pull)
+errands.push.served_by(calls.push)
+
+errands.prepare_trial.served_by(trial.prepare)
+errands.run_trial.served_by(trial.run)
+errands.end_trial.served_by(trial.aftermath)
+errands.settle_trial.served_by(trial.settle)
+
+errands.record.served_by(profiler.record_call)

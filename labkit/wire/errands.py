@@ -1,0 +1,189 @@
+"""Short functions that the notebook lets ranks run, by their signatures.
+
+Here they have no body: calling one gives a :class:`Call`, which ``runtime.cluster`` sends to a
+rank, where :func:`on_rank` runs what ``rank.errands`` serves it by. Both sides are checked
+against the one signature.
+"""
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from .outcome import Returned
+from .recording import Recording
+from .state import ProcessFacts
+from .trial import Here
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Call(Generic[R]):
+    """An errand with its arguments, on its way to a rank; it returns an ``R`` there."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Errand(Generic[P, R]):
+    """A function of the ranks, by its signature; made with :func:`errand`."""
+
+    #: name -> errand
+    all: dict[str, Errand[..., Any]] = {}  # noqa: RUF012
+
+    def __init__(self, signature: Callable[P, R]) -> None:
+        functools.update_wrapper(self, signature)
+        self.name = signature.__name__
+        self.implementation: Callable[P, R] | None = None  #: only on a rank
+        Errand.all[self.name] = self
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        return Call(self.name, args, kwargs)
+
+    def served_by(self, implementation: Callable[P, R]) -> None:
+        """Let this process serve the errand, with a function of the same signature."""
+        self.implementation = implementation
+
+
+def errand(signature: Callable[P, R]) -> Errand[P, R]:
+    """Declare a function that ranks run, from its signature."""
+    return Errand(signature)
+
+
+def on_rank(call: Call[R]) -> R:
+    """Run a call in the process that it has come to.
+
+    Raises
+    ------
+    LookupError
+        If this process does not serve it.
+    """
+    found = Errand.all.get(call.name)
+    if found is None or found.implementation is None:
+        raise LookupError(
+            f"no errand {call.name!r} here: notebook and ranks need the same version of labkit"
+        )
+    result: R = found.implementation(*call.args, **call.kwargs)
+    return result
+
+
+# -- set-up -------------------------------------------------------------------------------------
+
+
+@errand
+def describe() -> ProcessFacts:
+    """Describe the process."""
+
+
+@errand
+def assign(
+    rank: int,
+    world_size: int,
+    device: str,
+    threads: int,
+    environment: Mapping[str, str],
+    address: str,
+) -> None:
+    """Tell a process which rank it is, and give its cells their names."""
+
+
+# -- the process group --------------------------------------------------------------------------
+
+
+@errand
+def find_address() -> str:
+    """Return the address of the host that other hosts reach it by, "" if that is not certain."""
+
+
+@errand
+def address_towards(other: str) -> str:
+    """Return the address that the host sends from to another one, "" if there is no way."""
+
+
+@errand
+def address() -> str:
+    """Return the address by which the rank is reached from other hosts."""
+
+
+@errand
+def open_store(host: str, timeout: float) -> int:
+    """Serve a TCPStore on ``host``; return its port. ``timeout`` in seconds."""
+
+
+@errand
+def join(
+    rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
+) -> None:
+    """Join the default process group. ``timeout`` in seconds."""
+
+
+@errand
+def leave() -> None:
+    """Leave the process group, if the rank is in one."""
+
+
+# -- functions and variables of the notebook ----------------------------------------------------
+
+
+@errand
+def call(payload: bytes) -> Returned:
+    """Call the pickled ``(function, args, kwargs)``."""
+
+
+@errand
+def pull(name: str) -> Returned:
+    """Return a variable of the cells."""
+
+
+@errand
+def push(payload: bytes) -> Returned:
+    """Set variables of the cells from a pickled dict."""
+
+
+# -- trials of exercises ------------------------------------------------------------------------
+
+
+@errand
+def prepare_trial(name: str) -> bool:
+    """Get ready for a trial; tell whether a cell has defined its answer ``name``."""
+
+
+@errand
+def run_trial(
+    trial: Callable[[Any, Here], Any],
+    answer: str,
+    forbids: tuple[str, ...],
+    ranks: dict[tuple[str, int], int],
+) -> tuple[Any, dict[str, int]]:
+    """Try an answer; return its value and what it took (``MEASURES``)."""
+
+
+@errand
+def end_trial() -> tuple[list[str], bool]:
+    """Return the trial's forbidden calls, and whether the default group is still the same."""
+
+
+@errand
+def settle_trial(wait: bool) -> bool:
+    """Let go of the trial's messages; with ``wait``, tell whether all have arrived."""
+
+
+# -- timelines ----------------------------------------------------------------------------------
+
+
+@errand
+def record(
+    function: Callable[..., Any] | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    key: str,
+    hosts: Mapping[int, str],
+    operators: bool,
+) -> Recording:
+    """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""
