@@ -125,9 +125,7 @@ def test_every_make_target_exists(path):
 def headings(path: Path) -> set[str]:
     """Return the anchors that GitHub gives a document's headings."""
     found = tokens(path)
-    titles = [
-        found[i + 1].content for i, token in enumerate(found) if token.type == "heading_open"
-    ]
+    titles = [found[i + 1].content for i, token in enumerate(found) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
@@ -182,7 +180,9 @@ def rows(path: Path, heading: str) -> list[list[str]]:
 
 def test_the_walls_of_the_architecture_are_those_of_import_linter():
     named = [row[0] for row in rows(ROOT / "ARCHITECTURE.md", "## The walls")]
-    assert named == [contract["name"] for contract in PYPROJECT["tool"]["importlinter"]["contracts"]]
+    assert named == [
+        contract["name"] for contract in PYPROJECT["tool"]["importlinter"]["contracts"]
+    ]
 
 
 def test_the_tree_of_the_architecture_has_every_folder():
