@@ -41,8 +41,8 @@ test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check a
 	  [ $$status = 1 ] || exit $$status; \
 	  $(BIN)/python -m tests.support.again; }
 
-test-fast: $(STAMP)  ## run the quick tests only: no notebooks, nothing slow
-	$(BIN)/python -m pytest tests -m "not slow"
+test-fast: $(STAMP)  ## run the quick tests only, which start no rank and no kernel
+	$(BIN)/python -m pytest tests/unit
 
 test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python3.13 TESTS=tests/ranks
 	@PYTHON="$(PYTHON)" .ci/test-with $(WITH) $(if $(TESTS),-- $(TESTS))

@@ -27,10 +27,10 @@ GONE_SECONDS = 30.0
 KERNEL = """
 import json, sys
 import labkit
-from tests import elsewhere
+from tests.support import external_lab
 
 lab = labkit.start(2, engines=sys.argv[1], config=json.loads(sys.argv[2]))
-lab.run(elsewhere.keep_busy, sys.argv[3])
+lab.run(external_lab.keep_busy, sys.argv[3])
 """
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.server
 import importlib.util
-import json
 import os
 import shutil
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,19 +22,10 @@ import torch
 
 from labkit import LabError
 from labkit.course import datasets, download
+from tests.support.mnist_mirror import Mirror, idx_files
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "data"
-
-
-def idx_files(train: int, test: int) -> dict[str, bytes]:
-    """Make the four files of a tiny MNIST; pixel values tell train and test apart."""
-    files = {}
-    for part, count, value in (("train", train, 1), ("t10k", test, 2)):
-        images = struct.pack(">IIII", 0x803, count, 28, 28) + bytes([value]) * (784 * count)
-        files[f"{part}-images-idx3-ubyte"] = images
-        files[f"{part}-labels-idx1-ubyte"] = struct.pack(">II", 0x801, count) + bytes(count)
-    return files
 
 
 def write_set(folder: Path, files: dict[str, bytes]) -> None:
@@ -46,48 +33,6 @@ def write_set(folder: Path, files: dict[str, bytes]) -> None:
     raw.mkdir(parents=True)
     for name, content in files.items():
         (raw / name).write_bytes(content)
-
-
-class Mirror:
-    """A server on this machine that has a tiny "full" MNIST: 40 and 10 images."""
-
-    counts = (40, 10)
-
-    def __init__(self) -> None:
-        self.packed = {f"{n}.gz": gzip.compress(c, mtime=0) for n, c in idx_files(40, 10).items()}
-        self.resources = [(n, hashlib.md5(c).hexdigest()) for n, c in self.packed.items()]
-        self.requests: list[str] = []  # "GET /name", in the order of their arrival
-        self.delay = 0.0
-        mirror = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                mirror.requests.append(f"{self.command} {self.path}")
-                content = mirror.packed.get(self.path[1:])
-                self.send_response(404 if content is None else 200)
-                self.send_header("Content-Length", str(len(content or b"")))
-                self.end_headers()
-                if self.command == "GET" and content is not None:
-                    time.sleep(mirror.delay)
-                    self.wfile.write(content)
-
-            do_GET = do_HEAD = answer
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
-        self.thread.start()
-
-    def gets(self) -> list[str]:
-        return sorted(r.split("/")[1] for r in self.requests if r.startswith("GET"))
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
 
 
 @pytest.fixture
@@ -443,70 +388,3 @@ def test_folder_that_cannot_take_it(
     assert len(datasets.mnist()) == 4000
     assert f"because it cannot be stored in {place}/full ({why})." in capsys.readouterr().out
     assert mirror.gets() == []
-
-
-# -- several processes at once ------------------------------------------------------------------
-
-SCRIPT = """
-import json, os, sys
-import torch.distributed as dist
-from torchvision.datasets import MNIST
-from labkit import datasets
-
-MNIST.mirrors, MNIST.resources, place, group = json.loads(sys.argv[1])
-datasets.COUNTS["full"] = (40, 10)
-read, write = os.pipe()
-for rank in range(4):
-    if os.fork() == 0:
-        if group:
-            dist.init_process_group("gloo", f"file://{group}", rank=rank, world_size=4)
-        counts = [len(datasets.mnist_tensors(train, root=place)[0]) for train in (True, False)]
-        os.write(write, f"{counts}\\n".encode())
-        sys.stdout.flush()
-        if group:
-            dist.destroy_process_group()
-        os._exit(0)
-print("exit codes:", [os.wait()[1] for _ in range(4)])
-os.close(write)
-print(open(read).read(), end="")
-"""
-
-
-def four_processes(mirrors: list[str], mirror: Mirror, place: Path, group: str) -> list[str]:
-    """Let four processes ask for the full set at once; return the lines that they wrote."""
-    task = json.dumps([mirrors, mirror.resources, str(place), group])
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-c", SCRIPT, task]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_one_of_four_processes_downloads(place: Path, mirror: Mirror) -> None:
-    mirror.delay = 0.2  # long enough for the other three to find the lock taken
-    lines = four_processes([mirror.url], mirror, place, group="")
-    assert lines.count("[40, 10]") == 4
-    assert mirror.gets() == sorted(mirror.packed)
-
-
-@pytest.mark.slow
-def test_four_ranks_without_a_network_agree_and_one_says_so(
-    place: Path, mirror: Mirror, tmp_path: Path
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        start = time.monotonic()
-        lines = four_processes([url], mirror, place, group=str(tmp_path / "store"))
-        waited = time.monotonic() - start
-        silent.settimeout(0)
-        asked = 0
-        while True:
-            try:
-                silent.accept()[0].close()
-            except BlockingIOError:
-                break
-            asked += 1
-    assert lines.count("[4000, 1000]") == 4
-    assert sum("labkit: this is the MNIST subset" in line for line in lines) == 1
-    assert asked == 1, f"{asked} of four processes tried the network ({waited:.0f} s in all)"

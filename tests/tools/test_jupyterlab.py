@@ -1,0 +1,139 @@
+"""`labkit lab` for real: what it serves, to whom, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from labkit.tools import jupyterlab
+from tests.browser.server import CourseServer, course_server
+
+
+@pytest.fixture(scope="module", params=[signal.SIGTERM, signal.SIGINT], ids=["sigterm", "ctrl-c"])
+def ended_by(request: pytest.FixtureRequest) -> signal.Signals:
+    """How the last of the tests below ends the server, which the others only ask."""
+    how: signal.Signals = request.param
+    return how
+
+
+@pytest.fixture(scope="module")
+def server(
+    ended_by: signal.Signals, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CourseServer]:
+    """A JupyterLab with a course of its own."""
+    with course_server(tmp_path_factory.mktemp("lab")) as running:
+        yield running
+
+
+def ask(
+    server: CourseServer, path: str, method: str = "GET", body: object = None, *, token: bool = True
+) -> tuple[int, str, bytes]:
+    """Send one request; return status, Location header and body."""
+    url = urlsplit(server.url)
+    headers = {"Authorization": f"token {token_of(server)}"} if token else {}
+    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=30)
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, text, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Location", ""), answer.read()
+    finally:
+        connection.close()
+
+
+def token_of(server: CourseServer) -> str:
+    """Return what gives access to a server."""
+    return urlsplit(server.url).query.removeprefix("token=")
+
+
+@pytest.mark.slow
+def test_it_serves_the_course_to_who_has_the_token(server: CourseServer) -> None:
+    page, token = urlsplit(server.url).path, token_of(server)
+    assert page == f"/lab/tree/{jupyterlab.FIRST_PAGE}"
+    assert len(token) >= 32
+    status, _, body = ask(server, f"{page}?token={token}", token=False)
+    assert status == 200
+    assert b"JupyterLab" in body
+    status, location, _ = ask(server, page, token=False)
+    assert status == 302
+    assert location.startswith("/login")
+    assert ask(server, "/api/contents", token=False)[0] == 403
+    status, _, body = ask(server, "/api/contents/notebooks")
+    assert status == 200
+    assert "00_start_here.ipynb" in {entry["name"] for entry in json.loads(body)["content"]}
+
+
+@pytest.mark.slow
+def test_it_keeps_to_its_folder(server: CourseServer) -> None:
+    """The layout of tabs is remembered in the course folder, not among the user's settings."""
+    workspace = {"data": {}, "metadata": {"id": "default"}}
+    status, _, _ = ask(server, "/lab/api/workspaces/default", "PUT", workspace)
+    assert status == 204
+    assert len(list((server.folder / ".jupyter" / "workspaces").iterdir())) == 1
+    written = [path for path in server.home.rglob("*") if path.is_file()]
+    assert [path for path in written if ".npm" not in path.parts] == []  # npm logs every call
+    assert server.opened == ""  # --no-browser
+
+
+@pytest.mark.slow
+def test_it_listens_on_loopback_only_and_leaves_nothing(
+    server: CourseServer, ended_by: signal.Signals, eventually: Callable[..., None]
+) -> None:
+    """A notebook with a lab is open: server, kernel, ranks and their folder go together."""
+    path = "/api/sessions"
+    body = {
+        "path": "notebooks/mine.ipynb",
+        "type": "notebook",
+        "name": "mine",
+        "kernel": {"name": "python3"},
+    }
+    status, _, answer = ask(server, path, "POST", body)
+    assert status == 201
+    kernel = json.loads(answer)["kernel"]["id"]
+    root = start_lab(server.runtime / f"kernel-{kernel}.json")
+    family = server.family()
+    assert len(family) >= 6  # server, kernel, warm process, controller, two ranks
+    listening = {
+        connection.laddr.ip
+        for process in family
+        for connection in process.net_connections()
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
+    server.process.send_signal(ended_by)
+    server.process.wait(30)
+    eventually(lambda: not any(process.is_running() for process in family), 15)
+    eventually(lambda: not root.exists(), 5)
+    with pytest.raises(ConnectionRefusedError):
+        ask(server, "/api")
+
+
+def start_lab(connection_file: Path) -> Path:
+    """Start a lab of two ranks in a kernel; return its private folder."""
+    code = (
+        "import sys\n"
+        "from jupyter_client import BlockingKernelClient\n"
+        "client = BlockingKernelClient(connection_file=sys.argv[1])\n"
+        "client.load_connection_file()\n"
+        "client.start_channels()\n"
+        "client.wait_for_ready(60)\n"
+        "cell = 'import labkit; from labkit.notebook.lab import session_of; '\n"
+        "cell += 'print(session_of(labkit.start(2)).cluster.warm.root)'\n"
+        "reply = client.execute_interactive(cell, timeout=60)\n"
+        "assert reply['content']['status'] == 'ok', reply\n"
+    )
+    command = [sys.executable, "-c", code, str(connection_file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    root = Path(done.stdout.strip())
+    assert root.is_dir()
+    return root

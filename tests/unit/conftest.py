@@ -1,0 +1,48 @@
+"""Keep ``tests/unit`` quick: no rank, no kernel, no pytest inside pytest."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import PurePath
+from typing import Any
+
+import pytest
+
+#: Modules and programs that are, or start, a rank or a kernel.
+SLOW = {
+    "labkit.launch.fork_server",
+    "labkit.launch.controller",
+    "labkit.launch.external_engine",
+    "labkit.tools.validate",
+    "ipyparallel",
+    "ipyparallel.controller",
+    "ipyparallel.engine",
+    "ipykernel_launcher",
+    "jupyter",
+    "jupyterlab",
+    "mpiexec",
+    "nbconvert",
+    "pytest",
+    "sbatch",
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_rank_or_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that starts a rank or a kernel; a plain ``python -c`` is fine."""
+    start = subprocess.Popen.__init__
+
+    def checked(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        words = [str(args)] if isinstance(args, str | bytes) else list(map(str, args))
+        if slow := next((word for word in words if _is_slow(word)), None):
+            pytest.fail(
+                f"tests/unit starts no rank and no kernel, as this does: {slow}\n"
+                "Such a test belongs to tests/ranks, tests/launchers or tests/tools."
+            )
+        start(self, args, *rest, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", checked)
+
+
+def _is_slow(word: str) -> bool:
+    return PurePath(word).name in SLOW or "labkit.start(" in word
