@@ -15,7 +15,9 @@ from labkit.notebook import startup
 from labkit.rank import ipython_internals
 from labkit.tools.doctor import software
 from labkit.wire import features
-from labkit.wire.features import Feature
+from labkit.wire.encoding import encode
+from labkit.wire.features import Feature, Missing
+from labkit.wire.state import ProcessFacts
 
 FILES = [ipyparallel_internals, ipython_internals]
 NAMES = [
@@ -108,8 +110,9 @@ def test_the_doctor_says_it(
 
 
 def test_the_doctor_says_what_a_rank_misses() -> None:
-    about = {"library": "IPython 10", "names": ("x",), "loss": "y"}
-    finding = software.check_features({"place": {"missing": [about]}})
+    missing = Missing("IPython 10", ("x",), "y")
+    rank = ProcessFacts("a", 1, None, gpus=0, nccl=None, cores=1, missing=(missing,))
+    finding = software.check_features({"place": encode(rank)})
     assert (finding.state, finding.text) == ("note", "IPython 10 hides x: y.")
 
 
