@@ -7,16 +7,27 @@ Then ``%%px`` cells run on every rank, which finds ``rank``, ``world_size``, ``d
 and ``dist`` there.
 """
 
-from __future__ import annotations
+import importlib as _importlib
+from collections.abc import Mapping as _Mapping
+from collections.abc import Sequence as _Sequence
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-import importlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from .errors import (
+    CellSyntaxError,
+    DataError,
+    Deadlock,
+    Interrupted,
+    LabError,
+    LabStopped,
+    RankDied,
+    RankError,
+    StartError,
+    UsageError,
+)
 
-from .errors import CellSyntaxError, Deadlock, LabError, RankDied, RankError
-
-if TYPE_CHECKING:
-    from . import figures
+if _TYPE_CHECKING:
+    from . import figures, hosts
     from .course import datasets
     from .course.check import check, hint, solution
     from .notebook.lab import Lab
@@ -24,15 +35,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "CellSyntaxError",
+    "DataError",
     "Deadlock",
+    "Interrupted",
     "Lab",
     "LabError",
+    "LabStopped",
     "RankDied",
     "RankError",
+    "StartError",
+    "UsageError",
     "check",
     "datasets",
     "figures",
     "hint",
+    "hosts",
     "solution",
     "start",
 ]
@@ -44,9 +61,9 @@ def start(
     engines: str = "local",
     join: bool = True,
     timeout: float = 600.0,
-    preload: Sequence[str] = (),
-    config: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Lab:
+    preload: _Sequence[str] = (),
+    config: _Mapping[str, _Mapping[str, _Any]] | None = None,
+) -> "Lab":
     """Start ``n`` ranks and form their process group.
 
     A lab that this notebook started before is stopped first.
@@ -71,8 +88,10 @@ def start(
 
     Raises
     ------
-    LabError
-        If an argument is wrong or the ranks cannot start; nothing is left running then.
+    UsageError
+        If an argument is wrong.
+    StartError
+        If the ranks cannot start; nothing is left running then.
     """
     from .notebook import startup
 
@@ -93,14 +112,20 @@ _LAZY = {
     "datasets": (".course.datasets", ""),
     "figures": (".figures", ""),
     "hint": (".course.check", "hint"),
+    "hosts": (".hosts", ""),
     "solution": (".course.check", "solution"),
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """Import the rest on first use: ``import labkit`` itself loads neither torch nor zmq."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, inside = _LAZY[name]
-    found = importlib.import_module(module, __name__)
+    found = _importlib.import_module(module, __name__)
     return getattr(found, inside) if inside else found
+
+
+def __dir__() -> list[str]:
+    """List the public names: what tab completion shows, whatever has been imported so far."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,4 +1,24 @@
-"""The errors that labkit raises: one clear sentence each."""
+"""The errors that labkit raises: one clear sentence each.
+
+All of them are in ``labkit`` itself, so that ``except labkit.StartError`` is all it takes::
+
+    LabError                        whatever labkit cannot do
+    ├── UsageError (ValueError)     wrong use: a name, a number or a text that is not allowed
+    │   └── CellSyntaxError         a cell that does not parse
+    ├── StartError                  ranks, or hosts, that cannot start
+    ├── LabStopped                  there is no lab: it was stopped, has ended, was never started
+    ├── DataError                   a file that is missing, damaged or cannot be written
+    └── RankError                   what the ranks raised
+        ├── Deadlock                ranks that waited for one another in vain
+        └── RankDied                a rank whose process ended
+    Interrupted (KeyboardInterrupt) the stop button
+
+A LabError of no other kind says that labkit cannot do it now: a rank does not answer, say.
+
+Wrong use is a ValueError too: ``labkit.figures`` raises it, and whoever calls these as a library
+expects that. The name is the one that IPython has for a magic used in a wrong way, and means the
+same; labkit's own magics raise this one.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +41,24 @@ class LabError(Exception):
         return [f"{red(type(self).__name__)}: {self}"]
 
 
-class CellSyntaxError(LabError):
+class UsageError(LabError, ValueError):
+    """Say which argument is not allowed, and which ones are."""
+
+
+class CellSyntaxError(UsageError):
     """Say where a cell does not parse; no rank ran anything of it."""
+
+
+class StartError(LabError):
+    """Say why ranks or hosts cannot start; nothing is left running."""
+
+
+class LabStopped(LabError):
+    """Say that there is no lab (any more): it was stopped, has ended or was never started."""
+
+
+class DataError(LabError):
+    """Say which file is missing, damaged or cannot be written, and why."""
 
 
 class RankError(LabError):

@@ -10,7 +10,7 @@ import importlib
 import re
 from pathlib import Path
 
-from ..errors import LabError
+from ..errors import UsageError
 from .exercise import Exercise
 
 _MODULE = re.compile(r"nb(\d\d)\.py")
@@ -34,18 +34,18 @@ def find(name: object) -> Exercise:
 
     Raises
     ------
-    LabError
+    UsageError
         If there is none; it says which there are.
     """
     if not isinstance(name, str):
-        raise LabError(f'An exercise is named by its id, as in "00-1", not {name!r}.')
+        raise UsageError(f'An exercise is named by its id, as in "00-1", not {name!r}.')
     number = name.partition("-")[0]
     known = numbers()
     if number not in known:
         notebooks = ", ".join(known) or "none"
-        raise LabError(f"There is no exercise {name!r}; notebooks with exercises: {notebooks}.")
+        raise UsageError(f"There is no exercise {name!r}; notebooks with exercises: {notebooks}.")
     exercises = {exercise.id: exercise for exercise in of_notebook(number)}
     if name not in exercises:
         ids = ", ".join(exercises)
-        raise LabError(f"There is no exercise {name!r}; notebook {number} has {ids}.")
+        raise UsageError(f"There is no exercise {name!r}; notebook {number} has {ids}.")
     return exercises[name]

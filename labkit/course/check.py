@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections import Counter
 
-from ..errors import WIDTH, LabError
+from ..errors import WIDTH, UsageError
 from . import catalogue, edition
 from .exercise import HINTS, Exercise
 from .judge import Result, Verdict, judge
@@ -39,8 +39,10 @@ def check(name: str) -> None:
 
     Raises
     ------
-    LabError
-        If there is no such exercise, no lab, or nothing to check yet.
+    UsageError
+        If there is no such exercise, or nothing to check yet.
+    LabStopped
+        If the answer is for ranks and no lab is running.
     """
     global _last
     exercise = catalogue.find(name)
@@ -54,7 +56,7 @@ def hint(name: str | None = None) -> None:
 
     Raises
     ------
-    LabError
+    UsageError
         If there is no such exercise, or none has been checked yet.
     """
     exercise = _chosen(name, "hint")
@@ -78,7 +80,7 @@ def solution(name: str | None = None) -> None:
 
     Raises
     ------
-    LabError
+    UsageError
         If there is no such exercise, or none has been checked yet.
     """
     exercise = _chosen(name, "solution")
@@ -87,5 +89,5 @@ def solution(name: str | None = None) -> None:
 
 def _chosen(name: str | None, function: str) -> Exercise:
     if name is None and _last is None:
-        raise LabError(f'No exercise has been checked yet; labkit.{function}("00-1") names one.')
+        raise UsageError(f'No exercise has been checked yet; labkit.{function}("00-1") names one.')
     return catalogue.find(_last if name is None else name)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LabError
+from ..errors import DataError, UsageError
 from . import download
 
 if TYPE_CHECKING:
@@ -57,9 +57,10 @@ def mnist(
 
     Raises
     ------
-    LabError
-        If an argument is wrong, files are missing or damaged, or ``root`` cannot take the full
-        set.
+    UsageError
+        If an argument is wrong.
+    DataError
+        If files are missing or damaged, or ``root`` cannot take the full set.
     """
     folder, _ = _locate(train, size, root)
     from torchvision.datasets import MNIST
@@ -107,9 +108,11 @@ def to_tensor(image: Any) -> torch.Tensor:
 def _locate(train: object, size: object, root: str | os.PathLike[str] | None) -> tuple[Path, str]:
     """Return the folder to read and the size that is in it."""
     if not isinstance(train, bool):
-        raise LabError(f"train is True (training images) or False (test images), not {train!r}.")
+        raise UsageError(
+            f"train must be True (training images) or False (test images), got {train!r}."
+        )
     if not isinstance(size, str) or size not in COUNTS:
-        raise LabError(f'size is "full" or "subset", not {size!r}.')
+        raise UsageError(f'size must be "full" or "subset", got {size!r}.')
     places = [Path(root).expanduser()] if root is not None else folders()
     if size == "subset":
         return _subset(places), "subset"
@@ -134,17 +137,17 @@ def folders() -> list[Path]:
 
     Raises
     ------
-    LabError
+    DataError
         If there is none, or LABKIT_DATA names no folder.
     """
     places = [Path("data"), Path("..", "data"), PACKAGE.parent / "data", PACKAGE / "_course/data"]
     places = [place for place in places if (place / "MNIST" / "raw").is_dir()]
     if named := os.environ.get("LABKIT_DATA"):
         if not Path(named).is_dir():
-            raise LabError(f"The variable LABKIT_DATA names no folder: {named}.")
+            raise DataError(f"The variable LABKIT_DATA names no folder: {named}.")
         places.insert(0, Path(named))
     if not places:
-        raise LabError(
+        raise DataError(
             "There is no MNIST in data or ../data, and none came with labkit: set the variable "
             "LABKIT_DATA to the data folder of the course."
         )
@@ -152,11 +155,11 @@ def folders() -> list[Path]:
 
 
 def _subset(places: list[Path]) -> Path:
-    """Return the first folder with a sound subset; LabError says what is wrong with the first."""
+    """Return the first folder with a sound subset; DataError says what is wrong with the first."""
     for place in places:
         if not problem(place, "subset"):
             return place
-    raise LabError(
+    raise DataError(
         f"The MNIST subset in {places[0]} cannot be used: {problem(places[0], 'subset')}. Take "
         "the folder data/MNIST from the course again, or make it with data/make_mnist_subset.py."
     )
@@ -193,12 +196,12 @@ def _announce(why: str) -> None:
 def _get_full(home: Path, *, strict: bool) -> str | None:
     """Put the full set into ``home/full``; return why it is not there, or None.
 
-    With ``strict``, a folder that cannot take it is a LabError.
+    With ``strict``, a folder that cannot take it is a DataError.
     """
     try:
         return download.get(home / "full", _lengths("full"))
     except OSError as error:
         why = f"it cannot be stored in {home / 'full'} ({error.strerror or error})"
         if strict:
-            raise LabError(f"The full MNIST is not here and {why}.") from error
+            raise DataError(f"The full MNIST is not here and {why}.") from error
         return why

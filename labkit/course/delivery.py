@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import LabError
+from ..errors import DataError, UsageError
 from ..files import reason, write_whole
 from . import edition, material
 
@@ -76,20 +76,20 @@ def new_course(directory: str | os.PathLike[str]) -> Delivery:
             write_whole(folder / step.target, step.content)
         record.store()
     except OSError as error:
-        raise LabError(f"The course cannot be copied to {folder} ({reason(error)}).") from None
+        raise DataError(f"The course cannot be copied to {folder} ({reason(error)}).") from None
     return delivery
 
 
 def _check(folder: Path, source: Path) -> None:
     """Raise LabError unless ``folder`` can take the course."""
     if any(folder.resolve().is_relative_to((source / part).resolve()) for part in PARTS):
-        raise LabError(f"{folder} is part of the course itself; choose a folder outside it.")
+        raise UsageError(f"{folder} is part of the course itself; choose a folder outside it.")
     try:
         if not folder.exists() or (folder / RECORD).is_file() or not any(folder.iterdir()):
             return
     except OSError as error:
-        raise LabError(f"{folder} cannot hold the course ({reason(error)}).") from None
-    raise LabError(
+        raise DataError(f"{folder} cannot hold the course ({reason(error)}).") from None
+    raise UsageError(
         f"{folder} has files in it but is no copy of the course; choose a new or an empty folder."
     )
 
@@ -184,7 +184,7 @@ def _free_name(name: str, ours: str, folder: Path, record: _Record) -> str:
         beside = path.with_name(f"{path.stem}{suffix}{path.suffix}").as_posix()
         if _sum_of(folder / beside) in (None, ours, record.sums.get(beside)):
             return beside
-    raise LabError(f"{folder} has a thousand newer versions of {name}; remove some of them.")
+    raise DataError(f"{folder} has a thousand newer versions of {name}; remove some of them.")
 
 
 def _sum(content: bytes) -> str:
@@ -192,10 +192,12 @@ def _sum(content: bytes) -> str:
 
 
 def _sum_of(path: Path) -> str | None:
-    """Return the checksum of a file, None if there is none; LabError if it cannot be one."""
+    """Return the checksum of a file, None if there is none; DataError if it cannot be one."""
     try:
         return _sum(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise LabError(f"{path} is in the way of a file of the course ({reason(error)}).") from None
+        raise DataError(
+            f"{path} is in the way of a file of the course ({reason(error)})."
+        ) from None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import LabError
+from ..errors import DataError, UsageError
 from .material import notebooks
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
@@ -52,11 +52,11 @@ def stub(source: str) -> str:
 
     Raises
     ------
-    LabError
+    DataError
         If the region is not well formed.
     """
     if problem := problem_of(source):
-        raise LabError(f"A solution of the course is not marked well: {problem}.")
+        raise DataError(f"A solution of the course is not marked well: {problem}.")
     before, solution, after = _split(source)
     code = [line for line in solution if line.strip() and not line.strip().startswith("#")]
     marker = source.split("\n")[len(before)]
@@ -78,7 +78,7 @@ def learners(nb: Any) -> Any:
 
     Raises
     ------
-    LabError
+    DataError
         If a solution region is not well formed.
     """
     nb = copy.deepcopy(nb)
@@ -129,7 +129,7 @@ def solution(exercise: str) -> str:
 
     Raises
     ------
-    LabError
+    UsageError
         If the course has none.
     """
     import nbformat
@@ -138,4 +138,4 @@ def solution(exercise: str) -> str:
         for found, source in definitions(nbformat.read(path, as_version=4)):
             if found == exercise:
                 return solved(source)
-    raise LabError(f"The course has no solution of exercise {exercise}.")
+    raise UsageError(f"The course has no solution of exercise {exercise}.")

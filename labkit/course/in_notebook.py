@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import LabError
+from ..errors import UsageError
 from ..notebook import shell
 from ..wire.trial import Here
 from .exercise import Exercise, Failed
@@ -25,12 +25,12 @@ def try_in_notebook(exercise: Exercise) -> Result:
 
     Raises
     ------
-    LabError
+    UsageError
         If no cell has.
     """
     names = _names()
     if exercise.answer not in names:
-        raise LabError(
+        raise UsageError(
             f"This notebook has no `{exercise.answer}` yet: run the cell of exercise "
             f"{exercise.id} first."
         )

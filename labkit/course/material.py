@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import LabError
+from ..errors import DataError
 
 #: What `labkit run` and Python leave behind: no part of the course.
 NOT_COPIED_SUFFIXES = (".executed.ipynb", ".pyc")
@@ -15,7 +15,7 @@ def root() -> Path:
 
     Raises
     ------
-    LabError
+    DataError
         If neither is there.
     """
     package = Path(__file__).resolve().parents[1]
@@ -24,7 +24,7 @@ def root() -> Path:
         return checkout
     if (package / "_course" / "notebooks").is_dir():
         return package / "_course"
-    raise LabError("This installation of labkit came without the course: install it again.")
+    raise DataError("This installation of labkit came without the course: install it again.")
 
 
 def notebooks(number: str = "") -> list[Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..errors import Interrupted, LabError, RankDied
+from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
 from ..notebook.run import run
 from ..rank_names import label
@@ -82,7 +82,7 @@ def _prepare(exercise: Exercise, group: GroupKeeper) -> None:
     call = errands.prepare_trial(exercise.answer)
     defined = cluster.errand({place.engine: call for place in cluster.places})
     if missing := [rank for rank, there in enumerate(defined) if not there]:
-        raise LabError(
+        raise UsageError(
             f"{label(missing).capitalize()} {'has' if len(missing) == 1 else 'have'} no "
             f"`{exercise.answer}` yet: run the cell of exercise {exercise.id} first, with %%px."
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..errors import UsageError
 from ..rank_names import rank_colour
 from .picture import Picture
 from .style import (
@@ -59,7 +60,7 @@ def memory(
 
     Raises
     ------
-    ValueError
+    UsageError
         If there are too many parts or ranks, or a size is missing or below zero.
     """
     sizes = _sizes(parts)
@@ -113,16 +114,16 @@ def memory(
 def _sizes(parts: Mapping[str, Sequence[float]]) -> np.ndarray:
     """Return bytes, a row a part and a column a rank."""
     if not 1 <= len(parts) <= len(PARTS):
-        raise ValueError(f"parts has {len(parts)} parts; a figure shows 1 to {len(PARTS)}")
+        raise UsageError(f"parts has {len(parts)} parts; a figure shows 1 to {len(PARTS)}")
     rows = {part: np.asarray(row, dtype=float).reshape(-1) for part, row in parts.items()}
     lengths = {part: len(row) for part, row in rows.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"parts differ in their number of ranks: {lengths}")
+        raise UsageError(f"parts differ in their number of ranks: {lengths}")
     if not 1 <= len(next(iter(rows.values()))) <= MAX_RANKS:
-        raise ValueError(f"a figure shows 1 to {MAX_RANKS} ranks, not {max(lengths.values())}")
+        raise UsageError(f"a figure shows 1 to {MAX_RANKS} ranks, not {max(lengths.values())}")
     for part, row in rows.items():
         if not (np.isfinite(row).all() and (row >= 0).all()):
-            raise ValueError(f"{part} has sizes that are below zero or missing")
+            raise UsageError(f"{part} has sizes that are below zero or missing")
     return np.array(list(rows.values()))
 
 

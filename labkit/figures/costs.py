@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import UsageError
+
 
 class AlphaBeta(NamedTuple):
     """The cost of a call that moves n bytes: t = α + β·n (Hockney 1994, Parallel Computing 20)."""
@@ -36,12 +38,12 @@ def fit_alpha_beta(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBet
 
     Raises
     ------
-    ValueError
+    UsageError
         If the two do not fit each other, or a value is not above zero.
     """
     n, t = measured(sizes, seconds, "sizes", "seconds")
     if len(np.unique(n)) < 2:
-        raise ValueError("a line needs at least two different message sizes")
+        raise UsageError("a line needs at least two different message sizes")
     # minimise |A (α, β) - 1|², where a row of A is (1, n) / t
     rows = np.column_stack([1 / t, n / t])
     scale = np.linalg.norm(rows, axis=0)
@@ -62,11 +64,11 @@ def bus_factor(collective: str, world_size: int) -> float:
 
     Raises
     ------
-    ValueError
+    UsageError
         If the collective is unknown, or there are fewer than two ranks.
     """
     if world_size < 2:
-        raise ValueError(f"bus bandwidth needs at least 2 ranks, not {world_size}")
+        raise UsageError(f"bus bandwidth needs at least 2 ranks, not {world_size}")
     n = world_size
     factors = {
         "all_reduce": 2 * (n - 1) / n,
@@ -78,7 +80,7 @@ def bus_factor(collective: str, world_size: int) -> float:
         "sendrecv": 1.0,
     }
     if collective not in factors:
-        raise ValueError(f"collective is {collective!r}: give one of {', '.join(factors)}")
+        raise UsageError(f"collective is {collective!r}: give one of {', '.join(factors)}")
     return factors[collective]
 
 
@@ -98,7 +100,7 @@ def bus_bandwidth(collective: str, size: float, seconds: float, world_size: int)
         Number of ranks.
     """
     if not (size > 0 and seconds > 0):
-        raise ValueError(f"size ({size} bytes) and time ({seconds} s) must be above zero")
+        raise UsageError(f"size ({size} bytes) and time ({seconds} s) must be above zero")
     return bus_factor(collective, world_size) * size / seconds
 
 
@@ -108,13 +110,13 @@ def measured(
     """Return measured points as two arrays in the order of x, or say what is wrong with them."""
     points = [np.asarray(values, dtype=float).reshape(-1) for values in (x, y)]
     if len(points[0]) != len(points[1]):
-        raise ValueError(
+        raise UsageError(
             f"{x_name} has {len(points[0])} values, {y_name} {len(points[1])}: give pairs"
         )
     if not len(points[0]):
-        raise ValueError(f"{x_name} is empty: there is nothing to draw")
+        raise UsageError(f"{x_name} is empty: there is nothing to draw")
     for name, values in zip((x_name, y_name), points, strict=True):
         if not (np.isfinite(values).all() and (values > 0).all()):
-            raise ValueError(f"{name} has values that are not above zero")
+            raise UsageError(f"{name} has values that are not above zero")
     order = np.argsort(points[0], kind="stable")
     return points[0][order], points[1][order]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import UsageError
 from .costs import bus_factor, fit_alpha_beta, measured
 from .picture import Picture
 from .style import (
@@ -76,7 +77,7 @@ def bandwidth(
     series = _series(sizes, seconds, "sizes", "seconds")
     factor = bus_factor(collective, world_size)
     if bound is not None and not bound > 0:
-        raise ValueError(f"bound is {bound} bytes/s: give a bandwidth above zero")
+        raise UsageError(f"bound is {bound} bytes/s: give a bandwidth above zero")
     title = title or f"{collective} on {world_size} ranks"
     figure = new_figure(8.0, 3.3)
     time, bus = figure.subplots(1, 2)
@@ -162,7 +163,7 @@ def scaling(
     series = _series(ranks, throughput, "ranks", "throughput")
     numbers = np.unique(np.asarray(ranks, dtype=float))
     if len(numbers) < len(ranks):
-        raise ValueError(
+        raise UsageError(
             "ranks has a number twice: give one throughput for each, such as the median"
         )
     figure = new_figure(6.0, 3.5)
@@ -212,7 +213,7 @@ def _series(
     """Return the points of each curve by name; the name of an only curve is empty."""
     curves = y if isinstance(y, Mapping) else {"": y}
     if not 1 <= len(curves) <= len(SERIES):
-        raise ValueError(f"{y_name} has {len(curves)} curves; a figure shows 1 to {len(SERIES)}")
+        raise UsageError(f"{y_name} has {len(curves)} curves; a figure shows 1 to {len(SERIES)}")
     return {
         name: measured(x, values, x_name, f"{y_name}[{name!r}]" if name else y_name)
         for name, values in curves.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..errors import UsageError
 from .canvas import Canvas
 from .moves import follow, trace
 from .picture import Picture
@@ -59,7 +60,7 @@ def before_after(
 
     Raises
     ------
-    ValueError
+    UsageError
         If the arguments do not fit each other or the picture, with what is allowed.
     """
     names = _names(before, after, ranks)
@@ -67,7 +68,7 @@ def before_after(
     pairs = _messages(messages, names)
     if pairs is not None:
         if groups is not None or reduced is not None:
-            raise ValueError("messages say all: give no groups and no reduced with them")
+            raise UsageError("messages say all: give no groups and no reduced with them")
         moves = follow(rows[0], rows[1], pairs)
     else:
         moves = trace(rows[0], rows[1], _groups(groups, names), reduced)
@@ -83,16 +84,16 @@ def _names(before: Sequence[Any], after: Sequence[Any], ranks: Sequence[int] | N
     """Return the rank of each row."""
     for name, column in (("before", before), ("after", after)):
         if not hasattr(column, "__len__") or getattr(column, "ndim", 1) == 0:
-            raise ValueError(f"{name} is one value: give a list with one entry for each rank")
+            raise UsageError(f"{name} is one value: give a list with one entry for each rank")
     if len(before) != len(after):
-        raise ValueError(f"before has {len(before)} ranks, after {len(after)}: give one entry each")
+        raise UsageError(f"before has {len(before)} ranks, after {len(after)}: give one entry each")
     if not 1 <= len(before) <= MAX_RANKS:
-        raise ValueError(f"a picture shows 1 to {MAX_RANKS} ranks, not {len(before)}")
+        raise UsageError(f"a picture shows 1 to {MAX_RANKS} ranks, not {len(before)}")
     names = list(range(len(before))) if ranks is None else [int(rank) for rank in ranks]
     if len(names) != len(before):
-        raise ValueError(f"ranks names {len(names)} ranks, but before has {len(before)}")
+        raise UsageError(f"ranks names {len(names)} ranks, but before has {len(before)}")
     if len(set(names)) != len(names) or min(names) < 0:
-        raise ValueError(f"ranks is {names}: give different ranks, each 0 or more")
+        raise UsageError(f"ranks is {names}: give different ranks, each 0 or more")
     return names
 
 
@@ -105,7 +106,7 @@ def _messages(
     pairs = []
     for message in messages:
         if not hasattr(message, "__len__") or len(message) != 2:
-            raise ValueError(f"messages holds {message!r}: give pairs (source, target)")
+            raise UsageError(f"messages holds {message!r}: give pairs (source, target)")
         source, target = (_row(rank, names, "messages") for rank in message)
         pairs.append((source, target))
     return pairs
@@ -119,12 +120,12 @@ def _groups(groups: Iterable[Iterable[int]] | None, names: Sequence[int]) -> lis
     members = [row for group in rows for row in group]
     if len(set(members)) != len(members):
         twice = next(names[row] for row in members if members.count(row) > 1)
-        raise ValueError(f"groups has rank {twice} twice: a rank belongs to at most one group")
+        raise UsageError(f"groups has rank {twice} twice: a rank belongs to at most one group")
     return rows
 
 
 def _row(rank: int, names: Sequence[int], where: str) -> int:
     if rank not in names:
         shown = ", ".join(map(str, names))
-        raise ValueError(f"{where} names rank {rank}, but the picture has the ranks {shown}")
+        raise UsageError(f"{where} names rank {rank}, but the picture has the ranks {shown}")
     return list(names).index(rank)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UsageError
+
 #: Largest number of values of one rank that a picture can show.
 MAX_VALUES = 16
 
@@ -24,7 +26,7 @@ def pieces(entry: Any) -> list[np.ndarray]:
 
     Raises
     ------
-    ValueError
+    UsageError
         If there are more than 16 values, or something else than numbers.
     """
     if entry is None:
@@ -35,7 +37,7 @@ def pieces(entry: Any) -> list[np.ndarray]:
         arrays = [_array(entry)]
     count = sum(array.size for array in arrays)
     if count > MAX_VALUES:
-        raise ValueError(f"a rank holds {count} values; a picture shows at most {MAX_VALUES}")
+        raise UsageError(f"a rank holds {count} values; a picture shows at most {MAX_VALUES}")
     return arrays
 
 
@@ -73,7 +75,7 @@ def _array(item: Any) -> np.ndarray:
         item = (item.float() if item.is_floating_point() else item).numpy()
     array = np.asarray(item)
     if array.dtype.kind not in "biuf":
-        raise ValueError(
+        raise UsageError(
             f"a rank holds {_name(item)}: a picture shows tensors and lists of bool, int or float"
         )
     return np.atleast_1d(array) if array.ndim < 2 else array.reshape(-1, array.shape[-1])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from ..errors import LabError
+from ..errors import StartError
 
 #: How long each step of making or ending a network may take.
 SECONDS = 20.0
@@ -28,16 +28,16 @@ def check_machine() -> None:
 
     Raises
     ------
-    LabError
+    StartError
         If something is missing.
     """
     if sys.platform != "linux":
-        raise LabError("Several hosts on one machine need Linux: its network namespaces.")
+        raise StartError("Several hosts on one machine need Linux: its network namespaces.")
     if os.geteuid() != 0:
-        raise LabError("Several hosts on one machine need root: network namespaces are for root.")
+        raise StartError("Several hosts on one machine need root: network namespaces are for root.")
     for tool, package in _PACKAGES.items():
         if shutil.which(tool, path=PATH) is None:
-            raise LabError(f"Several hosts on one machine need {tool} (package {package}).")
+            raise StartError(f"Several hosts on one machine need {tool} (package {package}).")
 
 
 def find(tool: str) -> str:
@@ -50,7 +50,7 @@ def do(command: Sequence[str], text: str = "") -> str:
 
     Raises
     ------
-    LabError
+    StartError
         If it fails or does not end within ``SECONDS``.
     """
     try:
@@ -70,7 +70,7 @@ def do(command: Sequence[str], text: str = "") -> str:
     return done.stdout
 
 
-def impossible(why: str) -> LabError:
+def impossible(why: str) -> StartError:
     """Return the error that says why no hosts can be made, from what a command wrote."""
     first = (why.splitlines() or ["no reason given"])[0].rstrip(".")
-    return LabError(f"Several hosts cannot be made on this machine: {first}.")
+    return StartError(f"Several hosts cannot be made on this machine: {first}.")

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from ..errors import LabError
+from ..errors import LabError, LabStopped
 from . import commands, namespaces
 
 # Set for what Host.run starts, so that all of it is found again.
@@ -38,11 +38,11 @@ class Host:
 
         Raises
         ------
-        LabError
+        LabStopped
             If the network was closed.
         """
         if self._closed:
-            raise LabError(f"The network of {self.name} was closed.")
+            raise LabStopped(f"The network of {self.name} was closed.")
         spaces = ["--target", str(self._holder), "--net", "--uts", "--mount"]
         # nsenter ends up in "/", so env goes back.
         return [commands.find("nsenter"), *spaces, "env", f"--chdir={cwd or os.getcwd()}", *command]
@@ -57,7 +57,7 @@ class Host:
 
         Raises
         ------
-        LabError
+        LabStopped
             If the network was closed.
         """
         keywords = {"start_new_session": True, **keywords}

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from ..errors import LabError
+from ..errors import LabError, StartError, UsageError
 from . import commands, namespaces
 from .host import Host
 
@@ -62,15 +62,17 @@ def network(
 
     Raises
     ------
-    LabError
-        If a value is not allowed or no hosts can be made here; nothing is left then.
+    UsageError
+        If a value is not allowed.
+    StartError
+        If no hosts can be made here; nothing is left then.
     """
     if not 1 <= n <= 100:
-        raise LabError(f"A network has 1 to 100 hosts, not {n}.")
+        raise UsageError(f"A network must have 1 to 100 hosts, got {n}.")
     if rate is not None and not re.fullmatch(r"[1-9]\d*[kmg]?bit", rate):
-        raise LabError(f'A rate is a text such as "100mbit" or "1gbit", not {rate!r}.')
+        raise UsageError(f'A rate must be a text such as "100mbit" or "1gbit", got {rate!r}.')
     if latency is not None and (rate is None or not re.fullmatch(r"[1-9]\d*[um]?s", latency)):
-        raise LabError(f'A latency is a text such as "50ms" beside a rate, not {latency!r}.')
+        raise UsageError(f'A latency must be a text such as "50ms" beside a rate, got {latency!r}.')
     commands.check_machine()
     slow = _SLOW.format(rate=rate, latency=latency or "50ms") if rate is not None else ""
     return Network(n, slow, reach)
@@ -195,4 +197,4 @@ def _claim_subnet() -> tuple[socket.socket, int]:
                 claim.bind(f"\0labkit.hosts.{third}")
                 return claim, third
         claim.close()
-    raise LabError("Several hosts on one machine need a free subnet in 10.77.0.0/16.")
+    raise StartError("Several hosts on one machine need a free subnet in 10.77.0.0/16.")

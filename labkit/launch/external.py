@@ -17,7 +17,7 @@ from typing import Any
 
 from traitlets.config import Config
 
-from ..errors import LabError
+from ..errors import StartError, UsageError
 from . import slurm, ssh
 
 #: Launchers whose ranks all run on this machine: their controller listens on loopback only.
@@ -54,21 +54,21 @@ def check(n: int | None, engines: str, own: Mapping[str, Mapping[str, Any]]) -> 
     if engines == "mpi":
         command = _value(made, "mpi_cmd", ["mpiexec"], "MPIEngineSetLauncher", "MPILauncher")
         if shutil.which(command[0]) is None:
-            raise LabError(
+            raise StartError(
                 f'engines="mpi" needs the command {command[0]} of Open MPI or MPICH, which is '
                 "not there."
             )
     if engines == "slurm" and shutil.which("sbatch") is None:
-        raise LabError('engines="slurm" needs the command sbatch of Slurm, which is not there.')
+        raise StartError('engines="slurm" needs the command sbatch of Slurm, which is not there.')
     if engines == "ssh":
         hosts = _hosts(made)
         most = ssh.count(hosts)
         if not most:
-            raise LabError(_SSH_HOSTS)
+            raise UsageError(_SSH_HOSTS)
         if shutil.which(_ssh_value(made, "ssh_cmd", ["ssh"])[0]) is None:
-            raise LabError('engines="ssh" needs the command ssh, which is not there.')
+            raise StartError('engines="ssh" needs the command ssh, which is not there.')
         if n is not None and n > most:
-            raise LabError(
+            raise UsageError(
                 f"{n} ranks are more than the hosts were given: {most} in all "
                 f"({', '.join(f'{name}: {value}' for name, value in hosts.items())})."
             )
@@ -229,5 +229,5 @@ def _hosts(made: Config) -> Mapping[str, Any]:
     """Return what the user wrote as ``SSHEngineSetLauncher.engines``."""
     hosts = _value(made, "engines", {}, "SSHEngineSetLauncher")
     if not isinstance(hosts, Mapping):
-        raise LabError(_SSH_HOSTS)
+        raise UsageError(_SSH_HOSTS)
     return hosts

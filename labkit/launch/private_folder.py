@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..errors import LabError
+from ..errors import StartError
 
 PREFIX = "labkit-"
 #: Longest name of a folder: a unix socket's name has at most 107 bytes, ours add "/zmq:65535".
@@ -24,7 +24,7 @@ class PrivateFolder:
 
     Raises
     ------
-    LabError
+    StartError
         If there is no room for it, or its name would be too long for sockets.
     """
 
@@ -32,7 +32,7 @@ class PrivateFolder:
         parent = tempfile.gettempdir()
         room = MAX_LENGTH - len(PREFIX) - 9
         if len(parent) > room:
-            raise LabError(
+            raise StartError(
                 f"The folder for temporary files has too long a name for sockets: {parent}; "
                 f"point TMPDIR at one of at most {room} characters."
             )
@@ -47,7 +47,7 @@ class PrivateFolder:
             if path is not None:
                 self.path = path
                 self.remove()
-            raise LabError(
+            raise StartError(
                 f"Cannot start the ranks: no private folder in {parent} ({error.strerror}); "
                 "free some space there or point TMPDIR at a folder you can write to."
             ) from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from ..errors import LabError
+from ..errors import StartError, UsageError
 
 #: Seconds for one look at a host: connect, start Python, find torch.
 LOOK_SECONDS = 30.0
@@ -43,7 +43,7 @@ def look(hosts: Sequence[Host], seconds: float = LOOK_SECONDS) -> list[str]:
 
     Raises
     ------
-    LabError
+    StartError
         If one cannot be reached or cannot run a rank: one sentence that names it.
     """
     looks = [
@@ -71,18 +71,18 @@ def _read(host: Host, look: subprocess.Popen[str], seconds: float) -> str:
     try:
         out, err = look.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise LabError(f"Host {host.name!r} did not answer within {seconds:.0f} s.") from None
+        raise StartError(f"Host {host.name!r} did not answer within {seconds:.0f} s.") from None
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     reason = lines[-1].rstrip(".") if lines else f"exit code {look.returncode}"
     if look.returncode == 255:  # ssh's own
-        raise LabError(f"Host {host.name!r} cannot be reached by ssh: {reason}.")
+        raise StartError(f"Host {host.name!r} cannot be reached by ssh: {reason}.")
     if look.returncode in (126, 127):
-        raise LabError(
+        raise StartError(
             f"Host {host.name!r} has no Python at {host.python!r}; name its own in config: "
             '{"SSHLauncher": {"remote_python": …}}.'
         )
     if look.returncode:
-        raise LabError(f"Host {host.name!r} cannot run a rank with {host.python!r}: {reason}.")
+        raise StartError(f"Host {host.name!r} cannot run a rank with {host.python!r}: {reason}.")
     answer = [line for line in out.splitlines() if line.startswith("labkit ")]
     return answer[-1].removeprefix("labkit ").strip() if answer else ""
 
@@ -134,7 +134,7 @@ def _own(value: object) -> tuple[int, Mapping[str, object]]:
     else:
         own = {}
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise LabError(f"The number of ranks of a host is a whole number, not {value!r}.")
+        raise UsageError(f"The number of ranks of a host is a whole number, not {value!r}.")
     return value, own
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import LabError
+from ..errors import LabError, LabStopped
 from . import private_folder
 
 #: Imported once in the warm process and shared by every rank.
@@ -61,7 +61,7 @@ class WarmProcess:
 
     Raises
     ------
-    LabError
+    StartError
         If its private folder cannot be made.
     """
 
@@ -190,7 +190,7 @@ class WarmProcess:
             with self._lock:
                 self._sock.sendall(data)
         except OSError:
-            raise LabError(self.obituary()) from None
+            raise LabStopped(self.obituary()) from None
 
     def obituary(self) -> str:
         """Say in one sentence that the warm process has ended, and how."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..errors import LabError
+from ..errors import LabStopped, UsageError
 from ..runtime import request, variables
 from ..runtime.finish import values
 from ..runtime.session import Session
@@ -29,9 +29,9 @@ def current() -> Lab | None:
 
 
 def running() -> Lab:
-    """Return the lab that ``%%px`` talks to; LabError if there is none."""
+    """Return the lab that ``%%px`` talks to; LabStopped if there is none."""
     if _current is None:
-        raise LabError("No lab is running; labkit.start() gives you one.")
+        raise LabStopped("No lab is running; labkit.start() gives you one.")
     return _current
 
 
@@ -50,7 +50,7 @@ def session_of(lab: Lab) -> Session:
 def _cell(text: str) -> Cell:
     """Check the text of a cell and name it after the notebook's cell that it is in."""
     if not text.strip():
-        raise LabError("This cell is empty: there is nothing to record.")
+        raise UsageError("This cell is empty: there is nothing to record.")
     found = shell.current()
     shell.check_syntax(found, text)
     return Cell(text, shell.cell_name(found, "timeline"))
@@ -148,12 +148,12 @@ class Lab:
         chosen = self.check_ranks(ranks)
         if isinstance(fn, str):
             if args or kwargs:
-                raise LabError("A cell takes no arguments; only a function does.")
+                raise UsageError("A cell takes no arguments; only a function does.")
             what: Callable[..., Any] | Cell = _cell(fn)
         elif callable(fn):
             what = fn
         else:
-            raise LabError(f"lab.timeline takes a function or the text of a cell, not {fn!r}.")
+            raise UsageError(f"lab.timeline takes a function or the text of a cell, not {fn!r}.")
         group = self._session.group
         return record(group, chosen, what, args, kwargs, run=run, operators=operators)
 
@@ -173,14 +173,14 @@ class Lab:
     @staticmethod
     def _check_name(name: object) -> None:
         if not isinstance(name, str) or not name.isidentifier():
-            raise LabError(f'lab[…] takes the name of one variable, as in lab["x"], not {name!r}.')
+            raise UsageError(f'lab[…] must name one variable, as in lab["x"], got {name!r}.')
 
     def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
         """Return ``ranks`` as a sorted list, all ranks if None.
 
         Raises
         ------
-        LabError
+        UsageError
             If one is not a rank of this lab.
         """
         return self._session.check_ranks(ranks)

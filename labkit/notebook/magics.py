@@ -9,10 +9,9 @@ from typing import Any
 from ipyparallel.client.magics import ParallelMagics, exec_args, output_args
 from IPython.core import magic_arguments
 from IPython.core.displayhook import DisplayHook
-from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from ..errors import LabError
+from ..errors import UsageError
 from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
 from ..wire.outcome import Outcome
@@ -26,14 +25,14 @@ def parse_ranks(text: str) -> list[int]:
 
     Raises
     ------
-    LabError
+    UsageError
         If it is anything else.
     """
     ranks: list[int] = []
     for part in text.replace("–", "-").replace(" ", "").split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match is None:
-            raise LabError(f"--ranks takes numbers and ranges as in 0,2-3, not {text!r}.")
+            raise UsageError(f"--ranks takes numbers and ranges as in 0,2-3, not {text!r}.")
         first, last = int(match[1]), int(match[2] or match[1])
         ranks += range(first, last + 1)
     return ranks
@@ -129,7 +128,7 @@ class LabMagics(ParallelMagics):
         engines = [chosen] if isinstance(chosen, int) else list(chosen)
         ids = current.engine_ids
         if wrong := [e for e in engines if e not in ids]:
-            raise LabError(f"There is no engine {wrong[0]!r}: the ids are {ids}.")
+            raise UsageError(f"There is no engine {wrong[0]!r}: the ids are {ids}.")
         return [ids.index(engine) for engine in engines]
 
     def _named(self, code: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from ..errors import LabError
+from ..errors import StartError, UsageError
 from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
@@ -67,7 +67,7 @@ def start(
         cluster.start()
         if warm is not None and warm.problems:
             module, problem = next(iter(warm.problems.items()))
-            raise LabError(f"preload: cannot import {module!r} ({problem}).")
+            raise StartError(f"preload: cannot import {module!r} ({problem}).")
         lab = Lab(Session.form(cluster, join=join, timeout=timeout))
         make_current(lab)
     except BaseException:
@@ -83,10 +83,10 @@ def start(
 
 
 def check_libraries() -> None:
-    """Raise LabError if ipyparallel hides what no lab can do without."""
+    """Raise StartError if ipyparallel hides what no lab can do without."""
     for missing in ipyparallel_internals.check():
         if missing.needed:
-            raise LabError(str(missing))
+            raise StartError(str(missing))
 
 
 def stop_current() -> None:
@@ -102,18 +102,20 @@ def check_size(n: object, engines: str) -> int | None:
 
     Raises
     ------
-    LabError
-        If it is no positive whole number, or more than this machine can hold.
+    UsageError
+        If it is no positive whole number.
+    StartError
+        If it is more than this machine can hold.
     """
     if n is None:
         return None
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise LabError(f"The number of ranks is a whole number from 1 up, not {n!r}.")
+        raise UsageError(f"The number of ranks must be a whole number from 1 up, got {n!r}.")
     if engines == "local":
         free = psutil.virtual_memory().available
         limit = max(1, min(MAX_LOCAL_RANKS, free // RANK_BYTES))
         if n > limit:
-            raise LabError(f"{n} ranks are more than this machine can hold: at most {limit} now.")
+            raise StartError(f"{n} ranks are more than this machine can hold: at most {limit} now.")
     return n
 
 
@@ -123,45 +125,49 @@ def override_size(n: int | None) -> int | None:
     if not text:
         return n
     if not text.isdigit():
-        raise LabError(f"The variable LABKIT_RANKS is a whole number from 1 up, not {text!r}.")
+        raise UsageError(
+            f"The variable LABKIT_RANKS must be a whole number from 1 up, got {text!r}."
+        )
     return int(text)
 
 
 def check_engines(engines: object) -> None:
-    """Raise LabError unless ipyparallel has a launcher of that name."""
+    """Raise UsageError unless ipyparallel has a launcher of that name."""
     known = {point.name for point in entry_points(group="ipyparallel.engine_launchers")}
     if engines not in known:
-        raise LabError(f"engines is one of {', '.join(sorted(known))}, not {engines!r}.")
+        raise UsageError(f"engines must be one of {', '.join(sorted(known))}, got {engines!r}.")
 
 
 def check_timeout(timeout: object) -> None:
-    """Raise LabError unless ``timeout`` is a positive number of seconds."""
+    """Raise UsageError unless ``timeout`` is a positive number of seconds."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise LabError(f"timeout is a positive number of seconds, not {timeout!r}.")
+        raise UsageError(f"timeout must be a positive number of seconds, got {timeout!r}.")
 
 
 def check_preload(preload: object, engines: str) -> None:
-    """Raise LabError unless ``preload`` is a list of module names that these engines can take."""
+    """Raise UsageError unless ``preload`` is a list of module names that these engines can take."""
     if isinstance(preload, str) or not isinstance(preload, Sequence):
-        raise LabError(f'preload is a list of names, as in ["torchvision"], not {preload!r}.')
+        raise UsageError(
+            f'preload must be a list of names, as in ["torchvision"], got {preload!r}.'
+        )
     wrong = [m for m in preload if not isinstance(m, str) or not m.replace(".", "_").isidentifier()]
     if wrong:
-        raise LabError(f"preload takes module names; {wrong[0]!r} is none.")
+        raise UsageError(f"preload must have names of modules, got {wrong[0]!r}.")
     if preload and engines != "local":
-        raise LabError(f'preload needs engines="local", whose ranks share it, not {engines!r}.')
+        raise UsageError(f'preload needs engines="local", whose ranks share it, got {engines!r}.')
 
 
 def check_config(config: object, engines: str) -> None:
-    """Raise LabError unless ``config`` has settings of launcher classes that are used."""
+    """Raise UsageError unless ``config`` has settings of launcher classes that are used."""
     settings = list(config.items()) if isinstance(config, Mapping) else [(config, None)]
     for name, values in settings:
         if not (isinstance(name, str) and isinstance(values, Mapping)):
-            raise LabError(
-                'config takes settings of launcher classes, as in {"SSHEngineSetLauncher": '
-                f'{{"engines": {{"host": 2}}}}}}, not {config!r}.'
+            raise UsageError(
+                'config must have settings of launcher classes, as in {"SSHEngineSetLauncher": '
+                f'{{"engines": {{"host": 2}}}}}}, got {config!r}.'
             )
     if config and engines == "local":
-        raise LabError('config is for ipyparallel\'s own launchers; engines="local" reads none.')
+        raise UsageError('config is for ipyparallel\'s own launchers; engines="local" reads none.')
 
 
 def thread_settings(size: int | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import ipyparallel as ipp
 import psutil
 
-from ..errors import LabError
+from ..errors import LabError, LabStopped, StartError
 from ..launch import (
     external,
     external_state,
@@ -107,7 +107,7 @@ class RankCluster:
 
         Raises
         ------
-        LabError
+        LabStopped
             If the controller has ended: a request would never have an answer.
         """
         warm = self.warm
@@ -115,7 +115,7 @@ class RankCluster:
         # The end of the warm process itself shows in the ranks that it took along.
         if warm and warm.process.returncode is None and child and child.code is not None:
             how = describe_exit(child.code)
-            raise LabError(
+            raise LabStopped(
                 f"The controller, which carries messages to the ranks, has ended with {how}; "
                 "call labkit.start() again."
             )
@@ -128,7 +128,7 @@ class RankCluster:
 
         Raises
         ------
-        LabError
+        StartError
             If they do not come up, with what the first one to fail wrote.
         """
         with contextlib.suppress(FileExistsError):
@@ -147,8 +147,8 @@ class RankCluster:
             raise
         except Exception as error:
             if refusal := external_state.refusal(error):
-                raise LabError(refusal) from None
-            raise LabError(
+                raise StartError(refusal) from None
+            raise StartError(
                 f"The ranks did not start: {error}{external_state.log_of(self.cluster.engine_set)}"
             ) from error
 
@@ -157,7 +157,7 @@ class RankCluster:
 
         Raises
         ------
-        LabError
+        StartError
             As soon as it is certain that one will not come, or at the deadline, of
             ``time.monotonic``.
         """
@@ -165,25 +165,25 @@ class RankCluster:
         while len(self.connected()) < self.size:
             if time.monotonic() > next_look:
                 if why := external_state.trouble(launcher):
-                    raise LabError(f"{why}{external_state.log_of(launcher)}")
+                    raise StartError(f"{why}{external_state.log_of(launcher)}")
                 next_look = time.monotonic() + TROUBLE_SECONDS
             exits = getattr(launcher, "exits", None)
             if exits:
                 index, (_, code) = next(iter(exits.items()))
                 how = describe_exit(code)
-                raise LabError(
+                raise StartError(
                     f"Rank {index} ended at start-up ({how}){external_state.log_of(launcher)}"
                 )
             if exits is None and external_state.any_ended(launcher):
-                raise LabError(
+                raise StartError(
                     f'engines="{self.engines}" ended at start-up before all {self.size} ranks '
                     f"were there{external_state.log_of(launcher)}"
                 )
             if self.warm is not None and self.warm.closed.is_set():
-                raise LabError(self.warm.obituary())
+                raise StartError(self.warm.obituary())
             if time.monotonic() > deadline:
                 why, log = external_state.delay(launcher), external_state.log_of(launcher)
-                raise LabError(
+                raise StartError(
                     f"Only {len(self.connected())} of {self.size} ranks connected within "
                     f"{self.start_seconds():.0f} s{why and f': {why}'}{log}"
                 )

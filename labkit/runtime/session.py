@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import LabError
+from ..errors import LabError, LabStopped, UsageError
 from ..rank_names import label
 from .cluster import RankCluster
 from .process_group import GroupKeeper
@@ -38,26 +38,26 @@ class Session:
 
     @property
     def cluster(self) -> RankCluster:
-        """The processes; LabError if the lab was stopped."""
+        """The processes; LabStopped if the lab was stopped."""
         self._check()
         return self._cluster
 
     @property
     def group(self) -> GroupKeeper:
-        """The process group; LabError if the lab was stopped."""
+        """The process group; LabStopped if the lab was stopped."""
         self._check()
         return self._group
 
     def _check(self) -> None:
         if self.stopped:
-            raise LabError("This lab was stopped; labkit.start() gives you a new one.")
+            raise LabStopped("This lab was stopped; labkit.start() gives you a new one.")
 
     def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
         """Return ``ranks`` as a sorted list, all ranks if None.
 
         Raises
         ------
-        LabError
+        UsageError
             If one is not a rank of this lab.
         """
         size = len(self.cluster.places)
@@ -65,9 +65,10 @@ class Session:
             return list(range(size))
         chosen = [ranks] if isinstance(ranks, int) else list(ranks)
         wrong = [r for r in chosen if not isinstance(r, int) or not 0 <= r < size]
-        if wrong or not chosen:
-            what = f"no rank {wrong[0]!r}" if wrong else "no rank in an empty list"
-            raise LabError(f"There is {what} here: ranks go from 0 to {size - 1}.")
+        if wrong:
+            raise UsageError(f"There is no rank {wrong[0]!r} here: ranks go from 0 to {size - 1}.")
+        if not chosen:
+            raise UsageError("ranks must name at least one rank, got [].")
         return sorted(set(chosen))
 
     def reset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import LabError
+from ..errors import UsageError
 from ..rank_names import label
 from ..wire import errands
 from .finish import finish, values
@@ -18,14 +18,14 @@ def pull(group: GroupKeeper, name: str) -> list[Any]:
 
     Raises
     ------
-    LabError
+    UsageError
         If a rank does not have it.
     """
     request = send_errand(group, range(group.cluster.size), errands.pull(name))
     finished = finish(request, follow(request), tolerate=True)
     missing = [o.rank for o in finished.outcomes if o.value and o.value[0] == "missing"]
     if missing:
-        raise LabError(f"There is no variable {name!r} on {label(missing)}.")
+        raise UsageError(f"There is no variable {name!r} on {label(missing)}.")
     if finished.error is not None:
         raise finished.error
     return values(finished.outcomes)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LabError
+from ..errors import UsageError
 from ..rank_names import fold, label
 from ..wire import intervals
 from ..wire.recording import KINDS, WORK, Recording, Span
@@ -61,7 +61,7 @@ class Timeline:
             chosen = [r for r in self._recordings if r.rank in self._chosen(rank)]
             return sum(r.stop - r.start for r in chosen) / 1e9
         if kind not in KINDS:
-            raise LabError(f"The kinds of a timeline are {', '.join(KINDS)}, not {kind!r}.")
+            raise UsageError(f"The kinds of a timeline are {', '.join(KINDS)}, not {kind!r}.")
         return sum(intervals.length(self._stretches(kind, r)) for r in self._chosen(rank))
 
     def share(self, kind: str, rank: int | None = None) -> float:
@@ -88,7 +88,7 @@ class Timeline:
 
     def _chosen(self, rank: int | None) -> list[int]:
         if rank is not None and rank not in self.ranks:
-            raise LabError(f"This timeline is of {label(self.ranks)}; it has no rank {rank!r}.")
+            raise UsageError(f"This timeline is of {label(self.ranks)}; it has no rank {rank!r}.")
         return self.ranks if rank is None else [rank]
 
     def _stretches(self, kind: str, rank: int) -> list[intervals.Interval]:
@@ -113,7 +113,7 @@ class Timeline:
 
         Raises
         ------
-        LabError
+        DataError
             If it has another ending or cannot be written.
         """
         trace.write(Path(path), self.spans, self._recordings, self._zero)

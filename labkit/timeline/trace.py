@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import LabError
+from ..errors import DataError, UsageError
 from ..files import reason, write_whole
 from ..wire.recording import WORK, Recording, Span
 from .merge import rows
@@ -35,17 +35,17 @@ def write(path: Path, spans: Sequence[Span], recordings: Sequence[Recording], ze
 
     Raises
     ------
-    LabError
+    DataError
         If the name does not end in .json or .json.gz, or the file cannot be written.
     """
     if not path.name.endswith((".json", ".json.gz")):
-        raise LabError(f"A trace is saved as .json or .json.gz, not as {path.name!r}.")
+        raise UsageError(f"A trace is saved as .json or .json.gz, not as {path.name!r}.")
     content = {"traceEvents": list(events(spans, recordings, zero)), "displayTimeUnit": "ms"}
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     try:
         write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
     except OSError as error:
-        raise LabError(f"Cannot write {path}: {reason(error)}.") from None
+        raise DataError(f"Cannot write {path}: {reason(error)}.") from None
 
 
 def events(

@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
-from ..errors import LabError
+from ..errors import DataError, StartError, UsageError
 from ..files import reason, write_whole
 from ..notebook.live import LIVE
 from .environment import kernel_environment
@@ -49,7 +49,7 @@ def read(path: Path) -> NotebookNode:
 
     Raises
     ------
-    LabError
+    DataError
         If there is none at ``path``.
     """
     try:
@@ -57,9 +57,9 @@ def read(path: Path) -> NotebookNode:
         nb = nbformat.reads(text, as_version=4)
         nbformat.validate(nb)
     except OSError as error:
-        raise LabError(f"{path} cannot be read ({reason(error)}).") from None
+        raise DataError(f"{path} cannot be read ({reason(error)}).") from None
     except Exception:  # nbformat stumbles over foreign JSON in many ways
-        raise LabError(f"{path} is not a Jupyter notebook.") from None
+        raise DataError(f"{path} is not a Jupyter notebook.") from None
     return nb
 
 
@@ -72,19 +72,19 @@ def cells_to_run(nb: NotebookNode) -> list[int]:
 def check_output(path: Path) -> None:
     """Raise LabError unless a file can be written at ``path``."""
     if path.is_dir():
-        raise LabError(f"{path} is a folder; --output takes the name of a file.")
+        raise UsageError(f"{path} is a folder; --output takes the name of a file.")
     if not path.parent.is_dir():
-        raise LabError(f"There is no folder {path.parent} to write {path.name} into.")
+        raise UsageError(f"There is no folder {path.parent} to write {path.name} into.")
     if not os.access(path.parent, os.W_OK):
-        raise LabError(f"Nothing can be written into the folder {path.parent}.")
+        raise DataError(f"Nothing can be written into the folder {path.parent}.")
 
 
 def store(nb: NotebookNode, path: Path) -> None:
-    """Write a notebook; LabError says why it cannot be."""
+    """Write a notebook; DataError says why it cannot be."""
     try:
         write_whole(path, (nbformat.writes(nb).rstrip("\n") + "\n").encode())
     except OSError as error:
-        raise LabError(f"{path} cannot be written ({reason(error)}).") from None
+        raise DataError(f"{path} cannot be written ({reason(error)}).") from None
 
 
 def execute(
@@ -110,7 +110,7 @@ def execute(
 
     Raises
     ------
-    LabError
+    StartError
         If the notebook's kernel is not installed here.
     """
     run = _Run(nb, watcher)
@@ -152,7 +152,9 @@ class _Run:
         try:
             await self.client.async_execute(**options)
         except NoSuchKernel as error:
-            raise LabError(f"The notebook's kernel {error.name!r} is not installed here.") from None
+            raise StartError(
+                f"The notebook's kernel {error.name!r} is not installed here."
+            ) from None
         except CellTimeoutError:
             return self._failure(f"It ran longer than {self.client.timeout:g} s (--timeout).")
         except CellExecutionError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..course import material
-from ..errors import LabError
+from ..errors import UsageError
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
@@ -16,7 +16,7 @@ def find(paths: Sequence[Path]) -> list[Path]:
 
     Raises
     ------
-    LabError
+    UsageError
         If a path is neither, or there is no notebook in a folder.
     """
     if not paths:
@@ -26,12 +26,12 @@ def find(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             inside = list(_inside(path))
             if not inside:
-                raise LabError(f"There is no notebook in {path}.")
+                raise UsageError(f"There is no notebook in {path}.")
             found += inside
         elif path.suffix == ".ipynb" and path.is_file():
             found.append(path)
         else:
-            raise LabError(f"{path} is neither a notebook (.ipynb) nor a folder with notebooks.")
+            raise UsageError(f"{path} is neither a notebook (.ipynb) nor a folder with notebooks.")
     return list(dict.fromkeys(path.resolve() for path in found))
 
 

@@ -391,19 +391,22 @@ def test_a_command_that_hangs_while_making(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"n": 0}, "A network has 1 to 100 hosts, not 0."),
-        ({"n": 1, "rate": "fast"}, 'A rate is a text such as "100mbit" or "1gbit", not \'fast\'.'),
+        ({"n": 0}, "A network must have 1 to 100 hosts, got 0."),
+        (
+            {"n": 1, "rate": "fast"},
+            'A rate must be a text such as "100mbit" or "1gbit", got \'fast\'.',
+        ),
         (
             {"n": 1, "rate": "5mbps"},
-            'A rate is a text such as "100mbit" or "1gbit", not \'5mbps\'.',
+            'A rate must be a text such as "100mbit" or "1gbit", got \'5mbps\'.',
         ),
         (
             {"n": 1, "latency": "5ms"},
-            "A latency is a text such as \"50ms\" beside a rate, not '5ms'.",
+            "A latency must be a text such as \"50ms\" beside a rate, got '5ms'.",
         ),
         (
             {"n": 1, "rate": "1gbit", "latency": "5"},
-            "A latency is a text such as \"50ms\" beside a rate, not '5'.",
+            "A latency must be a text such as \"50ms\" beside a rate, got '5'.",
         ),
     ],
 )

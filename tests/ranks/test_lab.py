@@ -59,10 +59,10 @@ def test_variables_go_in_and_out(lab4):
     ("act", "message"),
     [
         (lambda lab: lab["nope"], "There is no variable 'nope' on ranks 0–3."),
-        (lambda lab: lab[0], "lab[…] takes the name of one variable"),
-        (lambda lab: lab["a b"], "lab[…] takes the name of one variable"),
+        (lambda lab: lab[0], "lab[…] must name one variable"),
+        (lambda lab: lab["a b"], "lab[…] must name one variable"),
         (lambda lab: lab.run(pids, ranks=[4]), "There is no rank 4 here: ranks go from 0 to 3."),
-        (lambda lab: lab.run(pids, ranks=[]), "There is no rank in an empty list"),
+        (lambda lab: lab.run(pids, ranks=[]), "ranks must name at least one rank, got []."),
         (lambda lab: lab.run(pids, ranks=["0"]), "There is no rank '0' here"),
     ],
 )

@@ -5,12 +5,11 @@ import re
 import signal
 
 import pytest
-from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import start_new_kernel
 
 import labkit
-from labkit import CellSyntaxError, LabError, RankDied, RankError
+from labkit import CellSyntaxError, LabError, RankDied, RankError, UsageError
 from labkit.errors import Interrupted
 from labkit.notebook.magics import parse_ranks
 
@@ -198,7 +197,7 @@ def test_a_syntax_error_reaches_no_rank(px, lab):
     [
         ("--ranks 9", "There is no rank 9 here: ranks go from 0 to 3."),
         ("--ranks a", "--ranks takes numbers and ranges as in 0,2-3, not 'a'."),
-        ("--ranks 3-1", "There is no rank in an empty list"),
+        ("--ranks 3-1", "ranks must name at least one rank"),
         ("-t 77", "There is no engine 77"),
     ],
 )

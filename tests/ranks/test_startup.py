@@ -16,20 +16,24 @@ from tests.conftest import descendants, fill_disk
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((0,), {}, "The number of ranks is a whole number from 1 up, not 0."),
-        ((-1,), {}, "not -1."),
-        (("four",), {}, "not 'four'."),
-        ((2.0,), {}, "not 2.0."),
-        ((True,), {}, "not True."),
+        ((0,), {}, "The number of ranks must be a whole number from 1 up, got 0."),
+        ((-1,), {}, "got -1."),
+        (("four",), {}, "got 'four'."),
+        ((2.0,), {}, "got 2.0."),
+        ((True,), {}, "got True."),
         ((10_000,), {}, "10000 ranks are more than this machine can hold: at most"),
-        ((2,), {"engines": "cloud"}, "engines is one of"),
-        ((2,), {"timeout": 0}, "timeout is a positive number of seconds, not 0."),
-        ((2,), {"timeout": "5"}, "timeout is a positive number of seconds, not '5'."),
-        ((2,), {"preload": "torchvision"}, "preload is a list of names"),
-        ((2,), {"preload": ["not a name"]}, "preload takes module names"),
+        ((2,), {"engines": "cloud"}, "engines must be one of"),
+        ((2,), {"timeout": 0}, "timeout must be a positive number of seconds, got 0."),
+        ((2,), {"timeout": "5"}, "timeout must be a positive number of seconds, got '5'."),
+        ((2,), {"preload": "torchvision"}, "preload must be a list of names"),
+        ((2,), {"preload": ["not a name"]}, "preload must have names of modules"),
         ((2,), {"preload": ["torchvision"], "engines": "mpi"}, 'preload needs engines="local"'),
-        ((2,), {"config": ["ssh"], "engines": "mpi"}, "config takes settings of launcher classes"),
-        ((2,), {"config": {"SSHLauncher": 3}, "engines": "ssh"}, "not {'SSHLauncher': 3}."),
+        (
+            (2,),
+            {"config": ["ssh"], "engines": "mpi"},
+            "config must have settings of launcher classes",
+        ),
+        ((2,), {"config": {"SSHLauncher": 3}, "engines": "ssh"}, "got {'SSHLauncher': 3}."),
         ((2,), {"config": {"SSHLauncher": {}}}, 'engines="local" reads none.'),
         ((1,), {"preload": ["no_such_module"]}, "preload: cannot import 'no_such_module'"),
     ],
@@ -55,7 +59,9 @@ def test_labkit_ranks_replaces_the_number(monkeypatch):
     monkeypatch.setenv("LABKIT_RANKS", "3")
     assert startup.override_size(4) == 3
     monkeypatch.setenv("LABKIT_RANKS", "three")
-    with pytest.raises(LabError, match="LABKIT_RANKS is a whole number from 1 up, not 'three'"):
+    with pytest.raises(
+        LabError, match="LABKIT_RANKS must be a whole number from 1 up, got 'three'"
+    ):
         startup.override_size(4)
 
 

@@ -176,11 +176,11 @@ def test_a_failure_is_one_block_and_exit_code_1(tmp_path: Path) -> None:
         "Cell 2 of 3 failed:",
         "    import labkit",
         "    labkit.start(0)",
-        "LabError: The number of ranks is a whole number from 1 up, not 0.",
+        "UsageError: The number of ranks must be a whole number from 1 up, got 0.",
     ]
     partial = run_notebook.read(tmp_path / "a.executed.ipynb")
     assert texts(partial)[0] == "one\n"
-    assert "LabError" in texts(partial)[1]
+    assert "UsageError" in texts(partial)[1]
     assert texts(partial)[2] == ""
 
 

@@ -1,8 +1,12 @@
 """What a notebook shows of an error."""
 
+import inspect
+
+import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from labkit import LabError, RankDied, RankError
+import labkit
+from labkit import LabError, RankDied, RankError, UsageError, errors
 
 
 def test_a_notebook_shows_the_sentence_and_no_frames(capsys):
@@ -22,3 +26,44 @@ def test_rank_errors_show_their_blocks():
     assert error._render_traceback_() == error.blocks
     assert isinstance(error, LabError)
     assert issubclass(RankDied, RankError)
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes():
+    """Each line names a class, and the class above it in the picture is its base."""
+    drawn, above = {}, []
+    for line in (errors.__doc__ or "").splitlines():
+        name = line.strip("│├└─ ").split(" ")[0]
+        if not isinstance(getattr(errors, name, None), type):
+            continue
+        depth = (len(line) - len(line.lstrip("│├└─ ")) - 4) // 4
+        above[depth:] = [name]
+        drawn[name] = above[depth - 1] if depth else None
+    classes = {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, BaseException)
+    }
+    assert set(drawn) == set(classes)
+    for name, base in drawn.items():
+        assert classes[name].__bases__[0].__name__ == (
+            base or {"LabError": "Exception", "Interrupted": "KeyboardInterrupt"}[name]
+        )
+
+
+@pytest.mark.parametrize(
+    "wrong_use",
+    [
+        lambda: labkit.start(0),
+        lambda: labkit.check("7"),
+        lambda: labkit.datasets.mnist(size="huge"),
+        lambda: labkit.hosts.network(0),
+        lambda: labkit.figures.before_after([1], [1, 2]),
+        lambda: labkit.figures.bus_bandwidth("all_reduce", 1, 1.0, world_size=1),
+    ],
+)
+def test_wrong_use_is_one_kind_everywhere_and_a_value_error(wrong_use):
+    with pytest.raises(ValueError, match=r"^\S.*\S$") as caught:
+        wrong_use()
+    assert type(caught.value) is UsageError
+    assert isinstance(caught.value, LabError)
+    assert caught.value._render_traceback_() == [f"\x1b[31mUsageError\x1b[0m: {caught.value}"]

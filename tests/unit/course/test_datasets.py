@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 
-from labkit import LabError
+from labkit import DataError, UsageError
 from labkit.course import datasets, download
 from tests.support.mnist_mirror import Mirror, idx_files
 
@@ -167,13 +167,13 @@ def test_importing_it_imports_neither_torch_nor_torchvision() -> None:
 
 @pytest.mark.parametrize("size", ["half", "Full", 5000, None])
 def test_wrong_size_is_named(size: Any) -> None:
-    with pytest.raises(LabError, match=r'^size is "full" or "subset", not ' + repr(size)):
+    with pytest.raises(UsageError, match=r'^size must be "full" or "subset", got ' + repr(size)):
         datasets.mnist(size=size)
 
 
 @pytest.mark.parametrize("train", ["test", 1, None])
 def test_wrong_train_is_named(train: Any) -> None:
-    with pytest.raises(LabError, match=f"^train is True .*, not {train!r}"):
+    with pytest.raises(UsageError, match=f"^train must be True .*, got {train!r}"):
         datasets.mnist_tensors(train)
 
 
@@ -182,7 +182,7 @@ def test_wrong_train_is_named(train: Any) -> None:
 
 def test_missing_file_is_named(place: Path) -> None:
     (place / "MNIST" / "raw" / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(DataError) as caught:
         datasets.mnist(size="subset", root=place)
     assert f"in {place} cannot be used: t10k-labels-idx1-ubyte is missing." in str(caught.value)
     assert "make_mnist_subset.py" in str(caught.value)
@@ -191,12 +191,14 @@ def test_missing_file_is_named(place: Path) -> None:
 def test_damaged_file_is_named(place: Path) -> None:
     file = place / "MNIST" / "raw" / "train-images-idx3-ubyte"
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(LabError, match="train-images-idx3-ubyte has 1,000 bytes instead of 3,136,"):
+    with pytest.raises(
+        DataError, match="train-images-idx3-ubyte has 1,000 bytes instead of 3,136,"
+    ):
         datasets.mnist_tensors(size="subset", root=place)
 
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=f"in {tmp_path / 'nowhere'} cannot be used"):
+    with pytest.raises(DataError, match=f"in {tmp_path / 'nowhere'} cannot be used"):
         datasets.mnist(size="subset", root=tmp_path / "nowhere")
 
 
@@ -219,7 +221,7 @@ def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert first() == DATA
     # An installed wheel: no data beside the package, but inside it.
     monkeypatch.setattr(datasets, "PACKAGE", tmp_path / "site" / "labkit")
-    with pytest.raises(LabError, match=r"There is no MNIST in data or \.\./data"):
+    with pytest.raises(DataError, match=r"There is no MNIST in data or \.\./data"):
         first()
     shutil.copytree(DATA / "MNIST", tmp_path / "site" / "labkit" / "_course" / "data" / "MNIST")
     assert first() == tmp_path / "site" / "labkit" / "_course" / "data"
@@ -236,7 +238,7 @@ def test_a_data_folder_without_mnist_is_passed_over(
 
 def test_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABKIT_DATA", "/no/such/folder")
-    with pytest.raises(LabError, match="LABKIT_DATA names no folder: /no/such/folder"):
+    with pytest.raises(DataError, match="LABKIT_DATA names no folder: /no/such/folder"):
         datasets.mnist(size="subset")
 
 
@@ -382,7 +384,7 @@ def test_folder_that_cannot_take_it(
             raise OSError(30, why)
 
         monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(LabError, match=rf"cannot be stored in {place}/full \({why}\)"):
+    with pytest.raises(DataError, match=rf"cannot be stored in {place}/full \({why}\)"):
         datasets.mnist(root=place)
     monkeypatch.setenv("LABKIT_DATA", str(place))
     assert len(datasets.mnist()) == 4000

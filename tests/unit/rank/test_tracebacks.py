@@ -122,6 +122,6 @@ def test_every_store_gets_a_port_of_its_own(on_loopback):
 def test_our_own_sentences_come_without_our_frames():
     error = raise_from("import labkit\nlabkit.datasets.mnist(size='huge')\n")
     lines = tracebacks.format_exception(error)
-    assert lines[0].startswith("LabError: size is")
+    assert lines[0].startswith("UsageError: size must be")
     assert lines[1] == "  In[7], line 2"
     assert not any("raised in" in line for line in lines)
