@@ -193,12 +193,21 @@ class Lab:
         return Table(survey(cluster), sentences(cluster.missing))
 
     def __repr__(self) -> str:
-        if self._session.stopped:
-            return "Lab (stopped)"
-        return str(self.status())
+        """Say what is known without asking any rank; ``lab.status()`` asks."""
+        return f"Lab ({self._session.summary()})"
 
-    def _repr_html_(self) -> str | None:
-        return None if self._session.stopped else self.status().to_html()
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        """Show a cell's last line ``lab`` as the table of ``lab.status()``, where that can be had.
+
+        One table for both forms of it, and never an error: a lab in trouble shows itself too.
+        """
+        if self._session.stopped:
+            return {"text/plain": repr(self)}
+        try:
+            table = self.status()
+            return {"text/plain": repr(table), "text/html": table.to_html()}
+        except Exception as error:
+            return {"text/plain": f"{self!r}\n{error}"}
 
     # -- begin again ------------------------------------------------------------------------
 

@@ -52,6 +52,21 @@ class Session:
         if self.stopped:
             raise LabStopped("This lab was stopped; labkit.start() gives you a new one.")
 
+    def summary(self) -> str:
+        """Say what is known of the ranks without asking them: ``4 ranks, gloo, cpu``."""
+        if self.stopped:
+            return "stopped"
+        places, dead = list(self._cluster.places), list(self._cluster.deaths)
+        count = self._cluster.size
+        hosts = len({place.host for place in places})
+        facts = [
+            f"{count} rank{'s' if count != 1 else ''}"
+            + (f" on {hosts} hosts" if hosts > 1 else ""),
+            *dict.fromkeys(place.backend for place in places),
+            *dict.fromkeys(place.device.partition(":")[0] for place in places),
+        ]
+        return ", ".join(facts) + (f"; {label(dead)} ended" if dead else "")
+
     def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
         """Return ``ranks`` as a sorted list, all ranks if None.
 

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit import LabError, RankError
+from labkit.runtime import control
 
 
 def rank_and_size():
@@ -119,8 +121,30 @@ def test_status_says_idle_and_the_table_shows_it(lab4):
     assert [s.state for s in states] == ["idle"] * 4
     assert [s.pid for s in states] == lab4.run(pids)
     assert {(s.device, s.backend) for s in states} == {("cpu", "gloo")}
-    assert repr(lab4).splitlines()[0].split() == list(states.HEAD)
-    assert lab4._repr_html_().count("<tr>") == 5
+
+
+def displayed(lab):
+    """Return what a notebook stores for a cell that ends in ``lab``."""
+    return InteractiveShell().display_formatter.format(lab)[0]
+
+
+def test_a_notebook_shows_a_lab_as_its_table(lab4):
+    shown, table = displayed(lab4), lab4.status()
+    assert shown == {"text/plain": repr(table), "text/html": table.to_html()}
+    assert shown["text/plain"].splitlines()[0].split() == list(table.HEAD)
+    assert shown["text/html"].count("<tr>") == 5
+
+
+def test_the_name_of_a_lab_asks_nobody(lab4, monkeypatch):
+    """So that a log line, a debugger or a failing test never waits for a rank."""
+
+    def fail(*args, **kwargs):
+        raise RuntimeError("the ranks were asked")
+
+    monkeypatch.setattr(control, "ask", fail)
+    assert repr(lab4) == str(lab4) == f"{lab4}" == "Lab (4 ranks, gloo, cpu)"
+    # Shown in a notebook it does ask, and still does not fail.
+    assert displayed(lab4) == {"text/plain": "Lab (4 ranks, gloo, cpu)\nthe ranks were asked"}
 
 
 def test_status_sees_a_busy_rank_and_its_line(lab4):
@@ -180,6 +204,7 @@ def test_two_starts_leave_one_lab():
         second.stop()
     second.stop()  # twice is fine
     assert repr(second) == "Lab (stopped)"
+    assert displayed(second) == {"text/plain": "Lab (stopped)"}
 
 
 def test_join_false_leaves_the_group_to_the_learner():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from labkit.errors import LabError
+from labkit.launch.placement import Place
 from labkit.runtime.session import Session
 
 
@@ -15,7 +16,8 @@ class FakeCluster:
     """Four ranks that are only written down."""
 
     def __init__(self, deaths: dict[int, Any] | None = None) -> None:
-        self.places = list(range(4))
+        self.size = 4
+        self.places: list[Any] = [Place(r, r, "host", 7, r, 4, "cpu", "gloo", 1) for r in range(4)]
         self.deaths = deaths or {}
         self.done: list[Any] = []
 
@@ -58,8 +60,20 @@ def test_ranks_come_sorted_and_once(asked, chosen):
 
 @pytest.mark.parametrize("asked", [[4], [-1], ["0"], []])
 def test_what_is_no_rank_is_refused(asked):
-    with pytest.raises(LabError, match="ranks go from 0 to 3"):
+    with pytest.raises(LabError, match=r"ranks go from 0 to 3|ranks must name at least one"):
         session()[0].check_ranks(asked)
+
+
+def test_the_summary_is_what_is_known():
+    lab, _ = session()
+    assert lab.summary() == "4 ranks, gloo, cpu"
+    assert session({2: "exit code 1"})[0].summary() == "4 ranks, gloo, cpu; rank 2 ended"
+    lab._cluster.places[3] = Place(3, 3, "other", 7, 0, 1, "cuda:1", "gloo", 1)
+    assert lab.summary() == "4 ranks on 2 hosts, gloo, cpu, cuda"
+    lab._cluster.places.clear()  # a restart is under way
+    assert lab.summary() == "4 ranks"
+    lab.stop()
+    assert lab.summary() == "stopped"
 
 
 def test_a_reset_forms_the_group_also_where_the_learner_was_to_do_it():
