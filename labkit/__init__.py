@@ -1,7 +1,9 @@
 """labkit: a notebook lab for torch.distributed.
 
-    import labkit
-    lab = labkit.start(4)      # four ranks in a process group
+>>> import labkit
+>>> lab = labkit.start(4)  # four ranks in a process group
+>>> lab["rank"]
+[0, 1, 2, 3]
 
 Then ``%%px`` cells run on every rank, which finds ``rank``, ``world_size``, ``device``, ``torch``
 and ``dist`` there.
@@ -92,6 +94,15 @@ def start(
         If an argument is wrong.
     StartError
         If the ranks cannot start; nothing is left running then.
+
+    Examples
+    --------
+    >>> lab = labkit.start(2)
+    >>> lab
+    Lab (2 ranks, gloo, cpu)
+    >>> lab.run(lambda: 6 * 7)
+    [42, 42]
+    >>> lab.stop()
     """
     from .notebook import startup
 

@@ -35,6 +35,14 @@ class LabError(Exception):
     """Say in one sentence what was wrong and what is allowed. Nothing was changed.
 
     A notebook shows the sentence alone: the frames inside labkit would tell a learner nothing.
+
+    Examples
+    --------
+    >>> try:
+    ...     lab["x y"]
+    ... except labkit.LabError as error:
+    ...     print(error)
+    lab[…] must name one variable, as in lab["x"], got 'x y'.
     """
 
     def _render_traceback_(self) -> list[str]:  # IPython's own hook
@@ -42,29 +50,84 @@ class LabError(Exception):
 
 
 class UsageError(LabError, ValueError):
-    """Say which argument is not allowed, and which ones are."""
+    """Say which argument is not allowed, and which ones are.
+
+    Examples
+    --------
+    >>> try:
+    ...     lab.run(print, ranks=[4])
+    ... except ValueError as error:
+    ...     print(f"{type(error).__name__}: {error}")
+    UsageError: There is no rank 4 here: ranks go from 0 to 3.
+    """
 
 
 class CellSyntaxError(UsageError):
-    """Say where a cell does not parse; no rank ran anything of it."""
+    """Say where a cell does not parse; no rank ran anything of it.
+
+    Examples
+    --------
+    >>> try:
+    ...     lab.timeline("train(")
+    ... except labkit.CellSyntaxError as error:
+    ...     print(str(error).partition(":")[0])
+    line 1 does not parse ('(' was never closed)
+    """
 
 
 class StartError(LabError):
-    """Say why ranks or hosts cannot start; nothing is left running."""
+    """Say why ranks or hosts cannot start; nothing is left running.
+
+    Examples
+    --------
+    >>> try:
+    ...     labkit.start(100_000)
+    ... except labkit.StartError as error:
+    ...     print(error)
+    100000 ranks are more than this machine can hold: at most ... now.
+    """
 
 
 class LabStopped(LabError):
-    """Say that there is no lab (any more): it was stopped, has ended or was never started."""
+    """Say that there is no lab (any more): it was stopped, has ended or was never started.
+
+    Examples
+    --------
+    >>> old = labkit.start(1)
+    >>> old.stop()
+    >>> try:
+    ...     old.run(print)
+    ... except labkit.LabStopped as error:
+    ...     print(error)
+    This lab was stopped; labkit.start() gives you a new one.
+    """
 
 
 class DataError(LabError):
-    """Say which file is missing, damaged or cannot be written, and why."""
+    """Say which file is missing, damaged or cannot be written, and why.
+
+    Examples
+    --------
+    >>> try:
+    ...     labkit.datasets.mnist_tensors(size="subset", root="no/such/folder")
+    ... except labkit.DataError as error:
+    ...     print(str(error).partition(":")[0])
+    The MNIST subset in no/such/folder cannot be used
+    """
 
 
 class RankError(LabError):
     """Report what the ranks raised: each distinct error once, with the ranks that raised it.
 
     ``str(error)`` has one line an error; the notebook shows the lines of the cell as well.
+
+    Examples
+    --------
+    >>> try:
+    ...     lab.run(lambda: 1 / 0)
+    ... except labkit.RankError as error:
+    ...     print(error)
+    ranks 0–3: ZeroDivisionError: division by zero
     """
 
     def __init__(self, summary: str, blocks: Sequence[str]) -> None:
@@ -79,6 +142,19 @@ class Deadlock(RankError):
     """Report ranks that waited for one another in vain: who, in what, at which line, and why.
 
     They were freed and every variable is still there. ``str(error)`` has the whole message.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import torch.distributed as dist
+    >>> def skip():
+    ...     if dist.get_rank() != 2:
+    ...         dist.all_reduce(torch.ones(1))
+    >>> try:
+    ...     lab.run(skip)
+    ... except labkit.Deadlock as error:
+    ...     print(str(error).splitlines()[0])
+    ranks 0–1, 3 wait for rank 2, which has ended its cell.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -99,6 +175,17 @@ class Interrupted(KeyboardInterrupt):
     """Report an interrupt: where it reached the ranks, and what is left to do.
 
     A KeyboardInterrupt, so that whoever expects one gets it.
+
+    Examples
+    --------
+    >>> import os, signal, threading, time
+    >>> stop_button = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    >>> stop_button.start()
+    >>> try:
+    ...     lab.run(time.sleep, 60)
+    ... except labkit.Interrupted as error:
+    ...     print(str(error).splitlines()[0])
+    ranks 0–3: stopped
     """
 
     def __init__(self, summary: str, blocks: Sequence[str]) -> None:
@@ -110,4 +197,15 @@ class Interrupted(KeyboardInterrupt):
 
 
 class RankDied(RankError):
-    """Report that the process of a rank ended, and how."""
+    """Report that the process of a rank ended, and how.
+
+    Examples
+    --------
+    >>> import os, signal
+    >>> try:
+    ...     lab.run(lambda: os.kill(os.getpid(), signal.SIGKILL), ranks=[2])
+    ... except labkit.RankDied as error:
+    ...     print(str(error).splitlines()[0])
+    rank 2 ended with signal 9 (SIGKILL).
+    >>> lab.restart(ranks=[2])
+    """

@@ -23,7 +23,15 @@ RANK_COLOURS = (
 
 
 def rank_colour(rank: int) -> str:
-    """Return the colour of a rank."""
+    """Return the colour of a rank.
+
+    Examples
+    --------
+    >>> labkit.figures.rank_colour(0)
+    '#2963AF'
+    >>> labkit.figures.rank_colour(0) == labkit.figures.rank_colour(8)
+    True
+    """
     return RANK_COLOURS[rank % len(RANK_COLOURS)]
 
 

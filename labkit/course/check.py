@@ -43,6 +43,21 @@ def check(name: str) -> None:
         If there is no such exercise, or nothing to check yet.
     LabStopped
         If the answer is for ranks and no lab is running.
+
+    Examples
+    --------
+    An answer is what a ``%%px`` cell has defined; a function that is sent does as well.
+
+    >>> import torch.distributed as dist
+    >>> lab["neighbour"] = lambda: (dist.get_rank() + 1) % dist.get_world_size()
+    >>> labkit.check("00-1")
+    00-1  Name your neighbour
+            yours  expected
+    rank 0  1      1         ✓
+    rank 1  2      2         ✓
+    rank 2  3      3         ✓
+    rank 3  0      0         ✓
+    00-1 passed.
     """
     global _last
     exercise = catalogue.find(name)
@@ -58,6 +73,11 @@ def hint(name: str | None = None) -> None:
     ------
     UsageError
         If there is no such exercise, or none has been checked yet.
+
+    Examples
+    --------
+    >>> labkit.hint("00-1")
+    Hint 1 of 3 for 00-1: ...
     """
     exercise = _chosen(name, "hint")
     if _given[exercise.id] == HINTS:
@@ -82,6 +102,13 @@ def solution(name: str | None = None) -> None:
     ------
     UsageError
         If there is no such exercise, or none has been checked yet.
+
+    Examples
+    --------
+    >>> labkit.solution("00-1")
+    %%px
+    def neighbour():
+        return (rank + 1) % world_size
     """
     exercise = _chosen(name, "solution")
     print(edition.solution(exercise.id))

@@ -1,7 +1,9 @@
 """Find MNIST: the full set where it can be had, else the 5,000 images that the course ships.
 
-    train_set = labkit.datasets.mnist(train=True, size="subset")     # a torchvision dataset
-    images, labels = labkit.datasets.mnist_tensors(train=True)       # all of it as two tensors
+>>> train_set = labkit.datasets.mnist(train=True, size="subset")  # a torchvision dataset
+>>> images, labels = labkit.datasets.mnist_tensors(True, "subset")  # all of it as two tensors
+>>> len(train_set) == len(images) == 4000
+True
 
 Nothing here needs a process group: any number of processes may call it at once, and on each
 host exactly one of them downloads. torchvision takes seconds to import, so that is done inside
@@ -22,6 +24,8 @@ from . import download
 if TYPE_CHECKING:
     import torch
     from torchvision.datasets import MNIST
+
+__all__ = ["mnist", "mnist_tensors", "to_tensor"]
 
 #: Images of each size: (train, test).
 COUNTS = {"full": (60_000, 10_000), "subset": (4_000, 1_000)}
@@ -61,6 +65,15 @@ def mnist(
         If an argument is wrong.
     DataError
         If files are missing or damaged, or ``root`` cannot take the full set.
+
+    Examples
+    --------
+    >>> train_set = labkit.datasets.mnist(size="subset")
+    >>> len(train_set)
+    4000
+    >>> image, label = train_set[0]
+    >>> image.shape, label
+    (torch.Size([1, 28, 28]), 8)
     """
     folder, _ = _locate(train, size, root)
     from torchvision.datasets import MNIST
@@ -79,6 +92,14 @@ def mnist_tensors(
     -------
     images, labels
         float32 from 0 to 1, shape (N, 1, 28, 28), 3 KiB an image; int64, shape (N,).
+
+    Examples
+    --------
+    >>> images, labels = labkit.datasets.mnist_tensors(train=False, size="subset")
+    >>> images.shape, labels.shape
+    (torch.Size([1000, 1, 28, 28]), torch.Size([1000]))
+    >>> images.min().item(), images.max().item()
+    (0.0, 1.0)
     """
     folder, found = _locate(train, size, root)
     import torch
@@ -95,6 +116,13 @@ def to_tensor(image: Any) -> torch.Tensor:
     """Turn a PIL image into a float tensor (1, 28, 28) from 0 to 1.
 
     The same bits as torchvision's ``ToTensor``, in a third of the time.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> labkit.datasets.to_tensor(Image.new("L", (2, 2), color=255))
+    tensor([[[1., 1.],
+             [1., 1.]]])
     """
     import numpy as np
     import torch

@@ -62,6 +62,17 @@ def memory(
     ------
     UsageError
         If there are too many parts or ranks, or a size is missing or below zero.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.memory(
+    ...     {"parameters": [4096, 4096], "gradients": [4096, 1024]}, exact=True
+    ... )
+    >>> print(picture.text)
+    Memory of 2 ranks as stacked bars, from below: parameters, gradients.
+    rank 0: parameters 4 KiB, gradients 4 KiB
+    rank 1: parameters 4 KiB, gradients 1 KiB
+    A bar is the memory of one rank, and its colours say what fills it.
     """
     sizes = _sizes(parts)
     ranks = sizes.shape[1]

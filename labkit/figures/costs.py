@@ -11,7 +11,14 @@ from ..errors import UsageError
 
 
 class AlphaBeta(NamedTuple):
-    """The cost of a call that moves n bytes: t = α + β·n (Hockney 1994, Parallel Computing 20)."""
+    """The cost of a call that moves n bytes: t = α + β·n (Hockney 1994, Parallel Computing 20).
+
+    Examples
+    --------
+    >>> cost = labkit.figures.AlphaBeta(alpha=1e-4, beta=1e-9)
+    >>> cost.seconds(1e6)
+    0.0011
+    """
 
     #: Seconds that every call costs, however little it moves.
     alpha: float
@@ -19,7 +26,13 @@ class AlphaBeta(NamedTuple):
     beta: float
 
     def seconds(self, size: float) -> float:
-        """Return the time of a call that moves ``size`` bytes."""
+        """Return the time of a call that moves ``size`` bytes.
+
+        Examples
+        --------
+        >>> labkit.figures.AlphaBeta(alpha=1e-4, beta=1e-9).seconds(0)
+        0.0001
+        """
         return self.alpha + self.beta * size
 
 
@@ -40,6 +53,12 @@ def fit_alpha_beta(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBet
     ------
     UsageError
         If the two do not fit each other, or a value is not above zero.
+
+    Examples
+    --------
+    >>> cost = labkit.figures.fit_alpha_beta([1e3, 1e6], [2e-4, 1.2e-3])
+    >>> f"{cost.alpha * 1e6:.0f} µs a call, {1 / cost.beta / 1e9:.1f} GB/s"
+    '199 µs a call, 1.0 GB/s'
     """
     n, t = measured(sizes, seconds, "sizes", "seconds")
     if len(np.unique(n)) < 2:
@@ -66,6 +85,13 @@ def bus_factor(collective: str, world_size: int) -> float:
     ------
     UsageError
         If the collective is unknown, or there are fewer than two ranks.
+
+    Examples
+    --------
+    >>> labkit.figures.bus_factor("all_reduce", 4)
+    1.5
+    >>> labkit.figures.bus_factor("broadcast", 4)
+    1.0
     """
     if world_size < 2:
         raise UsageError(f"bus bandwidth needs at least 2 ranks, not {world_size}")
@@ -98,6 +124,11 @@ def bus_bandwidth(collective: str, size: float, seconds: float, world_size: int)
         Time of the call.
     world_size
         Number of ranks.
+
+    Examples
+    --------
+    >>> labkit.figures.bus_bandwidth("all_reduce", size=1e9, seconds=0.5, world_size=4) / 1e9
+    3.0
     """
     if not (size > 0 and seconds > 0):
         raise UsageError(f"size ({size} bytes) and time ({seconds} s) must be above zero")

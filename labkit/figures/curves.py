@@ -73,6 +73,13 @@ def bandwidth(
         Left, seconds a call against bytes, both axes logarithmic, with the line t = α + β·n
         fitted to each series; right, bus bandwidth in GB/s (1e9 bytes a second), with what the fit
         predicts and its bound. The text holds no measured number.
+
+    Examples
+    --------
+    >>> sizes = [1 << 10, 1 << 17, 1 << 24]
+    >>> picture = labkit.figures.bandwidth(sizes, [2e-4, 3e-4, 1.2e-2], world_size=4)
+    >>> print(picture.text.partition(".")[0])
+    all_reduce on 4 ranks: two panels against the size of the message, 1 KiB to 16 MiB
     """
     series = _series(sizes, seconds, "sizes", "seconds")
     factor = bus_factor(collective, world_size)
@@ -159,6 +166,12 @@ def scaling(
         Points with their efficiency, throughput / (ranks · throughput a rank at the first point),
         in per cent. Axes are logarithmic if the numbers of ranks differ by more than eight times.
         The text holds no measured number.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.scaling([1, 2, 4], [1000, 1900, 3400])
+    >>> print(picture.text.partition(", with")[0])
+    Throughput in images/s against the number of ranks (1, 2, 4)
     """
     series = _series(ranks, throughput, "ranks", "throughput")
     numbers = np.unique(np.asarray(ranks, dtype=float))

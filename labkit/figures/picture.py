@@ -45,6 +45,19 @@ class Picture:
         Text and reading help.
     width
         How wide the image is shown, in CSS pixels; it has twice as many.
+
+    Examples
+    --------
+    >>> figure = labkit.figures.new_figure()
+    >>> axes = figure.add_subplot()
+    >>> bars = axes.bar(["rank 0", "rank 1"], [3, 4])
+    >>> labkit.figures.style_axes(axes, ylabel="batches", grid="y")
+    >>> picture = labkit.figures.Picture(
+    ...     figure, "Rank 0 did 3 batches, rank 1 did 4.", "A bar is one rank."
+    ... )
+    >>> print(picture.text)
+    Rank 0 did 3 batches, rank 1 did 4.
+    A bar is one rank.
     """
 
     def __init__(self, figure: Figure, text: str, how_to_read: str = "") -> None:

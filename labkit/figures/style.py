@@ -82,6 +82,13 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> Figure:
     """Return an empty figure of a size in inches, which keeps its labels from overlapping.
 
     It belongs to no pyplot state: nothing shows it twice and nothing has to close it.
+
+    Examples
+    --------
+    >>> figure = labkit.figures.new_figure(width=5, height=2)
+    >>> axes = figure.add_subplot()
+    >>> figure.get_size_inches().tolist()
+    [5.0, 2.0]
     """
     from matplotlib.figure import Figure
 
@@ -101,6 +108,14 @@ def style_axes(
     """Give axes the house style; call it after the scales are set.
 
     Put the unit into the labels: ``time per call (seconds)``.
+
+    Examples
+    --------
+    >>> axes = labkit.figures.new_figure().add_subplot()
+    >>> line = axes.loglog([1, 10, 100], [2, 3, 12])
+    >>> labkit.figures.style_axes(axes, xlabel="size (bytes)", ylabel="time per call (µs)")
+    >>> axes.get_xlabel()
+    'size (bytes)'
     """
     axes.set_facecolor(CARD)
     axes.spines[["top", "right"]].set_visible(False)

@@ -62,6 +62,18 @@ def before_after(
     ------
     UsageError
         If the arguments do not fit each other or the picture, with what is allowed.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.before_after(
+    ...     [[1], [2], [3], [4]], [[10]] * 4, "dist.all_reduce(x)"
+    ... )
+    >>> print(picture.text)
+    dist.all_reduce(x)
+    rank 0: [1] → [10]
+    rank 1: [2] → [10]
+    rank 2: [3] → [10]
+    rank 3: [4] → [10]
     """
     names = _names(before, after, ranks)
     rows = [[pieces(entry) for entry in column] for column in (before, after)]

@@ -4,10 +4,9 @@ A host is a set of Linux namespaces (network, hostname, mounts) in which command
 whoever made them ends, even by ``kill -9``, every process on them ends too, and nothing is left
 on this machine. Linux, root, iproute2 and util-linux; ``why_not`` says what is missing.
 
-    from labkit import hosts
-
-    with hosts.network(2, rate="100mbit") as (h1, h2):
-        print(h1.run(["getent", "hosts", "h2"]).stdout)
+>>> with labkit.hosts.network(2, rate="100mbit") as (h1, h2):
+...     print(h1.run(["getent", "hosts", "h2"]).stdout.split()[-1])
+h2
 """
 
 from .host import Host

@@ -20,7 +20,14 @@ _MARK = "LABKIT_HOSTS_RUN"
 
 
 class Host:
-    """One host of a network."""
+    """One host of a network.
+
+    Examples
+    --------
+    >>> with labkit.hosts.network(1) as (h1,):
+    ...     h1.name, h1.address.startswith("10.77.")
+    ('h1', True)
+    """
 
     def __init__(self, name: str, address: str, holder: int) -> None:
         self.name = name  #: as the other hosts know it: "h1"
@@ -40,6 +47,12 @@ class Host:
         ------
         LabStopped
             If the network was closed.
+
+        Examples
+        --------
+        >>> with labkit.hosts.network(1) as (h1,):
+        ...     h1.argv(["hostname"], cwd="/")[-3:]
+        ['env', '--chdir=/', 'hostname']
         """
         if self._closed:
             raise LabStopped(f"The network of {self.name} was closed.")
@@ -59,6 +72,13 @@ class Host:
         ------
         LabStopped
             If the network was closed.
+
+        Examples
+        --------
+        >>> with labkit.hosts.network(1) as (h1,):
+        ...     process = h1.popen(["sleep", "60"])  # ends with the network
+        >>> process.returncode
+        -9
         """
         keywords = {"start_new_session": True, **keywords}
         process = subprocess.Popen(self.argv(command, cwd=cwd), **keywords)
@@ -81,6 +101,12 @@ class Host:
         ------
         LabError
             If that took more than ``timeout`` seconds; all that it started was killed.
+
+        Examples
+        --------
+        >>> with labkit.hosts.network(1) as (h1,):
+        ...     h1.run(["hostname"]).stdout
+        'h1\\n'
         """
         mark = uuid.uuid4().hex
         with self.popen(
@@ -109,11 +135,28 @@ class Host:
         return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
     def processes(self) -> list[psutil.Process]:
-        """List what runs on this host, whoever started it."""
+        """List what runs on this host, whoever started it.
+
+        Examples
+        --------
+        >>> with labkit.hosts.network(1) as (h1,):
+        ...     done = h1.run(["sh", "-c", "sleep 60 > /dev/null 2>&1 &"])
+        ...     len(h1.processes())
+        1
+        """
         return [p for p in namespaces.processes([self._namespace]) if p.pid != self._holder]
 
     def kill(self) -> None:
-        """Kill all that runs on this host, as if its plug were pulled; it can run more then."""
+        """Kill all that runs on this host, as if its plug were pulled; it can run more then.
+
+        Examples
+        --------
+        >>> with labkit.hosts.network(1) as (h1,):
+        ...     process = h1.popen(["sleep", "60"])
+        ...     h1.kill()
+        ...     h1.processes(), process.wait()
+        ([], -9)
+        """
         for process in self._started:
             process.kill()  # one that is still on its way to the host
         namespaces.kill(self.processes)

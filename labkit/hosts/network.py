@@ -35,7 +35,13 @@ _SLOW = "tc qdisc add dev eth0 root tbf rate {rate} burst 64kb latency {latency}
 
 
 def why_not() -> str:
-    """Say in a sentence why no hosts can be made here; "" if they can. Found by making one."""
+    """Say in a sentence why no hosts can be made here; "" if they can. Found by making one.
+
+    Examples
+    --------
+    >>> labkit.hosts.why_not()
+    ''
+    """
     try:
         network(1).close()
     except LabError as error:
@@ -66,6 +72,12 @@ def network(
         If a value is not allowed.
     StartError
         If no hosts can be made here; nothing is left then.
+
+    Examples
+    --------
+    >>> with labkit.hosts.network(2, rate="100mbit") as (h1, h2):
+    ...     print(h1.run(["getent", "hosts", "h2"]).stdout.split()[-1])
+    h2
     """
     if not 1 <= n <= 100:
         raise UsageError(f"A network must have 1 to 100 hosts, got {n}.")
@@ -79,7 +91,14 @@ def network(
 
 
 class Network:
-    """Hosts and the switch between them; made by ``network``, ended by ``with`` or ``close``."""
+    """Hosts and the switch between them; made by ``network``, ended by ``with`` or ``close``.
+
+    Examples
+    --------
+    >>> with labkit.hosts.network(2) as network:
+    ...     [host.name for host in network]
+    ['h1', 'h2']
+    """
 
     def __init__(self, n: int, slow: str, reach: bool) -> None:
         self.closed = False
@@ -123,7 +142,15 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """End every process on the hosts, then the hosts. A second call does nothing."""
+        """End every process on the hosts, then the hosts. A second call does nothing.
+
+        Examples
+        --------
+        >>> network = labkit.hosts.network(1)
+        >>> network.close()
+        >>> network.closed
+        True
+        """
         if self.closed:
             return
         for host in self._hosts:

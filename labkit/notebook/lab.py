@@ -57,7 +57,15 @@ def _cell(text: str) -> Cell:
 
 
 class Lab:
-    """A set of ranks. Made by :func:`labkit.start`; see there."""
+    """A set of ranks. Made by :func:`labkit.start`; see there.
+
+    Examples
+    --------
+    >>> len(lab)
+    4
+    >>> lab
+    Lab (4 ranks, gloo, cpu)
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -66,7 +74,13 @@ class Lab:
 
     @property
     def world_size(self) -> int:
-        """Number of ranks."""
+        """Number of ranks.
+
+        Examples
+        --------
+        >>> lab.world_size
+        4
+        """
         return len(self._session.cluster.places)
 
     def __len__(self) -> int:
@@ -77,12 +91,25 @@ class Lab:
         """The ``ipyparallel.Client`` beneath: views, ``AsyncResult`` and the rest of it.
 
         Its engine ids are not ranks; ``lab.engine_ids`` says which is which.
+
+        Examples
+        --------
+        >>> view = lab.client.load_balanced_view()
+        >>> view.map_sync(lambda x: x * x, range(6))
+        [0, 1, 4, 9, 16, 25]
         """
         return self._session.cluster.client
 
     @property
     def engine_ids(self) -> list[int]:
-        """ipyparallel's engine id of each rank, in rank order."""
+        """ipyparallel's engine id of each rank, in rank order.
+
+        Examples
+        --------
+        >>> view = lab.client.direct_view(lab.engine_ids)
+        >>> view["rank"]
+        [0, 1, 2, 3]
+        """
         return [place.engine for place in self._session.cluster.places]
 
     # -- run --------------------------------------------------------------------------------
@@ -109,6 +136,19 @@ class Lab:
         ------
         RankError
             If it raises on a rank: each distinct error once.
+
+        Examples
+        --------
+        >>> import torch
+        >>> import torch.distributed as dist
+        >>> def add_up(factor):
+        ...     x = torch.tensor(factor * dist.get_rank())
+        ...     dist.all_reduce(x)
+        ...     return x.item()
+        >>> lab.run(add_up, 10)
+        [60, 60, 60, 60]
+        >>> lab.run(dist.get_rank, ranks=[1, 3])
+        [1, 3]
         """
         chosen = self.check_ranks(ranks)
         payload = cloudpickle.dumps((fn, args, kwargs))
@@ -144,6 +184,20 @@ class Lab:
         ------
         RankError
             If it raises on a rank: each distinct error once.
+
+        Examples
+        --------
+        >>> import torch
+        >>> import torch.distributed as dist
+        >>> def step():
+        ...     x = torch.ones(1)
+        ...     dist.all_reduce(x)
+        >>> timeline = lab.timeline(step)
+        >>> timeline
+        Timeline of ranks 0–3
+        ranks 0–3: 1 × all_reduce
+        >>> 0 < timeline.share("communication") <= 1
+        True
         """
         chosen = self.check_ranks(ranks)
         if isinstance(fn, str):
@@ -158,12 +212,28 @@ class Lab:
         return record(group, chosen, what, args, kwargs, run=run, operators=operators)
 
     def __getitem__(self, name: str) -> list[Any]:
-        """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU."""
+        """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU.
+
+        Examples
+        --------
+        >>> lab["x"] = 3
+        >>> lab["x"]
+        [3, 3, 3, 3]
+        >>> lab["rank"]
+        [0, 1, 2, 3]
+        """
         self._check_name(name)
         return variables.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set the variable ``name`` to ``value`` on every rank."""
+        """Set the variable ``name`` to ``value`` on every rank.
+
+        Examples
+        --------
+        >>> lab["learning_rate"] = 0.1
+        >>> lab["learning_rate"]
+        [0.1, 0.1, 0.1, 0.1]
+        """
         self._check_name(name)
         variables.push(self._session.group, cloudpickle.dumps({name: value}))
 
@@ -182,13 +252,28 @@ class Lab:
         ------
         UsageError
             If one is not a rank of this lab.
+
+        Examples
+        --------
+        >>> lab.check_ranks([3, 1, 3])
+        [1, 3]
+        >>> lab.check_ranks(None)
+        [0, 1, 2, 3]
         """
         return self._session.check_ranks(ranks)
 
     # -- look -------------------------------------------------------------------------------
 
     def status(self) -> Table:
-        """Show what each rank is doing now, and at which line of which cell."""
+        """Show what each rank is doing now, and at which line of which cell.
+
+        Examples
+        --------
+        >>> [row.state for row in lab.status()]
+        ['idle', 'idle', 'idle', 'idle']
+        >>> {row.device for row in lab.status()}
+        {'cpu'}
+        """
         cluster = self._session.cluster
         return Table(survey(cluster), sentences(cluster.missing))
 
@@ -215,6 +300,13 @@ class Lab:
         """Form the process group anew; every variable on the ranks stays.
 
         Sub-groups and models wrapped in DDP belong to the old group: make them again.
+
+        Examples
+        --------
+        >>> lab["x"] = 3
+        >>> lab.reset()
+        >>> lab["x"]
+        [3, 3, 3, 3]
         """
         self._session.reset()
 
@@ -231,11 +323,32 @@ class Lab:
         ------
         LabError
             If ``ranks`` leaves out one that has ended.
+
+        Examples
+        --------
+        >>> lab["x"] = 3
+        >>> lab.restart(ranks=[1, 2])
+        >>> lab.run(lambda: 3, ranks=[1, 2])
+        [3, 3]
+        >>> try:
+        ...     lab["x"]
+        ... except labkit.LabError as error:
+        ...     print(error)
+        There is no variable 'x' on ranks 1–2.
         """
         self._session.restart(ranks)
 
     def stop(self) -> None:
-        """End every process of the lab. Also happens when the notebook's kernel ends."""
+        """End every process of the lab. Also happens when the notebook's kernel ends.
+
+        Examples
+        --------
+        >>> with labkit.start(2) as lab:  # stops it at the end, whatever happens
+        ...     lab.run(lambda: "here")
+        ['here', 'here']
+        >>> lab
+        Lab (stopped)
+        """
         global _current
         if _current is self:
             _current = None
