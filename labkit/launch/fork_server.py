@@ -8,6 +8,7 @@ end. Requests and events are JSON, one object a line:
     -> {"op": "signal", "name": "3", "signal": 15}
     <- {"event": "started", "name": "3", "pid": 4711}
     <- {"event": "exited", "name": "3", "pid": 4711, "code": -9}      (negative: a signal)
+    <- {"event": "log", "text": "..."}                                (with LABKIT_LOG=debug)
 
 The tree ends when the owner ends, however it ends: end of file on FD means that the owner is
 gone, so every child is killed; and each child asks the kernel to be killed when this process
@@ -90,6 +91,7 @@ class ForkServer:
         self.backlog: list[dict[str, Any]] = []
         self._buffer = b""
         self._owner_gone = False
+        self._logs = os.environ.get("LABKIT_LOG", "").startswith("debug")
         self._wake_r, self._wake_w = socket.socketpair()
         for end in (self._wake_r, self._wake_w, sock):
             end.setblocking(False)
@@ -114,6 +116,11 @@ class ForkServer:
             self.sock.settimeout(5)
             self.sock.sendall(data)
         self.sock.setblocking(False)
+
+    def log(self, text: str, *args: Any) -> None:
+        """Let the owner log what happens here: our own stderr ends with our folder."""
+        if self._logs:
+            self.send(event="log", text=text % args)
 
     def receive(self, timeout: float | None) -> None:
         """Wait for requests or dead children, up to ``timeout`` seconds; fill ``backlog``."""
@@ -145,6 +152,7 @@ class ForkServer:
             target = _resolve(KINDS[request["kind"]])
             return lambda: target(request["argv"])
         self.pids[request["name"]] = pid
+        self.log("forked %s %s as process %d", request["kind"], request["name"], pid)
         self.send(event="started", name=request["name"], pid=pid)
         return None
 
@@ -185,7 +193,8 @@ class ForkServer:
                 return
             name = next((n for n, p in self.pids.items() if p == pid), None)
             if name is None:
-                continue  # an orphan of a rank
+                self.log("reaped process %d, which a rank had left behind", pid)
+                continue
             del self.pids[name]
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)  # its own session: everything it started
@@ -196,6 +205,7 @@ class ForkServer:
             return self.fork(request)
         if request["op"] == "signal":
             pid = self.pids.get(request["name"])
+            self.log("signal %d for %s (process %s)", request["signal"], request["name"], pid)
             if pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, request["signal"])
@@ -259,8 +269,10 @@ def main(argv: list[str]) -> Callable[[], None] | None:
         # The controller can start while torch, the next of these, is being imported.
         if job := server.serve_early():
             return job
+        began = time.monotonic()
         try:
             importlib.import_module(module)
+            server.log("imported %s in %.3f s", module, time.monotonic() - began)
         except Exception as error:  # the ranks will meet it again, with a traceback
             problems[module] = f"{type(error).__name__}: {error}"
     # What lives now is shared with every child: keep the collector from writing to it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,9 @@ from typing import Any
 
 from ..errors import LabError, LabStopped
 from . import private_folder
+
+_log = logging.getLogger(__name__)
+_server_log = logging.getLogger(f"{__package__}.fork_server")
 
 #: Imported once in the warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
@@ -93,6 +97,8 @@ class WarmProcess:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        self._began = time.monotonic()
+        _log.info("warm process %d starts, to import %s", self.process.pid, ", ".join(preload))
         # A process that the owner forks must not keep the socket open after the owner's end.
         os.register_at_fork(after_in_child=_forget(weakref.ref(ours)))
         self._reader = threading.Thread(target=self._read, name="labkit-warm", daemon=True)
@@ -115,6 +121,7 @@ class WarmProcess:
         LabError
             If a child of that name is running or the warm process has ended.
         """
+        _log.debug("asks for %s %s", kind, name)
         with self._lock:
             previous = self.children.get(name)
             if previous is not None and not previous.exited.is_set():
@@ -139,6 +146,7 @@ class WarmProcess:
 
     def signal(self, name: str, signum: int) -> None:
         """Send a signal to a child (the warm process does it: no process id is ever re-used)."""
+        _log.debug("asks to send signal %d to %s", signum, name)
         self._send({"op": "signal", "name": name, "signal": int(signum)})
 
     def log_file(self, name: str) -> Path:
@@ -206,15 +214,25 @@ class WarmProcess:
                 if kind == "ready":
                     self.thread_count = event["threads"]
                     self.problems = event["problems"]
+                    _log.info(
+                        "warm process is ready after %.3f s, with %d threads; not imported: %s",
+                        time.monotonic() - self._began,
+                        self.thread_count,
+                        self.problems or "nothing",
+                    )
                     self.ready.set()
                 elif kind == "started":
                     child = self.children[event["name"]]
                     child.pid = event["pid"]
+                    _log.debug("%s runs as process %d", child.name, child.pid)
                     child.started.set()
                 elif kind == "exited":
                     self._note_exit(self.children[event["name"]], event["pid"], event["code"])
+                elif kind == "log":
+                    _server_log.debug("%s", event["text"])
         self._sock.close()
         code = self.process.wait()
+        _log.info("warm process %d has ended with %s", self.process.pid, describe_exit(code))
         # Children die with the warm process (PR_SET_PDEATHSIG); nobody else will report them.
         for child in list(self.children.values()):
             if not child.exited.is_set():
@@ -226,6 +244,7 @@ class WarmProcess:
 
     @staticmethod
     def _note_exit(child: Child, pid: int, code: int) -> None:
+        _log.debug("%s (process %d) has ended with %s", child.name, pid, describe_exit(code))
         child.code = code
         child.started.set()
         child.exited.set()

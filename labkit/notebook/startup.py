@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from .. import log
 from ..errors import StartError, UsageError
 from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
@@ -40,6 +41,7 @@ def start(
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
     check_libraries()
+    log.begin()
     n = check_size(override_size(n), engines)
     check_engines(engines)
     check_timeout(timeout)

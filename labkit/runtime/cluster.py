@@ -27,11 +27,14 @@ from ..launch import (
 )
 from ..launch.placement import Place, place_ranks
 from ..launch.warm_process import KILL_SECONDS, WarmProcess, describe_exit
+from ..rank_names import label
 from ..wire import errands
 from ..wire.features import Missing
 from . import output
 
 R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
@@ -131,10 +134,13 @@ class RankCluster:
         StartError
             If they do not come up, with what the first one to fail wrote.
         """
+        began = time.monotonic()
+        _log.info("starts %d ranks, engines=%r", self.size, self.engines)
         with contextlib.suppress(FileExistsError):
             Path(self.cluster.profile_dir).mkdir(mode=0o700)
         try:
             self.cluster.start_controller_sync()
+            _log.debug("the controller runs after %.3f s", time.monotonic() - began)
             self.cluster.start_engines_sync(self.size)
             deadline = time.monotonic() + self.start_seconds()
             self._observe()
@@ -142,10 +148,16 @@ class RankCluster:
             ipyparallel_internals.on_notice(self._client, "labkit_exit", self._on_notice)
             output.collect(self._client)
             self._wait_for_ranks(deadline)
+            _log.debug("every rank is connected after %.3f s", time.monotonic() - began)
             self._map()
-        except LabError:
+            _log.info(
+                "%d ranks have their places after %.3f s", self.size, time.monotonic() - began
+            )
+        except LabError as error:
+            _log.info("the ranks did not start: %s", error)
             raise
         except Exception as error:
+            _log.info("the ranks did not start", exc_info=True)
             if refusal := external_state.refusal(error):
                 raise StartError(refusal) from None
             raise StartError(
@@ -167,6 +179,7 @@ class RankCluster:
                 if why := external_state.trouble(launcher):
                     raise StartError(f"{why}{external_state.log_of(launcher)}")
                 next_look = time.monotonic() + TROUBLE_SECONDS
+                _log.debug("%d of %d ranks are connected", len(self.connected()), self.size)
             exits = getattr(launcher, "exits", None)
             if exits:
                 index, (_, code) = next(iter(exits.items()))
@@ -202,6 +215,7 @@ class RankCluster:
         for place in self.places:
             if place.pid == pid:
                 self.deaths[place.rank] = describe_exit(code)
+                _log.info("rank %d ended with %s", place.rank, self.deaths[place.rank])
 
     def _on_notice(self, message: Mapping[str, Any]) -> None:
         """Note that a rank has ended, as the controller heard (``OwnedController``)."""
@@ -210,6 +224,7 @@ class RankCluster:
             if place.engine == engine:
                 how = LOST if code is None else describe_exit(code)
                 self.deaths.setdefault(place.rank, how)
+                _log.info("the controller says that rank %d ended with %s", place.rank, how)
 
     def connected(self) -> list[int]:
         """List the engines that are there; of those that have left, the hub may not know yet."""
@@ -222,6 +237,10 @@ class RankCluster:
         told = [missing for answer in answers for missing in answer.missing]
         self.missing = list(dict.fromkeys([*ipyparallel_internals.check(), *told]))
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
+        for place in self.places:
+            _log.debug("%s", place)
+        for missing in self.missing:
+            _log.info("%s", missing)
         self.deaths.clear()
 
     # -- errands ----------------------------------------------------------------------------
@@ -235,6 +254,7 @@ class RankCluster:
         LabError
             If one does not answer within ``ERRAND_SECONDS`` or fails.
         """
+        began = time.monotonic()
         results = {}
         for engine, call in calls.items():
             view = self.client.direct_view(engine)
@@ -252,6 +272,8 @@ class RankCluster:
             except ipp.error.RemoteError as error:
                 name = self.name_of(engine)
                 raise LabError(f"{name}: {error.ename}: {error.evalue}") from None
+        name = next((call.name for call in calls.values()), "nothing")
+        _log.debug("%s on engines %s took %.3f s", name, list(calls), time.monotonic() - began)
         return out
 
     def name_of(self, engine: int) -> str:
@@ -296,6 +318,7 @@ class RankCluster:
             )
         leaving = [p for p in self.places if ranks is None or p.rank in ranks]
         staying = [p for p in self.places if p not in leaving]
+        _log.info("replaces %s", label([p.rank for p in leaving]))
         self.places = staying  # an exit that is ours is no death
         if ours:
             launcher.replace([p.hint for p in leaving])
@@ -308,9 +331,11 @@ class RankCluster:
             time.sleep(0.005)
         self._wait_for_ranks(deadline)
         self._map()
+        _log.info("the fresh ranks have their places")
 
     def close(self) -> None:
         """End every process of the lab and remove its folder. Safe to call twice."""
+        _log.info("ends the ranks")
         client, self._client = self._client, None
         if client is not None:
             if self.warm is None:
@@ -332,6 +357,7 @@ class RankCluster:
         ipyparallel_internals.end_thread(self.cluster, KILL_SECONDS)
         if self._folder is not None:
             self._folder.remove()
+        _log.info("the ranks have ended")
 
     def _end_ranks(self, client: Any) -> None:
         """End the ranks by way of the controller: on hosts of ipyparallel's own launchers that

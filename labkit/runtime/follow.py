@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +14,8 @@ from .diagnosis import Ending
 from .request import Request
 from .survey import look
 from .watchdog import Watcher, sample
+
+_log = logging.getLogger(__name__)
 
 #: Seconds that a cell has before anybody watches it: short ones cost nothing more.
 UNWATCHED_SECONDS = 0.2
@@ -46,9 +49,11 @@ def follow(
         How it ended; also that somebody pressed stop, or that the time was up.
     """
     try:
-        return _follow(request, timeout, on_tick)
+        ending = _follow(request, timeout, on_tick)
     except KeyboardInterrupt:
-        return Ending("interrupted")
+        ending = Ending("interrupted")
+    _log.debug("what ran on ranks %s: %s", request.ranks, ending.kind or "ended")
+    return ending
 
 
 def _follow(request: Request, timeout: float | None, on_tick: OnTick | None) -> Ending:

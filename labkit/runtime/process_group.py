@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 
 from ..errors import LabError
@@ -9,6 +11,8 @@ from ..rank_names import how_to_replace, label
 from ..wire import errands
 from . import recovery
 from .cluster import RankCluster
+
+_log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 #: An address that nobody has (RFC 5737): the way to it is the way to everywhere else.
@@ -48,6 +52,7 @@ class GroupKeeper:
 
     def _leave(self, ranks: Sequence[int]) -> None:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
+        _log.debug("%s leave the group", label(ranks))
         recovery.shut(self.cluster, ranks)
         self.cluster.errand({self.cluster.places[r].engine: errands.leave() for r in ranks})
 
@@ -64,6 +69,7 @@ class GroupKeeper:
         cluster = self.cluster
         ranks = [r for r in range(cluster.size) if r not in cluster.deaths]
         free = [r for r in ranks if not cluster.is_busy(r)]
+        _log.info("the group is broken; free for a new one: %s", label(free))
         if len(free) == cluster.size:
             self.rebuild()
         else:
@@ -130,6 +136,7 @@ def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]
 
 def form(cluster: RankCluster, timeout: float) -> None:
     """Open a store on rank 0 and let every rank join the default process group."""
+    began = time.monotonic()
     places = cluster.places
     first = places[0].engine
     host = LOOPBACK if is_local(cluster) else cluster.errand({first: errands.address()})[0]
@@ -147,6 +154,14 @@ def form(cluster: RankCluster, timeout: float) -> None:
             )
             for p in places
         }
+    )
+    _log.info(
+        "%s formed a group in %.3f s, with %s and a store at %s, port %d",
+        label(range(len(places))),
+        time.monotonic() - began,
+        places[0].backend,
+        host,
+        port,
     )
 
 

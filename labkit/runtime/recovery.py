@@ -8,6 +8,7 @@ between two ranks of the lab are shut; what a rank has with the rest of the worl
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +21,8 @@ from ..wire.samples import Wait
 from . import control
 from .cluster import RankCluster
 from .watchdog import sample
+
+_log = logging.getLogger(__name__)
 
 #: Seconds to wait for freed ranks before they are interrupted too, and after that.
 PATIENCE = (0.5, 0.4)
@@ -34,6 +37,7 @@ def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -
 
     One that came later would hit what is sent to them next.
     """
+    _log.debug("sends %s to ranks %s", signum, ranks)
     control.send_signal(cluster, ranks, signum, QUICK_SECONDS)
 
 
@@ -50,6 +54,9 @@ def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
     everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
     ends = {pair for pairs in everyone.values() for pair in pairs}
     own = {r: Shut(tuple((a, b) for a, b in everyone[r] if (b, a) in ends)) for r in ranks}
+    if _log.isEnabledFor(logging.DEBUG):
+        counts = {r: len(shared.pairs) for r, shared in own.items()}
+        _log.debug("shuts connections between ranks, per rank: %s", counts)
     control.ask(cluster, own, QUICK_SECONDS)
 
 
@@ -68,6 +75,7 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
         wake = Wake(group, wait.me, wait.tag)
         for other in others:  # the first that is in the group
             answer = control.ask(cluster, {other: wake}, QUICK_SECONDS).get(other)
+            _log.debug("rank %d was to wake rank %d: %s", other, rank, answer)
             if answer is not None and answer.count:
                 break
 
@@ -96,14 +104,18 @@ def end(
         send_signal(cluster, still, signum)
         free(cluster, still)
         _wait(lambda: sorted(set(busy()) - silent), PATIENCE[1])
-    return busy()
+    left = busy()
+    _log.info("freed ranks %s; no answer from %s; still busy: %s", stuck, sorted(silent), left)
+    return left
 
 
 def interrupt(
     cluster: RankCluster, busy: Callable[[], list[int]], signum: str | int
 ) -> tuple[list[int], list[int]]:
     """Interrupt busy ranks; return those that had to be freed and those that did not end."""
-    send_signal(cluster, busy(), signum)
+    running = busy()
+    _log.info("interrupts ranks %s", running)
+    send_signal(cluster, running, signum)
     _wait(busy, INTERRUPT_SECONDS)
     blocked = busy()
     if not blocked:
@@ -123,4 +135,6 @@ def out_of_step(cluster: RankCluster) -> bool:
     if cluster.deaths or cluster.busy_ranks():
         return True
     samples = sample(cluster, range(cluster.size))
-    return len(samples) < cluster.size or not in_step(samples)
+    apart = len(samples) < cluster.size or not in_step(samples)
+    _log.debug("the ranks are %s", "out of step" if apart else "in step")
+    return apart

@@ -8,10 +8,12 @@ waiting ranks and those that have ended compared, for only they can be part of a
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..deadlock import message
 from ..deadlock.cause import ENDED, NOT_ASKED, RAISED, Case
 from ..deadlock.samples import renumber
 from ..deadlock.wait_graph import Situation, find_stuck
@@ -19,6 +21,8 @@ from ..wire.requests import AskSample, AskWatch, Watched
 from ..wire.samples import Sample
 from . import control
 from .cluster import RankCluster
+
+_log = logging.getLogger(__name__)
 
 #: Seconds between the two looks that must agree before a deadlock is declared.
 CONFIRM_SECONDS = 0.15
@@ -107,7 +111,10 @@ class Watcher:
                 if sample is not None and sample.state == "waiting":
                     told[rank] = sample
                     self._known[rank] = sample.stamp
-        self._note(renumber(told))
+        if told:
+            samples = renumber(told)
+            _log.debug("say that they wait: %s", _Briefly(samples))
+            self._note(samples)
 
     def _note(self, samples: Mapping[int, Sample]) -> None:
         self.waiting.update(samples)
@@ -117,7 +124,9 @@ class Watcher:
         suspects = self.waiting.keys() | gone
         first = self._sample(suspects, gone)
         self._update(first)
-        if not find_stuck(first):
+        stuck = find_stuck(first)
+        _log.debug("ended %s, stuck %s: %s", sorted(gone), sorted(stuck), _Briefly(first.samples))
+        if not stuck:
             return None
         # Look again, and at all ranks: others may wait by now.
         everyone = range(self.cluster.size)
@@ -133,6 +142,9 @@ class Watcher:
                 if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
             }
             stuck = find_stuck(Situation(second.size, same, gone, second.dead))
+            _log.debug(
+                "after %g s, stuck %s: %s", CONFIRM_SECONDS, sorted(stuck), _Briefly(second.samples)
+            )
             for rank in everyone:
                 ran[rank] = ran[rank] + 1 if _has_run(rank, first, second) else 0
             if not stuck or not _undecided(second, stuck, ran):
@@ -140,7 +152,9 @@ class Watcher:
             first = second
         if not stuck:
             return None
-        return Case(second, frozenset(stuck), self._fates(gone, failures))
+        case = Case(second, frozenset(stuck), self._fates(gone, failures))
+        _log.info("declares a deadlock: %s", message.headline(case))
+        return case
 
     def _sample(self, ranks: Iterable[int], gone: frozenset[int]) -> Situation:
         """Ask some ranks what they wait for and what they have provided."""
@@ -171,6 +185,22 @@ class Watcher:
             else:
                 fates[rank] = ENDED
         return fates
+
+
+class _Briefly:
+    """Samples in short, put into words only if a log wants them."""
+
+    def __init__(self, samples: Mapping[int, Sample]) -> None:
+        self.samples = samples
+
+    def __str__(self) -> str:
+        lines = []
+        for rank, s in sorted(self.samples.items()):
+            what = f"waits in {message.describe(s.wait, s.entry)}" if s.wait else s.state
+            where = f" at {s.wait.where}" if s.wait and s.wait.where else ""
+            still = ", still" if s.still else ""
+            lines.append(f"rank {rank} {what}{where}{still}, stamp {'.'.join(map(str, s.stamp))}")
+        return "; ".join(lines) or "no answer"
 
 
 def _has_run(rank: int, first: Situation, second: Situation) -> bool:
