@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 #: Repeated from rank 8 on. Readable as bold text on JupyterLab's white and on its dark theme, and
 #: under white numbers (contrast of 3 or more); told apart by colour-blind readers too. The first
@@ -57,16 +57,36 @@ def how_to_replace(ranks: Sequence[int]) -> str:
 _RATE = re.compile(r"(?:it/s|s/it)[],]")
 
 
-def fold(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
-    """Join ranks with equal texts; the groups are in the order of their first rank.
+#: What ranks have: a text, a tuple of texts, a value.
+T = TypeVar("T")
 
-    Progress bars stay one a rank.
+
+def fold(
+    values: Mapping[int, T], key: Callable[[T], Hashable] = lambda value: value
+) -> list[tuple[list[int], T]]:
+    """Join ranks with equal values; the groups are in the order of their first rank.
+
+    Progress bars stay one per rank.
+
+    Parameters
+    ----------
+    values
+        What each rank has.
+    key
+        What to compare of a value, if that cannot be hashed itself.
     """
-    groups: dict[tuple[str, int], list[int]] = {}
-    for rank in sorted(texts):
-        apart = rank if _RATE.search(texts[rank]) else -1
-        groups.setdefault((texts[rank], apart), []).append(rank)
-    return [(ranks, text) for (text, _), ranks in groups.items()]
+    groups: dict[tuple[Hashable, int], list[int]] = {}
+    for rank in sorted(values):
+        same = key(values[rank])
+        apart = rank if _has_rate(same) else -1
+        groups.setdefault((same, apart), []).append(rank)
+    return [(ranks, values[ranks[0]]) for ranks in groups.values()]
+
+
+def _has_rate(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_has_rate, value))
+    return isinstance(value, str) and bool(_RATE.search(value))
 
 
 def fold_begun(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
@@ -117,11 +137,8 @@ def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, 
 
     ``errors`` has (name, message, formatted lines) by rank.
     """
-    keyed = {rank: json.dumps([name, message, lines]) for rank, (name, message, lines)
-             in errors.items()}  # fmt: skip
     summary, blocks = [], []
-    for ranks, text in fold(keyed):
-        name, message, lines = json.loads(text)
+    for ranks, (name, message, lines) in fold(errors, lambda e: (e[0], e[1], tuple(e[2]))):
         summary.append(f"{label(ranks)}: {name}" + (f": {message}" if message else ""))
         head, *rest = lines or [f"{name}: {message}"]
         title, _, tail = head.partition(":")

@@ -63,12 +63,9 @@ def _values(result: Result) -> list[str]:
     for r, (yours, expected) in enumerate(texts):  # equal texts of unequal values: say how
         if yours == expected and marks[r] is BAD:
             texts[r] = (f"{yours} ({_kind(pairs[r][0])})", f"{expected} ({_kind(pairs[r][1])})")
-    keys = {r: "\0".join([*texts[r], marks[r]]) for r in range(len(pairs))}
     on_ranks = result.exercise.where == "ranks"
-    rows = []
-    for ranks, key in fold(keys):
-        rows.append([label(ranks) if on_ranks else "", *key.split("\0")])
-    return _table(rows)
+    cells = {r: (*texts[r], marks[r]) for r in range(len(pairs))}
+    return _table([(label(ranks) if on_ranks else "", *row) for ranks, row in fold(cells)])
 
 
 def _kind(value: Any) -> str:

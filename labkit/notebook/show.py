@@ -105,10 +105,8 @@ def _show_bundles(bundles: Mapping[int, Mapping[str, Any]]) -> None:
 
     A bundle is ``{"data": …, "metadata": …}``, as in Jupyter's messages.
     """
-    keyed = {rank: json.dumps(dict(bundle), sort_keys=True) for rank, bundle in bundles.items()}
     texts: dict[int, str] = {}
-    for ranks, key in fold(keyed):
-        bundle = json.loads(key)
+    for ranks, bundle in fold(bundles, lambda bundle: json.dumps(bundle, sort_keys=True)):
         if set(bundle["data"]) == {"text/plain"}:
             texts |= dict.fromkeys(ranks, bundle["data"]["text/plain"])
             continue

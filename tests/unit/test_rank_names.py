@@ -62,3 +62,24 @@ def test_progress_bars_stay_one_a_rank_though_two_are_equal_by_chance():
     texts = {0: bar, 1: bar, 2: "done"}
     assert rank_names.fold(texts) == [([0], bar), ([1], bar), ([2], "done")]
     assert rank_names.fold_begun(texts) == [([0], bar), ([1], bar), ([2], "done")]
+
+
+def test_any_values_are_folded_by_what_is_compared_of_them():
+    assert rank_names.fold({0: ("a", 1), 1: ("a", 1), 2: ("b", 1)}) == [
+        ([0, 1], ("a", 1)),
+        ([2], ("b", 1)),
+    ]
+    lists = {0: [1], 1: [2], 2: [1]}
+    assert rank_names.fold(lists, tuple) == [([0, 2], [1]), ([1], [2])]
+
+
+def test_a_progress_bar_within_a_value_stays_one_per_rank():
+    bar = ("epoch", "50%|#####     | 5/10 [00:01<00:01, 4.9it/s]")
+    assert rank_names.fold({0: bar, 1: bar}) == [([0], bar), ([1], bar)]
+
+
+def test_errors_with_other_lines_are_other_errors():
+    errors = {r: ("ValueError", "no", ["ValueError: no", f"  line {r // 2}"]) for r in range(4)}
+    summary, blocks = rank_names.error_texts(errors)
+    assert summary == "ranks 0–1: ValueError: no\nranks 2–3: ValueError: no"
+    assert [block.split("\n")[1] for block in blocks] == ["  line 0", "  line 1"]
