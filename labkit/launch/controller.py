@@ -19,6 +19,7 @@ from typing import Any
 
 from ipyparallel.controller.app import IPController
 
+from ..wire.protocol import LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import ipyparallel_internals
 
 
@@ -39,10 +40,6 @@ class LabController(IPController):
 ipyparallel_internals.use_unix_sockets(LabController)
 
 
-#: Names the variables with the process to follow, and the folder to remove when it has ended.
-OWNER, FOLDER = "LABKIT_OWNER", "LABKIT_FOLDER"
-#: Names the variable with a command (JSON) to run then, such as the one that cancels a job.
-LAST_COMMAND = "LABKIT_LAST_COMMAND"
 #: Seconds between looks at the owner.
 LOOK_SECONDS = 0.25
 
@@ -66,13 +63,13 @@ def _describe_exit(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _follow_owner() -> None:
     """End this process when its owner has ended, and tidy up in its place."""
-    owner = int(os.environ[OWNER])
+    owner = int(os.environ[OWNER_PID])
     while os.getppid() == owner:
         time.sleep(LOOK_SECONDS)
     if command := os.environ.get(LAST_COMMAND):
         with contextlib.suppress(OSError):  # it may take longer than this process
             subprocess.Popen(json.loads(command), stdin=subprocess.DEVNULL, start_new_session=True)
-    shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+    shutil.rmtree(os.environ[LAB_FOLDER], ignore_errors=True)
     os._exit(0)
 
 

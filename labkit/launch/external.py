@@ -18,6 +18,13 @@ from typing import Any
 from traitlets.config import Config
 
 from ..errors import StartError, UsageError
+from ..wire.protocol import (
+    LAB_FOLDER,
+    LAST_COMMAND,
+    OWNER_PID,
+    REMOTE_FOLDER,
+    WORK_FOLDER,
+)
 from . import slurm, ssh
 
 #: Launchers whose ranks all run on this machine: their controller listens on loopback only.
@@ -129,8 +136,8 @@ def _controller(made: Config, folder: Path | str, ip: str = "", location: str = 
     python = [sys.executable, "-P", "-m", "labkit.launch.controller"]
     made.LocalControllerLauncher.controller_cmd = python
     made.LocalControllerLauncher.environment = {
-        "LABKIT_OWNER": str(os.getpid()),
-        "LABKIT_FOLDER": str(folder),
+        OWNER_PID: str(os.getpid()),
+        LAB_FOLDER: str(folder),
     }
     made.LocalControllerLauncher.controller_args = [
         "--IPController.use_threads=True",
@@ -173,10 +180,8 @@ def _slurm(made: Config, own: Mapping[str, Mapping[str, Any]], folder: Path | st
     # Each node has its own: nothing in there is for others.
     remote = f"/tmp/{name}"
     made.SlurmEngineSetLauncher.engine_args = [f"--profile-dir={remote}"]
-    made.SlurmEngineSetLauncher.environment = {"LABKIT_REMOTE_FOLDER": remote}
-    made.LocalControllerLauncher.environment["LABKIT_LAST_COMMAND"] = json.dumps(
-        slurm.cancel_command(name)
-    )
+    made.SlurmEngineSetLauncher.environment = {REMOTE_FOLDER: remote}
+    made.LocalControllerLauncher.environment[LAST_COMMAND] = json.dumps(slurm.cancel_command(name))
 
 
 def _slurm_addresses(own: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
@@ -206,8 +211,8 @@ def _ssh(made: Config, own: Mapping[str, Mapping[str, Any]], size: int) -> tuple
     made.SSHLauncher.remote_profile_dir = folder
     made.SSHEngineLauncher.to_send = []
     made.SSHEngineSetLauncher.environment = {
-        "LABKIT_REMOTE_FOLDER": folder,
-        "LABKIT_WORK_FOLDER": os.getcwd(),
+        REMOTE_FOLDER: folder,
+        WORK_FOLDER: os.getcwd(),
         **_value(given, "environment", {}, "SSHLauncher"),
     }
     command = _ssh_value(given, "ssh_cmd", ["ssh"])

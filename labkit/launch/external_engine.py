@@ -22,6 +22,7 @@ import threading
 import time
 from typing import Any
 
+from ..wire.protocol import REMOTE_FOLDER, WORK_FOLDER
 from .exit_notice import unregister
 
 #: Seconds without a sign of the controller after which a rank ends: when its connection was
@@ -33,11 +34,6 @@ REGISTER_SECONDS = 20.0
 PATIENCE_SECONDS = 2.0
 #: What a rank exits with when the controller knows of its end, or has gone itself.
 ALONE = 75
-#: Names the variable with a folder that is only for ranks of this lab on this host: the last of
-#: them removes it.
-FOLDER = "LABKIT_REMOTE_FOLDER"
-#: Names the variable with the folder of the notebook, which this host may have too.
-WORK_FOLDER = "LABKIT_WORK_FOLDER"
 
 
 def main(argv: list[str]) -> int:
@@ -91,11 +87,11 @@ def _lock_folder() -> int | None:
     """Note that this rank uses the folder."""
     import fcntl
 
-    if FOLDER not in os.environ:
+    if REMOTE_FOLDER not in os.environ:
         return None
     try:
-        os.makedirs(os.environ[FOLDER], mode=0o700, exist_ok=True)
-        lock = os.open(os.environ[FOLDER], os.O_RDONLY | os.O_CLOEXEC)
+        os.makedirs(os.environ[REMOTE_FOLDER], mode=0o700, exist_ok=True)
+        lock = os.open(os.environ[REMOTE_FOLDER], os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_SH)
     except OSError:
         return None
@@ -109,7 +105,7 @@ def _remove_folder(lock: int | None) -> None:
     if lock is not None:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+            shutil.rmtree(os.environ[REMOTE_FOLDER], ignore_errors=True)
 
 
 # -- the rank -----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from ipyparallel.cluster.launcher import (
 )
 from traitlets import Float, Instance, List, Unicode
 
+from ..wire.protocol import RANK_HINT
 from . import ipyparallel_internals
 from .exit_notice import unregister
 from .warm_process import PATIENCE, PRELOAD, WarmProcess
@@ -191,7 +192,7 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
             *extra_args,
             *self.engine_args,
         ]
-        env = {**self.get_env(), "LABKIT_RANK_HINT": str(index)}
+        env = {**self.get_env(), RANK_HINT: str(index)}
         self._alive[name] = index
         self.exits.pop(index, None)
 

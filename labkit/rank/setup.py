@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import control, ipython_internals, memory, process_group, tracebacks
 from .observe import p2p_record
 
 #: Where a launcher tells a process its place among the others, first found first.
-HINTS = ("LABKIT_RANK_HINT", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def describe() -> ProcessFacts:

@@ -1,6 +1,26 @@
-"""What notebook and ranks say to each other."""
+"""Names that notebook, launchers and ranks share.
+
+Their messages are in ``requests`` and ``samples`` (the control channel) and ``errands``.
+"""
 
 from __future__ import annotations
+
+# -- environment variables, by what they carry from the process that starts another ---------------
+
+#: The launcher's own number for an engine: ranks of a host are in its order.
+RANK_HINT = "LABKIT_RANK_HINT"
+#: The number of the process that a controller follows,
+OWNER_PID = "LABKIT_OWNER"
+#: the folder that it removes when that one has ended,
+LAB_FOLDER = "LABKIT_FOLDER"
+#: and a command (JSON) to run then, such as the one that cancels a job.
+LAST_COMMAND = "LABKIT_LAST_COMMAND"
+#: A folder that is only for ranks of one lab on one host: the last of them removes it.
+REMOTE_FOLDER = "LABKIT_REMOTE_FOLDER"
+#: The folder of the notebook, which a rank's host may have too.
+WORK_FOLDER = "LABKIT_WORK_FOLDER"
+
+# -- torch's collectives --------------------------------------------------------------------------
 
 #: Collectives in which one rank gives to the others, or takes from them: one end can finish
 #: though another rank has not come.

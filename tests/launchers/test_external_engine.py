@@ -12,6 +12,7 @@ import pytest
 import zmq
 
 from labkit.launch import external_engine
+from labkit.wire.protocol import REMOTE_FOLDER
 
 #: Follows the heart of a controller, or gives up.
 FOLLOW = """
@@ -51,7 +52,7 @@ def test_a_rank_stays_while_the_heart_beats_and_ends_when_it_is_gone() -> None:
 def test_the_last_rank_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "lab"
     (folder / "log").mkdir(parents=True)
-    monkeypatch.setenv(external_engine.FOLDER, str(folder))
+    monkeypatch.setenv(REMOTE_FOLDER, str(folder))
     first, second = external_engine._lock_folder(), external_engine._lock_folder()
     external_engine._remove_folder(first)
     assert folder.exists()
