@@ -14,6 +14,12 @@ import pytest
 import labkit
 
 
+def pytest_configure() -> None:
+    """Let an interrupt arrive: a shell that runs pytest in the background has it ignored, and
+    tests that press the stop button would wait for ever."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much of the corpus of answers ran (``test_answers``)."""
     ran = [
