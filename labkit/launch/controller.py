@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipyparallel.controller.app import IPController
+from traitlets import Unicode
+from traitlets.config import Config
 
 from ..wire.protocol import LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import ipyparallel_internals
@@ -31,8 +33,34 @@ class LabController(IPController):
     """
 
     name = "ipcontroller"
+    #: Milliseconds between heartbeats, and how many may be missed. An engine counts as connected
+    #: after the second one. That an engine ended is known from the process that forked it, at
+    #: once; a heartbeat missed on a busy machine is no exit.
+    heartbeat_ms, misses = 100, 600
+
+    socket_folder = Unicode(
+        config=True,
+        help="Listen on unix sockets in this folder, unless an address or transport is set.",
+    )
+
+    @classmethod
+    def settings(cls) -> Config:
+        """Return what differs from a stock controller, unless the user sets it."""
+        made = Config()
+        made.IPController.use_threads = True
+        made.IPController.db_class = "NoDB"
+        made.HeartMonitor.period = cls.heartbeat_ms
+        made.HeartMonitor.max_heartmonitor_misses = cls.misses
+        return made
 
     def init_hub(self) -> None:
+        settings = self.settings()
+        settings.merge(self.config)  # arguments and configuration files win
+        self.update_config(settings)
+        given = {name for section in self.section_names() for name in self.config[section]}
+        free = not given & {"ip", "transport", "location"}
+        if self.socket_folder and free and ipyparallel_internals.has_unix_sockets():
+            self.transport, self.ip, self.location = "ipc", self.socket_folder, "127.0.0.1"
         super().init_hub()
         ipyparallel_internals.measure_heartbeats_in_thread(self)
 
@@ -47,8 +75,12 @@ LOOK_SECONDS = 0.25
 class OwnedController(LabController):
     """A controller that ends with the process that started it, and passes on how ranks end.
 
-    The ranks end with the controller (``remote``), wherever they are.
+    The ranks end with the controller (``external_engine``), wherever they are.
     """
+
+    #: A minute of silence, as for the other one, but ranks on other hosts are heard over a network:
+    #: fewer messages, and a rank is still there after less than a second.
+    heartbeat_ms, misses = 250, 240
 
     def init_hub(self) -> None:
         super().init_hub()

@@ -39,15 +39,20 @@ class LabEngine(IPEngine):
         os._exit(0)
 
     def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        """Send this process the signal that a client asks for."""
         sig = parent["content"]["sig"]
         signum = getattr(signal, sig) if isinstance(sig, str) else sig
         if signum == signal.SIGINT:
             # Before the reply: who has it may send the next request, which this is not meant for.
-            os.kill(os.getpid(), signum)
+            self.obey(signum)
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
         if signum != signal.SIGINT:
             # The reply has to leave before a deadly signal arrives, or the client waits for ever.
-            ipyparallel_internals.call_later(self.kernel, 0.05, os.kill, os.getpid(), signum)
+            ipyparallel_internals.call_later(self.kernel, 0.05, self.obey, signum)
+
+    def obey(self, signum: int) -> None:
+        """Send this process a signal."""
+        os.kill(os.getpid(), signum)
 
 
 ipyparallel_internals.on_registered(LabEngine, "after_registration")

@@ -1,4 +1,4 @@
-"""Tell the controller that a rank has ended."""
+"""Tell the controller that ranks have ended."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 LINGER_MS = 1000
 
 
-def unregister(info: Mapping[str, Any], engine: int, code: int | None = None) -> None:
-    """Take an engine off the hub's list.
+def unregister(info: Mapping[str, Any], exits: Mapping[int, int | None]) -> None:
+    """Take engines off the hub's list.
 
     Parameters
     ----------
     info
         How engines reach the controller: ipyparallel's connection information.
-    engine
-        The id that the hub gave it.
-    code
-        How its process ended, for a controller that passes it on (``OwnedController``).
+    exits
+        How the processes ended, by the id that the hub gave the engine. The exit code is for a
+        controller that passes it on (``OwnedController``).
     """
     import zmq
     from ipyparallel import util
@@ -45,5 +44,6 @@ def unregister(info: Mapping[str, Any], engine: int, code: int | None = None) ->
             curve_publickey=public or None,
             curve_secretkey=secret or None,
         )
-        session.send(socket, "unregistration_request", content={"id": engine, "code": code})
+        for engine, code in exits.items():
+            session.send(socket, "unregistration_request", content={"id": engine, "code": code})
         socket.close()

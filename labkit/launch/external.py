@@ -97,6 +97,9 @@ def config(
     """
     made = Config()
     if engines == "labkit":
+        # What they write is shown when a start fails: not what they log while all is well.
+        made.LabkitControllerLauncher.controller_args = ["--log-level=30"]
+        made.LabkitEngineSetLauncher.engine_args = ["--log-level=30"]
         return made
     _ranks(made, sys.executable)
     addresses = ("", "")
@@ -140,10 +143,6 @@ def _controller(made: Config, folder: Path | str, ip: str = "", location: str = 
         LAB_FOLDER: str(folder),
     }
     made.LocalControllerLauncher.controller_args = [
-        "--IPController.use_threads=True",
-        "--IPController.db_class=NoDB",
-        "--HeartMonitor.period=250",
-        "--HeartMonitor.max_heartmonitor_misses=240",
         f"--ip={ip or '*'}",
         *([f"--location={location}"] if location else []),
         "--log-level=30",

@@ -11,7 +11,6 @@ turn ends with the kernel: nothing lives on, on any host.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -41,22 +40,22 @@ def main(argv: list[str]) -> int:
     # ipyparallel's MPI launcher adds this: it would need mpi4py, for which a rank has no use.
     argv = [arg for arg in argv if arg != "--mpi"]
     lock = _lock_folder()
-    told, tell = os.pipe()
+    registered, registration = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _run(argv, tell, parent)
-    os.close(tell)
+        _run(argv, registration, parent)
+    os.close(registration)
     code = _wait(child)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)  # its own session: everything it started
     _remove_folder(lock)  # before what takes longer: there may be no time for it
-    about = os.read(told, 1 << 16)
+    about = os.read(registered, 1 << 16)
     if not about:
         return code if code > 0 else 1
     if code != ALONE:
         facts = json.loads(about)
-        unregister(facts["info"], facts["engine"], code)
+        unregister(facts["info"], {facts["engine"]: code})
     # Else MPI and Slurm would end the other ranks too, and the learner's variables with them.
     return 0
 
@@ -111,16 +110,17 @@ def _remove_folder(lock: int | None) -> None:
 # -- the rank -----------------------------------------------------------------------------------
 
 
-def _run(argv: list[str], tell: int, parent: int) -> None:
+def _run(argv: list[str], registration: int, parent: int) -> None:
     """Be the rank; never returns."""
     code = 1
     try:
-        _die_with(parent)
+        from .fork_server import end_with_parent, import_without_debugger
+
+        end_with_parent(parent)
         os.setsid()
         if WORK_FOLDER in os.environ:
             with contextlib.suppress(OSError):  # another host may not have it
                 os.chdir(os.environ[WORK_FOLDER])
-        from .fork_server import import_without_debugger
         from .warm_process import PRELOAD
 
         import_without_debugger()
@@ -130,7 +130,7 @@ def _run(argv: list[str], tell: int, parent: int) -> None:
         app = engine.instance(
             enable_nanny=False, max_heartbeat_misses=0, timeout=REGISTER_SECONDS, log_level=30
         )
-        app.tell = tell
+        app.registration = registration
         app.initialize(argv)
         app.start()
         code = 0
@@ -146,46 +146,27 @@ def _run(argv: list[str], tell: int, parent: int) -> None:
         os._exit(code)
 
 
-def _die_with(parent: int) -> None:
-    """Ask the system to end this process with the one that forked it, where it can."""
-    from .fork_server import PR_SET_PDEATHSIG
-
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def _engine_class() -> Any:
     """Make the class of the engine; ipyparallel is imported in the rank only."""
-    from . import ipyparallel_internals
     from .engine import LabEngine
 
     class RemoteEngine(LabEngine):
         """An engine that ends when its controller has gone."""
 
-        tell = -1
+        registration = -1  # where to write as whom the controller knows this rank
 
-        def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-            sig = parent["content"]["sig"]
-            signum = getattr(signal, sig) if isinstance(sig, str) else sig
-            if signum != signal.SIGKILL:
-                super()._signal_request(stream, ident, parent)
-                return
-            reply = {"status": "ok"}
-            self.session.send(stream, "signal_reply", reply, parent=parent, ident=ident)
-            # Say so itself: the process that waits for it would have to import zmq first.
-            ipyparallel_internals.call_later(self.kernel, 0.05, self._leave, -signum)
-
-        def _leave(self, code: int) -> None:
-            unregister(self.connection_info, self.id, code)
-            os._exit(ALONE)
+        def obey(self, signum: int) -> None:
+            if signum == signal.SIGKILL:
+                # Say so itself: the process that waits for it would have to import zmq first.
+                unregister(self.connection_info, {self.id: -signum})
+                os._exit(ALONE)
+            super().obey(signum)
 
         def after_registration(self, maybe_tunnel: Any) -> None:
             super().after_registration(maybe_tunnel)
             about = {"engine": self.id, "info": self.connection_info}
-            os.write(self.tell, json.dumps(about).encode())
-            os.close(self.tell)
+            os.write(self.registration, json.dumps(about).encode())
+            os.close(self.registration)
             url = f"{self.connection_info['interface']}:{self.connection_info['hb_ping']}"
             keys = (self.curve_serverkey, self.curve_publickey, self.curve_secretkey)
             arguments = (maybe_tunnel(url), *(key or None for key in keys))

@@ -4,7 +4,8 @@ Runs as ``python -m labkit.launch.fork_server FD ROOT PRELOAD...``: FD is one en
 pair whose other end the owner (a notebook kernel) holds, ROOT a private folder to remove at the
 end. Requests and events are JSON, one object a line:
 
-    -> {"op": "fork", "name": "3", "kind": "engine", "argv": [...], "env": {...}, "log": "..."}
+    -> {"op": "fork", "name": "3", "kind": "engine", "argv": [...], "env": {...}, "log": "...",
+        "pid_file": "..."}
     -> {"op": "signal", "name": "3", "signal": 15}
     <- {"event": "started", "name": "3", "pid": 4711}
     <- {"event": "exited", "name": "3", "pid": 4711, "code": -9}      (negative: a signal)
@@ -71,6 +72,14 @@ def import_without_debugger() -> None:
     del sys.modules["debugpy"]
 
 
+def end_with_parent(parent: int) -> None:
+    """Ask the system to kill this process when the one that forked it ends, where it can."""
+    if sys.platform == "linux":
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above
+        os._exit(1)
+
+
 def call(argv: list[str]) -> None:
     """Call ``argv[0]`` ("module:function") with the rest of ``argv``."""
     _resolve(argv[0])(*argv[1:])
@@ -88,6 +97,7 @@ class ForkServer:
         self.sock = sock
         self.root = root
         self.pids: dict[str, int] = {}  # name -> pid of our own children
+        self.pid_files: dict[str, str] = {}  # name -> the link that says so to others
         self.backlog: list[dict[str, Any]] = []
         self._buffer = b""
         self._owner_gone = False
@@ -153,13 +163,13 @@ class ForkServer:
             return lambda: target(request["argv"])
         self.pids[request["name"]] = pid
         self.log("forked %s %s as process %d", request["kind"], request["name"], pid)
+        self.pid_files[request["name"]] = request["pid_file"]
+        _link(request["pid_file"], pid)
         self.send(event="started", name=request["name"], pid=pid)
         return None
 
     def _become_child(self, request: dict[str, Any], parent: int) -> None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent died before the line above
-            os._exit(1)
+        end_with_parent(parent)
         os.setsid()
         signal.set_wakeup_fd(-1)
         for signum in (signal.SIGCHLD, signal.SIGTERM):
@@ -196,6 +206,7 @@ class ForkServer:
                 self.log("reaped process %d, which a rank had left behind", pid)
                 continue
             del self.pids[name]
+            _link(self.pid_files.pop(name), 0)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)  # its own session: everything it started
             self.send(event="exited", name=name, pid=pid, code=os.waitstatus_to_exitcode(status))
@@ -248,14 +259,17 @@ class ForkServer:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+def _link(path: str, pid: int) -> None:
+    """Note a process id as the target of a link, which also works on a full disk."""
+    with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.symlink(str(pid), path)
+
+
 def _children() -> list[int]:
     """List the process ids of our children, orphans that were handed to us included."""
     return [int(p) for p in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-
-
-def thread_count() -> int:
-    """Count the threads of this process, those started by C libraries too."""
-    return len(os.listdir("/proc/self/task"))
 
 
 def main(argv: list[str]) -> Callable[[], None] | None:
@@ -278,7 +292,7 @@ def main(argv: list[str]) -> Callable[[], None] | None:
     # What lives now is shared with every child: keep the collector from writing to it.
     gc.collect()
     gc.freeze()
-    server.send(event="ready", threads=thread_count(), problems=problems)
+    server.send(event="ready", problems=problems)
     return server.serve()
 
 

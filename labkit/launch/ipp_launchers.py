@@ -1,19 +1,25 @@
 """Offer the warm process to ipyparallel: ``ipp.Cluster(engines="labkit", n=4)``.
 
 With ``controller="labkit"`` too, the controller is forked from the same warm process and
-listens on unix sockets in its private folder only.
+listens on unix sockets in its private folder only, unless the cluster names an address.
+
+All processes end with the one that started the cluster. While it lives, ``Cluster.from_dict`` and
+``Cluster.from_file`` reach them from any other process of the same user on the same host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import psutil
 from ipyparallel.cluster.launcher import (
     BaseLauncher,
     ControllerLauncher,
@@ -21,17 +27,22 @@ from ipyparallel.cluster.launcher import (
     NotRunning,
     ProcessStateError,
 )
-from traitlets import Float, Instance, List, Unicode
+from traitlets import Any as AnyTrait
+from traitlets import Float, List, Unicode
 
 from ..wire.protocol import RANK_HINT
-from . import ipyparallel_internals
+from .attached import AttachedWarmProcess, identify
 from .exit_notice import unregister
 from .warm_process import PATIENCE, PRELOAD, WarmProcess
 
-#: Milliseconds between heartbeats: an engine counts as connected after the second one.
-HEARTBEAT_MS = 100
 #: What the warm process calls the controller.
 CONTROLLER = "controller"
+#: Seconds for the warm process to fork a child that was asked for: torch is imported first.
+FORK_SECONDS = 120.0
+#: Seconds between looks at processes that somebody else started.
+LOOK_SECONDS = 0.1
+#: Characters of a log to read for ``get_output``, which returns the last ``output_limit`` lines.
+OUTPUT_CHARACTERS = 1 << 18
 
 
 class _WarmLauncher(BaseLauncher):
@@ -41,15 +52,29 @@ class _WarmLauncher(BaseLauncher):
         Unicode(), list(PRELOAD), config=True, help="Modules imported once for all engines."
     )
     stop_seconds_until_kill = Float(PATIENCE, config=True, help="From SIGTERM to SIGKILL.")
-    warm = Instance(WarmProcess, allow_none=True)
+    #: A WarmProcess; in a launcher that was restored, an AttachedWarmProcess.
+    warm = AnyTrait()
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._output: str | None = None  # what was written, once the log is gone
+
+    def names(self) -> list[str]:
+        """Return what the warm process calls the processes of this launcher."""
+        raise NotImplementedError
+
+    # -- the warm process -------------------------------------------------------------------
 
     def get_warm(self) -> WarmProcess:
-        """Return the cluster's warm process; make it if this is the first to ask."""
-        _ = self.loop  # the one that runs now: asked for later, in another thread, it makes one
+        """Return the cluster's warm process; start it if this is the first to ask."""
+        # The loop that runs now: asked for later, in another thread, the default makes a new one.
+        _ = self.loop
+        if self.state != "before":
+            raise ProcessStateError(f"it was already started (state: {self.state})")
         cluster = self.parent
         warm = self.warm or getattr(cluster, "warm", None)
         if warm is None or warm.closed.is_set():
-            warm = WarmProcess(self.preload)
+            warm = WarmProcess.start(self.preload)
             cluster.warm = warm
             cluster.warm_users = set()
         self.warm = warm
@@ -61,11 +86,56 @@ class _WarmLauncher(BaseLauncher):
     def release_warm(self) -> None:
         """End the warm process with its last user, unless somebody else brought it."""
         users = getattr(self.parent, "warm_users", None)
-        if users is None or self.warm is None:
+        if users is None or not isinstance(self.warm, WarmProcess):
             return
         users.discard(self.identifier)
         if not users:
             self.warm.close()
+
+    async def _wait_for_forks(self) -> None:
+        """Wait for the process ids, if others are to find them in the cluster's file."""
+        if getattr(self.parent, "cluster_file", ""):
+            for name in self.names():
+                await asyncio.to_thread(self.warm.children[name].started.wait, FORK_SECONDS)
+
+    # -- what ipyparallel asks for ----------------------------------------------------------
+
+    def find_args(self) -> list[str]:
+        return [self.name]
+
+    def signal(self, sig: int | str) -> None:
+        if self.warm is None or self.state != "running":
+            return
+        signum = getattr(signal, f"SIG{sig.removeprefix('SIG')}") if isinstance(sig, str) else sig
+        for name in self.names():
+            self.warm.signal(name, signum)
+
+    async def join(self, timeout: float | None = None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.state == "running" and self._running():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{self.identifier} did not exit in {timeout} seconds.")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def get_output(self, remove: bool = False) -> str:
+        """Return what the processes wrote, the last ``output_limit`` lines of each."""
+        if self._output is not None or self.warm is None:
+            return self._output or ""
+        output = self._read_output()
+        if remove:
+            self._output = output
+            for name in self.names():
+                with contextlib.suppress(OSError):
+                    self.warm.log_file(name).unlink()
+        return output
+
+    def notify_stop(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Note the end; let go of the warm process."""
+        if self.state != "after":
+            self._keep_output()
+            super().notify_stop(data)
+            self.release_warm()
+        return data
 
     def _notify(self, data: dict[str, Any]) -> None:
         """Report the stop in the launcher's loop, or here if that loop does not run (a Cluster
@@ -75,55 +145,121 @@ class _WarmLauncher(BaseLauncher):
         else:
             self.notify_stop(data)
 
-    def find_args(self) -> list[str]:
-        return [self.name]
+    def _read_output(self) -> str:
+        raise NotImplementedError
+
+    def _read_log(self, name: str) -> str:
+        lines = self.warm.output(name, OUTPUT_CHARACTERS).splitlines(keepends=True)
+        return "".join(lines[-self.output_limit :])
+
+    def _keep_output(self) -> None:
+        """Read the output while it is there: the logs go with the warm process."""
+        if self._output is None and self.warm is not None:
+            self._output = self._read_output()
+
+    async def _end(self, names: list[str]) -> None:
+        await asyncio.to_thread(self.warm.end, names, self.stop_seconds_until_kill)
+
+    # -- restored in another place ----------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        warm = self.warm
+        if isinstance(warm, WarmProcess):
+            return {**super().to_dict(), "warm": identify(warm.process.pid, warm.root)}
+        about = identify(warm.pid, warm.root) if warm is not None else None
+        return {**super().to_dict(), "warm": about}
 
     @classmethod
     def from_dict(cls, d: dict[str, Any], **kwargs: Any) -> Any:
-        raise NotRunning("labkit's processes end with the process that started them")
+        """Restore a launcher of processes that another one started.
 
-    async def _end(self, names: list[str]) -> None:
-        assert self.warm is not None
-        await asyncio.to_thread(self.warm.end, names, self.stop_seconds_until_kill)
+        It signals and stops them by process id, reads their logs and notices their ends; how they
+        ended only the one that started them knows.
+
+        Raises
+        ------
+        NotRunning
+            If they have ended, run on another host or belong to another user.
+        """
+        self = super().from_dict(d, **kwargs)
+        self.warm = AttachedWarmProcess.find(d["warm"]) if d.get("warm") else None
+        if self.warm is None or not self._running():
+            raise NotRunning(
+                f"{self.name}: labkit's processes end with the process that started them, and are "
+                "reached from the same host only."
+            )
+        _ = self.loop
+        threading.Thread(target=self._follow, name="labkit-follow", daemon=True).start()
+        return self
+
+    def _running(self) -> bool:
+        """Tell whether one of the processes runs or is still to be forked."""
+        if isinstance(self.warm, WarmProcess):
+            return not all(self.warm.children[name].exited.is_set() for name in self.names())
+        return any(self.warm.is_there(name) for name in self.names())
+
+    def _follow(self) -> None:
+        """Notice the end of processes that somebody else started."""
+        while self.state == "running":
+            if not self._running():
+                self._notify({"exit_code": None, "identifier": self.identifier})
+                return
+            time.sleep(LOOK_SECONDS)
 
 
 class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
     """Fork the controller from the warm process."""
 
+    _process: psutil.Process | None = None
+
+    def names(self) -> list[str]:
+        return [CONTROLLER]
+
     async def start(self) -> int:
         warm = self.get_warm()
-        folder = self.profile_dir
-        argv = [
-            f"--profile-dir={folder}",
-            f"--cluster-id={self.cluster_id}",
-            "--IPController.use_threads=True",
-            *_listening(warm),
-            "--IPController.location=127.0.0.1",
-            "--IPController.db_class=NoDB",
-            f"--HeartMonitor.period={HEARTBEAT_MS}",
-            # Exits are reported by the warm process; a beat missed on a busy machine is no exit.
-            "--HeartMonitor.max_heartmonitor_misses=600",
-            "--log-level=30",
-            *self.controller_args,
-        ]
-        self._name = CONTROLLER
-        self._child = warm.fork(self._name, "controller", argv, self.get_env(), self._exited)
-        return self.notify_start(0)
+        argv = [f"--LabController.socket_folder={warm.root}/zmq", *self.controller_args]
+        warm.fork(CONTROLLER, "controller", argv, self.get_env(), self._exited)
+        result = self.notify_start(0)
+        await self._wait_for_forks()
+        return result
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """The controller's process, once it is forked; None before the start.
+
+        Raises
+        ------
+        psutil.NoSuchProcess
+            If it ended before anybody asked.
+        """
+        if self._process is None and self.warm is not None:
+            if isinstance(self.warm, WarmProcess):
+                child = self.warm.children[CONTROLLER]
+                child.started.wait(FORK_SECONDS)
+                pid = child.pid
+            else:
+                pid = self.warm.child(CONTROLLER)
+            if pid is not None:
+                self._process = psutil.Process(pid)
+        return self._process
 
     def _exited(self, pid: int, code: int) -> None:
-        data = {"exit_code": code, "pid": pid, "identifier": self.identifier}
-        self._notify(data)
+        if self.state == "stopping":
+            return
+        self._keep_output()
+        self._notify({"exit_code": code, "pid": pid, "identifier": self.identifier})
 
-    def poll(self) -> int | None:
-        return self._child.code
-
-    def signal(self, sig: int) -> None:
-        assert self.warm is not None
-        self.warm.signal(self._name, sig)
+    def poll(self) -> int | str | None:
+        """Return None while the controller runs, then its exit code ("unknown" if it is not ours
+        to know)."""
+        if isinstance(self.warm, WarmProcess):
+            return self.warm.children[CONTROLLER].code
+        return None if self.warm is not None and self._running() else "unknown"
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
         """Return what clients and engines need to connect, as soon as it is written."""
-        deadline = time.monotonic() + (self.connection_info_timeout if timeout is None else timeout)
+        seconds = self.connection_info_timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds if seconds >= 0 else float("inf")
         info: dict[str, Any] = {}
         while time.monotonic() < deadline:
             try:
@@ -132,28 +268,25 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
                         info[kind] = json.load(file)
                 return info
             except (FileNotFoundError, ValueError):  # not there yet, or half written
-                if self._child.exited.is_set():
-                    assert self.warm is not None
-                    tail = self.warm.output(self._name)
-                    raise RuntimeError(f"The controller ended at start-up:\n{tail}") from None
+                if self.poll() is not None:
+                    raise RuntimeError(
+                        f"The controller ended at start-up:\n{self.get_output()}"
+                    ) from None
                 await asyncio.sleep(0.005)
-        raise TimeoutError(f"The controller was not ready after {timeout} s")
+        raise TimeoutError(f"The controller was not ready after {seconds} s")
 
-    def get_output(self, remove: bool = False) -> str:
-        return self.warm.output(self._name) if self.warm else ""
+    def _read_output(self) -> str:
+        return self._read_log(CONTROLLER)
 
     async def stop(self) -> None:
-        assert self.warm is not None
-        self.warm.signal(self._name, signal.SIGKILL)  # it holds nothing that needs saving
-        await self._end([self._name])
-        self.release_warm()
-
-
-def _listening(warm: WarmProcess) -> list[str]:
-    """Return the settings of where the controller listens: in the private folder, if it can."""
-    if ipyparallel_internals.has_unix_sockets():
-        return ["--IPController.transport=ipc", f"--IPController.ip={warm.root}/zmq"]
-    return ["--IPController.ip=127.0.0.1"]
+        if self.warm is None or not self.running:
+            return
+        self.state = "stopping"  # their ends are no news now
+        self._keep_output()  # another owner removes the log
+        self.warm.signal(CONTROLLER, signal.SIGKILL)  # it holds nothing that needs saving
+        await self._end([CONTROLLER])
+        # Not the signal: that would be reported as an accident.
+        self.notify_stop({"exit_code": 0, "identifier": self.identifier})
 
 
 class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
@@ -161,37 +294,46 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
 
     _replacing = False
 
-    async def start(self, n: int) -> list[int]:
-        if self.state != "before":
-            raise ProcessStateError(f"the engines were already started (state: {self.state})")
-        self.get_warm()
-        self.n = n
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self._alive: dict[str, int] = {}  # name -> index
-        self.exits: dict[int, tuple[int, int]] = {}  # index -> (pid, code)
-        self.observers: list[Any] = []  # called with (index, pid, code), in a thread of ours
-        for index in range(n):
-            self.start_one(index, f"--LabEngine.id={index}")
-        return self.notify_start([])
+        self.exits: dict[int, tuple[int, int]] = {}  #: index -> (pid, code)
+        self.observers: list[Any] = []  #: called with (index, pid, code), in a thread of ours
+
+    def names(self) -> list[str]:
+        return [self.name_of(index) for index in range(self.n)]
 
     def name_of(self, index: int) -> str:
         return f"engine-{self.engine_set_id}-{index}"
 
-    def start_one(self, index: int, *extra_args: str) -> None:
-        """Fork the engine with this index; also replaces one that has ended.
+    async def start(self, n: int) -> list[int]:
+        self.get_warm()
+        self.n = n
+        numbered = self._number_engines()
+        for index in range(n):
+            self.start_one(index, *([f"--LabEngine.id={index}"] if numbered else []))
+        result = self.notify_start([])
+        await self._wait_for_forks()
+        return result
 
-        Only a first engine asks the hub for its index as id: the hub settles a dead engine's
-        messages by id half a minute later, so an id must not be used twice.
+    def _number_engines(self) -> bool:
+        """Tell whether engines shall ask the hub for their index as id, so that the two agree.
+
+        Only the first set of a controller does: the hub settles a dead engine's messages by id
+        half a minute later, so an id must not be used twice.
         """
+        controller = getattr(self.parent, "controller", None)
+        if controller is None or controller.start_data is None:
+            return False  # somebody else started it: others may have had the ids
+        if getattr(controller, "labkit_numbered", False):
+            return False
+        controller.labkit_numbered = True
+        return len(self.parent.engines) <= 1
+
+    def start_one(self, index: int, *extra_args: str) -> None:
+        """Fork the engine with this index; also replaces one that has ended."""
         name = self.name_of(index)
-        assert self.warm is not None
-        argv = [
-            f"--profile-dir={self.profile_dir}",
-            f"--cluster-id={self.cluster_id}",
-            f"--LabEngine.id_file={self._id_file(name)}",
-            "--log-level=30",
-            *extra_args,
-            *self.engine_args,
-        ]
+        argv = [f"--LabEngine.id_file={self._id_file(name)}", *extra_args, *self.engine_args]
         env = {**self.get_env(), RANK_HINT: str(index)}
         self._alive[name] = index
         self.exits.pop(index, None)
@@ -203,16 +345,11 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
 
     def replace(self, indexes: Sequence[int]) -> None:
         """End some engines and start as many fresh ones, without ending the set."""
-        assert self.warm is not None
         self._replacing = True
         self.warm.end([self.name_of(i) for i in indexes], self.stop_seconds_until_kill)
         for index in indexes:
             self.start_one(index)
         self._replacing = False
-
-    def _id_file(self, name: str) -> str:
-        assert self.warm is not None
-        return str(self.warm.root / f"{name}.id")
 
     def _exited(self, name: str, pid: int, code: int) -> None:
         index = self._alive.pop(name, None)
@@ -223,43 +360,54 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
             observer(index, pid, code)
         if self.state != "running":
             return
-        if not self._hub_gone():
-            self._unregister(name)
+        self._unregister([name])
         if not self._alive and not self._replacing:
             codes = [c for _, c in self.exits.values()]
+            self._keep_output()
             data = {"exit_code": next((c for c in codes if c), 0), "engines": dict(self.exits)}
             self._notify(data)
 
+    # -- the hub ----------------------------------------------------------------------------
+
+    def _id_file(self, name: str) -> str:
+        return str(self.warm.root / f"{name}.id")
+
     def _hub_gone(self) -> bool:
-        """Tell whether our controller has ended: news for it would wait for the bound below."""
-        assert self.warm is not None
-        controller = self.warm.children.get(CONTROLLER)
-        return controller is not None and controller.exited.is_set()
+        """Tell whether the controller has ended: news for it would wait for its bound."""
+        child = self.warm.children.get(CONTROLLER)
+        if child is not None:
+            return child.exited.is_set()
+        controller = getattr(self.parent, "controller", None)
+        return controller is not None and controller.state == "after"
 
-    def _unregister(self, name: str) -> None:
-        """Tell the hub that an engine is gone, as its nanny would have."""
+    def _unregister(self, names: Sequence[str]) -> None:
+        """Tell the hub that engines are gone, as their nannies would have."""
         info = json.loads(self.environment.get("IPP_CONNECTION_INFO", "null"))
-        try:
-            engine_id = int(os.readlink(self._id_file(name)))
-            os.unlink(self._id_file(name))
-        except (OSError, ValueError):
-            return  # it never registered
-        if info is not None:
-            unregister(info, engine_id)
+        ids: dict[int, int | None] = {}
+        for name in names:
+            try:
+                ids[int(os.readlink(self._id_file(name)))] = None
+                os.unlink(self._id_file(name))
+            except (OSError, ValueError):
+                continue  # it never registered
+        if info is not None and ids and not self._hub_gone():
+            unregister(info, ids)
 
-    def signal(self, sig: int) -> None:
-        assert self.warm is not None
-        for name in list(self._alive):
-            self.warm.signal(name, sig)
+    # -- output and end ---------------------------------------------------------------------
 
-    def get_output(self, remove: bool = False) -> str:
-        if self.warm is None:
-            return ""
-        outputs = {i: self.warm.output(self.name_of(i)) for i in range(self.n)}
+    def _read_output(self) -> str:
+        outputs = {i: self._read_log(self.name_of(i)) for i in range(self.n)}
         return "\n".join(f"engine {i}:\n{text}" for i, text in outputs.items() if text)
 
     async def stop(self) -> None:
-        self.state = "stopping"
-        await self._end(list(self._alive))
+        if self.warm is None or not self.running:
+            return
+        self.state = "stopping"  # their ends are no news now
+        names = self.names()
+        if isinstance(self.warm, WarmProcess):
+            await self._end(names)
+            await asyncio.to_thread(self._unregister, names)
+        else:  # its owner unregisters them, and removes the logs
+            self._keep_output()
+            await self._end(names)
         self.notify_stop({"exit_code": 0, "engines": dict(self.exits)})
-        self.release_warm()

@@ -54,55 +54,72 @@ class Child:
 
 
 class WarmProcess:
-    """Start and talk to one warm process. Thread-safe.
-
-    Parameters
-    ----------
-    preload
-        Modules to import once, before any rank is forked.
-    environment
-        Variables that must be set before torch is imported (``OMP_NUM_THREADS``).
-
-    Raises
-    ------
-    StartError
-        If its private folder cannot be made.
-    """
+    """The owner's end of one warm process. Made by :meth:`start`. Thread-safe."""
 
     def __init__(
-        self, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None
+        self,
+        folder: private_folder.PrivateFolder,
+        process: subprocess.Popen[bytes],
+        sock: socket.socket,
     ) -> None:
-        private_folder.sweep()
-        self.folder = private_folder.PrivateFolder()
-        self.root = self.folder.path
+        self.folder = folder
+        self.root = folder.path
+        self.process = process
         self.children: dict[str, Child] = {}
         self.ready = threading.Event()
         self.closed = threading.Event()
-        self.thread_count: int | None = None
-        self.problems: dict[str, str] = {}
+        self.problems: dict[str, str] = {}  #: module -> why it could not be imported
         self._lock = threading.Lock()
+        self._sock = sock
+        self._began = time.monotonic()
+        self._reader = threading.Thread(target=self._read, name="labkit-warm", daemon=True)
+
+    @classmethod
+    def start(
+        cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None
+    ) -> WarmProcess:
+        """Start a warm process; returns at once.
+
+        Parameters
+        ----------
+        preload
+            Modules to import once, before any rank is forked.
+        environment
+            Variables that must be set before torch is imported (``OMP_NUM_THREADS``).
+
+        Raises
+        ------
+        StartError
+            If its private folder cannot be made.
+        """
+        private_folder.sweep()
+        folder = private_folder.PrivateFolder()
         ours, theirs = socket.socketpair()
-        self._sock = ours
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
-        args = [str(theirs.fileno()), str(self.root), *preload]
+        args = [str(theirs.fileno()), str(folder.path), *preload]
         # -P: a stray random.py in the learner's folder must not be taken for Python's own.
         command = [sys.executable, "-P", "-m", __package__ + ".fork_server", *args]
-        with open(self.root / "warm.log", "wb") as log, theirs:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=env,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        self._began = time.monotonic()
-        _log.info("warm process %d starts, to import %s", self.process.pid, ", ".join(preload))
+        try:
+            with open(folder.path / "warm.log", "wb") as log, theirs:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=env,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            folder.remove()
+            raise
         # A process that the owner forks must not keep the socket open after the owner's end.
         os.register_at_fork(after_in_child=_forget(weakref.ref(ours)))
-        self._reader = threading.Thread(target=self._read, name="labkit-warm", daemon=True)
-        self._reader.start()
+        warm = cls(folder, process, ours)
+        _log.info("warm process %d starts, to import %s", process.pid, ", ".join(preload))
+        warm._reader.start()
+        return warm
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -127,6 +144,8 @@ class WarmProcess:
             if previous is not None and not previous.exited.is_set():
                 raise LabError(f"{kind} {name!r} is already running.")
             child = self.children[name] = Child(name, on_exit)
+        with contextlib.suppress(OSError):  # of an earlier child: this one is still to come
+            pid_file(self.root, name).unlink()
         request = {
             "op": "fork",
             "name": name,
@@ -134,6 +153,7 @@ class WarmProcess:
             "argv": list(argv),
             "env": dict(env or {}),
             "log": str(self.log_file(name)),
+            "pid_file": str(pid_file(self.root, name)),
         }
         try:
             self._send(request)
@@ -151,14 +171,11 @@ class WarmProcess:
 
     def log_file(self, name: str) -> Path:
         """Name the file that collects what a child writes outside Python's own streams."""
-        return self.root / f"{name.replace('/', '-')}.log"
+        return log_file(self.root, name)
 
     def output(self, name: str, limit: int = 4000) -> str:
         """Return the last ``limit`` characters of a child's log."""
-        try:
-            return self.log_file(name).read_text(errors="replace")[-limit:]
-        except OSError:
-            return ""
+        return read_log(self.root, name, limit)
 
     def end(self, names: Sequence[str], patience: float = PATIENCE) -> None:
         """End some children: SIGTERM, after ``patience`` seconds SIGKILL, and wait for it."""
@@ -198,9 +215,9 @@ class WarmProcess:
             with self._lock:
                 self._sock.sendall(data)
         except OSError:
-            raise LabStopped(self.obituary()) from None
+            raise LabStopped(self.how_ended()) from None
 
-    def obituary(self) -> str:
+    def how_ended(self) -> str:
         """Say in one sentence that the warm process has ended, and how."""
         code = self.process.poll()
         how = "" if code is None else f" with {describe_exit(code)}"
@@ -212,12 +229,11 @@ class WarmProcess:
                 event = json.loads(line)
                 kind = event.pop("event")
                 if kind == "ready":
-                    self.thread_count = event["threads"]
                     self.problems = event["problems"]
                     _log.info(
                         "warm process is ready after %.3f s, with %d threads; not imported: %s",
                         time.monotonic() - self._began,
-                        self.thread_count,
+                        event["threads"],
                         self.problems or "nothing",
                     )
                     self.ready.set()
@@ -250,6 +266,24 @@ class WarmProcess:
         child.exited.set()
         if child.on_exit is not None:
             child.on_exit(pid, code)
+
+
+def log_file(root: Path, name: str) -> Path:
+    """Name the log of a child of the warm process whose folder is ``root``."""
+    return root / f"{name.replace('/', '-')}.log"
+
+
+def pid_file(root: Path, name: str) -> Path:
+    """Name the link whose target is the process id of a child, "0" once it has ended."""
+    return root / f"{name.replace('/', '-')}.pid"
+
+
+def read_log(root: Path, name: str, limit: int) -> str:
+    """Return the last ``limit`` characters of a child's log, "" if there is none."""
+    try:
+        return log_file(root, name).read_text(errors="replace")[-limit:]
+    except OSError:
+        return ""
 
 
 def _forget(socket_ref: weakref.ref[socket.socket]) -> Callable[[], None]:

@@ -54,7 +54,7 @@ def start(
     stop_current()
     warm = None
     if engines == "local" and fork_is_safe():
-        warm = WarmProcess((*PRELOAD, *preload), thread_settings(n))
+        warm = WarmProcess.start((*PRELOAD, *preload), thread_settings(n))
     elif engines == "local":
         print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
 

@@ -193,7 +193,7 @@ class RankCluster:
                     f"were there{external_state.log_of(launcher)}"
                 )
             if self.warm is not None and self.warm.closed.is_set():
-                raise StartError(self.warm.obituary())
+                raise StartError(self.warm.how_ended())
             if time.monotonic() > deadline:
                 why, log = external_state.delay(launcher), external_state.log_of(launcher)
                 raise StartError(

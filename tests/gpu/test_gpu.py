@@ -1,5 +1,7 @@
 """The same ranks on GPUs. Run by hand where there is one: pytest -m gpu."""
 
+import os
+
 import pytest
 import torch
 
@@ -97,7 +99,8 @@ def test_more_ranks_than_gpus(ranks):
 
 def test_the_owner_and_the_warm_process_touch_no_gpu():
     with labkit.start(1) as lab:
-        assert inside(lab).cluster.warm.thread_count == 1
+        pid = inside(lab).cluster.warm.process.pid
+        assert len(os.listdir(f"/proc/{pid}/task")) == 1
         assert not torch.cuda.is_initialized()
 
 

@@ -1,33 +1,56 @@
-"""Our launcher under plain ipyparallel: ipp.Cluster(engines="labkit")."""
+"""Our launchers under plain ipyparallel: ipp.Cluster(engines="labkit", controller="labkit").
 
+What ipyparallel's own tests of a cluster ask of its launchers, asked of ours.
+"""
+
+import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import ipyparallel as ipp
 import psutil
 import pytest
+from ipyparallel.cluster import ClusterManager
+from traitlets.config import Config
 
 from labkit.launch.ipp_launchers import LabkitEngineSetLauncher
 from tests.conftest import descendants
 
 pytestmark = pytest.mark.slow
 
+SECONDS = 30  # for whatever takes milliseconds on an idle machine
 
-@pytest.fixture(params=["stock controller", "labkit controller"])
-def cluster(request, tmp_path):
-    made = ipp.Cluster(
-        engines="labkit",
-        controller="labkit" if request.param == "labkit controller" else "local",
-        n=3,
-        profile_dir=str(tmp_path / "profile"),
-        cluster_id="",
-        delay=0,
-        log_level=40,
-    )
-    yield made
-    made.stop_cluster_sync()
-    made.shutdown_atexit = False
+
+@pytest.fixture
+def new_cluster(tmp_path):
+    """Make clusters; stop what is left of them."""
+    made = []
+
+    def make(**settings):
+        settings = {
+            "engines": "labkit",
+            "controller": "labkit",
+            "n": 2,
+            "profile_dir": str(tmp_path / "profile"),
+            "delay": 0,
+            "log_level": 40,
+        } | settings
+        made.append(ipp.Cluster(**settings))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.stop_cluster_sync()
+        cluster.shutdown_atexit = False
+
+
+@pytest.fixture(params=["local", "labkit"], ids=["stock controller", "labkit controller"])
+def cluster(request, new_cluster):
+    return new_cluster(controller=request.param, n=3, cluster_id="")
 
 
 def where():
@@ -35,6 +58,33 @@ def where():
     import sys
 
     return os.getpid(), "torch" in sys.modules
+
+
+def get_ready_for_a_signal():
+    import signal
+
+    def interrupt(*frame):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGUSR1, interrupt)
+
+
+def sleep(client):
+    """Let every engine sleep until a signal comes; return when they do."""
+    client[:].apply_sync(get_ready_for_a_signal)
+    result = client[:].apply_async(time.sleep, SECONDS)
+    time.sleep(0.5)
+    return result
+
+
+def interrupted(result):
+    """Tell whether every engine was interrupted in its sleep."""
+    with pytest.raises(ipp.error.CompositeError) as error:
+        result.get(timeout=SECONDS)
+    return {name for name, *_ in error.value.elist} == {"KeyboardInterrupt"}
+
+
+# -- as labkit's own launcher -------------------------------------------------------------------
 
 
 def test_it_works_by_name_alone(cluster, eventually):
@@ -77,3 +127,191 @@ def test_all_engines_gone_is_reported_as_stopped(cluster, eventually):
     eventually(lambda: launcher.state == "after", 3)
     assert launcher.stop_data["exit_code"] == -signal.SIGKILL
     client.close()
+
+
+# -- as ipyparallel's own -----------------------------------------------------------------------
+
+
+def test_the_controller_has_a_process_and_stops_more_than_once(new_cluster):
+    async def play():
+        cluster = new_cluster()
+        assert cluster.controller is None
+        await cluster.start_controller()
+        with pytest.raises(RuntimeError, match="already running"):
+            await cluster.start_controller()
+        process = cluster.controller.process
+        assert process.is_running()
+        assert cluster.controller.poll() is None
+        with await cluster.connect_client() as client:
+            assert client.queue_status() == {"unassigned": 0}
+        await cluster.stop_controller()
+        process.wait(timeout=3)
+        assert cluster.controller is None
+        await cluster.stop_controller()
+
+    asyncio.run(play())
+
+
+def test_a_set_of_engines_comes_and_goes_and_the_hub_hears_of_it(cluster, eventually):
+    cluster.start_controller_sync()
+    first = cluster.start_engines_sync(2)
+    with cluster.connect_client_sync() as client:
+        client.wait_for_engines(2, timeout=SECONDS)
+        assert client.ids == [0, 1]
+        second = cluster.start_engines_sync(1, "second")
+        client.wait_for_engines(3, timeout=SECONDS)
+        assert cluster.engine_set.state == "running"
+        cluster.stop_engines_sync(first)
+        assert list(cluster.engines) == [second]
+        eventually(lambda: client.ids == [2], SECONDS)
+        with pytest.raises(KeyError):
+            cluster.stop_engines_sync(first)
+
+
+def test_restarted_engines_are_fresh_and_have_ids_of_their_own(cluster, eventually):
+    with cluster as client:
+        before = client[:].apply_sync(os.getpid)
+        (name,) = cluster.engines
+        cluster.restart_engines_sync()
+        assert list(cluster.engines) == [name]
+        eventually(lambda: not {0, 1, 2} & set(client.ids), SECONDS)
+        client.wait_for_engines(3, timeout=SECONDS)
+        assert not set(before) & set(client[:].apply_sync(os.getpid))
+        assert client.ids == [3, 4, 5]
+
+
+def test_a_signal_to_the_set_reaches_every_engine(cluster):
+    with cluster as client:
+        result = sleep(client)
+        cluster.signal_engines_sync(signal.SIGUSR1)
+        assert interrupted(result)
+
+
+def test_the_users_arguments_win_and_the_output_outlives_the_engines(new_cluster):
+    made = Config()
+    made.EngineLauncher.engine_args = ["--log-level=10"]
+    made.ControllerLauncher.controller_args = ["--log-level=20"]
+    cluster = new_cluster(config=made, controller_args=["--ping=250"])
+    with cluster:
+        engines, controller = cluster.engine_set, cluster.controller
+    text = engines.get_output()
+    assert "Completed registration with id 0" in text
+    assert "Completed registration with id 1" in text
+    assert "Heartmonitor beating every 250ms" in controller.get_output()
+    assert engines.state == controller.state == "after"
+
+
+def test_the_files_of_a_profile_win_too(new_cluster, tmp_path):
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile" / "ipcontroller_config.py").write_text("c.HeartMonitor.period = 200")
+    cluster = new_cluster()
+    cluster.start_controller_sync()
+    with cluster.connect_client_sync():
+        controller = cluster.controller
+    cluster.stop_controller_sync()
+    assert "Heartmonitor beating every 200ms" in controller.get_output()
+
+
+def test_a_controller_with_an_address_is_reached_there(new_cluster):
+    cluster = new_cluster(controller_ip="127.0.0.1", n=1)
+    with cluster as client:
+        info = cluster._synchronize(cluster.controller.get_connection_info)["client"]
+        assert info["interface"] == "tcp://127.0.0.1"
+        assert client.ids == [0]
+
+
+def test_two_clusters_are_strangers_to_each_other(new_cluster):
+    with new_cluster() as one, new_cluster(n=1) as two:
+        assert (len(one), len(two)) == (2, 1)
+        assert not set(one[:].apply_sync(os.getpid)) & set(two[:].apply_sync(os.getpid))
+
+
+def test_whoever_waits_hears_that_engines_crashed(new_cluster, tmp_path, monkeypatch):
+    crash = tmp_path / "crash.py"
+    crash.write_text("import os, time; time.sleep(1); os._exit(1)")
+    monkeypatch.setenv("PYTHONSTARTUP", str(crash))
+    cluster = new_cluster().start_cluster_sync()
+    with cluster.connect_client_sync() as client, pytest.raises(ipp.error.EngineError):
+        client.wait_for_engines(3, timeout=SECONDS)
+
+
+# -- reached from elsewhere ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["dict", "file"])
+def test_a_restored_cluster_signals_and_stops_what_another_started(new_cluster, form, eventually):
+    async def play():
+        cluster = new_cluster()
+        async with cluster as client:
+            root = cluster.engine_set.warm.root
+            if form == "dict":
+                other = ipp.Cluster.from_dict(json.loads(json.dumps(cluster.to_dict())))
+            else:
+                other = ipp.Cluster.from_file(cluster.cluster_file)
+            assert other.controller.process.pid == cluster.controller.process.pid
+            assert list(other.engines) == list(cluster.engines)
+            assert other.engine_set.n == cluster.engine_set.n
+            assert other.engine_launcher_class is cluster.engine_launcher_class
+            assert other.to_dict() == cluster.to_dict()
+            result = sleep(client)
+            await other.signal_engines(signal.SIGUSR1)
+            assert interrupted(result)
+            engines = other.engine_set
+            await other.stop_cluster()
+            assert "Completed registration with id 1" in engines.get_output()
+            while cluster.controller.state != "after" or cluster.engine_set.state != "after":
+                await asyncio.sleep(0.01)
+            # Nobody uses the warm process any more.
+            assert not root.exists()
+
+    asyncio.run(asyncio.wait_for(play(), 2 * SECONDS))
+
+
+#: Finds a cluster by its file, uses it, and starts its engines afresh.
+ELSEWHERE = """
+import os, sys
+import ipyparallel as ipp
+cluster = ipp.Cluster.from_file(sys.argv[1])
+with cluster.connect_client_sync() as client:
+    print(client[:].apply_sync(os.getpid))
+    print(cluster.engine_set.get_output().count("Completed registration"))
+    cluster.restart_engines_sync()
+    client.wait_for_engines(2, timeout=30)
+    while {0, 1} & set(client.ids):
+        pass
+    print(client[:].apply_sync(os.getppid) == [cluster.engine_set.warm.process.pid] * 2)
+cluster.stop_cluster_sync()
+"""
+
+
+def test_another_process_reaches_a_cluster_by_its_file(new_cluster, eventually):
+    cluster = new_cluster()
+    with cluster.start_and_connect_sync() as client:
+        engines, controller = cluster.engine_set, cluster.controller
+        pids = client[:].apply_sync(os.getpid)
+        command = [sys.executable, "-c", ELSEWHERE, cluster.cluster_file]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.stdout.splitlines() == [str(pids), "2", "True"], done.stderr
+        eventually(lambda: engines.state == controller.state == "after", SECONDS)
+
+
+def test_a_cluster_whose_owner_has_ended_is_not_running(new_cluster, caplog):
+    cluster = new_cluster()
+    with cluster:
+        about = cluster.to_dict()
+        cluster.engine_set.warm.process.kill()
+        psutil.wait_procs(descendants(), timeout=5)
+        other = ipp.Cluster.from_dict(about)
+    assert other.controller is None
+    assert other.engines == {}
+    assert "labkit's processes end with the process that started them" in caplog.text
+
+
+def test_a_manager_notices_that_a_cluster_was_stopped(new_cluster, tmp_path, eventually):
+    manager = ClusterManager()
+    folder = str(tmp_path / "profile")
+    cluster = new_cluster().start_cluster_sync()
+    (found,) = manager.load_clusters(profile_dir=folder).values()
+    assert found.engine_set.n == 2
+    cluster.stop_cluster_sync()
+    eventually(lambda: not manager.load_clusters(profile_dir=folder), SECONDS)

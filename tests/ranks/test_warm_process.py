@@ -18,7 +18,7 @@ from labkit.launch.warm_process import WarmProcess, describe_exit
 
 @pytest.fixture(scope="module")
 def warm():
-    process = WarmProcess(preload=())
+    process = WarmProcess.start(preload=())
     yield process
     process.close()
 
@@ -93,11 +93,11 @@ def test_a_log_on_a_full_disk_costs_the_log_only(warm, monkeypatch):
 @pytest.mark.slow
 def test_single_threaded_after_importing_torch():
     """Forking a process with threads would copy locks that nobody can ever release."""
-    process = WarmProcess()
+    process = WarmProcess.start()
     try:
         assert process.ready.wait(60)
         assert process.problems == {}
-        assert process.thread_count == 1
+        assert len(os.listdir(f"/proc/{process.process.pid}/task")) == 1
     finally:
         process.close()
 
@@ -105,7 +105,7 @@ def test_single_threaded_after_importing_torch():
 def owner_script(folder: Path) -> list[str]:
     code = (
         "import time; from labkit.launch.warm_process import WarmProcess\n"
-        "w = WarmProcess(preload=())\n"
+        "w = WarmProcess.start(preload=())\n"
         "c = w.fork('child', 'call', ['signal:pause']); c.started.wait(20)\n"
         "print(w.process.pid, c.pid, w.root, flush=True); time.sleep(60)"
     )
@@ -157,11 +157,11 @@ def test_no_room_for_the_private_folder(tmp_path, monkeypatch):
     blocked.write_text("")
     monkeypatch.setattr(tempfile, "tempdir", str(blocked))
     with pytest.raises(LabError, match="Cannot start the ranks: no private folder in"):
-        WarmProcess(preload=())
+        WarmProcess.start(preload=())
 
 
 def test_a_request_after_the_end_is_one_clear_sentence():
-    process = WarmProcess(preload=())
+    process = WarmProcess.start(preload=())
     process.process.kill()
     assert process.closed.wait(5)
     with pytest.raises(LabError, match=r"ended with signal 9 \(SIGKILL\); call labkit.start"):
