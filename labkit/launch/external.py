@@ -28,7 +28,7 @@ from ..wire.protocol import (
 from . import slurm, ssh
 
 #: Launchers whose ranks all run on this machine: their controller listens on loopback only.
-LOCAL = ("labkit", "local", "mpi")
+LOCAL = ("local", "mpi")
 LOOPBACK = "127.0.0.1"
 
 #: What Open MPI and its successor must be told: to start as many ranks as the notebook asks for,
@@ -96,11 +96,6 @@ def config(
         If a host cannot be reached or cannot run a rank.
     """
     made = Config()
-    if engines == "labkit":
-        # What they write is shown when a start fails: not what they log while all is well.
-        made.LabkitControllerLauncher.controller_args = ["--log-level=30"]
-        made.LabkitEngineSetLauncher.engine_args = ["--log-level=30"]
-        return made
     _ranks(made, sys.executable)
     addresses = ("", "")
     if engines == "mpi":

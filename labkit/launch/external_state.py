@@ -9,12 +9,6 @@ from typing import Any
 from . import ipyparallel_internals, slurm, ssh
 
 
-def log_of(launcher: Any) -> str:
-    """Return the end of what ranks have written, as the rest of a sentence."""
-    text = launcher.get_output().strip() if launcher is not None else ""
-    return f"; its log ends:\n{text[-1500:]}" if text else "."
-
-
 def has_job(launcher: Any) -> bool:
     """Tell whether the ranks of a launcher are a job of Slurm."""
     from ipyparallel.cluster.launcher import SlurmEngineSetLauncher

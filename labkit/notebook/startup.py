@@ -5,6 +5,7 @@ The warm process comes first: ipyparallel is imported here while torch is import
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,11 @@ from ..errors import StartError, UsageError
 from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
+from ..wire.machine import count_cores
 from . import shell
 
 if TYPE_CHECKING:
+    from ..launch.launcher import Launcher
     from .lab import Lab
 
 #: Ranks that `start()` gives on a machine without a GPU.
@@ -52,32 +55,21 @@ def start(
 
         n = external.check(n, engines, config)
     stop_current()
-    warm = None
-    if engines == "local" and fork_is_safe():
-        warm = WarmProcess.start((*PRELOAD, *preload), thread_settings(n))
-    elif engines == "local":
-        print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
+    launcher = choose_launcher(n, engines, preload, config)
 
-    from ..runtime.cluster import RankCluster, gpu_count
+    from ..runtime.cluster import RankCluster
     from ..runtime.session import Session
     from .lab import Lab, make_current
 
-    cluster = None
-    try:
-        size = n or gpu_count(warm) or DEFAULT_RANKS
-        cluster = RankCluster(size, "labkit" if warm else engines, warm, config)
-        cluster.start()
-        if warm is not None and warm.problems:
-            module, problem = next(iter(warm.problems.items()))
-            raise StartError(f"preload: cannot import {module!r} ({problem}).")
+    with contextlib.ExitStack() as undo:
+        undo.callback(launcher.end)
+        size = n or launcher.count_gpus() or DEFAULT_RANKS
+        cluster = RankCluster.start(size, launcher)
+        undo.callback(cluster.close)
+        launcher.check_preload()
         lab = Lab(Session.form(cluster, join=join, timeout=timeout))
         make_current(lab)
-    except BaseException:
-        if cluster is not None:
-            cluster.close()
-        elif warm is not None:
-            warm.close()
-        raise
+        undo.pop_all()
     _load_magics()
     for sentence in sentences(cluster.missing):
         print(f"labkit: {sentence}")
@@ -89,6 +81,29 @@ def check_libraries() -> None:
     for missing in ipyparallel_internals.check():
         if missing.needed:
             raise StartError(str(missing))
+
+
+def choose_launcher(
+    n: int | None,
+    engines: str,
+    preload: Sequence[str],
+    config: Mapping[str, Mapping[str, Any]],
+) -> Launcher:
+    """Return what will start the ranks: for "local" a warm process, which starts now."""
+    if engines == "local" and fork_is_safe():
+        warm = WarmProcess.start((*PRELOAD, *preload), thread_settings(n))
+        try:
+            # Only now: it imports ipyparallel, which takes a while.
+            from ..launch.forked_launcher import ForkedLauncher
+        except BaseException:
+            warm.close()
+            raise
+        return ForkedLauncher(warm)
+    if engines == "local":
+        print("labkit: this system cannot fork safely, so ranks start one by one (slower).")
+    from ..launch.external_launcher import ExternalLauncher
+
+    return ExternalLauncher(engines, config)
 
 
 def stop_current() -> None:
@@ -174,8 +189,7 @@ def check_config(config: object, engines: str) -> None:
 
 def thread_settings(size: int | None) -> dict[str, str]:
     """Share the cores among the ranks, unless OMP_NUM_THREADS says otherwise already."""
-    cores = len(os.sched_getaffinity(0))
-    threads = max(1, cores // (size or DEFAULT_RANKS))
+    threads = max(1, count_cores() // (size or DEFAULT_RANKS))
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import control, ipython_internals, memory, process_group, tracebacks
@@ -33,9 +34,7 @@ def describe() -> ProcessFacts:
         hint=hint,
         gpus=gpus,
         nccl=tuple(torch.cuda.nccl.version()) if has_nccl else None,
-        cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        cores=count_cores(),
         missing=tuple(ipython_internals.check()),
     )
 

@@ -200,12 +200,7 @@ def died(
     if ending and ending.still:
         rest.append(f"{label(ending.still)} did not return from the cell.")
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
-    if cluster.warm is not None and cluster.warm.closed.is_set():  # nobody could start them
-        rest.append("labkit.start() gives you a new lab.")
-    elif cluster.warm is None:  # its launcher replaces all ranks or none
-        rest.append("lab.restart() gives you fresh ranks.")
-    else:
-        rest.append(f"{rank_names.how_to_replace(everyone)}; the others keep their variables.")
+    rest.append(cluster.launcher.remedy(everyone))
     summary, blocks = rank_names.error_texts(dict(errors or {}))
     lines = [f"{rank_names.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

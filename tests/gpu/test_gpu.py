@@ -99,7 +99,7 @@ def test_more_ranks_than_gpus(ranks):
 
 def test_the_owner_and_the_warm_process_touch_no_gpu():
     with labkit.start(1) as lab:
-        pid = inside(lab).cluster.warm.process.pid
+        pid = inside(lab).cluster.launcher.warm.process.pid
         assert len(os.listdir(f"/proc/{pid}/task")) == 1
         assert not torch.cuda.is_initialized()
 

@@ -105,7 +105,7 @@ def test_stop_cancels_the_job_and_leaves_no_file(
     farm: Slurm, lab: labkit.Lab, eventually: Eventually
 ) -> None:
     assert inside(lab).cluster is not None
-    folders = {Path(inside(lab).cluster.cluster.profile_dir).parent}
+    folders = {Path(inside(lab).cluster.launcher.cluster.profile_dir).parent}
     folders |= set(lab.run(lambda: Path(os.environ["LABKIT_REMOTE_FOLDER"])))
     assert len(folders) == 2
     assert all(folder.is_dir() for folder in folders)

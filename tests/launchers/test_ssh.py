@@ -122,7 +122,7 @@ def test_two_hosts_with_addresses_of_their_own() -> None:
 
 def listening(lab: labkit.Lab) -> set[str]:
     """List the addresses on which this lab's controller listens."""
-    controller = inside(lab).cluster.cluster.controller.process
+    controller = inside(lab).cluster.launcher.cluster.controller.process
     found = controller.net_connections("tcp")
     return {c.laddr.ip for c in found if c.status == "LISTEN"}
 

@@ -8,7 +8,7 @@ import pytest
 
 import labkit
 from labkit import LabError
-from labkit.launch import ipp_launchers
+from labkit.launch import forked_launcher, ipp_launchers
 from labkit.runtime import cluster
 from labkit.wire import errands
 from tests.conftest import descendants
@@ -50,8 +50,8 @@ def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
 def test_gpus_are_counted_in_a_child(lab4, monkeypatch):
     import torch
 
-    monkeypatch.setattr(cluster.Path, "glob", lambda self, pattern: iter(["nvidia0"]))
-    assert cluster.gpu_count(inside(lab4).cluster.warm) == torch.cuda.device_count()
+    monkeypatch.setattr(forked_launcher, "has_gpu", lambda: True)
+    assert inside(lab4).cluster.launcher.count_gpus() == torch.cuda.device_count()
 
 
 def test_a_rank_that_dies_at_start_up_is_named_with_its_log(monkeypatch):

@@ -440,7 +440,9 @@ def usable(lab):
 def test_a_fault_is_named_and_survived(lab, fault):
     n = len(lab)
     lab["marker"] = fault.name
-    children = {p.pid for p in psutil.Process(inside(lab).cluster.warm.process.pid).children()}
+    children = {
+        p.pid for p in psutil.Process(inside(lab).cluster.launcher.warm.process.pid).children()
+    }
     ranks = fault.ranks(n) if fault.ranks else list(range(n))
     sent = send_cell(lab, f"#px In[7]\n{fault.code}\n", ranks)
     start = time.monotonic()
@@ -468,6 +470,6 @@ def test_a_fault_is_named_and_survived(lab, fault):
     usable(lab)
     expected = [r for r in range(n) if r not in dead]
     assert run(lab, "marker", expected) == [repr(fault.name)] * len(expected)
-    after = psutil.Process(inside(lab).cluster.warm.process.pid).children()
+    after = psutil.Process(inside(lab).cluster.launcher.warm.process.pid).children()
     assert len(after) == len(children)
     assert not [p.pid for p in after if p.status() == psutil.STATUS_ZOMBIE]

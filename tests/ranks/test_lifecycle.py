@@ -112,7 +112,7 @@ def start_lab(client):
     """Start a lab in a kernel; return its private folder."""
     code = (
         "import labkit; from labkit.notebook.lab import session_of; lab = labkit.start(3); "
-        "print(session_of(lab).cluster.warm.root)"
+        "print(session_of(lab).cluster.launcher.warm.root)"
     )
     return run_cell(client, code).strip()
 
@@ -177,7 +177,7 @@ def test_nothing_listens_outside_loopback(lab4):
 
 
 def test_the_folder_is_private(lab4):
-    root = inside(lab4).cluster.warm.root
+    root = inside(lab4).cluster.launcher.warm.root
     assert root.stat().st_mode & 0o777 == 0o700
 
 
@@ -185,7 +185,7 @@ def test_a_killed_warm_process_takes_the_ranks_along_and_is_named(eventually):
     lab = labkit.start(2)
     try:
         below = descendants()
-        inside(lab).cluster.warm.process.kill()
+        inside(lab).cluster.launcher.warm.process.kill()
         assert psutil.wait_procs(below, timeout=5)[1] == []
         eventually(lambda: [s.state.startswith("dead") for s in lab.status()] == [True, True], 3)
         with pytest.raises(labkit.RankDied, match="ranks 0–1 ended with signal 9"):
@@ -389,7 +389,7 @@ def test_a_warm_process_killed_under_a_blocked_cell_ends_it(place):
     lab = labkit.start(4)
     try:
         below = descendants()
-        timer = threading.Timer(1, inside(lab).cluster.warm.process.kill)
+        timer = threading.Timer(1, inside(lab).cluster.launcher.warm.process.kill)
         timer.start()
         start = time.monotonic()
         with pytest.raises(labkit.RankDied, match=r"^ranks 0–3 ended with signal 9") as caught:
@@ -414,7 +414,7 @@ def test_a_killed_controller_is_said_at_the_next_call(place, eventually):
     lab = labkit.start(2)
     try:
         below = descendants()
-        controller = inside(lab).cluster.warm.children["controller"]
+        controller = inside(lab).cluster.launcher.warm.children["controller"]
         os.kill(controller.pid, signal.SIGKILL)
         calls = (
             lambda: lab.run(os.getpid),
@@ -442,7 +442,7 @@ def test_a_controller_killed_under_a_blocked_cell_ends_it(place):
     lab = labkit.start(2)
     try:
         below = descendants()
-        pid = inside(lab).cluster.warm.children["controller"].pid
+        pid = inside(lab).cluster.launcher.warm.children["controller"].pid
         timer = threading.Timer(1, os.kill, (pid, signal.SIGKILL))
         timer.start()
         start = time.monotonic()

@@ -26,7 +26,7 @@ NOBODY = 65534
 def root(lab4) -> Path:
     """Return the private folder of a lab that has worked."""
     lab4.run(lambda: __import__("torch").distributed.barrier())
-    return inside(lab4).cluster.warm.root
+    return inside(lab4).cluster.launcher.warm.root
 
 
 def connection_files(root: Path) -> dict[str, Path]:

@@ -227,7 +227,7 @@ def test_a_noblock_cell_may_still_bring_what_a_blocking_one_waits_for(lab):
 
 def test_nothing_is_left_of_a_replaced_rank(lab):
     before = len(descendants())
-    folder = inside(lab).cluster.warm.root
+    folder = inside(lab).cluster.launcher.warm.root
     for _ in range(3):
         lab.restart(ranks=[1])
     assert len(descendants()) == before

@@ -17,6 +17,7 @@ from ...files import reason
 from ...launch.private_folder import PREFIX
 from ...launch.warm_process import fork_is_safe
 from ...notebook import startup
+from ...wire.machine import count_cores
 from .finding import Finding, State
 from .software import GIB, RANKS
 
@@ -35,10 +36,11 @@ TOOLS = {
 
 def check_room() -> Finding:
     """Say how many ranks fit, by labkit's own limits."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = psutil.virtual_memory()
     fit = min(startup.MAX_LOCAL_RANKS, memory.available // startup.RANK_BYTES)
-    text = f"{cores} cores; {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
+    text = (
+        f"{count_cores()} cores; {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
+    )
     if fit < 1:
         return Finding("memory", "problem", f"{text}: too little for a single rank")
     state: State = "ok" if fit >= RANKS else "note"

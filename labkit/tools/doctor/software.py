@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -18,6 +17,7 @@ from ...launch import ipyparallel_internals, placement
 from ...launch.warm_process import describe_exit
 from ...wire.encoding import decode
 from ...wire.features import sentences
+from ...wire.machine import has_gpu
 from ...wire.state import ProcessFacts
 from .finding import Finding, State
 
@@ -131,7 +131,7 @@ def _gpus(facts: Mapping[str, Any]) -> Finding:
             kind = f"{gpu['name']}, {gpu['bytes'] / GIB:.0f} GiB"
             kinds[kind] = kinds.get(kind, 0) + 1
         return Finding("GPUs", "ok", "; ".join(f"{n} × {kind}" for kind, n in kinds.items()))
-    if any(Path("/dev").glob("nvidia[0-9]*")):
+    if has_gpu():
         why = "this torch has no CUDA" if not facts["cuda"] else "is its driver too old?"
         return Finding("GPUs", "note", f"there is one, but torch cannot use it: {why}")
     return Finding(

@@ -11,6 +11,7 @@ import pytest
 from labkit.deadlock.cause import Case
 from labkit.deadlock.wait_graph import Situation
 from labkit.errors import Deadlock, RankDied, RankError
+from labkit.launch.forked_launcher import ForkedLauncher
 from labkit.runtime import diagnosis
 from labkit.runtime.diagnosis import (
     Ending,
@@ -46,7 +47,8 @@ def keeper(*, join=True, deaths=None, starter_ended=False):
     warm = SimpleNamespace(closed=threading.Event())
     if starter_ended:
         warm.closed.set()
-    return SimpleNamespace(join=join, cluster=SimpleNamespace(deaths=deaths or {}, warm=warm))
+    cluster = SimpleNamespace(deaths=deaths or {}, launcher=ForkedLauncher(warm))
+    return SimpleNamespace(join=join, cluster=cluster)
 
 
 def raised(name, message=""):

@@ -1,0 +1,104 @@
+"""Start the ranks of a lab by forking them from one warm process: ``engines="local"``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from traitlets.config import Config
+
+from ..errors import StartError
+from ..rank_names import how_to_replace
+from ..wire.machine import has_gpu
+from .ipp_launchers import CONTROLLER
+from .launcher import Launcher
+from .warm_process import WarmProcess, describe_exit
+
+#: Seconds to count the GPUs: torch is imported first.
+COUNT_SECONDS = 120.0
+#: What the controller and the ranks write is shown when a start fails: not all that they log.
+QUIET = ["--log-level=30"]
+
+
+class ForkedLauncher(Launcher):
+    """Controller and ranks are children of a warm process, which sees how each ends.
+
+    Parameters
+    ----------
+    warm
+        The warm process, already starting. It ends with the lab.
+    """
+
+    engines = "local"
+    replaces_some = True
+
+    def __init__(self, warm: WarmProcess) -> None:
+        super().__init__()
+        self.warm = warm
+
+    def count_gpus(self) -> int:
+        if not has_gpu():
+            return 0
+        path = self.warm.root / "gpus"
+        argv = ["labkit.rank.setup:write_gpu_count", str(path)]
+        child = self.warm.fork("gpus", "call", argv)
+        child.exited.wait(COUNT_SECONDS)
+        return int(path.read_text()) if path.exists() else 0
+
+    def start(self, size: int) -> None:
+        config = Config()
+        config.LabkitControllerLauncher.controller_args = QUIET
+        config.LabkitEngineSetLauncher.engine_args = QUIET
+        self._make_cluster(self.warm.root, engines="labkit", controller="labkit", config=config)
+        self.cluster.warm = self.warm
+        self._start_cluster(size)
+        self.engine_set.observers.append(self._observe)
+
+    def _observe(self, index: int, pid: int, code: int) -> None:
+        if self.on_exit is not None:
+            self.on_exit(pid, code)
+
+    def why_not_coming(self, size: int) -> str:
+        if exits := self.engine_set.exits:
+            index, (_, code) = next(iter(exits.items()))
+            return f"Rank {index} ended at start-up ({describe_exit(code)}){self.log()}"
+        return self.warm.how_ended() if self.warm.closed.is_set() else ""
+
+    def delay(self) -> str:
+        return ""
+
+    def refusal(self, error: Exception) -> str:
+        return ""
+
+    def check_preload(self) -> None:
+        if self.warm.problems:
+            module, problem = next(iter(self.warm.problems.items()))
+            raise StartError(f"preload: cannot import {module!r} ({problem}).")
+
+    def why_no_controller(self) -> str:
+        child = self.warm.children.get(CONTROLLER)
+        # The end of the warm process itself shows in the ranks that it took along.
+        if self.warm.process.returncode is None and child and child.code is not None:
+            return describe_exit(child.code)
+        return ""
+
+    def remedy(self, ranks: Sequence[int]) -> str:
+        if self.warm.closed.is_set():  # nobody could start them
+            return "labkit.start() gives you a new lab."
+        return f"{how_to_replace(ranks)}; the others keep their variables."
+
+    def replace(self, client: Any, hints: Sequence[int | None]) -> set[int]:
+        self.engine_set.replace(hints)
+        return set()
+
+    def end_ranks(self, client: Any) -> None:
+        pass
+
+    def end(self) -> None:
+        if self.cluster is not None:
+            # The exits that follow are ours: nobody has to hear of them.
+            for launcher in (self.cluster.engine_set, self.cluster.controller):
+                if launcher is not None:
+                    launcher.state = "after"
+        self.warm.stop()
+        self._forget_cluster()
