@@ -16,9 +16,12 @@ from . import (
 )
 from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
 from .profile import classify, clocks, marks, profiler
+from .torch_internals import frames, groups, names, profiling, recorder, threads
 from .trial import call_counter, trial
 
-ipython_internals.check()  # reads sources: once here, not on every rank
+# Look at all names once here, not on every rank.
+ipython_internals.check()
+names.check()
 
 __all__ = [
     "blocked_call",
@@ -30,14 +33,20 @@ __all__ = [
     "cpu_clock",
     "errands",
     "flight_recorder",
+    "frames",
+    "groups",
     "ipython_internals",
     "marks",
     "memory",
+    "names",
     "p2p_record",
     "process_group",
     "profiler",
+    "profiling",
+    "recorder",
     "sampler",
     "setup",
+    "threads",
     "tracebacks",
     "trial",
     "unblock",

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ..wire.connections import list_connections
+from .torch_internals import groups
 
 #: Kept alive here: the group's store on every rank, which on rank 0 is its server too.
 _store: dist.Store | None = None
@@ -77,7 +78,7 @@ def leave() -> None:
     else:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the
         # ranks would give the next one different names, and never meet.
-        dist.distributed_c10d._world.group_count = 0
+        groups.forget_made()
     _store = None
 
 
@@ -87,7 +88,7 @@ def abort() -> int:
     Gloo has no working abort: see ``unblock``.
     """
     count = 0
-    for pg in list(dist.distributed_c10d._world.pg_map):
+    for pg in groups.groups():
         if "nccl" in dist.get_backend(pg):
             pg.abort()
             count += 1

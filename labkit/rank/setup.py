@@ -15,6 +15,7 @@ from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import control, ipython_internals, memory, process_group, tracebacks
 from .observe import p2p_record
+from .torch_internals import names
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -35,7 +36,7 @@ def describe() -> ProcessFacts:
         gpus=gpus,
         nccl=tuple(torch.cuda.nccl.version()) if has_nccl else None,
         cores=count_cores(),
-        missing=tuple(ipython_internals.check()),
+        missing=(*names.check(), *ipython_internals.check()),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import tqdm.std
 
 from ..errors import LabError
+from ..wire.torch_texts import STACKS
 from . import ipython_internals
 
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
@@ -59,7 +60,10 @@ def is_cell(filename: str) -> bool:
 
 def tidy(error: BaseException) -> str:
     """Return the error's message without torch's C++ stack."""
-    return str(error).split("\nException raised from ")[0].split("\nC++ CapturedTraceback")[0]
+    text = str(error)
+    for begin in STACKS:
+        text = text.split(begin)[0]
+    return text
 
 
 def format_exception(error: BaseException) -> list[str]:

@@ -161,6 +161,10 @@ class RankCluster:
             _log.info("%s", missing)
         self.deaths.clear()
 
+    def why_off(self, feature: str) -> str:
+        """Say why a feature is off on the ranks (by its key), "" if it is on."""
+        return next((str(missing) for missing in self.missing if missing.feature == feature), "")
+
     # -- errands ----------------------------------------------------------------------------
 
     def errand(self, calls: Mapping[int, errands.Call[R]]) -> list[R]:

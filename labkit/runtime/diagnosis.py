@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,23 +12,10 @@ from ..deadlock.cause import Case
 from ..deadlock.message import tell, tensors
 from ..errors import Deadlock, Interrupted, RankDied, RankError
 from ..rank_names import label
+from ..wire import torch_texts
 from ..wire.samples import Sample
 from .cluster import RankCluster
 from .process_group import GroupKeeper
-
-#: What a rank raises because another one has gone, or because its connections were shut.
-CONSEQUENCE = re.compile(
-    r"Connection (closed|reset)|Broken pipe|Socket (closed|Timeout)|recvValue failed|"
-    r"sendBytes failed|Failed to recv|Timed out waiting|Application timeout"
-)
-
-#: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``,
-#: with the C++ stack that may follow.
-TORCH_LOG = re.compile(
-    r"^(?:\[rank\d+\]:)?\[[EW]\d{4} .*\n?"
-    r"(?:(?:Exception raised from|frame #\d+:|<omitting).*\n?)*",
-    re.MULTILINE,
-)
 
 #: Said after an error that left the ranks out of step.
 GROUP_ANEW = (
@@ -139,13 +125,13 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
 
 def without_torch_log(stderr: str) -> str:
     """Take out what torch logged on a rank that was freed: it describes our doing."""
-    return TORCH_LOG.sub("", stderr)
+    return torch_texts.LOG.sub("", stderr)
 
 
 def is_consequence(error: Raised) -> bool:
     """Tell whether an error only says that a connection or the other end has gone."""
     name, message, _ = error
-    return name == "KeyboardInterrupt" or bool(CONSEQUENCE.search(message))
+    return name == "KeyboardInterrupt" or bool(torch_texts.CONSEQUENCE.search(message))
 
 
 def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:

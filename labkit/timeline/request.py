@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 
+from ..errors import LabError
 from ..runtime import request
 from ..runtime.finish import Finished, values
 from ..runtime.process_group import GroupKeeper
@@ -43,9 +44,13 @@ def record(
 
     Raises
     ------
+    LabError
+        If torch hides its profiler; no rank runs anything then.
     RankError
         What it raises on the ranks; there is no timeline then.
     """
+    if why := group.cluster.why_off("timelines"):
+        raise LabError(why)
     fn = None if isinstance(what, Cell) else what
     if isinstance(what, Cell):
         args = (what.text, what.name)

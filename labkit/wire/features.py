@@ -42,15 +42,17 @@ class Missing:
     'torch 2.16 hides Work.wait: waits have no line.'
     """
 
-    library: str  #: with its version
+    library: str  #: with its version; or the user's setting that is the reason
     names: tuple[str, ...]
     loss: str
     needed: bool = False
+    feature: str = ""  #: its key
+    verb: str = "hides"
 
     def __str__(self) -> str:
         *others, last = self.names
         names = f"{', '.join(others)} and {last}" if others else last
-        return f"{self.library} hides {names}: {self.loss}."
+        return f"{self.library} {self.verb} {names}: {self.loss}."
 
 
 def find_missing(
@@ -66,7 +68,7 @@ def find_missing(
         if gone := tuple(name for name in feature.names if not is_there(name)):
             number = platform.python_version() if library == "Python" else version(library)
             about = f"{library} {number}"
-            missing[key] = Missing(about, gone, feature.loss, feature.needed)
+            missing[key] = Missing(about, gone, feature.loss, feature.needed, key)
     return missing
 
 

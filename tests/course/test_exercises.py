@@ -22,7 +22,7 @@ from labkit.course.exercise import Exercise, Failed, Goal, Mistake
 from labkit.course.judge import Result, Verdict, judge
 from labkit.course.report import LONGEST, describe, report
 from labkit.notebook.show import plain
-from labkit.rank import collectives
+from labkit.rank.torch_internals import collectives
 from tests.support.cells import run_cell
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"

@@ -9,60 +9,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from types import FrameType
 
-import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Work
-from torch.distributed import distributed_c10d as c10d
 
-from ...wire.protocol import FROM_ROOT, ROOTED
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
+from ..torch_internals import frames as torch_frames
+from ..torch_internals import groups, names
+from ..torch_internals.groups import Work
 from . import flight_recorder, p2p_record
-
-TORCH = os.path.dirname(torch.__file__) + os.sep
-C10D = c10d.__file__
-#: Where torch waits in C++ for collectives that it issued itself: DDP, functional collectives.
-#: A frame of one of these on top of the stack, in an idle process, is such a wait.
-BLIND = tuple(
-    TORCH + path.replace("/", os.sep)
-    for path in (
-        "autograd/graph.py",
-        "autograd/__init__.py",
-        "autograd/function.py",
-        "nn/parallel/",
-        "futures/",
-        "_ops.py",
-        "distributed/distributed_c10d.py",
-        "distributed/utils.py",
-        "distributed/_functional_collectives.py",
-        "distributed/algorithms/",
-        "distributed/fsdp/",
-        "distributed/_composable/",
-        "distributed/tensor/",
-    )
-)
-#: Where ranks meet to make a group, through the store.
-MEETINGS = (C10D, TORCH + os.path.join("distributed", "rendezvous.py"))
-#: Functions of torch.distributed that make a group: every rank has to come.
-MAKERS = (
-    "init_process_group",
-    "new_group",
-    "split_group",
-    "new_subgroups",
-    "new_subgroups_by_enumeration",
-)
-#: Frames that a reader does not take for the call: decorators and torch's own plumbing.
-PLUMBING = (
-    "wrapper",
-    "decorate_context",
-    "_wrapped_call_impl",
-    "_call_impl",
-    "__call__",
-    "__torch_dispatch__",
-    "trigger_wait",
-    "wait_tensor",
-    "wait",
-)
 
 
 def describe(frame: FrameType | None) -> Wait | None:
@@ -70,7 +24,7 @@ def describe(frame: FrameType | None) -> Wait | None:
 
     Meaningful for a thread that does not run: see ``sampler``.
     """
-    if frame is None:
+    if frame is None or not names.is_on("deadlocks"):
         return None
     frames = list(_outwards(frame))
     what = _what(frames)
@@ -99,13 +53,15 @@ def _what(frames: list[FrameType]) -> Wait | None:
         return Wait("monitored_barrier", _option(group.group_name, number), number=number)
     maker = find_maker(top)
     if maker is not None:
+        if not names.is_on("meetings"):
+            return None
         if maker.f_code.co_name != "init_process_group":
-            return Wait("new_group", number=c10d._world.group_count)
-        size = maker.f_locals.get("world_size", -1)
-        if not isinstance(size, int) or size < 1:
+            return Wait("new_group", number=groups.count_made())
+        size = torch_frames.size_of(maker)
+        if size < 1:
             size = int(os.environ.get("WORLD_SIZE", -1))
         return Wait("init", size=size)
-    if top.f_code.co_filename.startswith(BLIND):
+    if torch_frames.is_blind(top):
         return _collective(flight_recorder.pending(), frames)
     return None
 
@@ -122,12 +78,9 @@ def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameTyp
 
 def find_maker(top: FrameType | None) -> FrameType | None:
     """Return the frame of the call that makes a group, if a thread waits there for the others."""
-    if top is None or top.f_code.co_filename not in MEETINGS:
+    if top is None or not torch_frames.is_meeting(top):
         return None
-    for frame in _outwards(top):
-        if frame.f_code.co_filename == C10D and frame.f_code.co_name in MAKERS:
-            return frame
-    return None
+    return next(filter(torch_frames.is_maker, _outwards(top)), None)
 
 
 def _work(frames: list[FrameType]) -> Wait | None:
@@ -154,10 +107,9 @@ def _work(frames: list[FrameType]) -> Wait | None:
 def _options(work: Work) -> tuple[tuple[GroupKey, int], ...]:
     """Find which pending collectives a Work may stand for: one, as a rule."""
     home = p2p_record.homes.get(work)
-    try:
-        number = work._get_sequence_number()
-    except (AttributeError, RuntimeError):  # of an older torch; reduce_scatter's has none
-        number = None
+    if home is None and not names.is_on("messages"):
+        return ()  # it may be a message: those are not on record
+    number = groups.operation(work)
     return flight_recorder.pending(number, home) or flight_recorder.pending(None, home)
 
 
@@ -168,16 +120,13 @@ def _bounded(timeout: object) -> bool:
 def _root(frames: list[FrameType]) -> int | None:
     """Find the source or destination of a rooted collective among the arguments of the call."""
     for frame in frames[1:4]:
-        code = frame.f_code
-        if code.co_filename != C10D or code.co_name not in ROOTED:
+        found = torch_frames.root_of(frame)
+        if found is None:
             continue
-        values = frame.f_locals
-        end = "src" if code.co_name in FROM_ROOT else "dst"
-        in_group, in_world = values.get(f"group_{end}"), values.get(end)
-        if isinstance(in_group, int):  # resolved by then, whichever the caller gave
-            group = values.get("group") or c10d._get_default_group()
-            return dist.get_global_rank(group, in_group)
-        if isinstance(in_world, int):
+        group, in_group, in_world = found
+        if in_group is not None:  # resolved by then, whichever the caller gave
+            return dist.get_global_rank(group or groups.default(), in_group)
+        if in_world is not None:
             return in_world
     return None
 
@@ -186,10 +135,10 @@ def _call(frames: list[FrameType]) -> str:
     """Name the call as the learner wrote it: the outermost frame of torch above their code."""
     name = "wait"
     for frame in frames:
-        filename = frame.f_code.co_filename
-        if filename != p2p_record.__file__ and not filename.startswith(TORCH):
+        ours = frame.f_code.co_filename == p2p_record.__file__
+        if not ours and not torch_frames.is_torch(frame):
             break
-        if frame.f_code.co_name not in PLUMBING:
+        if frame.f_code.co_name not in torch_frames.PLUMBING:
             name = _qualified(frame)
     return name
 

@@ -8,14 +8,13 @@ import threading
 import time
 from typing import NamedTuple
 
+from ..torch_internals.threads import POLLING, RUNNING, STORE
+
 TASKS = "/proc/self/task"
 #: ZeroMQ's threads carry the answer to the very question; torch's store serves other ranks.
-CARRIERS = ("ZMQ", "pt_tcpstore")
-#: gloo's transport wakes up every few milliseconds, data or not. Data keeps it running.
-POLLING = "gloo_tcp_loop"
-#: Those of gloo's threads that run the collectives. Where these are and the polling one is not,
-#: it has no name (torch 2.11), and so many nanoseconds of other threads do not count.
-RUNNING, GRAIN = "pt_gloo_runloop", 50_000_000
+CARRIERS = ("ZMQ", STORE)
+#: Where gloo's polling thread has no name, so many nanoseconds of other threads do not count.
+GRAIN = 50_000_000
 
 
 class Clock(NamedTuple):

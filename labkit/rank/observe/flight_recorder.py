@@ -6,17 +6,16 @@ the last ``record.RECORDER_SIZE`` entries, and answers while the rank is blocked
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import torch.distributed as dist
-from torch._C import _distributed_c10d
-from torch._C._distributed_c10d import ProcessGroup
-from torch.distributed import distributed_c10d as c10d
 
 from ...wire.samples import Entry, Group, GroupKey
+from ..torch_internals import groups as torch_groups
+from ..torch_internals import names, recorder
+from ..torch_internals.groups import ProcessGroup
+from ..torch_internals.recorder import Issued
 from . import p2p_record
 
 #: Entries of a group that an answer carries, beside the pending ones.
@@ -25,48 +24,36 @@ RECENT = 4
 
 def _backends() -> list[str]:
     """Say which recorders to ask: every backend has its own."""
-    names = {dist.get_backend(g) for g in c10d._world.pg_map}
+    names = {dist.get_backend(g) for g in torch_groups.members()}
     return [name for name in ("gloo", "nccl") if any(name in n for n in names)]
 
 
-def _belongs(entry: dict[str, Any], births: dict[str, int]) -> bool:
+def is_recording() -> bool:
+    """Tell whether there is a recorder: torch may hide it, the user may have switched it off."""
+    return names.is_on("collectives") and not recorder.switched_off()
+
+
+def _belongs(entry: Issued, births: dict[str, int]) -> bool:
     """Tell whether an entry is of a group of today: a name comes again after
     ``destroy_process_group``."""
-    born = births.get(entry["process_group"][0])
-    return born is not None and entry["time_created_ns"] >= born and not entry["is_p2p"]
+    born = births.get(entry.group)
+    return born is not None and entry.created >= born and not entry.is_message
 
 
 def _births() -> dict[str, int]:
-    return {g.group_name: p2p_record.born.get(g, 0) for g in _groups()}
+    return {g.group_name: p2p_record.born.get(g, 0) for g in torch_groups.members()}
 
 
-def _groups() -> dict[ProcessGroup, dict[int, int]]:
-    """Return this rank's groups: rank in the world -> rank in the group."""
-    found = dict(c10d._world.pg_group_ranks)
-    return {g: ranks for g, ranks in found.items() if isinstance(g, ProcessGroup)}
-
-
-def entries() -> list[dict[str, Any]]:
-    """Return what the recorder has on the groups of today, oldest first."""
-    if not dist.is_initialized():
+def entries() -> list[Issued]:
+    """Return what the recorder has on the groups of today, oldest first; nothing if torch hides
+    the recorder."""
+    if not dist.is_initialized() or not names.is_on("collectives"):
         return []
     births = _births()
-    found: list[dict[str, Any]] = []
+    found: list[Issued] = []
     for backend in _backends():
-        dump = json.loads(_dump(backend))
-        found += [e for e in dump.get("entries", []) if _belongs(e, births)]
+        found += [e for e in recorder.read(backend) if _belongs(e, births)]
     return found
-
-
-def _dump(backend: str) -> bytes:
-    try:
-        return _distributed_c10d._dump_fr_trace_json(backend=backend)
-    except TypeError:  # an older torch has one recorder for all backends
-        return _distributed_c10d._dump_fr_trace_json()
-
-
-def is_done(entry: dict[str, Any]) -> bool:
-    return bool(entry["retired"]) or entry["state"] == "completed"
 
 
 def key(group: ProcessGroup, ranks: Mapping[int, int]) -> GroupKey:
@@ -76,7 +63,7 @@ def key(group: ProcessGroup, ranks: Mapping[int, int]) -> GroupKey:
 
 def keys() -> dict[str, GroupKey]:
     """Return the keys of this rank's groups, by name."""
-    return {group.group_name: key(group, ranks) for group, ranks in _groups().items()}
+    return {group.group_name: key(group, ranks) for group, ranks in torch_groups.members().items()}
 
 
 def pending(
@@ -88,11 +75,9 @@ def pending(
     """
     known = keys()
     return tuple(
-        (known[e["process_group"][0]], e["collective_seq_id"])
+        (known[e.group], e.number)
         for e in entries()
-        if not is_done(e)
-        and operation in (None, e["op_id"])
-        and home in (None, e["process_group"][0])
+        if not e.done and operation in (None, e.operation) and home in (None, e.group)
     )
 
 
@@ -100,20 +85,20 @@ def groups() -> dict[GroupKey, Group]:
     """Describe every group that this rank is in, with what was issued there."""
     if not dist.is_initialized():
         return {}
-    by_name: dict[str, list[dict[str, Any]]] = {}
+    by_name: dict[str, list[Issued]] = {}
     for entry in entries():
-        by_name.setdefault(entry["process_group"][0], []).append(entry)
+        by_name.setdefault(entry.group, []).append(entry)
     out = {}
-    for group, ranks in _groups().items():
+    for group, ranks in torch_groups.members().items():
         name = key(group, ranks)
         members = name[1]
         own = by_name.get(group.group_name, [])
-        shown = [e for e in own[:-RECENT] if not is_done(e)] + own[-RECENT:]
+        shown = [e for e in own[:-RECENT] if not e.done] + own[-RECENT:]
         posted = p2p_record.posted.get(group) or Counter()
         out[name] = Group(
             key=name,
             last=_last(group, own),
-            entries={e["collective_seq_id"]: _entry(e) for e in shown},
+            entries={e.number: _entry(e) for e in shown},
             posted={
                 (kind, members[peer] if peer >= 0 else -1, tag): count
                 for (kind, peer, tag), count in posted.items()
@@ -123,20 +108,22 @@ def groups() -> dict[GroupKey, Group]:
     return out
 
 
-def _last(group: ProcessGroup, own: list[dict[str, Any]]) -> int:
+def _last(group: ProcessGroup, own: list[Issued]) -> int:
     if own:
-        return int(own[-1]["collective_seq_id"])
+        return own[-1].number
     # The group's own counter counts messages too, and the parts of monitored barriers.
-    issued = group._get_sequence_number_for_group()  # type: ignore[attr-defined]
+    issued = torch_groups.issued(group)
     messages = sum((p2p_record.posted.get(group) or Counter()).values())
+    if issued is not None and not is_recording():  # enough to see who is out of step
+        return issued - messages
     return 0 if issued == messages else -1
 
 
-def _entry(entry: dict[str, Any]) -> Entry:
+def _entry(entry: Issued) -> Entry:
     return Entry(
-        number=entry["collective_seq_id"],
-        name=entry["profiling_name"].rpartition(":")[2],
-        shapes=tuple(map(tuple, entry["input_sizes"] or entry["output_sizes"])),
-        types=tuple(entry["input_dtypes"] or entry["output_dtypes"]),
-        done=is_done(entry),
+        number=entry.number,
+        name=entry.name.rpartition(":")[2],
+        shapes=tuple(map(tuple, entry.shapes)),
+        types=tuple(entry.types),
+        done=entry.done,
     )

@@ -20,9 +20,9 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from torch._C._distributed_c10d import ProcessGroup, Work
-
-from .. import collectives, tracebacks
+from .. import tracebacks
+from ..torch_internals import collectives, groups, names, recorder
+from ..torch_internals.groups import ProcessGroup, Work
 
 #: ProcessGroup's methods that issue a collective and return its Work.
 COLLECTIVES = tuple(
@@ -85,16 +85,25 @@ stock: dict[str, Any] = {}
 
 
 def install() -> None:
-    """Begin to record; call it before the first process group is formed."""
-    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", RECORDER_SIZE)
-    if stock:
+    """Begin to record; call it before the first process group is formed.
+
+    What torch hides is left out: sends and receives are recorded all together or not at all.
+    """
+    os.environ.setdefault(recorder.SIZE, RECORDER_SIZE)
+    if stock or not names.is_on("deadlocks"):
         return
-    for owner, ours in (
-        (ProcessGroup, (_set_group_name, send, recv, recv_anysource, monitored_barrier)),
-        (ProcessGroup, tuple(_noting_home(n) for n in COLLECTIVES if hasattr(ProcessGroup, n))),
-        (Work, (wait,)),
+    for feature, owner, ours in (
+        ("deadlocks", ProcessGroup, (_set_group_name,)),
+        ("deadlocks", Work, (wait,)),
+        ("messages", ProcessGroup, (send, recv, recv_anysource)),
+        ("barriers", ProcessGroup, (monitored_barrier,)),
+        (
+            "collectives",
+            ProcessGroup,
+            tuple(_noting_home(n) for n in COLLECTIVES if hasattr(ProcessGroup, n)),
+        ),
     ):
-        for function in ours:
+        for function in ours if names.is_on(feature) else ():
             name = function.__name__
             stock[name] = getattr(owner, name)
             setattr(owner, name, function)
@@ -187,16 +196,9 @@ def _note_wait(began: int, work: Work | None) -> None:
     if work is None:
         notes.waits.append((began, ended, "", MONITORED))
     else:
-        notes.waits.append((began, ended, homes.get(work, ""), _operation(work)))
-
-
-def _operation(work: Work) -> int:
-    """Return the number that the flight recorder has for a collective as ``op_id``, -1 if torch
-    does not say."""
-    try:
-        return int(work._get_sequence_number())
-    except (AttributeError, RuntimeError):  # of an older torch; reduce_scatter's has none
-        return -1
+        operation = groups.operation(work)
+        known = -1 if operation is None else operation
+        notes.waits.append((began, ended, homes.get(work, ""), known))
 
 
 #: The code of our functions that block: a frame with one of them is a rank that waits.

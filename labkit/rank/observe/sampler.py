@@ -15,11 +15,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from torch.distributed import distributed_c10d as c10d
+import torch.distributed as dist
 
 from ...wire.requests import Watched
 from ...wire.samples import Sample, Wait
 from .. import calls, tracebacks
+from ..torch_internals import groups
 from . import blocked_call, cpu_clock, flight_recorder, p2p_record
 
 log = logging.getLogger("labkit")
@@ -141,16 +142,16 @@ class Looker:
         wait = self._wait
         if wait is not None:
             wait = dataclasses.replace(wait, seconds=round(time.monotonic() - self._since, 1))
-        joined = c10d.is_initialized()
+        joined = dist.is_initialized()
         return Sample(
-            rank=c10d.get_rank() if joined else -1,
+            rank=dist.get_rank() if joined else -1,
             state="waiting" if wait else "computing" if is_busy() else "idle",
             still=self._still,
             wait=wait,
             stamp=self._stamp(),
             groups=flight_recorder.groups(),
             places=_places(),
-            made=c10d._world.group_count,
+            made=groups.count_made(),
             joined=joined,
         )
 

@@ -14,21 +14,17 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...wire.intervals import Interval, common, union, without
 from ...wire.recording import WORK, Event, TorchEvent
+from ..torch_internals import profiling
+from ..torch_internals.profiling import Raw
+from ..torch_internals.recorder import BYTES, Issued
 
 #: Our own events are named so, with what follows.
 OURS = "labkit:"
 CLOCK = OURS + "clock"
-#: Names that torch gives its events.
-_COMMUNICATION = re.compile(r"(?:gloo|nccl|mpi|ucc|xccl):(\w+)")
-_LOADING = re.compile(r"enumerate\(DataLoader\)#")
-_OPTIMIZER = re.compile(r"Optimizer\.(step|zero_grad)#(\w+)")
-_MESSAGES = {"send": "send", "recv": "recv", "recvAnySource": "recv_any"}
-_LAUNCH = re.compile(r"(?:cuda|cu|hip)[A-Z]")
-_NCCL_KERNEL = re.compile(r"nccl(?:Dev)?Kernel_?(\w*)", re.IGNORECASE)
 #: Kernels of one kind with less than this between them are drawn as one.
 KERNEL_GAP = 20_000
 #: Work inside work (a closure of the optimizer, a forward computed again) is as deep as this.
@@ -37,28 +33,6 @@ DEPTH = 8
 GRAIN = 100_000
 #: Stands for the number of a work in ``Material.waits``, for a monitored barrier.
 MONITORED = -2
-#: RecordScope.BACKWARD_FUNCTION: an autograd node.
-NODE_SCOPE = 1
-_BYTES = {
-    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
-    "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16,
-}  # fmt: skip
-
-
-#: What the flight recorder knows of a collective.
-Entry = Mapping[str, Any]
-
-
-class Raw(NamedTuple):
-    """An event as the profiler has it; nanoseconds."""
-
-    name: str
-    start: int
-    stop: int
-    thread: int  #: the system's number of the thread; of a stream, on a GPU
-    scope: int = 0
-    device: bool = False  #: ran on a GPU
-    correlation: int = 0  #: equal for a kernel and its launch
 
 
 @dataclass
@@ -70,7 +44,7 @@ class Material:
     #: Waits of the main thread in ``Work.wait``: start, end, the work's group and ``op_id``.
     waits: list[tuple[int, int, str, int]] = field(default_factory=list)
     #: Entries of torch's flight recorder, oldest first.
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Issued] = field(default_factory=list)
     #: When each send and receive was posted and its ``record.Message``, in the order of the calls.
     messages: list[tuple[int, Any]] = field(default_factory=list)
     #: group -> its ranks
@@ -89,7 +63,9 @@ def sort(material: Material) -> list[Event]:
 
 def for_trace(raws: Sequence[Raw], threads: Mapping[int, str], limit: int) -> list[TorchEvent]:
     """Return the profiler's events for the trace, the first ``limit`` of them."""
-    shown = [r for r in raws if not r.name.startswith(OURS) and not _COMMUNICATION.match(r.name)]
+    shown = [
+        r for r in raws if not r.name.startswith(OURS) and not profiling.COMMUNICATION.match(r.name)
+    ]
     shown.sort(key=lambda r: (r.start, -r.stop))
     return [TorchEvent(r.name, r.start, r.stop, _thread(r, threads)) for r in shown[:limit]]
 
@@ -119,9 +95,9 @@ def _work_event(raw: Raw) -> Event | None:
     if raw.name.startswith(OURS):
         kind, _, name = raw.name.removeprefix(OURS).partition(":")
         return Event(kind, name, raw.start, raw.stop) if kind in WORK else None
-    if _LOADING.match(raw.name):
+    if profiling.LOADING.match(raw.name):
         return Event("data loading", "next batch", raw.start, raw.stop)
-    if match := _OPTIMIZER.match(raw.name):
+    if match := profiling.OPTIMIZER.match(raw.name):
         return Event("optimizer", f"{match[2]}.{match[1]}", raw.start, raw.stop)
     return None
 
@@ -137,7 +113,7 @@ def _blocked(
     talking = [(e.start, e.stop) for e in talk]
     if gpu:
         return without(talking, [(e.start, e.stop) for e in work])
-    nodes = sorted(r.stop for r in material.raws if r.scope == NODE_SCOPE)
+    nodes = sorted(r.stop for r in material.raws if r.scope == profiling.NODE_SCOPE)
     tails: list[Interval] = []
     for event in work:
         if event.kind == "backward":
@@ -154,8 +130,8 @@ def _collectives(material: Material) -> list[Event]:
     raws = [
         raw
         for raw in sorted(material.raws, key=lambda r: r.start)
-        if not raw.device and (match := _COMMUNICATION.match(raw.name))
-        and match[1] not in _MESSAGES
+        if not raw.device and (match := profiling.COMMUNICATION.match(raw.name))
+        and match[1] not in profiling.MESSAGES
     ]  # fmt: skip
     homes = _homes(raws, material.entries)
     waited = {(home, operation): (a, b) for a, b, home, operation in material.waits}
@@ -165,12 +141,12 @@ def _collectives(material: Material) -> list[Event]:
     for group in dict.fromkeys(homes.get(raw.thread, "") for raw in raws):
         members = tuple(material.groups.get(group, ()))
         mine = [raw for raw in raws if homes.get(raw.thread, "") == group]
-        found = _pair(mine, [e for e in material.entries if _group(e) == group])
+        found = _pair(mine, [e for e in material.entries if e.group == group])
         for raw, entry, number in zip(mine, found, _numbers(found), strict=True):
-            start = min(raw.start, entry["time_created_ns"]) if entry else raw.start
+            start = min(raw.start, entry.created) if entry else raw.start
             end = None
             if entry:  # the group of a work is not always known
-                operation = entry["op_id"]
+                operation = entry.operation
                 end = waited.get((group, operation), waited.get(("", operation)))
             stop = _end(raw, start, end, _around(backwards, starts, start))
             name = raw.name.partition(":")[2]
@@ -180,16 +156,16 @@ def _collectives(material: Material) -> list[Event]:
     return events
 
 
-def _pair(raws: Sequence[Raw], entries: Sequence[Entry]) -> list[Entry | None]:
+def _pair(raws: Sequence[Raw], entries: Sequence[Issued]) -> list[Issued | None]:
     """Return each collective's entry, None where the recorder has forgotten it.
 
     Both are in order. Where the recorder has fewer it has forgotten the oldest; where it has more,
     the recording stopped before the newest ended.
     """
-    found: dict[int, Entry] = {}
+    found: dict[int, Issued] = {}
     for name in {raw.name for raw in raws}:
         places = [i for i, raw in enumerate(raws) if raw.name == name]
-        same = [entry for entry in entries if entry["profiling_name"] == name]
+        same = [entry for entry in entries if entry.name == name]
         found.update(zip(places[-len(same) :] if same else [], same, strict=False))
     return [found.get(i) for i in range(len(raws))]
 
@@ -206,43 +182,38 @@ def _end(raw: Raw, start: int, wait: tuple[int, int] | None, backward: Event | N
     return max(start, wait[1] if wait[0] <= raw.stop else raw.stop)
 
 
-def _homes(raws: Sequence[Raw], entries: Sequence[Entry]) -> dict[int, str]:
+def _homes(raws: Sequence[Raw], entries: Sequence[Issued]) -> dict[int, str]:
     """Tell the group of each thread.
 
     A thread works for one group, so an event that only one group can have issued tells it; the
     threads without such an event may have what the others leave.
     """
-    if len(groups := {_group(e) for e in entries}) == 1:
+    if len(groups := {e.group for e in entries}) == 1:
         return dict.fromkeys((raw.thread for raw in raws), *groups)
     homes: dict[int, str] = {}
     for raw in raws:
-        fits = {_group(e) for e in entries if _fits(raw, e)}
+        fits = {e.group for e in entries if _fits(raw, e)}
         if len(fits) == 1:
             homes.setdefault(raw.thread, *fits)
     left = list(entries)
     for raw in sorted(raws, key=lambda r: (r.thread not in homes, r.start)):
         home = homes.get(raw.thread)
-        fits_best = next((e for e in left if _fits(raw, e) and home in (None, _group(e))), None)
+        fits_best = next((e for e in left if _fits(raw, e) and home in (None, e.group)), None)
         if fits_best is not None:
-            homes[raw.thread] = _group(fits_best)
+            homes[raw.thread] = fits_best.group
             left.remove(fits_best)
     return homes
 
 
-def _group(entry: Entry) -> str:
-    return str(entry["process_group"][0])
-
-
-def _fits(raw: Raw, entry: Entry) -> bool:
+def _fits(raw: Raw, entry: Issued) -> bool:
     """Tell whether a collective that a thread took up may be one that was issued: the same name,
     and issued before (but for the grain of the two clocks)."""
-    same = entry["profiling_name"] == raw.name
-    return bool(same and entry["time_created_ns"] <= raw.start + GRAIN)
+    return entry.name == raw.name and entry.created <= raw.start + GRAIN
 
 
-def _numbers(found: Sequence[Entry | None]) -> list[int]:
+def _numbers(found: Sequence[Issued | None]) -> list[int]:
     """Number a group's collectives as the flight recorder does, those before its oldest too."""
-    known = {i: int(entry["collective_seq_id"]) for i, entry in enumerate(found) if entry}
+    known = {i: entry.number for i, entry in enumerate(found) if entry}
     numbers: list[int] = []
     for i in range(len(found)):
         near = min(known, key=lambda j: abs(j - i), default=None)
@@ -250,13 +221,11 @@ def _numbers(found: Sequence[Entry | None]) -> list[int]:
     return numbers
 
 
-def _size(entry: Entry) -> int | None:
-    sizes, types = entry["input_sizes"], entry["input_dtypes"]
-    if not sizes:
-        sizes, types = entry["output_sizes"], entry["output_dtypes"]
-    if len(sizes) != len(types) or any(t not in _BYTES for t in types):
+def _size(entry: Issued) -> int | None:
+    sizes, types = entry.shapes, entry.types
+    if len(sizes) != len(types) or any(t not in BYTES for t in types):
         return None
-    return sum(math.prod(shape) * _BYTES[t] for shape, t in zip(sizes, types, strict=True))
+    return sum(math.prod(shape) * BYTES[t] for shape, t in zip(sizes, types, strict=True))
 
 
 def _messages(material: Material) -> list[Event]:
@@ -268,8 +237,8 @@ def _messages(material: Material) -> list[Event]:
     barriers = [(a, b) for a, b, _, number in material.waits if number == MONITORED]
     events = [Event("communication", "monitored_barrier", a, b) for a, b in barriers]
     for raw in sorted(material.raws, key=lambda r: r.start):
-        match = _COMMUNICATION.match(raw.name)
-        kind = _MESSAGES.get(match[1]) if match and not raw.device else None
+        match = profiling.COMMUNICATION.match(raw.name)
+        kind = profiling.MESSAGES.get(match[1]) if match and not raw.device else None
         if kind is None or any(a <= raw.start <= b for a, b in barriers):
             continue
         name = kind.replace("_any", "")
@@ -303,12 +272,12 @@ def _kernels(material: Material) -> list[Event]:
     launches = {
         r.correlation: r.start
         for r in material.raws
-        if not r.device and r.correlation and _LAUNCH.match(r.name)
+        if not r.device and r.correlation and profiling.LAUNCH.match(r.name)
     }
     found: list[Event] = []
     for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
         launch = launches.get(raw.correlation)
-        if launch is None or _NCCL_KERNEL.match(raw.name):
+        if launch is None or profiling.NCCL_KERNEL.match(raw.name):
             continue
         inner = _around(work, starts, launch)
         if inner is None:
@@ -328,7 +297,7 @@ def _kernel_talk(material: Material) -> list[Event]:
     """Return the communication that ran on a GPU: NCCL's kernels, numbered as they come."""
     found: list[Event] = []
     for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
-        if match := _NCCL_KERNEL.match(raw.name):
+        if match := profiling.NCCL_KERNEL.match(raw.name):
             name = re.sub(r"(?<!^)(?=[A-Z])", "_", match[1].split("_")[0]).lower()
             key = ("kernel", len(found) + 1)
             found.append(Event("communication", name, raw.start, raw.stop, None, key))

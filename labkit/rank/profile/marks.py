@@ -12,14 +12,11 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch.autograd import profiler as stock
-from torch.nn.modules.loss import _Loss
+from torch.autograd.profiler import record_function
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from ..torch_internals import profiling
 from . import classify
-
-#: What autograd runs for a backward, in the namespace where everybody looks it up.
-BACKWARDS = ("backward", "grad")
 
 
 @contextlib.contextmanager
@@ -30,7 +27,7 @@ def marking() -> Iterator[None]:
 
     def enter(module: torch.nn.Module, inputs: Any) -> None:
         if threading.get_ident() == me:
-            name = "loss" if isinstance(module, _Loss) else type(module).__name__
+            name = "loss" if profiling.is_loss(module) else type(module).__name__
             stack.append(None if stack else _mark("forward", name))
 
     def leave(module: torch.nn.Module, inputs: Any, output: Any) -> None:
@@ -41,14 +38,10 @@ def marking() -> Iterator[None]:
         register_module_forward_pre_hook(enter),
         register_module_forward_hook(leave, always_call=True),
     ]
-    torchs_own = {name: getattr(torch.autograd, name) for name in BACKWARDS}
-    for name, function in torchs_own.items():
-        setattr(torch.autograd, name, _marked(function, me))
     try:
-        yield
+        with profiling.wrapped_backwards(lambda function: _marked(function, me)):
+            yield
     finally:
-        for name, function in torchs_own.items():
-            setattr(torch.autograd, name, function)
         for handle in handles:
             handle.remove()
         while stack:
@@ -57,7 +50,7 @@ def marking() -> Iterator[None]:
 
 
 def _mark(kind: str, name: str) -> Any:
-    mark = stock.record_function(f"{classify.OURS}{kind}:{name}")
+    mark = record_function(f"{classify.OURS}{kind}:{name}")
     mark.__enter__()
     return mark
 
@@ -69,7 +62,7 @@ def _marked(function: Callable[..., Any], thread: int) -> Callable[..., Any]:
     def marked(*args: Any, **named: Any) -> Any:
         if threading.get_ident() != thread:
             return function(*args, **named)
-        with stock.record_function(f"{classify.OURS}backward:{function.__name__}"):
+        with record_function(f"{classify.OURS}backward:{function.__name__}"):
             return function(*args, **named)
 
     return marked

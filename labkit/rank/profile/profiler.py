@@ -18,14 +18,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._C._profiler import ProfilerActivity, RecordScope
-from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
-from torch.autograd import profiler as stock
+from torch.autograd.profiler import record_function
 
 from ...errors import LabError
 from ...wire.recording import Recording
 from .. import process_group, tracebacks
 from ..observe import flight_recorder, p2p_record
+from ..torch_internals import groups, profiling
 from . import classify, clocks, marks
 
 #: Seconds after which a recording stops by itself, with operators or without: that many events
@@ -83,7 +82,7 @@ def run(
     LabError
         If a profiler runs here already.
     """
-    if torch.autograd._profiler_enabled():
+    if profiling.is_recording():
         raise LabError("A torch profiler runs on this rank already; stop it first.")
     _warm_up()
     with _Profiler(operators=operators) as profiler:
@@ -121,8 +120,7 @@ def _warm_up() -> None:
     gpu = _on_gpu()
     if gpu in _warm:
         return
-    # kineto writes its own news to stderr: nobody's business in a notebook
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    profiling.be_quiet()
     with _Profiler(operators=False) as profiler:
         profiler.read_clock()
     _warm.add(gpu)
@@ -176,18 +174,12 @@ class _Profiler:
         self.operators = operators
         self.stopped = 0  #: when the limit stopped it, nanoseconds; 0 if it did not
         self.on = False
-        profile = stock.profile(use_device="cuda" if _on_gpu() else None)
-        self._activities = profile.kineto_activities
-        self._config = profile.config(create_trace_id=True)
-        scopes = {RecordScope.USER_SCOPE, RecordScope.BACKWARD_FUNCTION}
-        self._scopes = set() if operators else scopes  # none: all
-        self._result: Any = None
+        self._recorder = profiling.Recorder(gpu=_on_gpu(), operators=operators)
+        self._raws: list[profiling.Raw] = []
         self._notes: p2p_record.Notes | None = None
 
     def __enter__(self) -> _Profiler:
-        _prepare_profiler(self._config, self._activities)
-        # torch's stub leaves out the last parameter
-        _enable_profiler(self._config, self._activities, self._scopes)  # type: ignore[call-arg]
+        self._recorder.start()
         self.on = True
         self._notes = p2p_record.notes = p2p_record.Notes(threading.get_ident())
         self._limit = threading.Timer(LIMITS[self.operators], partial(_in_main, self._stop_early))
@@ -199,21 +191,21 @@ class _Profiler:
         self.on = False
         self._limit.cancel()
         p2p_record.notes = None
-        self._result = _disable_profiler()
+        self._raws = self._recorder.stop()
 
     def _stop_early(self) -> None:
         if self.on and not self.stopped:
             self.stopped = time.time_ns()
             p2p_record.notes = None
             with _quiet():  # it warns of GPUs
-                torch.autograd._toggle_collection_dynamic(False, {ProfilerActivity.CPU})
+                self._recorder.pause()
 
     def read_clock(self) -> list[tuple[int, int]]:
         """Mark some moments in the profile; return the system's time before and after each."""
         moments = []
         for _ in range(CLOCK_MARKS):
             before = time.time_ns()
-            with stock.record_function(classify.CLOCK):
+            with record_function(classify.CLOCK):
                 pass
             moments.append((before, time.time_ns()))
         return moments
@@ -222,8 +214,7 @@ class _Profiler:
         """Return what was recorded since ``begin``, in the system's time, and how far off that
         may be (ns): the moments at the end tell how far the two clocks have moved apart.
         """
-        events = [e for e in self._result.events() if not e.is_hidden_event()]
-        raws = [_raw(e) for e in events]
+        raws = self._raws
         clock = [r for r in raws if r.name == classify.CLOCK]
         # the first ones only, if the limit stopped it
         tight = [
@@ -238,29 +229,16 @@ class _Profiler:
         raws = [r._replace(start=r.start + shift, stop=r.stop + shift) for r in raws]
         notes = self._notes
         assert notes is not None
-        made = flight_recorder._groups()
+        made = groups.members()
         material = classify.Material(
             main=threading.get_native_id(),
             raws=[r for r in raws if r.stop >= begin],
             waits=notes.waits,
-            entries=[e for e in flight_recorder.entries() if e["time_created_ns"] >= begin],
+            entries=[e for e in flight_recorder.entries() if e.created >= begin],
             messages=notes.messages,
             groups={g.group_name: sorted(r, key=r.__getitem__) for g, r in made.items()},
         )
         return material, grain
-
-
-def _raw(event: Any) -> classify.Raw:
-    start = event.start_ns()
-    return classify.Raw(
-        event.name(),
-        start,
-        start + event.duration_ns(),
-        event.device_resource_id(),
-        event.scope(),
-        "CPU" not in str(event.device_type()),
-        event.correlation_id(),
-    )
 
 
 # -- the time limit -----------------------------------------------------------------------------

@@ -18,17 +18,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
 from ...errors import LabError
 from ...wire.protocol import MEASURES
-from .. import collectives, tracebacks
+from .. import tracebacks
+from ..torch_internals import collectives
+from ..torch_internals import frames as torch_frames
+from ..torch_internals.groups import Work
 
 _MESSAGES, _BYTES, _COLLECTIVES = MEASURES
 #: These overwrite their first argument; all others bring their second.
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
 #: Where code of torch and of labkit stands: what it calls, the answer has not called.
-_OTHERS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[2]) + os.sep)
+_OTHERS = (torch_frames.TORCH, str(Path(__file__).parents[2]) + os.sep)
 
 #: How to put back what is replaced at the moment, last step first; each may be taken twice.
 _undo: list[Callable[[], None]] = []
@@ -111,7 +113,7 @@ def counting(forbids: Sequence[str], names: dict[str, Any]) -> Iterator[Count]:
     restore()
     current = count = Count(forbids)
     try:
-        for owner in (ProcessGroup, Backend):
+        for owner in collectives.owners():
             _replace_methods(owner, count)
         _replace_operators(count)
         for name in forbids:
@@ -180,7 +182,7 @@ def _brought(group: Any, name: str, method: str, args: tuple[Any, ...]) -> int:
     if name == "barrier":
         return 0
     if method in _IN_PLACE:
-        root = getattr(args[1], "rootRank", args[1]) if len(args) > 1 else 0
+        root = collectives.root_in(args[1]) if len(args) > 1 else 0
         if name == "broadcast" and root != group.rank():
             return 0
         return size_of(args[0])
@@ -204,12 +206,8 @@ def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
 
 
 def _replace_operators(count: Count) -> None:
-    for namespace in collectives.NAMESPACES:
-        owner = getattr(torch.ops, namespace)
-        for name, operators in collectives.OPERATORS.items():
-            for operator in operators:
-                if hasattr(owner, operator):
-                    _set(owner, operator, _operator(owner, name, operator, count))
+    for owner, name, operator in list(collectives.operators()):
+        _set(owner, operator, _operator(owner, name, operator, count))
 
 
 class _Operator:

@@ -30,8 +30,8 @@ def test_only_the_names_that_are_gone_are_named() -> None:
     missing = find_missing("pytest", FEATURES, lambda name: name not in ("tail", "fins"))
     library = f"pytest {version('pytest')}"
     assert missing == {
-        "fly": Missing(library, ("tail",), "nothing flies"),
-        "swim": Missing(library, ("fins",), "nothing swims", needed=True),
+        "fly": Missing(library, ("tail",), "nothing flies", feature="fly"),
+        "swim": Missing(library, ("fins",), "nothing swims", needed=True, feature="swim"),
     }
 
 

@@ -2,24 +2,25 @@
 
 from labkit.rank.observe import p2p_record
 from labkit.rank.observe.p2p_record import Message
-from labkit.rank.profile.classify import MONITORED, Material, Raw, for_trace, sort
+from labkit.rank.profile.classify import MONITORED, Material, for_trace, sort
+from labkit.rank.torch_internals.profiling import Raw
+from labkit.rank.torch_internals.recorder import Issued
 
 MAIN, GLOO, OTHER = 1, 2, 3
 MS = 1_000_000
 
 
 def entry(number, created, *, name="gloo:all_reduce", group="0", shape=(100,), operation=None):
-    return {
-        "process_group": [group, ""],
-        "collective_seq_id": number,
-        "op_id": operation or number,
-        "profiling_name": name,
-        "time_created_ns": created,
-        "input_sizes": [list(shape)],
-        "input_dtypes": ["Float"],
-        "output_sizes": [],
-        "output_dtypes": [],
-    }
+    return Issued(
+        group=group,
+        number=number,
+        operation=operation or number,
+        name=name,
+        created=created,
+        done=True,
+        shapes=[list(shape)],
+        types=["Float"],
+    )
 
 
 def reduce(start, stop, thread=GLOO):

@@ -2,11 +2,19 @@
 
 Whatever a call is named and however it was imported, it ends in one of these methods: that is
 where the deadlock watch learns whose collective it is, and where a check counts and forbids.
-Torch renames them now and then; names that this torch does not have are passed over. Imported on
-the ranks and in the notebook's kernel, so nothing here needs torch.
+Torch renames them now and then; names that this torch does not have are passed over, and
+``names.check`` says which function ends in none of them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import _C
+
+from .groups import ProcessGroup
 
 #: Function of torch.distributed -> ProcessGroup's methods behind it and behind its tensor forms.
 METHODS = {
@@ -73,6 +81,27 @@ OPERATORS = {
 def family(method: str) -> str:
     """Return the collective that a method of a process group belongs to, "" if to none."""
     return next((name for name, methods in METHODS.items() if method in methods), "")
+
+
+def owners() -> list[Any]:
+    """List the classes with these methods: a process group's, and its backends'."""
+    backend = getattr(_C._distributed_c10d, "Backend", None)
+    return [ProcessGroup] if backend is None else [ProcessGroup, backend]
+
+
+def operators() -> Iterator[tuple[Any, str, str]]:
+    """Yield each operator that this torch has: its namespace, its collective and its name."""
+    for namespace in NAMESPACES:
+        owner = getattr(torch.ops, namespace)
+        for collective, names in OPERATORS.items():
+            for name in names:
+                if hasattr(owner, name):
+                    yield owner, collective, name
+
+
+def root_in(options: Any) -> Any:
+    """Return the root (of the group) in the options of a broadcast; they may be the root itself."""
+    return getattr(options, "rootRank", options)
 
 
 def forbidden_families(forbids: tuple[str, ...]) -> frozenset[str]:

@@ -1,0 +1,115 @@
+"""Recognise frames of torch's Python: its files, its functions and the names inside them."""
+
+from __future__ import annotations
+
+import os
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.distributed import distributed_c10d as c10d
+
+from ...wire.protocol import FROM_ROOT, ROOTED
+
+TORCH = os.path.dirname(torch.__file__) + os.sep
+C10D = c10d.__file__
+#: Where torch waits in C++ for collectives that it issued itself: DDP, functional collectives.
+BLIND = (
+    "autograd/graph.py",
+    "autograd/__init__.py",
+    "autograd/function.py",
+    "nn/parallel/",
+    "futures/",
+    "_ops.py",
+    "distributed/distributed_c10d.py",
+    "distributed/utils.py",
+    "distributed/_functional_collectives.py",
+    "distributed/algorithms/",
+    "distributed/fsdp/",
+    "distributed/_composable/",
+    "distributed/tensor/",
+)
+#: Where ranks meet to make a group, through the store.
+MEETINGS = ("distributed/distributed_c10d.py", "distributed/rendezvous.py")
+#: Functions of torch.distributed that make a group: every rank has to come.
+MAKERS = (
+    "init_process_group",
+    "new_group",
+    "split_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+)
+#: Frames that a reader does not take for the call: decorators and torch's own plumbing.
+PLUMBING = (
+    "wrapper",
+    "decorate_context",
+    "_wrapped_call_impl",
+    "_call_impl",
+    "__call__",
+    "__torch_dispatch__",
+    "trigger_wait",
+    "wait_tensor",
+    "wait",
+)
+#: The variable of ``init_process_group`` that has the world size.
+SIZE = "world_size"
+#: A rooted collective's variables for its root: in the world and, resolved from it, in the group.
+ENDS = {name: "src" if name in FROM_ROOT else "dst" for name in ROOTED}
+IN_GROUP = "group_"
+#: Its variable for the group.
+GROUP = "group"
+
+
+def path(part: str) -> str:
+    """Return where a file or folder of torch stands."""
+    return TORCH + part.replace("/", os.sep)
+
+
+_BLIND = tuple(map(path, BLIND))
+_MEETINGS = tuple(map(path, MEETINGS))
+
+
+def is_torch(frame: FrameType) -> bool:
+    """Tell whether a frame is of torch's Python."""
+    return frame.f_code.co_filename.startswith(TORCH)
+
+
+def is_blind(frame: FrameType) -> bool:
+    """Tell whether torch may wait there for collectives that it issued itself.
+
+    Such a frame on top of the stack, in an idle process, is such a wait; but for a barrier that
+    is none of the recorder's collectives.
+    """
+    code = frame.f_code
+    return code.co_filename.startswith(_BLIND) and code.co_name != "monitored_barrier"
+
+
+def is_meeting(frame: FrameType) -> bool:
+    """Tell whether ranks meet there to make a group."""
+    return frame.f_code.co_filename in _MEETINGS
+
+
+def is_maker(frame: FrameType) -> bool:
+    """Tell whether a frame is the call of a function that makes a group."""
+    return frame.f_code.co_filename == C10D and frame.f_code.co_name in MAKERS
+
+
+def size_of(maker: FrameType) -> int:
+    """Return the world size that ``init_process_group`` was given, -1 if none."""
+    size = maker.f_locals.get(SIZE, -1)
+    return size if isinstance(size, int) else -1
+
+
+def root_of(frame: FrameType) -> tuple[Any, int | None, int | None] | None:
+    """Return the group of a rooted collective (None: the default one) and its root, as rank in
+    the group and in the world as far as they are known; None if the frame is no such call."""
+    code = frame.f_code
+    if code.co_filename != C10D or code.co_name not in ENDS:
+        return None
+    values, end = frame.f_locals, ENDS[code.co_name]
+    in_group, in_world = values.get(IN_GROUP + end), values.get(end)
+    return (
+        values.get(GROUP),
+        in_group if isinstance(in_group, int) else None,
+        in_world if isinstance(in_world, int) else None,
+    )

@@ -1,0 +1,76 @@
+"""Know this rank's process groups: torch has no public list of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+ProcessGroup = dist.ProcessGroup
+Work = dist.Work
+
+
+def _world() -> Any:
+    return getattr(c10d, "_world", None)
+
+
+def groups() -> list[ProcessGroup]:
+    """List the groups that this rank is in; none if torch hides them."""
+    return list(getattr(_world(), "pg_map", ()))
+
+
+def members() -> dict[ProcessGroup, dict[int, int]]:
+    """Return each group's ranks: rank in the world -> rank in the group.
+
+    The default group alone if torch hides the others.
+    """
+    if not dist.is_initialized():
+        return {}
+    found = getattr(_world(), "pg_group_ranks", None)
+    if found is None:
+        found = {default(): {rank: rank for rank in range(dist.get_world_size())}}
+    return {g: ranks for g, ranks in dict(found).items() if isinstance(g, ProcessGroup)}
+
+
+def default() -> ProcessGroup:
+    """Return the default group, of a rank that is in one."""
+    group = dist.group.WORLD
+    assert group is not None
+    return group
+
+
+def count_made() -> int:
+    """Return how many groups this rank has made, or begun to make; 0 if torch hides it."""
+    return int(getattr(_world(), "group_count", 0))
+
+
+def forget_made() -> None:
+    """Let torch count the groups, by which it names them, from the beginning."""
+    if hasattr(_world(), "group_count"):
+        _world().group_count = 0
+
+
+def default_store() -> dist.Store:
+    """Return the store of the default group."""
+    return c10d._get_default_store()
+
+
+def operation(work: Work) -> int | None:
+    """Return the number that the flight recorder has for a work as ``op_id``.
+
+    None if torch does not say: reduce_scatter's has none.
+    """
+    try:
+        return int(work._get_sequence_number())
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def issued(group: ProcessGroup) -> int | None:
+    """Return how many operations a group counts: collectives, messages and the parts of
+    monitored barriers. None if torch does not say."""
+    try:
+        return int(group._get_sequence_number_for_group())  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):
+        return None

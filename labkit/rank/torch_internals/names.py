@@ -1,0 +1,206 @@
+"""Know which of torch's private names labkit rests on, and for what: ``check`` looks for them.
+
+The other modules here use these names. A feature that misses one is off and says so in a
+sentence; everything else goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache, reduce
+from inspect import unwrap
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ...wire.features import Feature, Missing, find_missing
+from . import collectives, frames, profiling, recorder
+
+#: Functions of torch.distributed that an exercise can limit and forbid.
+COUNTED = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "isend",
+    "irecv",
+)
+#: Names of other kinds than attributes: a variable in a function of torch.distributed; the method
+#: of ``ProcessGroup`` that such a function ends in; a file or folder of torch.
+VARIABLE, METHOD, FILE = "{} in {}", "the method behind {}", "torch/{}"
+
+FEATURES = {
+    "deadlocks": Feature(
+        ("Work.wait", "ProcessGroup._set_group_name", "_world.pg_group_ranks"),
+        "deadlocks are not named",
+    ),
+    "collectives": Feature(
+        ("_distributed_c10d._dump_fr_trace_json",), "deadlocks in collectives are not named"
+    ),
+    "firsts": Feature(
+        ("ProcessGroup._get_sequence_number_for_group",),
+        "deadlocks with a rank that has made no collective are not named",
+    ),
+    "messages": Feature(
+        ("ProcessGroup.send", "ProcessGroup.recv", "ProcessGroup.recv_anysource"),
+        "deadlocks of sends and receives are not named",
+    ),
+    "barriers": Feature(
+        ("ProcessGroup.monitored_barrier",), "deadlocks in monitored_barrier are not named"
+    ),
+    "meetings": Feature(
+        (
+            "_world.group_count",
+            *(f"distributed_c10d.{name}" for name in frames.MAKERS),
+            *map(FILE.format, frames.MEETINGS),
+            VARIABLE.format(frames.SIZE, "init_process_group"),
+        ),
+        "deadlocks in init_process_group and new_group are not named",
+    ),
+    "inside": Feature(
+        tuple(map(FILE.format, frames.BLIND)),
+        "some deadlocks inside DDP, FSDP and functional collectives are not named",
+    ),
+    "roots": Feature(
+        tuple(
+            VARIABLE.format(variable, function)
+            for function, end in frames.ENDS.items()
+            for variable in (end, frames.IN_GROUP + end, frames.GROUP)
+        ),
+        "some deadlocks in broadcast, scatter, reduce and gather are not named",
+    ),
+    "works": Feature(
+        ("Work._get_sequence_number",),
+        "some deadlocks in asynchronous collectives are not named",
+    ),
+    "freeing": Feature(
+        ("_world.pg_map",), "ranks blocked in NCCL or in a receive from any rank are not freed"
+    ),
+    "joining": Feature(
+        ("_world.group_count",),
+        "after an init_process_group that failed on some ranks, only lab.restart() helps",
+    ),
+    "timelines": Feature(
+        (
+            *(f"autograd.{name}" for name in profiling.FUNCTIONS),
+            *(f"_profiler.{name}" for name in profiling.ENUMS),
+            *(f"profile.{name}" for name in profiling.SETTINGS),
+            *(f"_KinetoEvent.{name}" for name in profiling.EVENT),
+        ),
+        "lab.timeline records nothing",
+    ),
+    "backwards": Feature(
+        tuple(f"autograd.{name}" for name in profiling.BACKWARDS), "timelines show no backward"
+    ),
+    "losses": Feature(("loss._Loss",), "timelines show a loss as any other module"),
+    "counting": Feature(
+        (
+            *map(METHOD.format, COUNTED),
+            "_distributed_c10d.Backend",
+            *(f"_c10d_functional.{names[0]}" for names in collectives.OPERATORS.values()),
+        ),
+        "goals and forbidden calls of exercises are not checked",
+    ),
+}
+#: Names that an older torch does not have. What rests on them is a little less there, as it has
+#: always been: nothing to tell at each start.
+SINCE = {"Work._get_sequence_number": "2.15"}
+#: Off with "deadlocks", as parts of it.
+DEADLOCKS = (
+    "collectives",
+    "firsts",
+    "messages",
+    "barriers",
+    "meetings",
+    "inside",
+    "roots",
+    "works",
+)
+
+#: Where the owner of an attribute is.
+_OWNERS = {
+    "ProcessGroup": "distributed.ProcessGroup",
+    "Work": "distributed.Work",
+    "_world": "distributed.distributed_c10d._world",
+    "distributed_c10d": "distributed.distributed_c10d",
+    "_distributed_c10d": "_C._distributed_c10d",
+    "autograd": "autograd",
+    "_profiler": "_C._profiler",
+    "profile": "autograd.profiler.profile",
+    "_KinetoEvent": "_C._autograd._KinetoEvent",
+    "loss": "nn.modules.loss",
+    "_c10d_functional": "ops._c10d_functional",
+}
+
+
+def check() -> list[Missing]:
+    """Return the features that are off with this torch and these settings, in about 0.1 ms."""
+    found = dict(_missing())
+    if setting := recorder.switched_off():
+        loss = FEATURES["collectives"].loss
+        recording = ("torch's flight recorder",)
+        off = Missing(setting, recording, loss, feature="collectives", verb="switches off")
+        found.setdefault("collectives", off)
+    return list(found.values())
+
+
+@cache
+def _missing() -> dict[str, Missing]:
+    return find_missing("torch", FEATURES, lambda name: is_there(name) or _is_new(name))
+
+
+def is_on(feature: str) -> bool:
+    """Tell whether torch has what a feature of ``FEATURES`` rests on."""
+    missing = _missing()
+    return feature not in missing and not (feature in DEADLOCKS and "deadlocks" in missing)
+
+
+def _is_new(name: str) -> bool:
+    return name in SINCE and torch.__version__ < SINCE[name]  # compares as versions do
+
+
+def is_there(name: str) -> bool:
+    """Tell whether this torch has a name of ``FEATURES``."""
+    if name.startswith(FILE.format("")):
+        return os.path.exists(frames.path(name.removeprefix(FILE.format(""))))
+    if name.startswith(METHOD.format("")):
+        return _has_method(name.removeprefix(METHOD.format("")))
+    if " in " in name:
+        variable, function = name.split(" in ")
+        return variable in getattr(_code(function), "co_varnames", ())
+    owner, attribute = name.split(".", 1)
+    return find(f"{_OWNERS[owner]}.{attribute}") is not None or _is_set(owner, attribute)
+
+
+def find(path: str) -> Any:
+    """Return what stands at a dotted path below torch, None if there is nothing."""
+    start: Any = torch
+    return reduce(lambda owner, name: getattr(owner, name, None), path.split("."), start)
+
+
+def _code(function: str) -> CodeType | None:
+    """Return the code of a function of torch.distributed, without its decorators."""
+    found = find(f"distributed.distributed_c10d.{function}")
+    return getattr(unwrap(found), "__code__", None) if found else None
+
+
+def _has_method(function: str) -> bool:
+    """Tell whether a function of torch.distributed calls a method that labkit knows."""
+    called = getattr(_code(function), "co_names", ())
+    methods = (*collectives.MESSAGES, *(m for own in collectives.METHODS.values() for m in own))
+    return any(name in methods and find(f"{_OWNERS['ProcessGroup']}.{name}") for name in called)
+
+
+def _is_set(owner: str, attribute: str) -> bool:
+    """Tell whether a class sets an attribute of its objects."""
+    code = getattr(getattr(find(_OWNERS[owner]), "__init__", None), "__code__", None)
+    return attribute in getattr(code, "co_names", ())
