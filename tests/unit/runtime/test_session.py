@@ -68,9 +68,9 @@ def test_the_summary_is_what_is_known():
     lab, _ = session()
     assert lab.summary() == "4 ranks, gloo, cpu"
     assert session({2: "exit code 1"})[0].summary() == "4 ranks, gloo, cpu; rank 2 ended"
-    lab._cluster.places[3] = Place(3, 3, "other", 7, 0, 1, "cuda:1", "gloo", 1)
+    lab.cluster.places[3] = Place(3, 3, "other", 7, 0, 1, "cuda:1", "gloo", 1)
     assert lab.summary() == "4 ranks on 2 hosts, gloo, cpu, cuda"
-    lab._cluster.places.clear()  # a restart is under way
+    lab.cluster.places.clear()  # a restart is under way
     assert lab.summary() == "4 ranks"
     lab.stop()
     assert lab.summary() == "stopped"
