@@ -1,7 +1,7 @@
-"""Find an exercise by its id. A notebook's exercises are loaded when one of them is needed.
+"""Find an exercise by its id: 04-2 is ``exercises/nb04/ex2.py``, which is loaded when it is needed.
 
-A number can have two notebooks, ``01_….ipynb`` and its second half ``01b_….ipynb``: one module
-has the exercises of both.
+A number can have two notebooks, ``01_….ipynb`` and its second half ``01b_….ipynb``: one folder has
+the exercises of both.
 """
 
 from __future__ import annotations
@@ -9,24 +9,31 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
 from .exercise import Exercise
 
-_MODULE = re.compile(r"nb(\d\d)\.py")
+_FOLDER, _FILE = re.compile(r"nb(\d\d)(?:\.py)?"), re.compile(r"ex(\d+)\.py")
+_HOME = Path(__file__).parent / "exercises"
 
 
 def numbers() -> list[str]:
     """List the numbers of the notebooks that have exercises: ``["00", "01", …]``."""
-    files = sorted((Path(__file__).parent / "exercises").glob("nb*.py"))
-    return [match[1] for file in files if (match := _MODULE.fullmatch(file.name))]
+    return [match[1] for path in sorted(_HOME.iterdir()) if (match := _FOLDER.fullmatch(path.name))]
+
+
+def ids(number: str) -> list[str]:
+    """List the ids of the exercises of one number: of its notebook, or of its two halves."""
+    if (_HOME / f"nb{number}.py").exists():  # not yet one file an exercise
+        return [exercise.id for exercise in _module(number).EXERCISES]
+    files = (_FILE.fullmatch(path.name) for path in (_HOME / f"nb{number}").iterdir())
+    return [f"{number}-{own}" for own in sorted(int(match[1]) for match in files if match)]
 
 
 def of_notebook(number: str) -> tuple[Exercise, ...]:
-    """Return the exercises of one number, by id: those of its notebook, or of its two halves."""
-    module = importlib.import_module(f".exercises.nb{number}", __package__)
-    exercises: tuple[Exercise, ...] = module.EXERCISES
-    return exercises
+    """Return the exercises of one number, by id."""
+    return tuple(map(_load, ids(number)))
 
 
 def find(name: object) -> Exercise:
@@ -44,8 +51,20 @@ def find(name: object) -> Exercise:
     if number not in known:
         notebooks = ", ".join(known) or "none"
         raise UsageError(f"There is no exercise {name!r}; notebooks with exercises: {notebooks}.")
-    exercises = {exercise.id: exercise for exercise in of_notebook(number)}
-    if name not in exercises:
-        ids = ", ".join(exercises)
-        raise UsageError(f"There is no exercise {name!r}; notebook {number} has {ids}.")
-    return exercises[name]
+    own = ids(number)
+    if name not in own:
+        raise UsageError(f"There is no exercise {name!r}; notebook {number} has {', '.join(own)}.")
+    return _load(name)
+
+
+def _module(number: str) -> Any:
+    return importlib.import_module(f".exercises.nb{number}", __package__)
+
+
+def _load(name: str) -> Exercise:
+    number, _, own = name.partition("-")
+    if (_HOME / f"nb{number}.py").exists():
+        return next(exercise for exercise in _module(number).EXERCISES if exercise.id == name)
+    module = importlib.import_module(f".exercises.nb{number}.ex{own}", __package__)
+    exercise: Exercise = module.EXERCISE
+    return exercise

@@ -7,6 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def number(value: Any) -> Any:
+    """Return a tensor with one element as a number, anything else as it is."""
+    import torch
+
+    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+
+
 def same(yours: Any, expected: Any, rel: float = 1e-5, abs: float = 1e-8) -> bool:
     """Tell whether two values agree: exactly, floats within a tolerance (that of torch.allclose).
 

@@ -5,12 +5,13 @@ This module needs neither torch nor ranks: the notebook's kernel imports it to s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..wire.protocol import MEASURES
 from ..wire.trial import Here
+from .answers import Answer
 
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
 PLACES = ("ranks", "notebook")
@@ -72,6 +73,9 @@ class Mistake:
     With ``where="notebook"`` they are the values themselves. ``missed="bytes sent"`` names it
     instead by a goal that a right result has missed.
 
+    ``shown_by`` has the wrong answers that are to be told this, each under a name: the tests try
+    them all.
+
     Raises
     ------
     ValueError
@@ -81,10 +85,20 @@ class Mistake:
     sentence: str
     when: Callable[[Any, Any, int], bool] | None = None
     missed: str | None = None
+    shown_by: Mapping[str, Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.when is None) == (self.missed is None):
             raise ValueError("a mistake has either when= or missed=")
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong answer that no mistake of its exercise describes, and what is said of it: the name
+    of a :class:`~labkit.course.judge.Verdict`, or its beginning."""
+
+    answer: Answer
+    says: str
 
 
 @dataclass(frozen=True)
@@ -111,6 +125,13 @@ class Exercise:
         What it may cost.
     mistakes
         What usually goes wrong; the first one that is true is named.
+    also_wrong
+        Wrong answers that get a general sentence, each under a name: those that call what is
+        forbidden, say, or return nothing.
+    another
+        Another right answer, which shows that the trial asks for no more than the text does.
+    setup
+        Source that has to run before an answer: what other cells of the notebook define.
     hints
         Three, each stronger than the one before.
     seconds
@@ -121,8 +142,8 @@ class Exercise:
     Raises
     ------
     ValueError
-        If ``where`` or the number of hints is not allowed, or there are goals or forbidden calls
-        where nothing is counted.
+        If ``where`` or the number of hints is not allowed, there are goals or forbidden calls
+        where nothing is counted, or two wrong answers have the same name.
     """
 
     id: str
@@ -132,6 +153,9 @@ class Exercise:
     expected: Callable[..., Any]
     hints: Sequence[str]
     mistakes: Sequence[Mistake] = ()
+    also_wrong: Mapping[str, Wrong] = field(default_factory=dict)
+    another: Answer | None = None
+    setup: str = ""
     forbids: Sequence[str] = ()
     goals: Sequence[Goal] = ()
     seconds: float = 20.0
@@ -149,3 +173,16 @@ class Exercise:
             raise ValueError(f"{self.id}: calls are counted on ranks only, and forbidden there")
         if len(self.hints) != HINTS:
             raise ValueError(f"{self.id}: there are {HINTS} hints, not {len(self.hints)}")
+        names = [name for mistake in self.mistakes for name in mistake.shown_by]
+        names += self.also_wrong
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{self.id}: two wrong answers have the name {twice[0]!r}")
+
+    def wrong_answers(self) -> dict[str, Wrong]:
+        """Return all wrong answers by name, with what is said of each."""
+        shown = {
+            name: Wrong(answer, mistake.sentence)
+            for mistake in self.mistakes
+            for name, answer in mistake.shown_by.items()
+        }
+        return {**shown, **self.also_wrong}

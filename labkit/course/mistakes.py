@@ -20,6 +20,11 @@ def failed(yours: Sequence[Any], *names: str) -> bool:
     return any(isinstance(y, Failed) and (not names or y.name in names) for y in yours)
 
 
+def parts(yours: Sequence[Any], place: int) -> list[Any]:
+    """Return one item of each rank's list, of the ranks that have so long a list."""
+    return [y[place] for y in yours if isinstance(y, list) and len(y) > place]
+
+
 def stuck(yours: Sequence[Any], expected: Any, world_size: int) -> bool:
     """Tell whether ranks waited for one another in vain."""
     return failed(yours, "Deadlock")

@@ -43,7 +43,7 @@ def bf16_hook(state, bucket):
     "a name that is not there": (
         """
 def bf16_hook(state, bucket):
-    return compress(bucket.buffer())
+    return compress(bucket.buffer())  # noqa: F821
 """,
         "NameError",
     ),
