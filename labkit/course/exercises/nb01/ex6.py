@@ -1,0 +1,147 @@
+"""Exercise 01-6: wait for a key of a store with a time limit, and fall back to a default."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import failed, parts
+from .shared_store import STORE_SECONDS
+
+#: For 01-6, in seconds: when a late key comes and how long to wait for it at most; how long to
+#: wait for one that comes too late, and when that one comes.
+SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
+
+
+def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
+    """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
+    the store's timeout is what it was. Every rank has a store of its own."""
+    limit = timedelta(seconds=STORE_SECONDS)
+    store: Any = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
+    )
+    store.set("colour", "blue")
+    found = [answer(store, "colour", PATIENT, "grey")]
+    for key, comes, seconds in (("size", SOON, PATIENT), ("shape", TOO_LATE, IMPATIENT)):
+        other = store.clone()  # a connection of its own: the answer's is busy while it waits
+        timer = threading.Timer(comes, other.set, (key, f"the {key}"))
+        timer.start()
+        try:
+            found.append(answer(store, key, seconds, "nothing"))
+        finally:
+            timer.cancel()
+            timer.join()
+    return [*found, store.timeout == limit]
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    """Return the two values that come in time, and the default."""
+    return [["blue", "the size", "nothing", True]] * world_size
+
+
+EXERCISE = Exercise(
+    id="01-6",
+    title="Wait a while",
+    answer="get_or",
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "The value comes as bytes: decode() makes text of it.",
+            when=lambda yours, expected, n: any(
+                isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
+            ),
+            shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
+        ),
+        Mistake(
+            "The key came after a moment, and you had not waited for it: check looks once, "
+            "wait waits.",
+            when=lambda yours, expected, n: "nothing" in parts(yours, 1),
+            shown_by={
+                "looks once": body(
+                    "return store.get(key).decode() if store.check([key]) else default"
+                )
+            },
+        ),
+        Mistake(
+            "You waited longer than `seconds`, until the key came or the store's own time was "
+            "up: hand the time to wait, as a timedelta.",
+            when=lambda yours, expected, n: "the shape" in parts(yours, 2),
+            shown_by={
+                "waits as long as the store does": body("""
+                    try:
+                        return store.get(key).decode()
+                    except dist.DistStoreError:
+                        return default
+                """),
+            },
+        ),
+        Mistake(
+            "The store has another timeout now, for everybody who uses it after you: hand the "
+            "time to wait instead of calling set_timeout.",
+            when=lambda yours, expected, n: False in parts(yours, 3),
+            shown_by={
+                "changes the store": body("""
+                    from datetime import timedelta
+
+                    store.set_timeout(timedelta(seconds=seconds))
+                    try:
+                        return store.get(key).decode()
+                    except dist.DistStoreError:
+                        return default
+                """),
+            },
+        ),
+        Mistake(
+            "It ends with the store's error when nobody sets the key: catch it and return default.",
+            when=lambda yours, expected, n: failed(yours, "DistStoreError"),
+            shown_by={
+                "does not catch": body("""
+                    from datetime import timedelta
+
+                    store.wait([key], timedelta(seconds=seconds))
+                    return store.get(key).decode() or default
+                """),
+            },
+        ),
+        Mistake(
+            "wait takes a list of keys and a timedelta: "
+            "store.wait([key], timedelta(seconds=seconds)).",
+            when=lambda yours, expected, n: failed(yours, "TypeError"),
+            shown_by={
+                "hands over a number": edit(
+                    """
+                    from datetime import timedelta
+
+                    """,
+                    "",
+                    "store.wait([key], timedelta(seconds=seconds))",
+                    "store.wait(key, seconds)",
+                ),
+            },
+        ),
+    ),
+    another=body("""
+        import time
+
+        end = time.monotonic() + seconds
+        while not store.check([key]):
+            if time.monotonic() > end:
+                return default
+            time.sleep(0.01)
+        return str(store.get(key), "utf-8")
+    """),
+    hints=(
+        "Wait for the key first, with a limit, and read it afterwards.",
+        "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "
+        "the time is up.",
+        "try: store.wait([key], timedelta(seconds=seconds)); except dist.DistStoreError: "
+        "return default; and then return store.get(key).decode().",
+    ),
+)
