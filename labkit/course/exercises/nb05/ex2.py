@@ -1,0 +1,201 @@
+"""Exercise 05-2: run the replicas on threads that keep the caller's no_grad setting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake, Wrong
+
+REPLICAS = 3
+#: Seconds that replicas wait for each other: for ever if they run one after another.
+PATIENCE = 1.0
+
+
+def _on_threads(answer: Callable[..., Any]) -> tuple[Any, bool, list[bool]]:
+    """Return the outputs, whether all replicas ran at the same time, and if they kept a graph."""
+    gate = threading.Barrier(REPLICAS, timeout=PATIENCE)
+    met, graphs = [], []
+
+    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
+        try:
+            gate.wait()
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        time.sleep(0.03 * (REPLICAS - number))  # the first one is done last
+        graphs.append(torch.is_grad_enabled())
+        return 10 * piece
+
+    replicas = [lambda piece, i=i: replica(i, piece) for i in range(REPLICAS)]
+    outputs = answer(replicas, [torch.tensor([i + 1]) for i in range(REPLICAS)])
+    return outputs, len(met) == REPLICAS and all(met), graphs
+
+
+def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any] | None:
+    outputs, together, graphs = _on_threads(answer)
+    if outputs is None:
+        return None
+    with torch.no_grad():
+        _, _, graphs_of_none = _on_threads(answer)
+    values = [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
+    return {
+        "outputs": values,
+        "together": together,
+        "graph": all(graphs),
+        "no_grad": any(graphs_of_none),
+    }
+
+
+def expected() -> dict[str, Any]:
+    return {
+        "outputs": [10 * (i + 1) for i in range(REPLICAS)],
+        "together": True,
+        "graph": True,
+        "no_grad": False,
+    }
+
+
+EXERCISE = Exercise(
+    id="05-2",
+    title="Carry the switch over",
+    answer="apply_on_threads",
+    setup="""
+        from concurrent.futures import ThreadPoolExecutor
+
+        import torch
+    """,
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "It returns futures, which are promises of an output: ask each for its result().",
+            when=lambda yours, expected, n: "Future" in yours["outputs"],
+            shown_by={
+                "futures": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return [pool.submit(work, r, p) for r, p in zip(replicas, pieces)]",
+                )
+            },
+        ),
+        Mistake(
+            "The replicas do not all run at the same time: start all threads before you wait for "
+            "the first, and have as many as there are replicas.",
+            when=lambda yours, expected, n: not yours["together"],
+            shown_by={
+                "one after another": body(
+                    "return [replica(piece) for replica, piece in zip(replicas, pieces)]"
+                ),
+                "waits for each": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return [pool.submit(work, r, p).result() for r, p in zip(replicas, pieces)]",
+                ),
+                "two threads only": edit("len(replicas)", "2"),
+            },
+        ),
+        Mistake(
+            "The outputs are in the order in which the threads were done. gather needs them in "
+            "the order of the replicas, or rows change places.",
+            when=lambda yours, expected, n: (
+                yours["outputs"] != expected["outputs"]
+                and sorted(yours["outputs"]) == expected["outputs"]
+            ),
+            shown_by={
+                "as they are done": body("""
+                    import threading
+
+                    enabled, outputs = torch.is_grad_enabled(), []
+
+                    def work(replica, piece):
+                        with torch.set_grad_enabled(enabled):
+                            outputs.append(replica(piece))
+
+                    threads = [
+                        threading.Thread(target=work, args=pair) for pair in zip(replicas, pieces)
+                    ]
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+                    return outputs
+                """),
+            },
+        ),
+        Mistake(
+            "Under no_grad the replicas keep a graph all the same. Read the caller's setting in "
+            "the caller's thread, before the others begin, and set it inside of them.",
+            when=lambda yours, expected, n: yours["no_grad"],
+            shown_by={
+                "as before": body("""
+                    with ThreadPoolExecutor(len(replicas)) as pool:
+                        return list(
+                            pool.map(lambda replica, piece: replica(piece), replicas, pieces)
+                        )
+                """),
+                "asks in the thread": edit(
+                    """
+                    enabled = torch.is_grad_enabled()
+
+                    """,
+                    "",
+                    "with torch.set_grad_enabled(enabled):",
+                    "with torch.set_grad_enabled(torch.is_grad_enabled()):",
+                ),
+            },
+        ),
+        Mistake(
+            "In training no graph is kept, so there is no gradient. Set what the caller has, not "
+            "always the same.",
+            when=lambda yours, expected, n: not yours["graph"],
+            shown_by={
+                "never a graph": edit(
+                    """
+                    enabled = torch.is_grad_enabled()
+
+                    """,
+                    "",
+                    "with torch.set_grad_enabled(enabled):",
+                    "with torch.no_grad():",
+                ),
+            },
+        ),
+    ),
+    also_wrong={
+        "returns nothing": Wrong(
+            body("""
+                with ThreadPoolExecutor(len(replicas)) as pool:
+                    list(pool.map(lambda replica, piece: replica(piece), replicas, pieces))
+            """),
+            says="nothing",
+        ),
+    },
+    another=body("""
+        import threading
+
+        enabled, outputs = torch.is_grad_enabled(), [None] * len(replicas)
+
+        def work(i):
+            torch.set_grad_enabled(enabled)
+            outputs[i] = replicas[i](pieces[i])
+
+        threads = [threading.Thread(target=work, args=[i]) for i in range(len(replicas))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return outputs
+    """),
+    hints=(
+        "torch.is_grad_enabled() answers for the thread that asks. Who has to ask?",
+        "Ask first, into a variable. Give the threads a function that sets it and then calls the "
+        "replica.",
+        "enabled = torch.is_grad_enabled(); in the function: with torch.set_grad_enabled(enabled): "
+        "return replica(piece); and pool.map(function, replicas, pieces).",
+    ),
+)
