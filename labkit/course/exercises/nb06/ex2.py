@@ -1,0 +1,157 @@
+"""Exercise 06-2: tell whether all ranks hold the same parameters, without collecting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+
+DOUBLE = 8  #: bytes
+
+CHANGED = "vector has changed"
+
+
+def _vectors(rank: int, n: int) -> list[torch.Tensor]:
+    """Return this rank's vectors: equal on all ranks; one number differs on the last; the same
+    numbers there in another order; and one that is higher on the first and lower on the second,
+    so that the mean over the ranks is what all others hold."""
+    base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
+    last = rank == n - 1
+    one = base + torch.tensor([0, 0, 1.0, 0]) * last
+    order = base.flip(0) if last else base
+    lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
+    return [base, one, order, lopsided]
+
+
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    found = []
+    for vector in _vectors(here.rank, here.world_size):
+        mine = vector.clone().to(here.device)
+        found.append(answer(mine))
+        if not mine.cpu().equal(vector):
+            return CHANGED
+    return found
+
+
+def expected(n: int) -> list[list[bool]]:
+    """Compare all ranks' vectors in one process."""
+    everyone = [_vectors(rank, n) for rank in range(n)]
+    columns = zip(*everyone, strict=True)
+    return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
+
+
+def _knows_itself(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    """Tell whether each rank says only whether it is equal to rank 0."""
+    first = _vectors(0, n)
+    alone = [
+        [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
+        for rank in range(n)
+    ]
+    return list(yours) == alone
+
+
+EXERCISE = Exercise(
+    id="06-2",
+    title="Compare without collecting",
+    answer="in_step",
+    trial=trial,
+    expected=expected,
+    forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
+    goals=(
+        Goal("collectives", most=lambda n: 2 * 4),
+        Goal("bytes sent", most=lambda n: 2 * 4 * 4 * DOUBLE),
+    ),
+    mistakes=(
+        Mistake(
+            "It changes vector: broadcast overwrites what it is given, and from then on the rank "
+            "has rank 0's weights. Broadcast a copy, vector.clone().",
+            when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
+            shown_by={
+                "overwrites the vector": edit(
+                    "first =", "mine =", "first,", "vector,", "first.equal", "mine.equal"
+                )
+            },
+        ),
+        Mistake(
+            "Each rank knows only whether it is equal to rank 0 itself, and rank 0 always is. Let "
+            "the ranks put their answers together.",
+            when=_knows_itself,
+            shown_by={
+                "each rank for itself": body("""
+                    first = vector.clone()
+                    dist.broadcast(first, src=0)
+                    return first.equal(vector)
+                """),
+            },
+        ),
+        Mistake(
+            "It is always True: one rank that agrees is enough for it, and rank 0 agrees with "
+            "itself. All must agree: take the MIN, not the MAX.",
+            when=lambda yours, expected, n: all(y == [True] * 4 for y in yours),
+            shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
+        ),
+        Mistake(
+            "It compares sums: the same numbers in another order have the same sum.",
+            when=lambda yours, expected, n: all(y == [True, False, True, False] for y in yours),
+            shown_by={
+                "compares sums": body("""
+                    low = vector.sum()
+                    high = low.clone()
+                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
+                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
+                    return low.item() == high.item()
+                """),
+            },
+        ),
+        Mistake(
+            "A tensor is not True or False: end with .item() or bool(…).",
+            when=lambda yours, expected, n: any(
+                isinstance(value, torch.Tensor) for mine in yours for value in mine
+            ),
+            shown_by={"returns a tensor": edit("agree.item()", "agree")},
+        ),
+        Mistake(
+            "The result is right, but it takes more collectives than it has to: if all are equal "
+            "to rank 0, all are equal.",
+            missed="collectives",
+            shown_by={
+                "a broadcast from every rank": body("""
+                    equal = True
+                    for source in range(world_size):
+                        other = vector.clone()
+                        dist.broadcast(other, src=source)
+                        equal = equal and other.equal(vector)
+                    return equal
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "collects everything": Wrong(
+            body("""
+                everyone = [torch.empty_like(vector) for _ in range(world_size)]
+                dist.all_gather(everyone, vector)
+                return all(other.equal(vector) for other in everyone)
+            """),
+            says="forbidden: all_gather",
+        ),
+    },
+    another=body("""
+        low, high = vector.clone(), vector.clone()
+        dist.all_reduce(low, op=dist.ReduceOp.MIN)
+        dist.all_reduce(high, op=dist.ReduceOp.MAX)
+        return torch.equal(low, high)
+    """),
+    hints=(
+        "If everybody is equal to rank 0, everybody is equal. So one vector has to travel, not n.",
+        "Broadcast a copy of rank 0's vector and compare it with your own. Then all ranks have to "
+        "learn whether all have said yes: that is an all_reduce of one number.",
+        "first = vector.clone(); dist.broadcast(first, src=0); agree = torch.tensor(int(first."
+        "equal(vector)), device=device); dist.all_reduce(agree, op=dist.ReduceOp.MIN); and return "
+        "agree.item() == 1.",
+    ),
+)

@@ -1,0 +1,180 @@
+"""Exercise 06-3: average gradients of batches of unequal size, each with its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When
+
+
+def _count(rank: int) -> int:
+    return 2 * rank + 1
+
+
+def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn.Linear:
+    """Return a network with the gradient of the mean loss over the images of some ranks.
+
+    An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
+    the digits of the weight's gradient say how many of each rank are in it.
+    """
+    net = nn.Linear(1, 1, dtype=torch.float64, device=device)
+    numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
+    net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
+    return net
+
+
+def _flat(net: nn.Module) -> torch.Tensor:
+    grads = [p.grad for p in net.parameters() if p.grad is not None]
+    return torch.cat([grad.flatten() for grad in grads])
+
+
+def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
+    """Average the gradients; return the weight's and the bias's."""
+    net = _net([here.rank], here.world_size, here.device)
+    answer(net, _count(here.rank))
+    return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
+
+
+def expected(n: int) -> list[list[float]]:
+    """Take the gradient over all images in one process."""
+    return [_flat(_net(range(n), n)).tolist()] * n
+
+
+def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
+    """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
+
+    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+        own = [_flat(_net([r], n)) for r in range(n)]
+        return all(
+            torch.allclose(own[0].new_tensor(y), mix(own, r, n)) for r, y in enumerate(yours)
+        )
+
+    return when
+
+
+def _total(own: list[torch.Tensor]) -> torch.Tensor:
+    """Add up the sums over each rank's images."""
+    return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
+
+
+EXERCISE = Exercise(
+    id="06-3",
+    title="Weigh the ranks",
+    answer="average_weighted",
+    trial=trial,
+    expected=expected,
+    goals=(Goal("collectives", most=lambda n: 3),),
+    mistakes=(
+        Mistake(
+            "That is the mean of the ranks' means: a rank with one image counts as much as a rank "
+            "with seven. Multiply by count before adding up.",
+            when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
+            shown_by={
+                "the mean of means": body("""
+                    for p in net.parameters():
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
+                """),
+            },
+        ),
+        Mistake(
+            "It adds up count times the gradient, and divides by nothing. How many images are "
+            "there on all ranks?",
+            when=_weighted(lambda own, rank, n: _total(own)),
+            shown_by={
+                "never divides": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                """),
+            },
+        ),
+        Mistake(
+            "The weighted sum is divided by the number of ranks. Divide it by the number of "
+            "images, on all ranks together.",
+            when=_weighted(lambda own, rank, n: _total(own) / n),
+            shown_by={
+                "divides by the ranks": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank divides by its own count, so every rank has another gradient, and from the "
+            "next step on another model. Add up the counts over all ranks first.",
+            when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
+            shown_by={
+                "divides by its own count": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                        p.grad /= count
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank has only weighed its own gradient: nothing has been added up.",
+            when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
+            shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
+        ),
+        Mistake(
+            "The gradients are as they were. An expression such as p.grad * … makes a new tensor: "
+            "change p.grad itself, with *= and all_reduce.",
+            when=_weighted(lambda own, rank, n: own[rank]),
+            shown_by={
+                "not in place": edit(
+                    "p.grad *= count / total.item()",
+                    "weighted = p.grad * count / total",
+                    "dist.all_reduce(p.grad)",
+                    "dist.all_reduce(weighted)",
+                )
+            },
+        ),
+        Mistake(
+            "The result is right, but the counts are added up anew for each parameter: once is "
+            "enough.",
+            missed="collectives",
+            shown_by={
+                "counts again and again": edit(
+                    """
+                    total = torch.tensor(count, device=device)
+                    dist.all_reduce(total)
+                    """,
+                    "",
+                    "for p in net.parameters():",
+                    """
+                    for p in net.parameters():
+                        total = torch.tensor(count, device=device)
+                        dist.all_reduce(total)
+                    """,
+                ),
+            },
+        ),
+    ),
+    another=body("""
+        parameters = list(net.parameters())
+        own = [p.grad.flatten() * count for p in parameters]
+        flat = torch.cat([*own, own[0].new_tensor([count])])
+        dist.all_reduce(flat)
+        pieces = (flat[:-1] / flat[-1]).split([p.numel() for p in parameters])
+        for p, piece in zip(parameters, pieces):
+            p.grad = piece.view_as(p)
+    """),
+    hints=(
+        "The mean over all images is the sum over all images, divided by how many there are. A "
+        "mean times its count is a sum again.",
+        "First add up the counts over the ranks. Then each gradient times count / total, added up "
+        "over the ranks, is the mean.",
+        "total = torch.tensor(count, device=device); dist.all_reduce(total); then for each p: "
+        "p.grad *= count / total.item() and dist.all_reduce(p.grad).",
+    ),
+)

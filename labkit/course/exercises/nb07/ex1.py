@@ -1,0 +1,125 @@
+"""Exercise 07-1: deal the images to the ranks as DistributedSampler does: equally many for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...answers import body
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When
+
+#: (images, ranks)
+DEALS = ((8, 4), (10, 4), (7, 3))
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[list[list[int]]]:
+    return [[[int(i) for i in answer(c, r, n)] for r in range(n)] for c, n in DEALS]
+
+
+def _deal(count: int, rank: int, world_size: int) -> list[int]:
+    """Return what torch's own sampler deals."""
+    from torch.utils.data import DistributedSampler
+
+    images: Any = range(count)
+    return list(DistributedSampler(images, world_size, rank, shuffle=False))
+
+
+def expected() -> list[list[list[int]]]:
+    return [[_deal(c, r, n) for r in range(n)] for c, n in DEALS]
+
+
+def _dealt(play: Callable[[int, int, int], list[int]]) -> When:
+    """Return the predicate of dealing ``play(count, rank, world_size)``."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return bool(yours == [[play(c, r, k) for r in range(k)] for c, k in DEALS])
+
+    return when
+
+
+def _block(count: int, rank: int, world_size: int) -> list[int]:
+    each = -(-count // world_size)
+    return [i % count for i in range(rank * each, (rank + 1) * each)]
+
+
+EXERCISE = Exercise(
+    id="07-1",
+    title="Deal the cards",
+    answer="deal",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "Each rank has a block of neighbours. The sampler deals like cards: rank r gets the "
+            "positions r, r + n, r + 2n, …",
+            when=_dealt(_block),
+            shown_by={
+                "blocks": body("""
+                    each = -(-count // world_size)
+                    return [i % count for i in range(rank * each, (rank + 1) * each)]
+                """),
+            },
+        ),
+        Mistake(
+            "The ranks do not have equally many: of ten images two ranks get three and two get "
+            "two, and run out of batches first. Fill up from the beginning.",
+            when=_dealt(lambda c, r, n: list(range(r, c, n))),
+            shown_by={"nothing is filled up": body("return list(range(rank, count, world_size))")},
+        ),
+        Mistake(
+            "Images are lost: of ten images each of four ranks has two, and nobody has images 8 "
+            "and 9. Round the number of images of a rank up, not down.",
+            when=_dealt(lambda c, r, n: list(range(r, c - c % n, n))),
+            shown_by={
+                "drops the rest": body("""
+                    each = count // world_size
+                    return list(range(count))[: each * world_size][rank::world_size]
+                """),
+            },
+        ),
+        Mistake(
+            "You fill up with the rank's own images. What is missing is dealt from the beginning: "
+            "0, 1, …",
+            when=_dealt(
+                lambda c, r, n: (
+                    (own := list(range(r, c, n))) + own[: -(-c // n)][: -(-c // n) - len(own)]
+                )
+            ),
+            shown_by={
+                "fills up with its own": body("""
+                    cards = list(range(count))[rank::world_size]
+                    if len(cards) < -(-count // world_size):
+                        cards.append(cards[0])
+                    return cards
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "everything for everybody": Wrong(body("return list(range(count))"), says="different"),
+        "prints it": Wrong(
+            body("""
+                each = -(-count // world_size)
+                print([i % count for i in range(each * world_size)][rank::world_size])
+            """),
+            says="TypeError",
+        ),
+    },
+    another=body("""
+        mine = []
+        position = rank
+        while len(mine) < (count + world_size - 1) // world_size:
+            mine.append(position % count)
+            position += world_size
+        return mine
+    """),
+    hints=(
+        "How many images does each rank get? count divided by world_size, rounded up.",
+        "Write the list of all cards first, one after the other, beginning again at 0 after the "
+        "last; then every world_size-th of it, from the rank's own place on.",
+        "each = -(-count // world_size); cards = [i % count for i in range(each * world_size)]; "
+        "and cards[rank::world_size]",
+    ),
+)

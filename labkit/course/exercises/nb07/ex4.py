@@ -1,0 +1,152 @@
+"""Exercise 07-4: accumulate gradients over several batches, and reduce them once.
+
+Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
+and tell who is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...answers import body, edit, whole
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import would_give
+
+#: Batches of a rank in the trial.
+BATCHES = 3
+
+
+def _accumulating(rank: int) -> list[torch.Tensor]:
+    """Return the inputs of a rank's batches, whole numbers that tell rank and batch."""
+    return [torch.tensor([[1.0, k + 1.0]]) * (rank + 1) * (k + 1) for k in range(BATCHES)]
+
+
+def _line() -> nn.Linear:
+    net = nn.Linear(2, 1, bias=False)
+    nn.init.ones_(net.weight)
+    return net
+
+
+def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    """Return the gradient; a hook in Python lets labkit count the all-reduces."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    net = _line().to(here.device)
+    ddp = DistributedDataParallel(net)
+    ddp.register_comm_hook(None, allreduce_hook)
+    answer(
+        ddp, lambda batch: ddp(batch).sum(), [x.to(here.device) for x in _accumulating(here.rank)]
+    )
+    return torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad
+
+
+def _own(rank: int) -> torch.Tensor:
+    """Return the sum of the gradients of a rank's batches, which are their inputs."""
+    return torch.stack(_accumulating(rank)).sum(dim=0)
+
+
+def _all(n: int) -> torch.Tensor:
+    return torch.stack([_own(r) for r in range(n)]).mean(dim=0)
+
+
+def expected(n: int) -> list[torch.Tensor]:
+    return [_all(n) / BATCHES] * n
+
+
+def _last(n: int) -> list[torch.Tensor]:
+    mean = torch.stack([_accumulating(r)[-1] for r in range(n)]).mean(dim=0)
+    return [mean / BATCHES] * n
+
+
+EXERCISE = Exercise(
+    id="07-4",
+    title="Accumulate",
+    answer="accumulate",
+    trial=trial,
+    expected=expected,
+    goals=(Goal("collectives", exactly=lambda n: 1),),
+    mistakes=(
+        Mistake(
+            "The gradient is right, but the ranks meet after every batch. Put forward and "
+            "backward of all batches but the last under net.no_sync(), the forward too.",
+            missed="collectives",
+            shown_by={
+                "meets after every batch": body("""
+                    for batch in batches:
+                        (loss_of(batch) / len(batches)).backward()
+                """),
+                "the forward is outside": edit(
+                    """
+                    with net.no_sync():
+                        for batch in rest:
+                            (loss_of(batch) / len(batches)).backward()
+                    """,
+                    """
+                    for batch in rest:
+                        loss = loss_of(batch) / len(batches)
+                        with net.no_sync():
+                            loss.backward()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The ranks have gradients of their own: no backward is left that averages. The last "
+            "batch belongs outside of no_sync().",
+            when=would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
+            shown_by={
+                "never meets": body("""
+                    with net.no_sync():
+                        for batch in batches:
+                            (loss_of(batch) / len(batches)).backward()
+                """),
+            },
+        ),
+        Mistake(
+            "The gradient is the sum over the batches: divide each loss by len(batches).",
+            when=would_give(lambda n: [_all(n)] * n),
+            shown_by={
+                "the sum": body("""
+                    with net.no_sync():
+                        for batch in batches[:-1]:
+                            loss_of(batch).backward()
+                    loss_of(batches[-1]).backward()
+                """),
+            },
+        ),
+        Mistake(
+            "Only the last batch is in the gradient: zero_grad() throws away what the others have "
+            "added up.",
+            when=would_give(_last),
+            shown_by={
+                "zero_grad in the loop": body("""
+                    for k, batch in enumerate(batches, 1):
+                        net.zero_grad()
+                        net.require_backward_grad_sync = k == len(batches)
+                        (loss_of(batch) / len(batches)).backward()
+                """),
+            },
+        ),
+    ),
+    another=whole("""
+        from contextlib import nullcontext
+
+
+        def accumulate(net, loss_of, batches):
+            for k, batch in enumerate(batches, 1):
+                with nullcontext() if k == len(batches) else net.no_sync():
+                    (loss_of(batch) / len(batches)).backward()
+    """),
+    hints=(
+        "backward() adds to .grad, and without no_sync() it averages what is there then.",
+        "All batches but the last under one with net.no_sync():, the last one after it. Each "
+        "loss is divided by the number of batches.",
+        "*rest, last = batches; with net.no_sync(): for batch in rest: "
+        "(loss_of(batch) / len(batches)).backward(); then the same line for last, outside.",
+    ),
+)

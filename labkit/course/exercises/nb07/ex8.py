@@ -1,0 +1,225 @@
+"""Exercise 07-8: write a communication hook that halves the bytes and counts them (07b).
+
+Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
+and tell who is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...answers import body, edit, whole
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import When, failed, near
+
+#: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8.
+SHAPE = (1, 6)
+
+
+def _twelves(rank: int) -> torch.Tensor:
+    return 12.0 * (rank + 1) * torch.tensor([[1.0, 2.0, 0.0, 1.0, -1.0, 1.0]])
+
+
+class NoFuture(TypeError):
+    """Say that a hook returned something else than a future."""
+
+
+class NoGradient(TypeError):
+    """Say that a hook's future holds something else than a gradient."""
+
+
+def _guarded(answer: Callable[..., Any], errors: list[Exception]) -> Callable[..., Any]:
+    """Return a hook that calls the answer, and keeps from DDP what would end its process."""
+
+    def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses other annotations
+        gradient = bucket.buffer()
+        try:
+            future = answer(state, bucket)
+            if not isinstance(future, torch._C.Future):  # what get_future() gives, too
+                raise NoFuture(f"the hook returned no future, but {type(future).__name__}")
+            found = future.wait()
+            if not isinstance(found, torch.Tensor):
+                raise NoGradient(f"the future holds no tensor, but {type(found).__name__}")
+            if (found.dtype, found.shape) != (gradient.dtype, gradient.shape):
+                raise NoGradient(f"the future holds {found.dtype} of shape {tuple(found.shape)}")
+        except Exception as error:
+            errors.append(error)
+            future = torch.futures.Future()
+            future.set_result(gradient)
+        return future
+
+    return hook
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    from torch.nn.parallel import DistributedDataParallel
+
+    errors: list[Exception] = []
+
+    net = nn.Linear(SHAPE[1], 1, bias=False).to(here.device)
+    ddp = DistributedDataParallel(net)
+    state = {"bytes": 0}
+    ddp.register_comm_hook(state, _guarded(answer, errors))
+    ddp(_twelves(here.rank).to(here.device)).sum().backward()
+    if errors:
+        raise errors[0]
+    assert net.weight.grad is not None
+    return [net.weight.grad, state["bytes"]]
+
+
+def expected(n: int) -> list[Any]:
+    mean = torch.stack([_twelves(r) for r in range(n)]).mean(dim=0)
+    return [[mean, mean.numel() * 2]] * n
+
+
+def _gradients(yours: Sequence[Any]) -> list[torch.Tensor]:
+    return [y[0] for y in yours]
+
+
+def _hooked(play: Callable[[torch.Tensor, int], Any]) -> When:
+    """Return the predicate of a gradient that is ``play(mean, n)`` on every rank."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = play(expected[0][0], n)
+        return all(near(y, wrong) for y in _gradients(yours))
+
+    return when
+
+
+def _kept_own(yours: Any, expected: Any, n: int) -> bool:
+    own = [_twelves(r) for r in range(n)]
+    return any(all(near(y, w / k) for y, w in zip(_gradients(yours), own, strict=True))
+               for k in (1, n))  # fmt: skip
+
+
+EXERCISE = Exercise(
+    id="07-8",
+    title="A hook of your own",
+    answer="bf16_hook",
+    trial=trial,
+    expected=expected,
+    goals=(
+        Goal("collectives", exactly=lambda n: 1),
+        Goal("bytes sent", most=lambda n: SHAPE[1] * 2),
+    ),
+    mistakes=(
+        Mistake(
+            "A hook returns a future, which DDP waits for: all_reduce(…, async_op=True) gives you "
+            "a work, and work.get_future().then(f) a future with what f returns.",
+            when=lambda yours, expected, n: failed(yours, "NoFuture"),
+            shown_by={
+                "returns a tensor": edit(
+                    "future = dist.all_reduce(small, async_op=True).get_future()",
+                    "dist.all_reduce(small)",
+                    "return future.then(lambda done: done.value()[0].float())",
+                    "return small.float()",
+                ),
+                "returns nothing": edit(
+                    "future = dist.all_reduce(small, async_op=True).get_future()",
+                    "dist.all_reduce(small)",
+                    "return future.then(lambda done: done.value()[0].float())",
+                    "bucket.buffer().copy_(small)",
+                ),
+            },
+        ),
+        Mistake(
+            "The future has to hold one tensor of float32, as long as the bucket. That of "
+            "all_reduce holds a list with one of bfloat16: take it out, and turn it into float32.",
+            when=lambda yours, expected, n: failed(yours, "NoGradient"),
+            shown_by={
+                "the work's own future": edit(
+                    """
+                    future = dist.all_reduce(small, async_op=True).get_future()
+                    return future.then(lambda done: done.value()[0].float())
+                    """,
+                    "return dist.all_reduce(small, async_op=True).get_future()",
+                ),
+                "still 16 bits": edit("[0].float()", "[0]"),
+            },
+        ),
+        Mistake(
+            "Every rank keeps its own gradient: the hook takes the place of DDP's all-reduce, so "
+            "it has to call one.",
+            when=_kept_own,
+            shown_by={
+                "sends nothing": body("""
+                    future = torch.futures.Future()
+                    future.set_result(bucket.buffer() / world_size)
+                    return future
+                """),
+            },
+        ),
+        Mistake(
+            "The gradient is the sum over the ranks. With a hook, the dividing is yours too.",
+            when=_hooked(lambda mean, n: mean * n),
+            shown_by={
+                "the sum": edit(
+                    "small = (bucket.buffer() / world_size).bfloat16()",
+                    "small = bucket.buffer().bfloat16()",
+                )
+            },
+        ),
+        Mistake(
+            "The gradient is divided by world_size twice.",
+            when=_hooked(lambda mean, n: mean / n),
+            shown_by={"divides twice": edit("float()", "float() / world_size")},
+        ),
+        Mistake(
+            'The gradient is right. Now count: state["bytes"] must grow by what this rank gives '
+            "to the all-reduce, the nbytes of the bfloat16 tensor.",
+            when=lambda yours, expected, n: all(map(near, _gradients(yours), _gradients(expected))),
+            shown_by={
+                "does not count": edit('state["bytes"] += small.nbytes', ""),
+                "torch's own": whole("""
+                    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+                        bf16_compress_hook,
+                    )
+
+
+                    def bf16_hook(state, bucket):
+                        return bf16_compress_hook(None, bucket)
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "a name that is not there": Wrong(
+            body("return compress(bucket.buffer())  # noqa: F821"), says="NameError"
+        ),
+        "sends 32 bits": Wrong(
+            edit(
+                "small = (bucket.buffer() / world_size).bfloat16()",
+                "large = bucket.buffer() / world_size",
+                "small.nbytes",
+                "large.numel() * 2",
+                "small,",
+                "large,",
+                ".float",
+                ".bfloat16().float",
+            ),
+            says="goal: bytes sent",
+        ),
+    },
+    another=body("""
+        gradient = bucket.buffer()
+        small = gradient.to(torch.bfloat16).div_(dist.get_world_size())
+        state["bytes"] += small.numel() * small.element_size()
+
+        def back(future):
+            return gradient.copy_(future.value()[0])
+
+        return dist.all_reduce(small, async_op=True).get_future().then(back)
+    """),
+    hints=(
+        "Three steps: make the buffer small, all-reduce the small one asynchronously, and turn "
+        "what comes back into float32 again.",
+        "small = bucket.buffer().to(torch.bfloat16) / world_size. work = dist.all_reduce(small, "
+        "async_op=True). Its future holds a list with the summed tensor: .then(lambda future: …).",
+        'state["bytes"] += small.nbytes; future = dist.all_reduce(small, async_op=True)'
+        ".get_future(); return future.then(lambda f: f.value()[0].float())",
+    ),
+)
