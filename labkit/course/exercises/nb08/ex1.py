@@ -1,0 +1,226 @@
+"""Exercise 08-1: form the group where there is none, and leave it, however the job ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ...answers import body, edit, whole
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When
+from .facts import Facts
+
+TRAINED = "trained"
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Be in no group, with gloo on the loopback interface; afterwards all is as before."""
+    name, variable = ("lo", "GLOO_SOCKET_IFNAME")
+    before = os.environ.get(variable)
+    if any(name == found for _, found in socket.if_nameindex()):
+        os.environ[variable] = name
+    _leave()
+    try:
+        yield
+    finally:
+        _leave()
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _work() -> str:
+    """Do what only works in a group."""
+    dist.all_reduce(torch.ones(1))
+    return TRAINED
+
+
+def _fail() -> None:
+    raise ZeroDivisionError("a job that fails")
+
+
+def trial(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
+    """Run a job, one that fails, and one inside a group that is there already."""
+
+    def attempt(job: Callable[[], Any]) -> str:
+        try:
+            said = str(answer(job))
+        except Exception as error:
+            said = f"raises {type(error).__name__}"
+        return f"{said}, {'a group is left' if dist.is_initialized() else 'no group is left'}"
+
+    facts = {}
+    with _alone():
+        facts["a job"] = attempt(_work)
+        _leave()
+        facts["a job that fails"] = attempt(_fail)
+        _leave()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        facts["inside a group"] = attempt(_work)
+    return facts
+
+
+def expected() -> Facts:
+    """Leave a group exactly where there was one before."""
+    return {
+        "a job": f"{TRAINED}, no group is left",
+        "a job that fails": "raises ZeroDivisionError, no group is left",
+        "inside a group": f"{TRAINED}, a group is left",
+    }
+
+
+def _said(fact: str, text: str) -> When:
+    """Return the predicate of a mistake of 08-1: a fact that begins or ends with a text."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return bool(yours[fact].startswith(text) or yours[fact].endswith(text))
+
+    return when
+
+
+EXERCISE = Exercise(
+    id="08-1",
+    title="Form the group, and leave it",
+    answer="run",
+    setup="import torch.distributed as dist",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "The job's result is lost: return what job() returns.",
+            when=lambda yours, expected, n: (
+                _said("a job", "None")(yours, expected, n)
+                and _said("inside a group", "None")(yours, expected, n)
+            ),
+            shown_by={
+                "loses the result": body("""
+                    if dist.is_initialized():
+                        job()
+                        return
+                    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+                    try:
+                        job()
+                    finally:
+                        dist.destroy_process_group()
+                """),
+                "prints": body('print("trained, no group is left")'),
+            },
+        ),
+        Mistake(
+            "No group is formed: the job's collective has nobody to meet.",
+            when=_said("a job", "raises ValueError"),
+            shown_by={"forms no group": body("return job()")},
+        ),
+        Mistake(
+            "The group is still there when the job is done.",
+            when=_said("a job", "a group is left"),
+            shown_by={
+                "never leaves": body("""
+                    if not dist.is_initialized():
+                        dist.init_process_group(
+                            "gloo", store=dist.HashStore(), rank=0, world_size=1
+                        )
+                    return job()
+                """),
+            },
+        ),
+        Mistake(
+            "A job that fails leaves its group behind, and the next call cannot form one. What "
+            "has to happen in any case stands in finally.",
+            when=_said("a job that fails", "a group is left"),
+            shown_by={
+                "leaves after a success only": edit(
+                    """
+                    try:
+                        return job()
+                    finally:
+                        dist.destroy_process_group()
+                    """,
+                    """
+                    result = job()
+                    dist.destroy_process_group()
+                    return result
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The job's error is swallowed: who called run takes a failed job for a finished one.",
+            when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),
+            shown_by={
+                "swallows the error": body("""
+                    if dist.is_initialized():
+                        return job()
+                    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+                    try:
+                        return job()
+                    except Exception as error:
+                        return str(error)
+                    finally:
+                        dist.destroy_process_group()
+                """),
+            },
+        ),
+        Mistake(
+            "Inside a group it forms a second one, which is refused. Ask dist.is_initialized() "
+            "first.",
+            when=_said("inside a group", "raises ValueError"),
+            shown_by={
+                "forms a second group": edit(
+                    """
+                    if dist.is_initialized():
+                        return job()
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "It destroys a group that it has not formed. That one is for its owner to leave.",
+            when=_said("inside a group", "no group is left"),
+            shown_by={
+                "destroys what is not its own": body("""
+                    if not dist.is_initialized():
+                        dist.init_process_group(
+                            "gloo", store=dist.HashStore(), rank=0, world_size=1
+                        )
+                    try:
+                        return job()
+                    finally:
+                        dist.destroy_process_group()
+                """),
+            },
+        ),
+    ),
+    another=whole("""
+        from contextlib import ExitStack
+
+
+        def run(job):
+            with ExitStack() as leaving:
+                if not dist.is_initialized():
+                    store = dist.HashStore()
+                    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+                    leaving.callback(dist.destroy_process_group)
+                return job()
+    """),
+    hints=(
+        "Three cases: a group is there already; the job works; the job fails.",
+        "if dist.is_initialized(): return job(). Otherwise form the group, then try, then finally.",
+        "try: return job() and finally: dist.destroy_process_group(), after init_process_group.",
+    ),
+)

@@ -1,0 +1,174 @@
+"""Exercise 08-3: split the data in the same way on all ranks, and deal it anew in every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ...answers import body
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import failed
+from .facts import Facts, fact
+
+#: Items for each rank; a quarter is for testing.
+DEALT, TESTED = 18, 6
+
+
+def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
+    """Deal 24 numbers a rank for two epochs; return what holds for all ranks' shares together."""
+    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
+    given = answer(list(range((DEALT + TESTED) * here.world_size)), 2)
+    if given is None:
+        return None
+    dealt, tested = given
+    mine = ([[int(i) for i in epoch] for epoch in dealt], [int(i) for i in tested])
+    everyone: list[Any] = [None] * here.world_size
+    dist.all_gather_object(everyone, mine)
+    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(2)]
+    tests = sorted(i for _, test in everyone for i in test)
+    return {
+        "trained on in an epoch": len(epochs[0]),
+        "of them different": len(set(epochs[0])),
+        "epochs in the same order": mine[0][0] == mine[0][1],
+        "tested": len(tests),
+        "of these different": len(set(tests)),
+        "trained on and tested": len(set(tests) & set(epochs[0] + epochs[1])),
+    }
+
+
+def expected(world_size: int) -> list[Facts]:
+    """Count what one process has that trains on three quarters and tests the rest."""
+    facts = {
+        "trained on in an epoch": DEALT * world_size,
+        "of them different": DEALT * world_size,
+        "epochs in the same order": False,
+        "tested": TESTED * world_size,
+        "of these different": TESTED * world_size,
+        "trained on and tested": 0,
+    }
+    return [facts] * world_size
+
+
+EXERCISE = Exercise(
+    id="08-3",
+    title="Split and deal",
+    answer="deal",
+    setup="""
+        from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
+
+
+        def items(loader):
+            return [int(item) for batch in loader for item in batch]
+    """,
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
+            when=lambda yours, expected, n: failed(yours, "ValueError"),
+            shown_by={
+                "sampler and shuffle": body("""
+                    generator = torch.Generator().manual_seed(0)
+                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
+                    sampler = DistributedSampler(train_set)
+                    loader = DataLoader(train_set, batch_size=4, sampler=sampler, shuffle=True)
+                    return [items(loader) for _ in range(epochs)], items(DataLoader(test_set))
+                """),
+            },
+        ),
+        Mistake(
+            "Some numbers are trained on by one rank and tested by another: each rank splits with "
+            "its own random numbers. Give random_split a generator with one seed for all.",
+            when=fact("trained on and tested", lambda count, n: count > 0),
+            shown_by={
+                "splits on each rank for itself": body("""
+                    train_set, test_set = random_split(data, [0.75, 0.25])
+                    sampler = DistributedSampler(train_set)
+                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)
+                    dealt = []
+                    for epoch in range(epochs):
+                        sampler.set_epoch(epoch)
+                        dealt.append(items(loader))
+                    tests = DistributedSampler(test_set, shuffle=False)
+                    return dealt, items(DataLoader(test_set, batch_size=4, sampler=tests))
+                """),
+            },
+        ),
+        Mistake(
+            "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
+            when=fact("trained on in an epoch", lambda count, n: count == DEALT * n * n),
+            shown_by={
+                "no sampler for training": body("""
+                    generator = torch.Generator().manual_seed(0)
+                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
+                    loader = DataLoader(train_set, batch_size=4, shuffle=True)
+                    tests = DistributedSampler(test_set, shuffle=False)
+                    tested = items(DataLoader(test_set, batch_size=4, sampler=tests))
+                    return [items(loader) for _ in range(epochs)], tested
+                """),
+            },
+        ),
+        Mistake(
+            "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
+            when=fact("tested", lambda count, n: count == TESTED * n * n),
+            shown_by={
+                "no sampler for the test": body("""
+                    generator = torch.Generator().manual_seed(0)
+                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
+                    sampler = DistributedSampler(train_set)
+                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)
+                    dealt = []
+                    for epoch in range(epochs):
+                        sampler.set_epoch(epoch)
+                        dealt.append(items(loader))
+                    return dealt, items(DataLoader(test_set, batch_size=4))
+                """),
+            },
+        ),
+        Mistake(
+            "The second epoch is the first one again: call set_epoch(epoch) of the training "
+            "sampler before each.",
+            when=fact("epochs in the same order", lambda same, n: same),
+            shown_by={
+                "forgets set_epoch": body("""
+                    generator = torch.Generator().manual_seed(0)
+                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
+                    loader = DataLoader(
+                        train_set, batch_size=4, sampler=DistributedSampler(train_set)
+                    )
+                    tests = DistributedSampler(test_set, shuffle=False)
+                    tested = items(DataLoader(test_set, batch_size=4, sampler=tests))
+                    return [items(loader) for _ in range(epochs)], tested
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "returns the loaders' lengths": Wrong(
+            body("return len(data) // world_size, epochs"), says="TypeError"
+        ),
+        "prints": Wrong(body("print(len(data), epochs)"), says="nothing"),
+    },
+    another=body("""
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(5)).tolist()
+        cut = len(data) * 3 // 4
+        train, test = order[:cut], order[cut:]
+        sampler = DistributedSampler(train, seed=11, drop_last=True)
+        dealt = []
+        for epoch in range(epochs):
+            sampler.set_epoch(epoch)
+            dealt.append([data[train[i]] for i in sampler])
+        return dealt, [data[i] for i in test[rank::world_size]]
+    """),
+    hints=(
+        "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
+        "order in each epoch.",
+        "generator=torch.Generator().manual_seed(0) goes into random_split; "
+        "DistributedSampler(train_set) and DistributedSampler(test_set, shuffle=False) go into "
+        "the loaders.",
+        "In the loop over epochs: sampler.set_epoch(epoch), then dealt.append(items(loader)).",
+    ),
+)

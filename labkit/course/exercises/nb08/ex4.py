@@ -1,0 +1,203 @@
+"""Exercise 08-4: take a step with a loss that is scaled, and skip one that overflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import failed
+from .facts import Facts, fact
+
+#: Where GradScaler begins by default.
+SCALE = 65536.0
+RATE = 1e6
+LABEL = 1e-8
+
+
+def _net() -> nn.Linear:
+    net = nn.Linear(8, 1, bias=False)
+    nn.init.zeros_(net.weight)
+    return net
+
+
+def _images(rank: int) -> torch.Tensor:
+    return torch.full((4, 8), rank + 1.0)
+
+
+def _labels() -> torch.Tensor:
+    return torch.full((4, 1), LABEL)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> Facts:
+    """Take a step with tiny gradients, and one that overflows on the last rank."""
+    net = nn.parallel.DistributedDataParallel(_net().to(here.device))
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    scaler = torch.amp.GradScaler(here.device.type, init_scale=SCALE)
+    types: list[str] = []
+    net.register_forward_hook(lambda module, x, out: types.append(str(out.dtype)))
+    images, labels = _images(here.rank).to(here.device), _labels().to(here.device)
+    answer(net, optimizer, scaler, images, labels)
+    weight = net.module.weight.detach()
+    moved, before = weight.mean().item() / _moved(here.world_size), weight.clone()
+    answer(
+        net, optimizer, scaler, images * (1e9 if here.rank == here.world_size - 1 else 1), labels
+    )
+    return {
+        "forward in": types[0] if types else "nothing",
+        "moved, in steps of float32": round(moved, 2),
+        "moved by an overflow": not net.module.weight.equal(before),
+        "scale after it": scaler.get_scale(),
+    }
+
+
+def _moved(world_size: int) -> float:
+    """Return how far one process moves the weights in float32."""
+    net = _net()
+    images = torch.cat([_images(rank) for rank in range(world_size)])
+    F.mse_loss(net(images), _labels().repeat(world_size, 1)).backward()
+    assert net.weight.grad is not None
+    return -RATE * net.weight.grad.mean().item()
+
+
+def expected(world_size: int) -> list[Facts]:
+    """Move as in float32; skip what overflows, and halve the scale."""
+    facts = {
+        "forward in": "torch.float16",
+        "moved, in steps of float32": 1.0,
+        "moved by an overflow": False,
+        "scale after it": SCALE / 2,
+    }
+    return [facts] * world_size
+
+
+MOVED = "moved, in steps of float32"
+
+
+EXERCISE = Exercise(
+    id="08-4",
+    title="Scale the loss",
+    answer="scaled_step",
+    setup="import torch.nn.functional as F",
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "scaler.step() was called twice without scaler.update() between: each step ends with "
+            "an update.",
+            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
+            shown_by={"no update": edit("scaler.update()", "")},
+        ),
+        Mistake(
+            "Nothing was computed: the net was not called.",
+            when=fact("forward in", lambda kind, n: kind == "nothing"),
+            shown_by={"prints": body("print(scaler.get_scale())")},
+        ),
+        Mistake(
+            "The forward pass is not in float16: it belongs inside torch.autocast.",
+            when=fact("forward in", lambda kind, n: kind == "torch.float32"),
+            shown_by={
+                "no autocast": edit(
+                    """
+                    with torch.autocast(device.type, dtype=torch.float16):
+                        loss = F.mse_loss(net(images), labels)
+                    """,
+                    "loss = F.mse_loss(net(images), labels)",
+                ),
+            },
+        ),
+        Mistake(
+            "The weights have not moved: the gradients are too small for float16. Call backward "
+            "on scaler.scale(loss).",
+            when=fact(MOVED, lambda moved, n: moved == 0),
+            shown_by={
+                "does not scale": edit(
+                    """
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                    """,
+                    """
+                    loss.backward()
+                    optimizer.step()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The step is as many times too long as the scale is large: optimizer.step() does not "
+            "know of it. scaler.step(optimizer) divides first.",
+            when=fact(MOVED, lambda moved, n: moved > 1000),
+            shown_by={
+                "steps by itself, without an update": edit(
+                    """
+                    scaler.step(optimizer)
+                    scaler.update()
+                    """,
+                    "optimizer.step()",
+                ),
+            },
+        ),
+        Mistake(
+            "A step was taken with gradients that are not finite. scaler.step(optimizer) leaves "
+            "such a step out.",
+            when=fact("moved by an overflow", lambda moved, n: moved),
+            shown_by={
+                "divides by hand": edit(
+                    """
+                    scaler.step(optimizer)
+                    scaler.update()
+                    """,
+                    """
+                    for p in net.parameters():
+                        p.grad /= scaler.get_scale()
+                    optimizer.step()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "After an overflow the scale has to fall: end each step with scaler.update().",
+            when=fact("scale after it", lambda scale, n: scale == SCALE),
+            shown_by={
+                "asks before it steps, by hand": edit(
+                    """
+                    scaler.step(optimizer)
+                    scaler.update()
+                    """,
+                    """
+                    for p in net.parameters():
+                        p.grad /= scaler.get_scale()
+                    if all(p.grad.isfinite().all() for p in net.parameters()):
+                        optimizer.step()
+                    """,
+                ),
+            },
+        ),
+    ),
+    also_wrong={
+        "steps by itself": Wrong(
+            edit("scaler.step(optimizer)", "optimizer.step()"), says="AssertionError"
+        ),
+    },
+    another=body("""
+        with torch.autocast(device.type, dtype=torch.float16):
+            out = net(images)
+            loss = (out.float() - labels).square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+    """),
+    hints=(
+        "Three calls of the scaler: one for the loss, one for the step, one at the end.",
+        "scaler.scale(loss).backward() makes the gradients large enough for float16.",
+        "Then scaler.step(optimizer), which divides them again, and scaler.update().",
+    ),
+)

@@ -1,0 +1,223 @@
+"""Exercise 08-5: report the mean loss: one rank prints and saves, and the others wait for the
+file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, stuck
+from .facts import Facts, fact, has
+
+EPOCH = 3
+#: What writing the file takes, so that a rank that does not wait comes too early.
+SAVING = 0.3
+
+
+def trial(answer: Callable[..., Any], here: Here) -> Facts:
+    """Report one epoch; return what was printed and written here, and what is there after."""
+    rank = here.rank
+    folders: list[Any] = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(folders, src=0)
+    path = Path(folders[0]) / "model.pt"
+    net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1).to(here.device))
+    stock, saved, printed = torch.save, [0], io.StringIO()
+
+    def save(*args: Any, **named: Any) -> None:
+        saved[0] += 1
+        time.sleep(SAVING)
+        stock(*args, **named)
+
+    with patch.object(torch, "save", save), contextlib.redirect_stdout(printed):
+        mean = answer(EPOCH, rank + 1.0, net, path)
+    there = path.is_file()
+    dist.barrier()
+    names = sorted(torch.load(path, weights_only=True)) if path.is_file() else []
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(path.parent)
+    return {
+        "returned": mean,
+        "printed": printed.getvalue().strip(),
+        "files written": saved[0],
+        "file is there": there,
+        "names in it": ", ".join(names),
+    }
+
+
+def expected(world_size: int) -> list[Facts]:
+    """Print and write on rank 0; return the mean everywhere."""
+    mean = sum(range(1, world_size + 1)) / world_size
+    return [
+        {
+            "returned": mean,
+            "printed": "" if rank else f"epoch {EPOCH}: loss {mean:.3f}",
+            "files written": 0 if rank else 1,
+            "file is there": True,
+            "names in it": "bias, weight",
+        }
+        for rank in range(world_size)
+    ]
+
+
+def _elsewhere(name: str) -> When:
+    """Return the predicate of a mistake: ranks other than 0 have this fact too."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return any(y[name] for y in yours[1:])
+
+    return when
+
+
+EXERCISE = Exercise(
+    id="08-5",
+    title="Speak and save once",
+    answer="report",
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "Rank 0 alone is in a collective, and the others do not come. Only printing and "
+            "saving belong under the if; all_reduce and barrier are for every rank.",
+            when=stuck,
+            shown_by={
+                "reduces on rank 0": edit(
+                    """
+                    dist.all_reduce(total)
+                    mean = total.item() / world_size
+                    """,
+                    "",
+                    "if rank == 0:",
+                    """
+                    if rank == 0:
+                        dist.all_reduce(total)
+                        mean = total.item() / world_size
+                    """,
+                    "return mean",
+                    "return total.item() / world_size",
+                ),
+                "barrier under the if": edit("dist.barrier()", "    dist.barrier()"),
+            },
+        ),
+        Mistake(
+            "Nobody has written the file.",
+            when=lambda yours, expected, n: not any(y["files written"] for y in yours),
+            shown_by={
+                "does not save": body("""
+                    total = torch.tensor(loss, device=device)
+                    dist.all_reduce(total)
+                    mean = total.item() / world_size
+                    if rank == 0:
+                        print(f"epoch {epoch}: loss {mean:.3f}")
+                    return mean
+                """),
+            },
+        ),
+        Mistake(
+            "Every rank prints: that is for rank 0.",
+            when=_elsewhere("printed"),
+            shown_by={
+                "everybody prints": edit(
+                    "mean = total.item() / world_size",
+                    """
+                    mean = total.item() / world_size
+                    print(f"epoch {epoch}: loss {mean:.3f}")
+                    """,
+                    'print(f"epoch {epoch}: loss {mean:.3f}")',
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "Every rank writes the same file, all at once: that is for rank 0.",
+            when=_elsewhere("files written"),
+            shown_by={
+                "everybody saves": body("""
+                    total = torch.tensor(loss, device=device)
+                    dist.all_reduce(total)
+                    mean = total.item() / world_size
+                    if rank == 0:
+                        print(f"epoch {epoch}: loss {mean:.3f}")
+                    for writer in range(
+                        world_size
+                    ):  # one after the other, so that the file stays whole
+                        if rank == writer:
+                            torch.save(net.module.state_dict(), path)
+                        dist.barrier()
+                    return mean
+                """),
+            },
+        ),
+        Mistake(
+            "That is the loss of one rank's own images: add up over the ranks, on every rank, and "
+            "divide by world_size.",
+            when=lambda yours, expected, n: (
+                [y["returned"] for y in yours] == [r + 1.0 for r in range(n)]
+            ),
+            shown_by={
+                "its own loss": body("""
+                    if rank == 0:
+                        print(f"epoch {epoch}: loss {loss:.3f}")
+                        torch.save(net.module.state_dict(), path)
+                    dist.barrier()
+                    return loss
+                """),
+            },
+        ),
+        Mistake(
+            "That is the sum over the ranks: divide it by world_size.",
+            when=fact("returned", lambda mean, n: mean == n * (n + 1) / 2),
+            shown_by={
+                "the sum": edit(
+                    "mean = total.item() / world_size",
+                    "",
+                    "mean:.3f",
+                    "total.item():.3f",
+                    "return mean",
+                    "return total.item()",
+                )
+            },
+        ),
+        Mistake(
+            "The names in the file begin with module., which is DDP's: save net.module, so that "
+            "a bare model can load it.",
+            when=fact("names in it", lambda names, n: "module." in names),
+            shown_by={"DDP's names": edit("module.state_dict", "state_dict")},
+        ),
+        Mistake(
+            "Some ranks went on before the file was there: let everybody meet in a barrier after "
+            "the save.",
+            when=has(file_is_there=False),
+            shown_by={"does not wait": edit("dist.barrier()", "")},
+        ),
+    ),
+    another=body("""
+        if rank == 0:
+            state = {name.removeprefix("module."): t for name, t in net.state_dict().items()}
+            torch.save(state, path)
+        mean = torch.tensor([loss / world_size], device=device)
+        dist.all_reduce(mean)  # nobody is through before rank 0 has come, with the file written
+        if rank == 0:
+            print("epoch", f"{epoch}: loss", f"{mean.item():.3f}")
+        return mean.item()
+    """),
+    hints=(
+        "First what needs everybody, then what one rank does, then wait for it.",
+        "A tensor of the loss, all_reduce, divided by world_size; under if rank == 0: print and "
+        "torch.save; after it, on every rank, dist.barrier().",
+        'print(f"epoch {epoch}: loss {mean:.3f}") and torch.save(net.module.state_dict(), path).',
+    ),
+)

@@ -1,0 +1,204 @@
+"""Exercise 08-6: test on all ranks, and reduce what each has counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ...answers import body
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import stuck
+
+#: What a net answers, and what is right: thirteen images, of which eight are recognised.
+GUESSES = (7, 2, 1, 0, 4, 1, 4, 9, 5, 9, 0, 6, 9)
+LABELS = (7, 2, 1, 3, 4, 1, 8, 9, 6, 9, 2, 6, 0)
+
+
+class _Reads(nn.Module):
+    """Take the number in an image for its digit."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return F.one_hot(images.flatten().long(), 10).float()
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
+    """Test on 13 images; return accuracy and number of images."""
+    test_set = [
+        (torch.tensor([float(guess)]), label) for guess, label in zip(GUESSES, LABELS, strict=True)
+    ]
+    given = answer(_Reads(), test_set)
+    return None if given is None else list(given)
+
+
+def _right(share: Sequence[int]) -> int:
+    return sum(GUESSES[i] == LABELS[i] for i in share)
+
+
+def expected(world_size: int) -> list[list[float]]:
+    """Count in one process."""
+    images = range(len(LABELS))
+    return [[_right(images) / len(images), len(images)]] * world_size
+
+
+def _padded(rank: int, n: int) -> list[int]:
+    """Return the share that DistributedSampler deals: it goes round until all have as many."""
+    each = -(-len(LABELS) // n)
+    return [(rank + n * k) % len(LABELS) for k in range(each)]
+
+
+def _close(yours: Any, wanted: Sequence[Sequence[float]]) -> bool:
+    return all(
+        abs(float(a) - float(b)) < 1e-5
+        for y, w in zip(yours, wanted, strict=True)
+        for a, b in zip(y, w, strict=True)
+    )
+
+
+def _own_share(yours: Any, expected: Any, n: int) -> bool:
+    counts = {int(y[1]) for y in yours}
+    return max(counts) <= -(-len(LABELS) // n) < len(LABELS)
+
+
+EXERCISE = Exercise(
+    id="08-6",
+    title="Test together",
+    answer="test",
+    setup="from torch.utils.data import DataLoader, DistributedSampler, Subset",
+    trial=trial,
+    expected=expected,
+    goals=(Goal("collectives", most=lambda n: 1),),
+    mistakes=(
+        Mistake(
+            "Rank 0 alone is in a collective, and the others do not come.",
+            when=stuck,
+            shown_by={
+                "reduces on rank 0": body("""
+                    share = Subset(test_set, range(rank, len(test_set), world_size))
+                    counts = torch.zeros(2, device=device)
+                    for pixels, labels in DataLoader(share, batch_size=100):
+                        counts[0] += (
+                            net(pixels.to(device)).argmax(dim=1) == labels.to(device)
+                        ).sum()
+                        counts[1] += len(labels)
+                    if rank == 0:
+                        dist.all_reduce(counts)
+                    correct, images = counts.tolist()
+                    return correct / images, int(images)
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank has the result of its own share: add up the counts over the ranks.",
+            when=_own_share,
+            shown_by={
+                "does not reduce": body("""
+                    share = Subset(test_set, range(rank, len(test_set), world_size))
+                    correct = images = 0
+                    for pixels, labels in DataLoader(share, batch_size=100):
+                        correct += (
+                            (net(pixels.to(device)).argmax(dim=1) == labels.to(device)).sum().item()
+                        )
+                        images += len(labels)
+                    return correct / images, images
+                """),
+            },
+        ),
+        Mistake(
+            "Some images are counted twice: DistributedSampler repeats a few, so that all ranks "
+            "have as many. Take every world_size-th image instead.",
+            when=lambda yours, expected, n: (
+                int(yours[0][1]) == len(_padded(0, n)) * n > len(LABELS)
+            ),
+            shown_by={
+                "pads": body("""
+                    counts = torch.zeros(2, device=device)
+                    sampler = DistributedSampler(test_set, shuffle=False)
+                    for pixels, labels in DataLoader(test_set, batch_size=100, sampler=sampler):
+                        counts[0] += (
+                            net(pixels.to(device)).argmax(dim=1) == labels.to(device)
+                        ).sum()
+                        counts[1] += len(labels)
+                    dist.all_reduce(counts)
+                    correct, images = counts.tolist()
+                    return correct / images, int(images)
+                """),
+            },
+        ),
+        Mistake(
+            "Every rank has tested every image, and the counts were added: deal the images out.",
+            when=lambda yours, expected, n: int(yours[0][1]) == n * len(LABELS) and n > 1,
+            shown_by={
+                "everybody tests everything": body("""
+                    counts = torch.zeros(2, device=device)
+                    for pixels, labels in DataLoader(test_set, batch_size=100):
+                        counts[0] += (
+                            net(pixels.to(device)).argmax(dim=1) == labels.to(device)
+                        ).sum()
+                        counts[1] += len(labels)
+                    dist.all_reduce(counts)
+                    correct, images = counts.tolist()
+                    return correct / images, int(images)
+                """),
+            },
+        ),
+        Mistake(
+            "That is the mean of the ranks' accuracies. Their shares differ in length: add up "
+            "counts, then divide once.",
+            when=lambda yours, expected, n: (
+                int(yours[0][1]) == len(LABELS) and not _close(yours, expected)
+            ),
+            shown_by={
+                "the mean of accuracies": body("""
+                    share = Subset(test_set, range(rank, len(test_set), world_size))
+                    correct = 0
+                    for pixels, labels in DataLoader(share, batch_size=100):
+                        correct += (
+                            (net(pixels.to(device)).argmax(dim=1) == labels.to(device)).sum().item()
+                        )
+                    accuracy = torch.tensor(correct / len(share), device=device)
+                    dist.all_reduce(accuracy)
+                    return accuracy.item() / world_size, len(test_set)
+                """),
+            },
+        ),
+        Mistake(
+            "The result is right, with more collectives than it needs: put both counts into one "
+            "tensor.",
+            missed="collectives",
+            shown_by={
+                "two collectives": body("""
+                    share = Subset(test_set, range(rank, len(test_set), world_size))
+                    correct, images = torch.zeros(1, device=device), torch.zeros(1, device=device)
+                    for pixels, labels in DataLoader(share, batch_size=100):
+                        correct += (net(pixels.to(device)).argmax(dim=1) == labels.to(device)).sum()
+                        images += len(labels)
+                    dist.all_reduce(correct)
+                    dist.all_reduce(images)
+                    return correct.item() / images.item(), int(images.item())
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "prints": Wrong(body("print(8 / 13, 13)"), says="nothing"),
+    },
+    another=body("""
+        correct = torch.tensor(0, device=device)
+        for index in range(rank, len(test_set), world_size):
+            pixels, label = test_set[index]
+            correct += net(pixels.to(device).unsqueeze(0)).argmax().item() == label
+        dist.all_reduce(correct)
+        return correct.item() / len(test_set), len(test_set)
+    """),
+    hints=(
+        "Who tests what, so that every image is tested once? And what can be added up?",
+        "Subset(test_set, range(rank, len(test_set), world_size)) is this rank's share. Count the "
+        "correct answers and the images in it.",
+        "One tensor of both counts, one dist.all_reduce, then return correct / images and the "
+        "number of images, as numbers (.tolist()).",
+    ),
+)

@@ -1,0 +1,170 @@
+"""Exercise 09-2: clip the gradients of a scaled loss: unscale them first.
+
+Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
+processor, so what a wrong answer gives is known beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ...answers import edit
+from ...compare import number
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, failed
+
+#: The scale that the trial starts with, and how fast it learns.
+START, RATE, MOST = 1024.0, 0.5, 1.0
+
+
+def _slopes(rank: int, n: int) -> torch.Tensor:
+    """Return an input whose mean over the ranks is (3, 4): a gradient of norm 5."""
+    off_mean = rank - (n - 1) / 2
+    return torch.tensor([[3.0 + off_mean, 4.0 - off_mean]])
+
+
+def trial(answer: Callable[..., Any], here: Here) -> Any:
+    """Take a step that is clipped, one that overflows and one that is short enough."""
+    net = nn.Linear(2, 1, bias=False).to(here.device)
+    nn.init.ones_(net.weight)
+    ddp = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
+    scaler = torch.amp.GradScaler(here.device.type, init_scale=START, growth_interval=1000)
+    seen = {}
+    for name, factor in (("long", 1.0), ("overflow", math.inf), ("short", 0.1)):
+        loss = ddp(_slopes(here.rank, here.world_size).to(here.device)).sum() * factor
+        norm = number(answer(ddp, loss, optimizer, scaler, MOST))
+        if name == "long":
+            seen["norm"] = norm
+        seen[name] = [round(w, 4) for w in net.weight.flatten().tolist()]
+    return {**seen, "scale": scaler.get_scale()}
+
+
+def expected(n: int) -> list[dict[str, Any]]:
+    """Take the same steps by hand: (3, 4) is cut to (0.6, 0.8), (0.3, 0.4) is short enough."""
+    first = [1 - RATE * 0.6, 1 - RATE * 0.8]
+    last = [round(first[0] - RATE * 0.3, 4), round(first[1] - RATE * 0.4, 4)]
+    result = {"norm": 5.0, "long": first, "overflow": first, "short": last, "scale": START / 2}
+    return [result] * n
+
+
+def _shows(**wanted: Any) -> When:
+    """Return the predicate of a mistake that leaves these values on every rank."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return all(
+            torch.allclose(torch.tensor(mine[key]), torch.tensor(value), 1e-3)
+            for mine in yours
+            for key, value in wanted.items()
+        )
+
+    return when
+
+
+EXERCISE = Exercise(
+    id="09-2",
+    title="Clip with a scaler",
+    answer="clipped_step",
+    setup="from torch import nn",
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "The scaler refuses a second step before update(): end each step with scaler.update().",
+            when=lambda yours, expected, n: any(
+                text in getattr(y, "message", "")
+                for y in yours
+                for text in ("after step()", "already been called")
+            ),
+            shown_by={
+                "never updates": edit("scaler.update()", ""),
+                "never updates nor unscales": edit(
+                    "scaler.unscale_(optimizer)", "", "scaler.update()", ""
+                ),
+            },
+        ),
+        Mistake(
+            "The loss was never scaled: scaler.scale(loss).backward().",
+            when=lambda yours, expected, n: failed(yours, "AssertionError"),
+            shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
+        ),
+        Mistake(
+            "You clip scaled gradients: their norm is 1024 times too large, and after the scaler "
+            "has divided, hardly anything is left of them. Call scaler.unscale_(optimizer) before "
+            "you clip.",
+            when=_shows(norm=5 * START),
+            shown_by={
+                "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
+                "unscales after it has clipped": edit(
+                    "scaler.scale(loss).backward()",
+                    """
+                    scaler.scale(loss).backward()
+                    norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)
+                    """,
+                    "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "The overflow is in the weights: optimizer.step() takes every step, scaler.step("
+            "optimizer) only those without inf or nan.",
+            when=lambda yours, expected, n: all(
+                not any(math.isfinite(w) for w in mine["overflow"]) for mine in yours
+            ),
+            shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
+        ),
+        Mistake(
+            "The gradients of the last step are still there, and so is its inf: begin with "
+            "optimizer.zero_grad().",
+            when=_shows(overflow=[0.7, 0.6], short=[0.7, 0.6]),
+            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
+        ),
+        Mistake(
+            "The weights move by the whole gradient: clip between unscale_ and step.",
+            when=_shows(long=[-0.5, -1.0]),
+            shown_by={
+                "clips after the step": edit(
+                    "scaler.unscale_(optimizer)",
+                    """
+                    scaler.unscale_(optimizer)
+                    scaler.step(optimizer)
+                    """,
+                    "scaler.step(optimizer)",
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "The step is right. Return the norm too: clip_grad_norm_ gives it.",
+            when=lambda yours, expected, n: all(
+                mine["norm"] is None and mine["short"] == its["short"]
+                for mine, its in zip(yours, expected, strict=True)
+            ),
+            shown_by={"returns nothing": edit("norm = nn", "nn", "return norm", "")},
+        ),
+    ),
+    another=edit(
+        "optimizer.zero_grad()",
+        "net.zero_grad()",
+        "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
+        """
+        gradients = [p.grad for p in net.parameters()]
+        norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt().item()
+        for g in gradients:
+            g *= min(1, max_norm / norm)
+        """,
+    ),
+    hints=(
+        "Gradients are scaled from backward() on. Something has to undo that before you clip.",
+        "In this order: zero_grad, scale and backward, unscale_, clip, step, update.",
+        "After scaler.unscale_(optimizer): norm = nn.utils.clip_grad_norm_(net.parameters(), "
+        "max_norm); scaler.step(optimizer); scaler.update(); return norm.",
+    ),
+)
