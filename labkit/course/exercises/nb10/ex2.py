@@ -1,0 +1,97 @@
+"""Exercise 10-2: resume in the middle of an epoch, with the images that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import DistributedSampler
+
+from ...answers import edit, whole
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, failed, would_give
+
+ITEMS, EPOCH, DONE, BATCH = 41, 3, 2, 2
+
+
+def _order(rank: int, n: int, epoch: int = EPOCH) -> list[int]:
+    sampler = DistributedSampler(range(ITEMS), num_replicas=n, rank=rank, seed=5)  # type: ignore[arg-type,var-annotated]
+    sampler.set_epoch(epoch)
+    return list(sampler)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> Any:
+    """Ask for the rest of the fourth epoch."""
+    sampler = DistributedSampler(range(ITEMS), num_replicas=here.world_size, rank=here.rank, seed=5)  # type: ignore[arg-type,var-annotated]
+    found = answer(sampler, EPOCH, DONE, BATCH)
+    return found if found is None else [int(index) for index in found]
+
+
+def expected(n: int) -> list[list[int]]:
+    """Play every rank's epoch in one process, and leave out what was seen."""
+    return [_order(r, n)[DONE * BATCH :] for r in range(n)]
+
+
+def _gives(play: Callable[[int, int], list[int]]) -> When:
+    return would_give(lambda n: [play(r, n) for r in range(n)])
+
+
+EXERCISE = Exercise(
+    id="10-2",
+    title="Resume inside an epoch",
+    answer="rest_of_epoch",
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "That is the order of epoch 0: call sampler.set_epoch(epoch) first.",
+            when=_gives(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
+            shown_by={"no set_epoch": edit("sampler.set_epoch(epoch)", "")},
+        ),
+        Mistake(
+            "done counts batches, not images: leave out done * batch.",
+            when=_gives(lambda r, n: _order(r, n)[DONE:]),
+            shown_by={"batches as images": edit("[done * batch :]", "[done:]")},
+        ),
+        Mistake(
+            "You leave out the images of all ranks. A sampler gives this rank's only, and of those "
+            "done * batch were seen.",
+            when=_gives(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
+            shown_by={
+                "all ranks' images": edit("[done * batch :]", "[done * batch * world_size :]")
+            },
+        ),
+        Mistake(
+            "That is the whole epoch: its first done * batch images were seen.",
+            when=_gives(_order),
+            shown_by={
+                "the whole epoch": edit(
+                    "return list(sampler)[done * batch :]", "return list(sampler)"
+                )
+            },
+        ),
+        Mistake(
+            "Those are the images that were seen. Return the others.",
+            when=_gives(lambda r, n: _order(r, n)[: DONE * BATCH]),
+            shown_by={"what was seen": edit("[done * batch :]", "[: done * batch]")},
+        ),
+        Mistake(
+            "A DistributedSampler is no list: list(sampler) is one.",
+            when=lambda yours, expected, n: failed(yours, "TypeError"),
+            shown_by={"a slice of the sampler": edit("list(sampler)", "sampler")},
+        ),
+    ),
+    another=whole("""
+        from itertools import islice
+
+
+        def rest_of_epoch(sampler, epoch, done, batch):
+            sampler.set_epoch(epoch)
+            return [index for index in islice(sampler, done * batch, None)]
+    """),
+    hints=(
+        "The sampler makes the same order again if it knows the epoch.",
+        "After sampler.set_epoch(epoch), list(sampler) is this rank's whole epoch.",
+        "sampler.set_epoch(epoch); return list(sampler)[done * batch :].",
+    ),
+)

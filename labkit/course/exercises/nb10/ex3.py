@@ -1,0 +1,207 @@
+"""Exercise 10-3: find the newest checkpoint that can be loaded, among half and hostile files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...answers import body, edit, whole
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, failed
+
+GOOD = {"step": 1, "weight": torch.zeros(3)}
+
+
+class _Hostile:
+    """A pickle that makes a folder when it is read."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.makedirs, (self.folder, 0o777, True)
+
+
+def trial(answer: Callable[[str], Any], here: Here) -> dict[str, Any]:
+    """Ask for the newest in a folder with good, half and hostile files, and in an empty one."""
+    with tempfile.TemporaryDirectory() as home:
+        folder, empty, marker = (os.path.join(home, name) for name in ("a", "b", "ran"))
+        os.mkdir(folder)
+        os.mkdir(empty)
+        for name in ("step-2.pt", "step-9.pt", "step-10.pt", "step-12.pt.tmp", "notes.txt"):
+            torch.save(GOOD, os.path.join(folder, name))
+        whole = Path(folder, "step-9.pt").read_bytes()
+        Path(folder, "step-11.pt").write_bytes(whole[: len(whole) // 2])
+        torch.save({"weight": _Hostile(marker)}, os.path.join(folder, "step-13.pt"))
+        for age, name in enumerate(("step-2.pt", "step-10.pt", "step-9.pt", "step-11.pt")):
+            os.utime(os.path.join(folder, name), (age, age))  # the last one is the first
+        later = time.time() + 60
+        os.utime(os.path.join(folder, "step-2.pt"), (later, later))
+        found = answer(folder)
+        ran = os.path.exists(marker)
+        try:
+            none = answer(empty)
+        except (ValueError, IndexError) as error:
+            none = type(error).__name__
+    name = os.path.basename(found) if isinstance(found, (str, os.PathLike)) else found
+    return {"newest": name, "of an empty folder": none, "ran foreign code": ran}
+
+
+def expected() -> dict[str, Any]:
+    """Return what is known from how the files were made."""
+    return {"newest": "step-10.pt", "of an empty folder": None, "ran foreign code": False}
+
+
+def _newest_is(*names: str) -> When:
+    return lambda yours, expected, n: isinstance(yours, dict) and yours["newest"] in names
+
+
+EXERCISE = Exercise(
+    id="10-3",
+    title="Find the newest good one",
+    answer="newest",
+    setup="""
+        import os
+        import re
+
+        import torch
+    """,
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "A file has run code of its own: torch.load(…, weights_only=True).",
+            when=lambda yours, expected, n: isinstance(yours, dict) and yours["ran foreign code"],
+            shown_by={
+                "runs what it reads": edit(
+                    "weights_only=True", "weights_only=False", "return None", ""
+                )
+            },
+        ),
+        Mistake(
+            "step-12.pt.tmp is a draft that nobody finished: take names that end in .pt only.",
+            when=_newest_is("step-12.pt.tmp"),
+            shown_by={
+                "takes drafts": edit(
+                    "fullmatch",
+                    "match",
+                    ", match[0]",
+                    ", match.string",
+                    "return match[0]",
+                    "return match.string",
+                    "return None",
+                    "",
+                )
+            },
+        ),
+        Mistake(
+            "That file cannot be loaded: it is half a file, or not only tensors. Try torch.load, "
+            "and go on with the next one after an error.",
+            when=_newest_is("step-11.pt", "step-13.pt"),
+            shown_by={
+                "does not try": body(r"""
+                    found = (re.fullmatch(r"step-(\d+)\.pt", name) for name in os.listdir(folder))
+                    matches = sorted(filter(None, found), key=lambda m: int(m[1]))
+                    return matches[-1][0] if matches else None
+                """),
+            },
+        ),
+        Mistake(
+            "As text, step-9 comes after step-10. Sort by the number: int(match[1]).",
+            when=_newest_is("step-9.pt"),
+            shown_by={
+                "sorts text": body("""
+                    for name in sorted(os.listdir(folder), reverse=True):
+                        try:
+                            if name.endswith(".pt"):
+                                torch.load(os.path.join(folder, name), weights_only=True)
+                                return name
+                        except Exception:
+                            continue
+                """),
+            },
+        ),
+        Mistake(
+            "step-2.pt was copied last, but its step is not the highest. Go by the number in the "
+            "name, not by the file's time, and from the highest down.",
+            when=_newest_is("step-2.pt"),
+            shown_by={
+                "goes by the time": body("""
+                    paths = [
+                        os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".pt")
+                    ]
+                    for path in sorted(paths, key=os.path.getmtime, reverse=True):
+                        try:
+                            torch.load(path, weights_only=True)
+                            return os.path.basename(path)
+                        except Exception:
+                            continue
+                """),
+            },
+        ),
+        Mistake(
+            "One file that cannot be loaded ends the search: catch its error, and try the next "
+            "one.",
+            when=lambda yours, expected, n: failed([yours]),
+            shown_by={
+                "no try": body(r"""
+                    found = (re.fullmatch(r"step-(\d+)\.pt", name) for name in os.listdir(folder))
+                    for match in sorted(filter(None, found), key=lambda m: int(m[1]), reverse=True):
+                        torch.load(os.path.join(folder, match[0]), weights_only=True)
+                        return match[0]
+                """),
+            },
+        ),
+        Mistake(
+            "In a folder without checkpoints the answer is None.",
+            when=lambda yours, expected, n: (
+                isinstance(yours, dict)
+                and yours["newest"] == expected["newest"]
+                and yours["of an empty folder"] is not None
+            ),
+            shown_by={
+                "no answer for an empty folder": body(r"""
+                    found = (re.fullmatch(r"step-(\d+)\.pt", name) for name in os.listdir(folder))
+                    good = []
+                    for match in filter(None, found):
+                        try:
+                            torch.load(os.path.join(folder, match[0]), weights_only=True)
+                            good.append(int(match[1]))
+                        except Exception:
+                            continue
+                    return f"step-{max(good)}.pt"
+                """),
+            },
+        ),
+    ),
+    another=whole("""
+        from pathlib import Path
+
+
+        def newest(folder):
+            best, name = -1, None
+            for path in Path(folder).glob("step-*.pt"):
+                step = int(path.stem.removeprefix("step-"))
+                try:
+                    torch.load(path, weights_only=True)
+                except Exception:
+                    step = -1
+                if step > best:
+                    best, name = step, path.name
+            return name
+    """),
+    hints=(
+        "Collect the names with their numbers, sort, and try one after the other from the top.",
+        "Sort with key=lambda match: int(match[1]) and reverse=True; a try around torch.load "
+        "tells whether a file is good.",
+        "For each match: try: torch.load(os.path.join(folder, match[0]), weights_only=True); "
+        "return match[0]; except Exception: continue. At the end return None.",
+    ),
+)

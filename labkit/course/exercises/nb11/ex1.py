@@ -1,0 +1,166 @@
+"""Exercise 11-1: cut layers into stages so that the slowest stage is as fast as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+from ...answers import body
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, would_give
+
+#: What the layers cost, and the number of stages.
+CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
+    ((4, 1, 1, 1, 1), 2),
+    ((1, 1, 1, 1, 4, 4), 3),
+    ((2, 2, 5, 1), 2),
+    ((5, 1, 1, 1, 1, 5), 2),
+    ((1, 5, 1, 5, 1, 1, 1), 3),
+    ((2, 2, 2, 2, 2, 2, 2), 4),
+)
+PLACES, STAGES, EMPTY, LAYERS = "places", "stages", "an empty stage", "layers"
+
+
+def _heaviest(costs: Sequence[int], counts: Sequence[int]) -> int:
+    """Return what the most expensive stage costs."""
+    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
+    return max(sum(costs[i:j]) for i, j in pairwise((0, *ends)))
+
+
+def _weigh(costs: Sequence[int], p: int, counts: Any) -> Any:
+    """Return the cost of the most expensive stage, or what is wrong with the cut."""
+    counts = [int(count) for count in counts]
+    if len(counts) != p:
+        return PLACES if counts[:1] == [0] else STAGES
+    if min(counts) < 1:
+        return EMPTY
+    return _heaviest(costs, counts) if sum(counts) == len(costs) else LAYERS
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Return the cost of the most expensive stage in each case."""
+    return [_weigh(costs, p, answer(list(costs), p)) for costs, p in CUTS]
+
+
+def expected() -> list[int]:
+    """Try all ways to cut."""
+    best = []
+    for costs, p in CUTS:
+        ways = [(0, *i, len(costs)) for i in combinations(range(1, len(costs)), p - 1)]
+        best.append(min(_heaviest(costs, [j - i for i, j in pairwise(way)]) for way in ways))
+    return best
+
+
+def _by_number(costs: Sequence[int], p: int) -> list[int]:
+    """Deal the layers out in equal numbers."""
+    return [len(costs) // p + (s < len(costs) % p) for s in range(p)]
+
+
+def _filled(costs: Sequence[int], p: int) -> list[int]:
+    """Fill each stage until it has its share, and give the last one what is left."""
+    counts, cost = [0], 0
+    for layer in costs:
+        if cost >= sum(costs) / p and len(counts) < p:
+            counts, cost = [*counts, 0], 0
+        counts[-1] += 1
+        cost += layer
+    return counts
+
+
+def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> When:
+    return would_give(lambda n: [_heaviest(costs, way(costs, p)) for costs, p in CUTS])
+
+
+def _tells(problem: str) -> When:
+    return lambda yours, expected, n: isinstance(yours, list) and problem in yours
+
+
+EXERCISE = Exercise(
+    id="11-1",
+    title="Cut evenly",
+    answer="cut",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "You return the places where you cut. Return how many layers each stage gets: the "
+            "differences between one place and the next.",
+            when=_tells(PLACES),
+            shown_by={
+                "places instead of numbers": body("""
+                    from itertools import combinations, pairwise
+
+                    places = combinations(range(1, len(costs)), p - 1)
+                    ways = [(0, *inner, len(costs)) for inner in places]
+                    return min(ways, key=lambda way: max(sum(costs[i:j]) for i, j in pairwise(way)))
+                """),
+            },
+        ),
+        Mistake(
+            "The list does not have p numbers: one for each stage.",
+            when=_tells(STAGES),
+            shown_by={"a number a layer": body("return [1] * len(costs)")},
+        ),
+        Mistake(
+            "A stage gets no layer, and a rank would have nothing to do: at least one each.",
+            when=_tells(EMPTY),
+            shown_by={"an empty stage": body("return [len(costs)] + [0] * (p - 1)")},
+        ),
+        Mistake(
+            "The numbers do not add up to the number of layers: none may be left out or doubled.",
+            when=_tells(LAYERS),
+            shown_by={"the rest is forgotten": body("return [len(costs) // p] * p")},
+        ),
+        Mistake(
+            "You deal out equal numbers of layers. They cost different amounts: make the most "
+            "expensive stage as cheap as can be.",
+            when=_cuts(_by_number),
+            shown_by={
+                "equal numbers of layers": body("""
+                    each, rest = divmod(len(costs), p)
+                    return [each + (stage < rest) for stage in range(p)]
+                """),
+            },
+        ),
+        Mistake(
+            "You fill a stage until it has its share of the cost. That can overfill it by a whole "
+            "layer: compare all ways to cut.",
+            when=_cuts(_filled),
+            shown_by={
+                "fills a stage to its share": body("""
+                    counts, cost = [0], 0
+                    for layer in costs:
+                        if cost >= sum(costs) / p and len(counts) < p:
+                            counts.append(0)
+                            cost = 0
+                        counts[-1] += 1
+                        cost += layer
+                    return counts
+                """),
+            },
+        ),
+    ),
+    another=body("""
+        if p == 1:
+            return [len(costs)]
+        best = None
+        for k in range(1, len(costs) - p + 2):
+            rest = cut(costs[k:], p - 1)
+            loads, at = [sum(costs[:k])], k
+            for number in rest:
+                loads.append(sum(costs[at : at + number]))
+                at += number
+            if best is None or max(loads) < best[0]:
+                best = max(loads), [k, *rest]
+        return best[1]
+    """),
+    hints=(
+        "There are few ways to cut: p - 1 places out of len(costs) - 1. Try them all.",
+        "combinations(range(1, len(costs)), p - 1) gives the places. With 0 before and len(costs) "
+        "after them, a stage has the layers from one place to the next.",
+        "ways = [(0, *inner, len(costs)) for inner in combinations(...)]; take the min by "
+        "max(sum(costs[i:j]) for i, j in pairwise(way)); return the differences j - i.",
+    ),
+)
