@@ -1,0 +1,112 @@
+"""Exercise 12-1: compute the rank from node, local rank and the sizes of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...answers import body
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When, would_give
+
+#: Processes on each node. With equal nodes more than one formula is right.
+SIZES = ((3, 4), (2, 2), (4, 1, 2))
+Rank = Callable[[int, int, Sequence[int]], Any]
+
+
+def _numbered(rank_of: Rank) -> dict[str, list[Any]]:
+    return {
+        " + ".join(map(str, sizes)): [
+            rank_of(node, local, list(sizes)) for node, k in enumerate(sizes) for local in range(k)
+        ]
+        for sizes in SIZES
+    }
+
+
+def trial(answer: Rank, here: Here) -> dict[str, list[Any]] | None:
+    """Ask for the rank of every process, node by node."""
+    numbered = _numbered(answer)
+    nothing = all(rank is None for ranks in numbered.values() for rank in ranks)
+    return None if nothing else numbered
+
+
+def expected() -> dict[str, list[int]]:
+    """Count through."""
+    return {" + ".join(map(str, sizes)): list(range(sum(sizes))) for sizes in SIZES}
+
+
+def _numbers(rank_of: Rank) -> When:
+    return would_give(lambda n: _numbered(rank_of))
+
+
+EXERCISE = Exercise(
+    id="12-1",
+    title="Number the ranks",
+    answer="rank_of",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "That is the local rank, which begins at 0 again on every node.",
+            when=_numbers(lambda node, local, sizes: local),
+            shown_by={"the local rank": body("return local_rank")},
+        ),
+        Mistake(
+            "node_rank times the size of the node itself: right only where all nodes are equal. "
+            "Before this node are the others: add up their sizes.",
+            when=_numbers(lambda node, local, sizes: node * sizes[node] + local),
+            shown_by={
+                "the size of the node itself": body(
+                    "return node_rank * sizes[node_rank] + local_rank"
+                )
+            },
+        ),
+        Mistake(
+            "node_rank times the size of the first node: right only as long as the nodes before "
+            "this one are like it. Add up their sizes.",
+            when=_numbers(lambda node, local, sizes: node * sizes[0] + local),
+            shown_by={
+                "the size of the first node": body("return node_rank * sizes[0] + local_rank")
+            },
+        ),
+        Mistake(
+            "len(sizes) is the number of nodes, not of processes on one.",
+            when=_numbers(lambda node, local, sizes: node * len(sizes) + local),
+            shown_by={"the number of nodes": body("return node_rank * len(sizes) + local_rank")},
+        ),
+        Mistake(
+            "You count only the node just before this one. Add up the sizes of all nodes before.",
+            when=_numbers(lambda node, local, sizes: (sizes[node - 1] if node else 0) + local),
+            shown_by={
+                "the node before": body("""
+                    if node_rank == 0:
+                        return local_rank
+                    return sizes[node_rank - 1] + local_rank
+                """),
+            },
+        ),
+        Mistake(
+            "You count the node itself among those before it: sizes[:node_rank] stops in time.",
+            when=_numbers(lambda node, local, sizes: sum(sizes[: node + 1]) + local),
+            shown_by={"itself too": body("return sum(sizes[: node_rank + 1]) + local_rank")},
+        ),
+        Mistake(
+            "All ranks are one too high: they count from 0.",
+            when=_numbers(lambda node, local, sizes: sum(sizes[:node]) + local + 1),
+            shown_by={"from one": body("return sum(sizes[:node_rank]) + local_rank + 1")},
+        ),
+    ),
+    also_wrong={
+        "prints": Wrong(body("print(sum(sizes[:node_rank]) + local_rank)"), says="nothing"),
+    },
+    another=body("""
+        ranks = [(node, local) for node, size in enumerate(sizes) for local in range(size)]
+        return ranks.index((node_rank, local_rank))
+    """),
+    hints=(
+        "How many processes are on the nodes before this one?",
+        "sizes[:node_rank] are the sizes of the nodes before.",
+        "return sum(sizes[:node_rank]) + local_rank.",
+    ),
+)

@@ -1,0 +1,212 @@
+"""Exercise 12-2: find rank, local rank and world size under torchrun, srun, both or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake, Wrong
+from .facts import Facts, fact, fact_is, raises
+
+TORCHRUN, SRUN, BOTH, ALONE = "torchrun", "srun", "srun torchrun", "alone"
+#: What a launcher leaves in the environment. In BOTH, Slurm's task 1 is the agent that came
+#: first: with c10d the agents are numbered as they come.
+ENVIRONMENTS = {
+    TORCHRUN: {
+        "HOME": "/",
+        "RANK": "5",
+        "LOCAL_RANK": "2",
+        "WORLD_SIZE": "7",
+        "LOCAL_WORLD_SIZE": "4",
+        "GROUP_RANK": "1",
+    },
+    SRUN: {"HOME": "/", "SLURM_PROCID": "6", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"},
+    BOTH: {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "9",
+        "SLURM_PROCID": "1",
+        "SLURM_LOCALID": "0",
+        "SLURM_NTASKS": "2",
+    },
+    ALONE: {"HOME": "/"},
+}
+
+
+def trial(answer: Callable[[dict[str, str]], Any], here: Here) -> Facts | None:
+    """Ask in each environment."""
+
+    def attempt(environment: dict[str, str]) -> Any:
+        try:
+            found = answer(dict(environment))
+        except (LookupError, TypeError, ValueError) as error:
+            return raises(error)
+        return list(found) if isinstance(found, (tuple, list)) else found
+
+    facts = {name: attempt(environment) for name, environment in ENVIRONMENTS.items()}
+    return facts if any(found is not None for found in facts.values()) else None
+
+
+def expected() -> dict[str, list[int]]:
+    """Return what is known from how the environments were made."""
+    return {TORCHRUN: [5, 2, 7], SRUN: [6, 1, 8], BOTH: [0, 0, 9], ALONE: [0, 0, 1]}
+
+
+ERRORS = ("raises KeyError", "raises TypeError")
+
+
+EXERCISE = Exercise(
+    id="12-2",
+    title="Ask the launcher",
+    answer="who_am_i",
+    setup="import os",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "The answer is the same everywhere: look into environment, which is another one in "
+            "each case, not into os.environ.",
+            when=lambda yours, expected, n: (
+                isinstance(yours, dict) and all(v == yours[ALONE] for v in yours.values())
+            ),
+            shown_by={"its own environment": body('return int(os.environ.get("RANK", 0)), 0, 1')},
+        ),
+        Mistake(
+            "Under torchrun a name is missing: Slurm's variables are there in a job of Slurm only.",
+            when=fact_is(TORCHRUN, *ERRORS),
+            shown_by={
+                "Slurm always": body("""
+                    names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
+                    return tuple(int(environment[name]) for name in names)
+                """),
+            },
+        ),
+        Mistake(
+            "An environment holds text. int() makes a number of it.",
+            when=fact(
+                TORCHRUN,
+                lambda found: isinstance(found, list) and any(isinstance(v, str) for v in found),
+            ),
+            shown_by={"text": edit("int(environment[name])", "environment[name]")},
+        ),
+        Mistake(
+            "LOCAL_RANK is the number on this node, and there is a 2 on other nodes too. The rank "
+            "is in RANK.",
+            when=fact_is(TORCHRUN, [2, 2, 7]),
+            shown_by={
+                "the local rank": edit('"RANK" in', '"LOCAL_RANK" in', '"RANK",', '"LOCAL_RANK",')
+            },
+        ),
+        Mistake(
+            "LOCAL_WORLD_SIZE counts the processes of this node; WORLD_SIZE counts all.",
+            when=fact_is(TORCHRUN, [5, 2, 4]),
+            shown_by={"the local world": edit("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
+        ),
+        Mistake(
+            "The order is rank, local_rank, world_size.",
+            when=fact_is(TORCHRUN, [2, 5, 7]),
+            shown_by={
+                "another order": edit(
+                    '"RANK", "LOCAL_RANK"',
+                    '"LOCAL_RANK", "RANK"',
+                    '"SLURM_PROCID", "SLURM_LOCALID"',
+                    '"SLURM_LOCALID", "SLURM_PROCID"',
+                )
+            },
+        ),
+        Mistake(
+            "srun alone sets no RANK. Ask whether it is there, and then for Slurm's.",
+            when=fact_is(SRUN, *ERRORS, [0, 0, 1]),
+            shown_by={
+                "torchrun always": body("""
+                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
+                    return tuple(int(environment[name]) for name in names)
+                """),
+                "torchrun or nothing": body("""
+                    rank, local = environment.get("RANK", 0), environment.get("LOCAL_RANK", 0)
+                    return int(rank), int(local), int(environment.get("WORLD_SIZE", 1))
+                """),
+            },
+        ),
+        Mistake(
+            "Where srun has started torchrun, Slurm numbers the agents. The ranks are torchrun's: "
+            "ask for them first.",
+            when=fact_is(BOTH, [1, 0, 2]),
+            shown_by={
+                "Slurm first": edit(
+                    'if "RANK" in environment:',
+                    """
+                    if "SLURM_PROCID" in environment:
+                        names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
+                    elif "RANK" in environment:
+                    """,
+                    """
+                    elif "SLURM_PROCID" in environment:
+                        names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "Rank 0 is a rank: as an integer it counts as false, and `or` takes the next one. Ask "
+            "whether the name is there.",
+            when=fact_is(BOTH, [1, 0, 9]),
+            shown_by={
+                "zero is false": body("""
+                    def number(name, otherwise):
+                        return int(environment.get(name, otherwise))
+
+                    rank = number("RANK", 0) or number("SLURM_PROCID", 0)
+                    local = number("LOCAL_RANK", 0) or number("SLURM_LOCALID", 0)
+                    return rank, local, number("WORLD_SIZE", 0) or number("SLURM_NTASKS", 1)
+                """),
+            },
+        ),
+        Mistake(
+            "Without a launcher none of the names is there: return (0, 0, 1).",
+            when=fact_is(ALONE, *ERRORS, None),
+            shown_by={
+                "never alone": edit(
+                    'elif "SLURM_PROCID" in environment:',
+                    "else:",
+                    """
+                    else:
+                        return 0, 0, 1
+                    """,
+                    "",
+                ),
+                "alone: None": body("""
+                    for names in (
+                        "RANK LOCAL_RANK WORLD_SIZE",
+                        "SLURM_PROCID SLURM_LOCALID SLURM_NTASKS",
+                    ):
+                        if names.split()[0] in environment:
+                            return [int(environment[name]) for name in names.split()]
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "prints": Wrong(body("print((5, 2, 7))"), says="nothing"),
+    },
+    another=body("""
+        def ask(*names, alone):
+            found = (environment[name] for name in names if name in environment)
+            return int(next(found, alone))
+
+        return (
+            ask("RANK", "SLURM_PROCID", alone=0),
+            ask("LOCAL_RANK", "SLURM_LOCALID", alone=0),
+            ask("WORLD_SIZE", "SLURM_NTASKS", alone=1),
+        )
+    """),
+    hints=(
+        'Three cases, and "RANK" in environment tells the first of them.',
+        "torchrun comes first: it may have been started by srun, which sets its variables too.",
+        'if "RANK" in environment: names = three names; elif "SLURM_PROCID" in environment: the '
+        "three others; else: return 0, 0, 1. Then int(environment[name]) for each.",
+    ),
+)

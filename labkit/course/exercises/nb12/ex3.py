@@ -1,0 +1,200 @@
+"""Exercise 12-3: download once per node, and read when the file is complete."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import failed
+from .facts import MISSING, Facts
+
+#: The file comes in two pieces, each after so many seconds.
+PIECES = {"ten ": 0.3, "images": 0.9}
+FETCHED, READ = "fetched on this node", "read"
+
+
+def _place(rank: int, n: int) -> tuple[int, int]:
+    """Return node and local rank of a rank on two nodes, 2 + 2 or 1 + 2; two share one node."""
+    first = n // 2 if n > 2 else n
+    return (0, rank) if rank < first else (1, rank - first)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> Facts:
+    """Download on two nodes; say how often each fetched, and what this rank read."""
+    rank = here.rank
+    box = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(box)
+    node, local = _place(rank, here.world_size)
+    disk = Path(str(box[0]), f"node-{node}")
+    calls = Path(str(box[0]), f"calls-{node}")
+    try:
+        disk.mkdir(exist_ok=True)
+        calls.mkdir(exist_ok=True)
+
+        def fetch(path: str) -> None:
+            tempfile.mkstemp(dir=calls)
+            for mode, (piece, seconds) in zip("wa", PIECES.items(), strict=True):
+                time.sleep(seconds)
+                with open(path, mode) as file:
+                    file.write(piece)
+
+        dist.barrier()
+        try:
+            read = answer(str(disk / "images.txt"), fetch, local)
+        except OSError as error:
+            read = type(error).__name__
+        dist.barrier()
+        fetched = len(list(calls.iterdir()))
+        dist.barrier()
+    finally:
+        if rank == 0:
+            shutil.rmtree(str(box[0]), ignore_errors=True)
+    return {FETCHED: fetched, READ: read.decode() if isinstance(read, bytes) else read}
+
+
+def expected(n: int) -> list[Facts]:
+    """Fetch once on each node, and read all of it everywhere."""
+    return [{FETCHED: 1, READ: "".join(PIECES)}] * n
+
+
+def _early(yours: Sequence[Any], expected: Any, n: int) -> bool:
+    return any(y[READ] in (MISSING, "", *PIECES) for y in yours)
+
+
+EXERCISE = Exercise(
+    id="12-3",
+    title="Download once a node",
+    answer="download_once",
+    setup="""
+        import os
+        import time
+    """,
+    trial=trial,
+    expected=expected,
+    mistakes=(
+        Mistake(
+            "Some processes wait for others that do not come: a barrier is a meeting of all. It "
+            "stands outside of the if.",
+            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
+            shown_by={
+                "one branch waits": edit("dist.barrier()", "    dist.barrier()"),
+                "the other branch waits": edit(
+                    "dist.barrier()",
+                    """
+                    else:
+                        dist.barrier()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Nobody calls fetch(path).",
+            when=lambda yours, expected, n: all(y[FETCHED] == 0 for y in yours),
+            shown_by={
+                "nobody fetches": edit(
+                    """
+                    if local_rank == 0:
+                        fetch(path)
+                    """,
+                    "",
+                ),
+                "prints": body('print("ten images")'),
+            },
+        ),
+        Mistake(
+            "One process fetches for all nodes, and the other node has no file: rank 0 is there "
+            "once, local rank 0 on every node.",
+            when=lambda yours, expected, n: {y[FETCHED] for y in yours} == {0, 1},
+            shown_by={
+                "rank 0 of all": edit("if local_rank == 0:", "if rank == 0:"),
+                "rank 0 of all sends it": body("""
+                    box = [None]
+                    if rank == 0:
+                        fetch(path)
+                        box = [open(path).read()]
+                    dist.broadcast_object_list(box)
+                    return box[0]
+                """),
+            },
+        ),
+        Mistake(
+            "Several processes of a node fetch at once, and write into the same file. One of them "
+            "is enough: local rank 0. (To ask first whether the file is there does not help: at "
+            "the start all of them see none.)",
+            when=lambda yours, expected, n: any(y[FETCHED] > 1 for y in yours),
+            shown_by={
+                "everybody fetches": edit(
+                    """
+                    if local_rank == 0:
+                        fetch(path)
+                    """,
+                    "fetch(path)",
+                ),
+                "who sees none fetches": edit(
+                    "if local_rank == 0:", "if not os.path.exists(path):"
+                ),
+            },
+        ),
+        Mistake(
+            "Some read the file before it is complete. A barrier between fetching and reading "
+            "makes them wait.",
+            when=_early,
+            shown_by={
+                "nobody waits": edit("dist.barrier()", ""),
+                "waits too early": edit(
+                    "if local_rank == 0:",
+                    """
+                    dist.barrier()
+                    if local_rank == 0:
+                    """,
+                    "dist.barrier()",
+                    "",
+                ),
+                "waits for a file of that name": edit(
+                    "dist.barrier()",
+                    """
+                    while not os.path.exists(path):
+                        time.sleep(0.05)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The file is there, but its text is not returned.",
+            when=lambda yours, expected, n: any(y[READ] is None for y in yours),
+            shown_by={
+                "no text": edit(
+                    """
+                    with open(path) as file:
+                        return file.read()
+                    """,
+                    "",
+                ),
+            },
+        ),
+    ),
+    another=body("""
+        try:
+            os.mkdir(path + ".lock")
+        except FileExistsError:
+            pass
+        else:
+            fetch(path)
+        dist.all_reduce(torch.zeros(1, device=device))
+        return open(path).read()
+    """),
+    hints=(
+        "Three steps: one process of the node fetches, all wait, all read.",
+        "local_rank == 0 is true for one process of each node. The barrier is for all.",
+        "if local_rank == 0: fetch(path). Then dist.barrier(). Then with open(path) as file: "
+        "return file.read().",
+    ),
+)

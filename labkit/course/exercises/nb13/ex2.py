@@ -1,0 +1,185 @@
+"""Exercise 13-2: add to a shared number under a lock, and lose no update."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import rpc
+
+from ...answers import body, whole
+from ...exercise import Exercise, Failed, Here, Mistake
+from ...mistakes import failed
+from .connected import ANSWERING, BOUND, attempt, connected, on_this_rank
+
+#: Seconds that reading the cell takes: long enough for all threads to have read.
+READING = 0.3
+#: Calls that each rank but rank 0 makes at once.
+CALLS = 2
+
+
+class _Cell:
+    """Hold a number that takes a while to read."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def read(self) -> int:
+        number = self.number
+        time.sleep(READING)
+        return number
+
+    def write(self, number: int) -> None:
+        self.number = number
+
+
+def _add(amount: int, seconds: float) -> Any:
+    """Call the answer here, on rank 0: its number, "nothing" for None, or what went wrong."""
+    cell, lock = on_this_rank["cell"], on_this_rank["lock"]
+    value = attempt(on_this_rank["answer"], cell, lock, amount, seconds=seconds)
+    if isinstance(value, Failed) and lock.locked():
+        return "stuck"
+    if isinstance(value, int | BaseException | Failed):
+        return value
+    return "nothing" if value is None else type(value).__name__
+
+
+@connected
+def trial(answer: Callable[..., Any], here: Here) -> Any:
+    rank = here.rank
+    if rank == 0:
+        on_this_rank.update(answer=answer, cell=_Cell(), lock=threading.Lock())
+    dist.barrier()
+    found: list[Any] = []
+    if rank > 0:
+        seconds = BOUND if here.world_size < 8 else 3 * BOUND
+        asked = (10 ** (rank - 1), seconds)
+        calls = [
+            rpc.rpc_async("rank0", _add, args=asked, timeout=seconds + ANSWERING)
+            for _ in range(CALLS)
+        ]
+        found = [_result(call) for call in calls]
+    dist.barrier()
+    if rank > 0:
+        return next((f for f in found if not isinstance(f, int)), "numbers")
+    _free(on_this_rank["lock"])
+    return on_this_rank["cell"].number
+
+
+def _result(call: Any) -> Any:
+    try:
+        return call.wait()
+    except RuntimeError as error:
+        return type(error).__name__
+
+
+def _free(lock: Any) -> None:
+    """Let threads go that wait for a lock that an answer never gave back."""
+    for _ in range(100):
+        if not any(thread.is_alive() for thread in on_this_rank.get("left", ())):
+            break
+        with contextlib.suppress(RuntimeError):  # nobody has it
+            lock.release()
+        time.sleep(0.02)
+
+
+def expected(n: int) -> list[Any]:
+    return [CALLS * sum(10**r for r in range(n - 1)), *["numbers"] * (n - 1)]
+
+
+EXERCISE = Exercise(
+    id="13-2",
+    title="Lose no update",
+    answer="add_to",
+    trial=trial,
+    expected=expected,
+    seconds=60.0,
+    mistakes=(
+        Mistake(
+            "The lock was never given back, and all others wait for it: with lock: gives it back, "
+            "also after an error.",
+            when=lambda yours, expected, n: "stuck" in yours[1:],
+            shown_by={
+                "never gives it back": body("""
+                    lock.acquire()
+                    total = cell.read() + amount
+                    cell.write(total)
+                    return total
+                """),
+            },
+        ),
+        Mistake(
+            "It counts right but returns nothing: return the new number.",
+            when=lambda yours, expected, n: yours[0] == expected[0] and "nothing" in yours[1:],
+            shown_by={
+                "returns nothing": body("""
+                    with lock:
+                        cell.write(cell.read() + amount)
+                """),
+            },
+        ),
+        Mistake(
+            "Nothing was added: write the sum back into the cell.",
+            when=lambda yours, expected, n: yours[0] == 0 and not failed(yours),
+            shown_by={
+                "does not write": body("""
+                    with lock:
+                        return cell.read() + amount
+                """),
+            },
+        ),
+        Mistake(
+            "Updates are lost: another thread reads before you have written. Reading, adding and "
+            "writing have to be one piece: all three inside the lock.",
+            when=lambda yours, expected, n: not failed(yours) and 0 < yours[0] < expected[0],
+            shown_by={
+                "no lock": body("""
+                    total = cell.read() + amount
+                    cell.write(total)
+                    return total
+                """),
+                "a lock round the write": body("""
+                    total = cell.read() + amount
+                    with lock:
+                        cell.write(total)
+                    return total
+                """),
+                "two locked pieces": body("""
+                    with lock:
+                        total = cell.read() + amount
+                    with lock:
+                        cell.write(total)
+                    return total
+                """),
+                "a lock of its own": whole("""
+                    import threading
+
+
+                    def add_to(cell, lock, amount):
+                        with threading.Lock():
+                            total = cell.read() + amount
+                            cell.write(total)
+                            return total
+                """),
+            },
+        ),
+    ),
+    another=body("""
+        lock.acquire()
+        try:
+            total = cell.read() + amount
+            cell.write(total)
+        finally:
+            lock.release()
+        return total
+    """),
+    hints=(
+        "What must not happen between your read and your write?",
+        "with lock: begins a block in which only one thread can be at a time.",
+        "with lock: total = cell.read() + amount; cell.write(total); return total.",
+    ),
+)

@@ -1,0 +1,96 @@
+"""Exercise 13-4: find how many parameter servers send no more per link than a ring does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...answers import body
+from ...exercise import Exercise, Failed, Here, Mistake
+from ...mistakes import When
+
+WORKERS = (2, 3, 4, 8, 64, 1000)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(workers) for workers in WORKERS]
+
+
+def _servers(k: int) -> float:
+    """Return how many servers it takes: 2kS / s bytes at each, against 4(k - 1)/k S in the ring."""
+    return k * k / (2 * (k - 1))
+
+
+def expected() -> list[int]:
+    return [math.ceil(_servers(k)) for k in WORKERS]
+
+
+def _for_each(number: Callable[[int], float]) -> When:
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = [number(k) for k in WORKERS]
+        return len(yours) == len(wrong) and all(map(math.isclose, yours, wrong))
+
+    return when
+
+
+EXERCISE = Exercise(
+    id="13-4",
+    title="How many servers?",
+    answer="servers_needed",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "There is no half server: round up, and return a whole number.",
+            when=_for_each(_servers),
+            shown_by={"not rounded": body("return workers**2 / (2 * (workers - 1))")},
+        ),
+        Mistake(
+            "Rounded down, each server still moves more than a rank of the ring: round up.",
+            when=_for_each(lambda k: math.floor(_servers(k))),
+            shown_by={"rounded down": body("return workers**2 // (2 * (workers - 1))")},
+        ),
+        Mistake(
+            "You count one direction of the server only: a tensor comes in and one goes out, for "
+            "each worker.",
+            when=_for_each(lambda k: math.ceil(_servers(k) / 2)),
+            shown_by={
+                "one direction of the server": body(
+                    "return math.ceil(workers / (4 * (workers - 1) / workers))"
+                )
+            },
+        ),
+        Mistake(
+            "You count one direction of the ring only: its ranks receive as much as they send.",
+            when=_for_each(lambda k: math.ceil(_servers(k) * 2)),
+            shown_by={
+                "one direction of the ring": body(
+                    "return math.ceil(2 * workers / (2 * (workers - 1) / workers))"
+                )
+            },
+        ),
+        Mistake(
+            "It raises an error or gives nothing for some number of workers.",
+            when=lambda yours, expected, n: isinstance(yours, Failed) or None in yours,
+            shown_by={
+                "no answer for two": body("""
+                    if workers > 2:
+                        return -(-workers * workers // (2 * (workers - 1)))
+                """),
+            },
+        ),
+    ),
+    another=body("""
+        servers = 1
+        while 2 * workers / servers > 4 * (workers - 1) / workers + 1e-9:
+            servers += 1
+        return servers
+    """),
+    hints=(
+        "One server moves 2 · workers tensors. Cut into s parts, each of s servers moves an s-th.",
+        "Ask for 2 · workers / s ≤ 4 · (workers - 1) / workers, and solve for s.",
+        "math.ceil(workers * workers / (2 * (workers - 1)))",
+    ),
+)

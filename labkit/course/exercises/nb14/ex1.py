@@ -1,0 +1,220 @@
+"""Exercise 14-1: choose the tool for a job: one GPU, DDP, torchrun, elastic, FSDP, RPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When
+
+GIB = 2**30
+
+#: The cases of the notebook, in its order: the arguments, and the answer.
+CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("small", {"state": GIB, "gpus": 1, "hosts": 1}, "one GPU"),
+    ("several", {"state": GIB, "gpus": 4, "hosts": 1}, "DDP"),
+    ("hosts", {"state": GIB, "gpus": 4, "hosts": 2}, "torchrun"),
+    (
+        "risky",
+        {"state": GIB, "gpus": 4, "hosts": 8, "must_survive": True},
+        "elastic",
+    ),
+    ("large", {"state": 112 * GIB, "gpus": 4, "hosts": 1}, "FSDP"),
+    (
+        "both",
+        {"state": 112 * GIB, "gpus": 2, "hosts": 2, "must_survive": True},
+        "FSDP",
+    ),
+    ("too large", {"state": 112 * GIB, "gpus": 1, "hosts": 2}, "more GPUs"),
+    ("roles", {"state": GIB, "gpus": 2, "hosts": 2, "alike": False}, "RPC"),
+)
+GPU_BYTES = 40 * GIB
+STEPS = {"one GPU", "DDP", "torchrun", "elastic", "FSDP", "more GPUs", "RPC"}
+
+
+def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
+    return {name: answer(gpu_bytes=GPU_BYTES, **case) for name, case, _ in CASES}
+
+
+def expected() -> dict[str, str]:
+    return {name: step for name, _, step in CASES}
+
+
+def _chose(case: str, *steps: str) -> When:
+    return lambda yours, expected, n: yours[case] in steps
+
+
+EXERCISE = Exercise(
+    id="14-1",
+    title="Which tool for which step",
+    answer="choose",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "Ranks with roles do not do the same work: DDP and FSDP are for ranks that are alike. "
+            "Ask for that first.",
+            when=_chose("roles", *STEPS - {"RPC"}),
+            shown_by={
+                "all ranks are alike": edit(
+                    """
+                    if not alike:
+                        return "RPC"
+                    """,
+                    "",
+                ),
+                "roles come last": edit(
+                    """
+                    if not alike:
+                        return "RPC"
+                    """,
+                    "",
+                    'return "torchrun" if hosts > 1 else "DDP"',
+                    """
+                    if hosts > 1:
+                        return "torchrun"
+                    return "DDP" if alike else "RPC"
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Even in parts, 112 GiB do not fit on two GPUs of 40: compare the state with all of "
+            "the memory, gpu_bytes * gpus * hosts.",
+            when=_chose("too large", "FSDP", "torchrun"),
+            shown_by={
+                "no limit at all": edit(
+                    """
+                    if state > gpu_bytes * gpus * hosts:
+                        return "more GPUs"
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "112 GiB fit on four GPUs of 40. It needs more GPUs only if they do not fit on all of "
+            "them together.",
+            when=_chose("large", "more GPUs"),
+            shown_by={
+                "one GPU is the limit": edit(
+                    "if state > gpu_bytes * gpus * hosts:",
+                    "if state > gpu_bytes:",
+                    """
+                    if state > gpu_bytes:
+                        return "FSDP"
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "Two machines of two GPUs each have 160 GiB together: count the GPUs of all hosts.",
+            when=_chose("both", "more GPUs"),
+            shown_by={"the GPUs of one host": edit("gpus * hosts:", "gpus:")},
+        ),
+        Mistake(
+            "With DDP every rank keeps the whole state. What does not fit on one GPU needs FSDP.",
+            when=_chose("large", "DDP", "torchrun"),
+            shown_by={
+                "forgets the room": edit(
+                    """
+                    if state > gpu_bytes:
+                        return "FSDP"
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "Elastic restarts processes; it makes no state smaller. What does not fit on one GPU "
+            "needs FSDP, and torchrun can restart that too.",
+            when=_chose("both", "elastic"),
+            shown_by={
+                "elastic before room": body("""
+                    if not alike:
+                        return "RPC"
+                    if must_survive:
+                        return "elastic"
+                    if state > gpu_bytes * gpus * hosts:
+                        return "more GPUs"
+                    if state > gpu_bytes:
+                        return "FSDP"
+                    if gpus * hosts == 1:
+                        return "one GPU"
+                    return "torchrun" if hosts > 1 else "DDP"
+                """),
+            },
+        ),
+        Mistake(
+            "The risky one has to survive a loss, and plain torchrun ends when a worker does. Ask "
+            "for must_survive before you ask for hosts.",
+            when=_chose("risky", "torchrun", "DDP"),
+            shown_by={
+                "hosts before losses": body("""
+                    if not alike:
+                        return "RPC"
+                    if state > gpu_bytes * gpus * hosts:
+                        return "more GPUs"
+                    if state > gpu_bytes:
+                        return "FSDP"
+                    if gpus * hosts == 1:
+                        return "one GPU"
+                    if hosts > 1:
+                        return "torchrun"
+                    if must_survive:
+                        return "elastic"
+                    return "DDP"
+                """),
+            },
+        ),
+        Mistake(
+            "One GPU is enough for the small one, which has no other.",
+            when=_chose("small", *STEPS - {"one GPU"}),
+            shown_by={
+                "always several": edit(
+                    """
+                    if gpus * hosts == 1:
+                        return "one GPU"
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "On one machine the lab, or mp.spawn, can start DDP; two machines need a launcher on "
+            "each.",
+            when=lambda yours, expected, n: (
+                yours["several"] == "torchrun" or yours["hosts"] == "DDP"
+            ),
+            shown_by={
+                "torchrun for all": edit(
+                    'return "torchrun" if hosts > 1 else "DDP"', 'return "torchrun"'
+                )
+            },
+        ),
+    ),
+    another=body("""
+        total = gpus * hosts
+        steps = [
+            (not alike, "RPC"),
+            (state > gpu_bytes * total, "more GPUs"),
+            (state > gpu_bytes, "FSDP"),
+            (total == 1, "one GPU"),
+            (must_survive, "elastic"),
+            (hosts > 1, "torchrun"),
+        ]
+        return next((step for applies, step in steps if applies), "DDP")
+    """),
+    hints=(
+        "Go from what nothing else can mend to what is only convenient: other roles, no room at "
+        "all, no room on one GPU, one GPU, losses, hosts.",
+        "Six questions, each with a return, in this order: not alike; state larger than all "
+        "memory; state larger than one GPU; one GPU in all; must_survive; more than one host.",
+        'After "RPC": if state > gpu_bytes * gpus * hosts it is "more GPUs"; if state > gpu_bytes '
+        '"FSDP"; if gpus * hosts == 1 "one GPU"; then "elastic", "torchrun", and else "DDP".',
+    ),
+)

@@ -1,0 +1,110 @@
+"""Exercise 14-5: compute the efficiency of strong and of weak scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...answers import body
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, near
+
+#: Seconds by number of ranks, where the work stays the same and where every rank adds its own.
+STRONG = {1: 8.0, 2: 4.4, 4: 2.5, 16: 1.0}
+WEAK = {1: 1.0, 8: 1.1, 64: 1.25}
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(dict(STRONG)), answer(dict(WEAK), weak=True)]
+
+
+def _parts(times: Mapping[int, float], part: Callable[[int, float, float], float]) -> Any:
+    return {n: part(n, times[1], t) for n, t in times.items()}
+
+
+def expected() -> list[dict[int, float]]:
+    return [
+        _parts(STRONG, lambda n, one, t: one / (n * t)),
+        _parts(WEAK, lambda n, one, t: one / t),
+    ]
+
+
+def _efficient(part: Callable[[int, float, float], float], *, place: int) -> When:
+    """Return the predicate of a mistake in the strong (0) or the weak (1) half."""
+    times = (STRONG, WEAK)[place]
+    return lambda yours, expected, n: near(yours[place], _parts(times, part))
+
+
+EXERCISE = Exercise(
+    id="14-5",
+    title="Efficiency",
+    answer="efficiency",
+    trial=trial,
+    expected=expected,
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "This is the speed-up, T1 / Tn. Efficiency is its part of n: divide by n too.",
+            when=_efficient(lambda n, one, t: one / t, place=0),
+            shown_by={"the speed-up": body("return {n: times[1] / t for n, t in times.items()}")},
+        ),
+        Mistake(
+            "Upside down: half of the ideal speed is an efficiency of 0.5, not of 2.",
+            when=_efficient(lambda n, one, t: n * t / one, place=0),
+            shown_by={
+                "upside down": body(
+                    "return {n: (1 if weak else n) * t / times[1] for n, t in times.items()}"
+                )
+            },
+        ),
+        Mistake(
+            "In per cent? Return 1 for perfect, 0.5 for half.",
+            when=_efficient(lambda n, one, t: 100 * one / (n * t), place=0),
+            shown_by={
+                "per cent": body("""
+                    return {n: 100 * times[1] / (t if weak else n * t) for n, t in times.items()}
+                """),
+            },
+        ),
+        Mistake(
+            "In weak scaling n ranks do n times the work: perfect is when the time stays as it is, "
+            "so do not divide by n there.",
+            when=_efficient(lambda n, one, t: one / (n * t), place=1),
+            shown_by={
+                "weak as strong": body("return {n: times[1] / (n * t) for n, t in times.items()}")
+            },
+        ),
+        Mistake(
+            "The weak half is upside down: longer than alone is less than 1.",
+            when=_efficient(lambda n, one, t: t / one, place=1),
+            shown_by={
+                "weak upside down": body("""
+                    return {
+                        n: t / times[1] if weak else times[1] / (n * t) for n, t in times.items()
+                    }
+                """),
+            },
+        ),
+        Mistake(
+            "It returns no dict. Return {n: efficiency} with the same keys as times.",
+            when=lambda yours, expected, n: not any(isinstance(part, Mapping) for part in yours),
+            shown_by={
+                "a list": body(
+                    "return [times[1] / (t if weak else n * t) for n, t in times.items()]"
+                )
+            },
+        ),
+    ),
+    another=body("""
+        result = {}
+        for n, seconds in times.items():
+            ideal = times[1] if weak else times[1] / n
+            result[n] = ideal / seconds
+        return result
+    """),
+    hints=(
+        "What would a perfect run on n ranks take? Efficiency is that, divided by the real time.",
+        "Perfect is times[1] / n if the work is shared, and times[1] if every rank has its own.",
+        "{n: times[1] / (t if weak else n * t) for n, t in times.items()}.",
+    ),
+)
