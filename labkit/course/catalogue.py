@@ -9,12 +9,11 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
 from .exercise import Exercise
 
-_FOLDER, _FILE = re.compile(r"nb(\d\d)(?:\.py)?"), re.compile(r"ex(\d+)\.py")
+_FOLDER, _FILE = re.compile(r"nb(\d\d)"), re.compile(r"ex(\d+)\.py")
 _HOME = Path(__file__).parent / "exercises"
 
 
@@ -25,8 +24,6 @@ def numbers() -> list[str]:
 
 def ids(number: str) -> list[str]:
     """List the ids of the exercises of one number: of its notebook, or of its two halves."""
-    if (_HOME / f"nb{number}.py").exists():  # not yet one file an exercise
-        return [exercise.id for exercise in _module(number).EXERCISES]
     files = (_FILE.fullmatch(path.name) for path in (_HOME / f"nb{number}").iterdir())
     return [f"{number}-{own}" for own in sorted(int(match[1]) for match in files if match)]
 
@@ -57,14 +54,8 @@ def find(name: object) -> Exercise:
     return _load(name)
 
 
-def _module(number: str) -> Any:
-    return importlib.import_module(f".exercises.nb{number}", __package__)
-
-
 def _load(name: str) -> Exercise:
     number, _, own = name.partition("-")
-    if (_HOME / f"nb{number}.py").exists():
-        return next(exercise for exercise in _module(number).EXERCISES if exercise.id == name)
     module = importlib.import_module(f".exercises.nb{number}.ex{own}", __package__)
     exercise: Exercise = module.EXERCISE
     return exercise

@@ -79,17 +79,19 @@ class Mistake:
     Raises
     ------
     ValueError
-        If both or none of ``when`` and ``missed`` are given.
+        If both or none of ``when`` and ``missed`` are given, or no wrong answer.
     """
 
     sentence: str
     when: Callable[[Any, Any, int], bool] | None = None
     missed: str | None = None
-    shown_by: Mapping[str, Answer] = field(default_factory=dict)
+    shown_by: Mapping[str, Answer] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.when is None) == (self.missed is None):
             raise ValueError("a mistake has either when= or missed=")
+        if not self.shown_by:
+            raise ValueError("a mistake is shown by at least one wrong answer")
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,10 @@ class Exercise:
     answer: str
     trial: Callable[[Any, Here], Any]
     expected: Callable[..., Any]
+    another: Answer
     hints: Sequence[str]
     mistakes: Sequence[Mistake] = ()
     also_wrong: Mapping[str, Wrong] = field(default_factory=dict)
-    another: Answer | None = None
     setup: str = ""
     forbids: Sequence[str] = ()
     goals: Sequence[Goal] = ()

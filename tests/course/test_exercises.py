@@ -17,8 +17,9 @@ from nbclient import NotebookClient
 import labkit
 from labkit import LabError, RankDied
 from labkit.course import catalogue, check, edition, material
+from labkit.course.answers import body, edit
 from labkit.course.compare import same
-from labkit.course.exercise import Exercise, Failed, Goal, Mistake
+from labkit.course.exercise import Exercise, Failed, Goal, Mistake, Wrong
 from labkit.course.judge import Result, Verdict, judge
 from labkit.course.report import LONGEST, describe, report
 from labkit.notebook.show import plain
@@ -66,6 +67,10 @@ def _nothing_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what an exercise is ------------------------------------------------------------------------
 
 
+#: A wrong answer, for mistakes that need one.
+SHOWN = {"returns two": body("return 2")}
+
+
 def exercise(**changes: Any) -> Exercise:
     values = {
         "id": "99-1",
@@ -73,6 +78,7 @@ def exercise(**changes: Any) -> Exercise:
         "answer": "f",
         "trial": lambda answer, here: answer(),
         "expected": lambda n: [1] * n,
+        "another": body("return 1"),
         "hints": ("a", "b", "c"),
     }
     return Exercise(**{**values, **changes})
@@ -100,7 +106,32 @@ def test_a_goal_or_a_mistake_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="either most= or exactly="):
         Goal("collectives")
     with pytest.raises(ValueError, match="either when= or missed="):
-        Mistake("It is wrong.")
+        Mistake("It is wrong.", shown_by=SHOWN)
+    with pytest.raises(ValueError, match="shown by at least one wrong answer"):
+        Mistake("It is wrong.", missed="collectives", shown_by={})
+
+
+def test_the_wrong_answers_of_an_exercise() -> None:
+    two = Mistake("It is two.", when=lambda yours, expected, n: yours == [2] * n, shown_by=SHOWN)
+    nothing = {"returns nothing": Wrong(edit("return 1", ""), says="nothing")}
+    found = exercise(mistakes=(two,), also_wrong=nothing).wrong_answers()
+    assert {name: wrong.says for name, wrong in found.items()} == {
+        "returns two": "It is two.",
+        "returns nothing": "nothing",
+    }
+    for changes in ({"mistakes": (two, two)}, {"mistakes": (two,), "also_wrong": found}):
+        with pytest.raises(ValueError, match="two wrong answers have the name 'returns two'"):
+            exercise(**changes)
+
+
+def test_only_the_file_of_an_exercise_is_loaded_for_it() -> None:
+    code = (
+        "import sys; from labkit.course import catalogue; catalogue.find('04-2'); "
+        "own = [name for name in sys.modules if 'exercises.nb' in name]; "
+        "assert sorted(name.partition('exercises.')[2] for name in own) == "
+        "['nb04', 'nb04.ex2', 'nb04.ring'], own"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_goals() -> None:
@@ -196,11 +227,15 @@ def judged(yours: list[Any], expected: list[Any] | None = None, **changes: Any) 
 
 
 def test_the_first_mistake_that_is_true_is_named() -> None:
-    mistakes = (
-        Mistake("It fails.", when=lambda yours, expected, n: yours[0].no_such_name),
-        Mistake("It is two.", when=lambda yours, expected, n: yours == [2] * n),
-        Mistake("It is even.", when=lambda yours, expected, n: yours[0] % 2 == 0),
-    )
+    said = {
+        "It fails.": lambda yours, expected, n: yours[0].no_such_name,
+        "It is two.": lambda yours, expected, n: yours == [2] * n,
+        "It is even.": lambda yours, expected, n: yours[0] % 2 == 0,
+    }
+    mistakes = [
+        Mistake(sentence, when=when, shown_by={sentence: body("return 2")})
+        for sentence, when in said.items()
+    ]
     assert judged([1, 1], mistakes=mistakes).passed
     assert judged([2, 2], mistakes=mistakes).name == "It is two."
     assert judged([4, 4], mistakes=mistakes).name == "It is even."
@@ -221,7 +256,7 @@ def test_forbidden_calls_come_first_and_goals_last() -> None:
     counts = [{"bytes sent": 8}, {"bytes sent": 0}]
     assert judged([1, 1], counts=counts, goals=(goal,)).name == "goal: bytes sent"
     assert judged([1, 2], counts=counts, goals=(goal,)).name == "different"
-    named = Mistake("It sends twice.", missed="bytes sent")
+    named = Mistake("It sends twice.", missed="bytes sent", shown_by=SHOWN)
     assert judged([1, 1], counts=counts, goals=(goal,), mistakes=(named,)).name == named.sentence
     assert judged([1, 1], forbidden=["send"], goals=(goal,)).name == "forbidden: send"
 
@@ -566,7 +601,7 @@ def test_an_answer_in_the_notebook() -> None:
         "  yours  expected",
         "  400    400       ✓",
     ]
-    wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40)
+    wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40, shown_by=SHOWN)
     assert in_notebook(lambda x: 2 * x, mistakes=(wrong,))[1].name == "It doubles."
     assert in_notebook(lambda x: 1 / 0)[1].sentence == "It raises ZeroDivisionError."
     assert in_notebook(lambda x: None)[1].name == "nothing"

@@ -31,4 +31,5 @@ def everywhere(yours: Sequence[Any], test: Callable[[int, Any], bool]) -> bool:
 
 
 def numbers_of(rank: int) -> list[float]:
+    """Return the numbers that a rank brings to a trial."""
     return [rank + 1.0, 10.0 * (rank + 1)]

@@ -11,6 +11,18 @@ from ...answers import body, edit
 from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
 from .ring import COLLECTIVES, EXCHANGE, ITEM, on_some_rank
 
+#: What 04-2 and 04-3 have made.
+HALVES = """
+def reduce_scatter_step(chunks, step, room):
+    mine = chunks[(rank - step - 1) % n]
+    incoming = room[: len(mine)]
+    exchange(chunks[(rank - step) % n], incoming)
+    mine += incoming
+
+
+def all_gather_step(chunks, step):
+    exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])
+"""
 #: Side of the matrix that 04-4 adds up: nine numbers, which neither 2, 4 nor 8 divides.
 SIDE = 3
 
@@ -41,21 +53,6 @@ def most_bytes(n: int) -> int:
 def _half_done(yours: Any, expected: Any, n: int) -> bool:
     partial = [[sum(10 ** ((r - k) % n) for k in range(m + 1)) for m in range(n)] for r in range(n)]
     return list(yours) == [sorted(set(sums)) for sums in partial]
-
-
-#: What the two exercises before this one have made.
-HALVES = """
-
-
-def reduce_scatter_step(chunks, step, room):
-    mine = chunks[(rank - step - 1) % n]
-    incoming = room[: len(mine)]
-    exchange(chunks[(rank - step) % n], incoming)
-    mine += incoming
-
-
-def all_gather_step(chunks, step):
-    exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])"""
 
 
 EXERCISE = Exercise(

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+#: What an answer must not call: it is built from sends and receives.
 COLLECTIVES = (
     "all_gather",
     "all_gather_into_tensor",
@@ -48,10 +49,12 @@ def power_of_ten(rank: int, length: int) -> torch.Tensor:
 
 
 def cut(x: torch.Tensor, n: int) -> list[torch.Tensor]:
+    """Cut a tensor into n chunks, as the notebook does: views, of which none is much longer."""
     return list(x.tensor_split(n))
 
 
 def on_some_rank(yours: Sequence[Any], kind: Callable[[Any], bool]) -> bool:
+    """Tell whether the result of some rank is of this kind."""
     return any(kind(y) for y in yours)
 
 

@@ -1,4 +1,4 @@
-"""Say what came of a trial, fact by fact, and name a mistake by a fact.
+"""Name a mistake by a fact that a trial tells.
 
 Each trial lets the repaired function work on a small case and tells what came of it, fact by fact.
 Facts that need all ranks are gathered here, not by the answer.

@@ -1,4 +1,4 @@
-"""Say what came of a trial, fact by fact, and name a mistake by a fact."""
+"""Name a mistake by a fact that a trial tells."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 from ...mistakes import When
 
+#: What an answer raises that reads a file before it is there.
+MISSING = "FileNotFoundError"
 #: What came of a trial, by name.
 Facts = dict[str, Any]
 
 
 def raises(error: BaseException) -> str:
+    """Return what a trial tells of an answer that raised an error."""
     return f"raises {type(error).__name__}"
 
 
@@ -25,7 +28,5 @@ def fact(name: str, test: Callable[[Any], bool]) -> When:
 
 
 def fact_is(name: str, *values: Any) -> When:
+    """Return the predicate of a mistake that gives one of these values."""
     return fact(name, lambda found: found in values)
-
-
-MISSING = "FileNotFoundError"

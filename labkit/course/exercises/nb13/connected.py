@@ -99,7 +99,7 @@ def _reaches_all(n: int) -> bool:
     """Tell whether every rank, this one too, answers a call from here."""
     try:
         torch.futures.wait_all(
-            [rpc.rpc_async(name, _answer, timeout=ANSWERING) for name in _names(n)]
+            [rpc.rpc_async(name, _answer, timeout=ANSWERING) for name in worker_names(n)]
         )
     except RuntimeError:
         return False
@@ -199,5 +199,6 @@ def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, raised)
 
 
-def _names(n: int) -> list[str]:
+def worker_names(n: int) -> list[str]:
+    """Return the names of the ranks in RPC."""
     return [f"rank{r}" for r in range(n)]

@@ -10,7 +10,7 @@ from torch.distributed import rpc
 
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake, Wrong
-from .connected import BOUND, SERVED, _names, attempt, connected
+from .connected import BOUND, SERVED, attempt, connected, worker_names
 
 #: Seconds that a rank works for each question.
 WORK = 0.8
@@ -46,7 +46,7 @@ def _seen(found: Any) -> Any:
 
 
 def expected(n: int) -> list[Any]:
-    return [(_names(n), "at once"), *[SERVED] * (n - 1)]
+    return [(worker_names(n), "at once"), *[SERVED] * (n - 1)]
 
 
 EXERCISE = Exercise(
@@ -70,7 +70,7 @@ EXERCISE = Exercise(
         Mistake(
             "One call begins when the one before it has ended. Start all of them with rpc_async, "
             "and wait only then.",
-            when=lambda yours, expected, n: yours[0] == (_names(n), "one after the other"),
+            when=lambda yours, expected, n: yours[0] == (worker_names(n), "one after the other"),
             shown_by={
                 "one after the other": body(
                     'return [rpc.rpc_sync(f"rank{r}", function) for r in range(world_size)]'
@@ -82,7 +82,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "One rank is missing: ask yourself too, a process may call itself.",
-            when=lambda yours, expected, n: yours[0][0] == _names(n)[1:],
+            when=lambda yours, expected, n: yours[0][0] == worker_names(n)[1:],
             shown_by={"only the others": edit("world_size", "1, world_size")},
         ),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+#: α in seconds a message and β in seconds a byte: 20 µs and 1 GB/s.
 ALPHA, BETA = 2e-5, 1e-9
 
 
