@@ -34,7 +34,7 @@ LOCK = read_lock(LOCK_TEXT)
 DEPENDENCIES = direct_dependencies(PYPROJECT)
 #: Packages of which labkit uses what they keep private, or (torchvision) whose every release is
 #: made for one torch: a release that nobody has tried may break it.
-BOUNDED = ("ipykernel", "ipyparallel", "jupyterlab", "nbval", "torch", "torchvision")
+BOUNDED = ("ipykernel", "ipyparallel", "ipython", "jupyterlab", "nbval", "torch", "torchvision")
 JOBS = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
 
 
