@@ -231,9 +231,8 @@ class WarmProcess:
                 if kind == "ready":
                     self.problems = event["problems"]
                     _log.info(
-                        "warm process is ready after %.3f s, with %d threads; not imported: %s",
+                        "warm process is ready after %.3f s; not imported: %s",
                         time.monotonic() - self._began,
-                        event["threads"],
                         self.problems or "nothing",
                     )
                     self.ready.set()

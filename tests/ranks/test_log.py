@@ -35,7 +35,7 @@ lab.stop()
 STORY = [
     ("info", r"labkit\.log: Python 3\.\S+, labkit \S+, torch \S+, ipyparallel \S+"),
     ("info", r"warm_process: warm process \d+ starts, to import torch"),
-    ("info", r"cluster: starts 3 ranks, engines='labkit'"),
+    ("info", r"cluster: starts 3 ranks, engines='local'"),
     ("debug", r"fork_server: imported torch in \d+\.\d+ s"),
     ("info", r"warm_process: warm process is ready after \d+\.\d+ s"),
     ("debug", r"fork_server: forked engine engine-\S+-0 as process \d+"),
