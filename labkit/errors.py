@@ -143,6 +143,17 @@ class Deadlock(RankError):
 
     They were freed and every variable is still there. ``str(error)`` has the whole message.
 
+    Parameters
+    ----------
+    headline
+        Who waits for whom, in one sentence.
+    waits
+        One line for each place where ranks wait, and for what the others did instead.
+    cause
+        The likely cause, in one sentence.
+    done
+        What labkit did about it.
+
     Examples
     --------
     >>> import torch
@@ -157,18 +168,19 @@ class Deadlock(RankError):
     ranks 0–1, 3 wait for rank 2, which has ended its cell.
     """
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        head, *rest = lines
-        title = red(type(self).__name__) + ": "
-        shown = [
-            line if line.startswith(" ") else textwrap.fill(line, WIDTH, break_on_hyphens=False)
-            for line in rest
-        ]
+    def __init__(
+        self, headline: str, waits: Sequence[str], cause: str, done: Sequence[str] = ()
+    ) -> None:
+        because = f"Cause: {cause}"
+        shown = [f"{red(type(self).__name__)}: {headline}", *waits]
+        shown.append(_wrapped(because).replace("Cause:", "\x1b[1mCause:\x1b[0m", 1))
         # What labkit did is not part of the cause.
-        shown = [f"\n{line}" if line.startswith("labkit") else line for line in shown]
-        shown = [line.replace("Cause:", "\x1b[1mCause:\x1b[0m", 1) for line in shown]
-        block = "\n".join([title + head, *shown])
-        super().__init__("\n".join(lines), [block])
+        shown += ["\n".join(["", *map(_wrapped, done)])] if done else []
+        super().__init__("\n".join([headline, *waits, because, *done]), ["\n".join(shown)])
+
+
+def _wrapped(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 
 class Interrupted(KeyboardInterrupt):

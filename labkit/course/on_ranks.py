@@ -16,6 +16,7 @@ from ..runtime.cluster import RankCluster
 from ..runtime.finish import values
 from ..runtime.process_group import GroupKeeper
 from ..wire import errands
+from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
 from .judge import Result
@@ -123,7 +124,7 @@ def _failure(
     """Say what stands in the place of a rank's value, None if it has one."""
     rank = outcome.rank
     if rank in cluster.deaths:
-        return Failed("Died", cluster.deaths[rank])
+        return Failed("Died", describe_exit(cluster.deaths[rank]))
     if outcome.error is None and outcome.value is not None:
         return None
     if ending.kind == "timeout":

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
 from ..wire.samples import Entry, Wait
+from .fate import ENDED, NOT_ASKED, Fate
 from .wait_graph import SAME_SIZE, Situation, needs
 
-#: What a rank that is gone did instead of coming.
-ENDED, NOT_ASKED, RAISED = "has ended its cell", "was not asked to run the cell", "has raised"
 #: torch's short names of types, as the flight recorder has them.
 TYPES = {
     "Float": "float32",
@@ -33,8 +32,7 @@ class Case:
 
     situation: Situation
     stuck: frozenset[int]
-    #: what each rank that is gone did: ENDED, NOT_ASKED, RAISED and what, or how its process ended
-    fates: Mapping[int, str] = field(default_factory=dict)
+    fates: Mapping[int, Fate] = field(default_factory=dict)  #: of each rank that is gone
 
     @property
     def waits(self) -> dict[int, Wait]:
@@ -220,7 +218,7 @@ def _condition(case: Case) -> str:
     absent = sorted(case.absent())
     if not absent:
         return ""
-    raised = [r for r in absent if case.fates.get(r, "").startswith(RAISED)]
+    raised = [r for r in absent if case.fates.get(r, ENDED).kind == "raised"]
     if raised:
         return f"{label(raised).capitalize()} stopped at an error before this call."
     dead = [r for r in absent if r in case.situation.dead]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..rank_names import label
+from ..rank_names import fold, label
+from ..wire.exit_code import describe_exit
 from ..wire.samples import Entry, GroupKey, Wait
-from .cause import ENDED, TYPES, Case, likely_cause
+from .cause import TYPES, Case, likely_cause
+from .fate import ENDED, Fate
 
 
 def tell(case: Case) -> list[str]:
@@ -19,8 +21,8 @@ def headline(case: Case) -> str:
     stuck = sorted(case.stuck)
     if absent := sorted(case.absent()):
         fates = {case.fates.get(r, ENDED) for r in absent}
-        fate = fates.pop() if len(fates) == 1 else "cannot come any more"
-        return f"{label(stuck)} {_verb(stuck)} for {label(absent)}, which {_plural(fate, absent)}."
+        did = _did(fates.pop(), absent) if len(fates) == 1 else "cannot come any more"
+        return f"{label(stuck)} {_verb(stuck)} for {label(absent)}, which {did}."
     if len(stuck) == 1:
         return f"{label(stuck)} waits for something that cannot come."
     return f"{label(stuck)} wait for one another."
@@ -42,13 +44,10 @@ def who_waits(case: Case) -> list[str]:
 
 def who_is_absent(case: Case) -> list[str]:
     """Return one line for each thing that absent ranks did instead, where they differ."""
-    absent = sorted(case.absent())
-    fates: dict[str, list[int]] = {}
-    for rank in absent:
-        fates.setdefault(case.fates.get(rank, ENDED), []).append(rank)
+    fates = fold({rank: case.fates.get(rank, ENDED) for rank in case.absent()})
     if len(fates) == 1:
         return []  # the first line has it
-    return [f"  {label(ranks)} {_plural(fate, ranks)}" for fate, ranks in fates.items()]
+    return [f"  {label(ranks)} {_did(fate, ranks)}" for ranks, fate in fates]
 
 
 def describe(wait: Wait, entry: Entry | None = None) -> str:
@@ -99,7 +98,14 @@ def _verb(ranks: Sequence[int]) -> str:
     return "wait" if len(ranks) > 1 else "waits"
 
 
-def _plural(fate: str, ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return fate
-    return fate.replace("its cell", "their cell").replace("was ", "were ").replace("has ", "have ")
+def _did(fate: Fate, ranks: Sequence[int]) -> str:
+    """Say what ranks did instead of coming, all of them the same."""
+    one = len(ranks) == 1
+    has = "has" if one else "have"
+    if fate.kind == "ended":
+        return f"{has} ended {'its' if one else 'their'} cell"
+    if fate.kind == "not asked":
+        return f"{'was' if one else 'were'} not asked to run the cell"
+    if fate.kind == "raised":
+        return f"{has} raised {fate.error}"
+    return f"ended with {describe_exit(fate.code)}"

@@ -9,10 +9,11 @@ from traitlets.config import Config
 
 from ..errors import StartError
 from ..rank_names import how_to_replace
+from ..wire.exit_code import describe_exit
 from ..wire.machine import has_gpu
 from .ipp_launchers import CONTROLLER
 from .launcher import Launcher
-from .warm_process import WarmProcess, describe_exit
+from .warm_process import WarmProcess
 
 #: Seconds to count the GPUs: torch is imported first.
 COUNT_SECONDS = 120.0

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LabError, LabStopped
+from ..wire.exit_code import describe_exit
 from . import private_folder
 
 _log = logging.getLogger(__name__)
@@ -292,14 +293,3 @@ def _forget(socket_ref: weakref.ref[socket.socket]) -> Callable[[], None]:
             os.close(sock.detach())  # close() would wait for the reader's file object
 
     return close_in_child
-
-
-def describe_exit(code: int) -> str:
-    """Put an exit code into words: ``signal 9 (SIGKILL)`` or ``exit code 3``."""
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = "unknown"
-        return f"signal {-code} ({name})"
-    return f"exit code {code}"

@@ -20,9 +20,9 @@ from ..errors import LabError, LabStopped, StartError
 from ..launch import ipyparallel_internals
 from ..launch.launcher import Launcher
 from ..launch.placement import Place, place_ranks
-from ..launch.warm_process import describe_exit
 from ..rank_names import label
 from ..wire import errands
+from ..wire.exit_code import describe_exit
 from ..wire.features import Missing
 from . import output
 
@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
 ERRAND_SECONDS = 30.0
-#: How a rank has ended that nobody saw end.
-LOST = "its host, or with the connection to it"
 
 
 class RankCluster:
@@ -44,7 +42,8 @@ class RankCluster:
         self.size = size
         self.launcher = launcher
         self.places: list[Place] = []
-        self.deaths: dict[int, str] = {}  #: rank -> how its process ended
+        #: rank -> exit code of its process: negative for a signal, None if nobody saw it end
+        self.deaths: dict[int, int | None] = {}
         self.missing: list[Missing] = []  #: features that are off, here or on a rank
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
         self._client = client
@@ -132,16 +131,16 @@ class RankCluster:
     def _on_exit(self, pid: int, code: int) -> None:
         for place in self.places:
             if place.pid == pid:
-                self.deaths[place.rank] = describe_exit(code)
-                _log.info("rank %d ended with %s", place.rank, self.deaths[place.rank])
+                self.deaths[place.rank] = code
+                _log.info("rank %d ended with %s", place.rank, describe_exit(code))
 
     def _on_notice(self, message: Mapping[str, Any]) -> None:
         """Note that a rank has ended, as the controller heard (``OwnedController``)."""
         engine, code = message["content"]["engine"], message["content"]["code"]
         for place in self.places:
             if place.engine == engine:
-                how = LOST if code is None else describe_exit(code)
-                self.deaths.setdefault(place.rank, how)
+                self.deaths.setdefault(place.rank, code)
+                how = describe_exit(code)
                 _log.info("the controller says that rank %d ended with %s", place.rank, how)
 
     def connected(self) -> list[int]:

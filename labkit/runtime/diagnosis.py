@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .. import rank_names
-from ..deadlock.cause import Case
-from ..deadlock.message import tell, tensors
+from ..deadlock.cause import Case, likely_cause
+from ..deadlock.message import headline, tell, tensors, who_is_absent, who_waits
 from ..errors import Deadlock, Interrupted, RankDied, RankError
 from ..rank_names import label
 from ..wire import torch_texts
+from ..wire.exit_code import describe_exit
 from ..wire.samples import Sample
 from .cluster import RankCluster
 from .process_group import GroupKeeper
@@ -67,7 +69,9 @@ def judge(
             summary, blocks = f"{summary}\n{GROUP_ANEW}", [*blocks, GROUP_ANEW]
         return RankError(summary, blocks)
     if case is not None:
-        return Deadlock([*tell(case), *what_was_done(keeper, ending)])
+        waits = [*who_waits(case), *who_is_absent(case)]
+        done = what_was_done(keeper, ending)
+        return Deadlock(headline(case), waits, likely_cause(case), done)
     return None
 
 
@@ -91,11 +95,11 @@ def _place(error: Raised) -> Raised:
     return "stopped", "", ["stopped", *places]
 
 
-#: What usually ends a process in these ways.
+#: What usually ends a process by these signals.
 CAUSES = {
-    "SIGKILL": "Cause: it was killed from outside (kill -9), or the system ran out of memory.",
-    "SIGSEGV": "Cause: a bad memory access in C or C++ code.",
-    "SIGBUS": "Cause: a bad memory access in C or C++ code, or no room left in /dev/shm.",
+    signal.SIGKILL: "Cause: it was killed from outside (kill -9), or the system ran out of memory.",
+    signal.SIGSEGV: "Cause: a bad memory access in C or C++ code.",
+    signal.SIGBUS: "Cause: a bad memory access in C or C++ code, or no room left in /dev/shm.",
 }
 
 
@@ -104,10 +108,11 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
 
     Gloo aborts a rank that gets more than its tensor holds.
     """
-    for name, cause in CAUSES.items():
-        if any(name in how for how in cluster.deaths.values()):
+    codes = cluster.deaths.values()
+    for signum, cause in CAUSES.items():
+        if -signum in codes:
             return cause
-    if not any("SIGABRT" in how for how in cluster.deaths.values()):
+    if -signal.SIGABRT not in codes:
         return ""
     last = {}
     for rank, sample in samples.items():
@@ -176,7 +181,9 @@ def died(
 ) -> tuple[str, list[str]]:
     """Return summary and blocks for ranks whose process has ended."""
     how = rank_names.fold({rank: cluster.deaths[rank] for rank in dead})
-    head = "; ".join(f"{label(ranks)} ended with {text}" for ranks, text in how) + "."
+    head = (
+        "; ".join(f"{label(ranks)} ended with {describe_exit(code)}" for ranks, code in how) + "."
+    )
     rest = []
     if ending and ending.hint:
         rest.append(ending.hint)

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from ..deadlock import message
+from ..wire.exit_code import describe_exit
 from ..wire.requests import Activity, AskActivity
 from ..wire.samples import Sample
 from ..wire.state import RankState
@@ -54,7 +55,7 @@ def _state(
     place = cluster.places[rank]
     about: dict[str, Any] = {}
     if rank in cluster.deaths:
-        about = {"state": "dead", "detail": cluster.deaths[rank]}
+        about = {"state": "dead", "detail": describe_exit(cluster.deaths[rank])}
     elif sample is not None and sample.wait is not None:
         wait = sample.wait
         about = {

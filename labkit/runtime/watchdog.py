@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..deadlock import message
-from ..deadlock.cause import ENDED, NOT_ASKED, RAISED, Case
+from ..deadlock.cause import Case
+from ..deadlock.fate import ENDED, NOT_ASKED, Fate
 from ..deadlock.samples import renumber
 from ..deadlock.wait_graph import Situation, find_stuck
 from ..wire.requests import AskSample, AskWatch, Watched
@@ -173,15 +174,15 @@ class Watcher:
             elif new is None or new.stamp != old.stamp:
                 del self.waiting[rank]
 
-    def _fates(self, gone: frozenset[int], failures: Mapping[int, str]) -> dict[int, str]:
+    def _fates(self, gone: frozenset[int], failures: Mapping[int, str]) -> dict[int, Fate]:
         fates = {}
         for rank in gone:
             if rank in self.cluster.deaths:
-                fates[rank] = f"ended with {self.cluster.deaths[rank]}"
+                fates[rank] = Fate("died", code=self.cluster.deaths[rank])
             elif rank not in self.asked:
                 fates[rank] = NOT_ASKED
             elif rank in failures:
-                fates[rank] = f"{RAISED} {failures[rank]}"
+                fates[rank] = Fate("raised", failures[rank])
             else:
                 fates[rank] = ENDED
         return fates

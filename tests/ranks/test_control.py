@@ -53,7 +53,7 @@ def test_who_does_not_answer_in_time_is_left_out(lab4):
 
 
 def test_the_dead_are_not_asked(lab4):
-    inside(lab4).cluster.deaths[1] = "signal 9 (SIGKILL)"
+    inside(lab4).cluster.deaths[1] = -signal.SIGKILL
     try:
         assert control.post(inside(lab4).cluster, 1, AskActivity()) is None
         assert sorted(control.ask(inside(lab4).cluster, ASK_ALL)) == [0, 2, 3]

@@ -85,7 +85,7 @@ def test_memory_between_exact_looks_is_as_exact(lab4):
 def test_who_is_stopped_or_dead_is_told(lab4):
     pid = lab4.status()[1].pid
     freeze(pid)
-    inside(lab4).cluster.deaths[2] = "signal 9 (SIGKILL)"
+    inside(lab4).cluster.deaths[2] = -signal.SIGKILL
     try:
         began = time.monotonic()
         said = [s.describe() for s in look(inside(lab4).cluster)]

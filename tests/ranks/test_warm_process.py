@@ -13,7 +13,8 @@ import pytest
 
 from labkit.errors import LabError
 from labkit.launch import private_folder
-from labkit.launch.warm_process import WarmProcess, describe_exit
+from labkit.launch.warm_process import WarmProcess
+from labkit.wire.exit_code import describe_exit
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
 from labkit.runtime import control, recovery
 from labkit.runtime.survey import look
 from labkit.runtime.watchdog import Watcher
@@ -70,7 +71,7 @@ def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
     )
     _, case, sent = watch(lab, code, seconds=4)
     assert case.stuck == {0, 1}
-    assert case.fates == {2: "has ended its cell"}
+    assert case.fates == {2: ENDED}
     recovery.end(inside(lab).cluster, sent.busy, [0, 1])
     assert sent.busy() == []
 
@@ -80,8 +81,8 @@ def test_what_became_of_the_absent_is_told_apart(lab):
     _, case, sent = watch(lab, code, ranks=(0, 1, 2), seconds=4)
     assert case.stuck == {0}
     assert case.fates == {
-        1: "has raised ZeroDivisionError",
-        2: "has ended its cell",
-        3: "was not asked to run the cell",
+        1: Fate("raised", "ZeroDivisionError"),
+        2: ENDED,
+        3: NOT_ASKED,
     }
     recovery.end(inside(lab).cluster, sent.busy, [0])

@@ -1,12 +1,13 @@
 """What a notebook shows of an error."""
 
 import inspect
+import re
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit import LabError, RankDied, RankError, UsageError, errors
+from labkit import Deadlock, LabError, RankDied, RankError, UsageError, errors
 
 
 def test_a_notebook_shows_the_sentence_and_no_frames(capsys):
@@ -67,3 +68,24 @@ def test_wrong_use_is_one_kind_everywhere_and_a_value_error(wrong_use):
     assert type(caught.value) is UsageError
     assert isinstance(caught.value, LabError)
     assert caught.value._render_traceback_() == [f"\x1b[31mUsageError\x1b[0m: {caught.value}"]
+
+
+def test_a_deadlock_shows_waits_as_they_are_and_wraps_sentences():
+    wait = "  rank 0 waits in " + "a very long call " * 6
+    cause = "labkit has nothing to do with it. " + "Every rank has to make the same calls. " * 3
+    done = ["labkit freed rank 0.", "rank 1 did not return from the cell."]
+    error = Deadlock("rank 0 waits for rank 1.", [wait], cause, done)
+    assert str(error) == "\n".join(
+        ["rank 0 waits for rank 1.", wait, f"Cause: {cause}", "labkit freed rank 0.", done[1]]
+    )
+    (block,) = error.blocks
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", block).split("\n")
+    assert lines[:2] == ["Deadlock: rank 0 waits for rank 1.", wait]
+    assert lines[2].startswith("Cause: labkit has nothing to do with it. Every")
+    assert all(len(line) <= 88 for line in lines[2:])
+    assert lines[-3:] == ["", *done]  # what labkit did is not part of the cause
+    assert "\x1b[1mCause:\x1b[0m" in block
+
+
+def test_a_deadlock_after_which_nothing_was_done_ends_with_its_cause():
+    assert Deadlock("They wait.", [], "Nobody sends.").blocks[0].endswith(" Nobody sends.")

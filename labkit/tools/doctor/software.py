@@ -14,8 +14,8 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from ...launch import ipyparallel_internals, placement
-from ...launch.warm_process import describe_exit
 from ...wire.encoding import decode
+from ...wire.exit_code import describe_exit
 from ...wire.features import sentences
 from ...wire.machine import has_gpu
 from ...wire.state import ProcessFacts

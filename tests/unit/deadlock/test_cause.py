@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 
 from labkit.deadlock.cause import EXPLANATIONS, Case, likely_cause
+from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
 from labkit.deadlock.wait_graph import Situation, find_stuck
 from labkit.wire.samples import Entry, Group, Sample, Wait
-
-ENDED = "has ended its cell"
 
 
 def call(name="all_reduce", number=1, shape=(4,), kind="Float"):
@@ -77,7 +76,7 @@ CASES = {
         "world_size=3 is more than the 2 ranks that are here",
     ),
     "not asked": (
-        case(in_call(2), ended(), fate="was not asked to run the cell"),
+        case(in_call(2), ended(), fate=NOT_ASKED),
         "The cell ran without rank 1, but the group has them as members",
     ),
     "tags": (
@@ -156,11 +155,11 @@ CASES = {
         "Rank 2 made this call in another group. Every member of a group",
     ),
     "an error": (
-        case(in_call(2), ended(), fate="has raised ValueError"),
+        case(in_call(2), ended(), fate=Fate("raised", "ValueError")),
         "Rank 1 stopped at an error before this call.",
     ),
     "a death": (
-        case(in_call(2), ended(), fate="ended with signal 9 (SIGKILL)", dead={1}),
+        case(in_call(2), ended(), fate=Fate("died", code=-9), dead={1}),
         "The process of rank 1 is gone.",
     ),
     "a condition": (
@@ -192,7 +191,7 @@ def test_an_explanation_of_the_lab_comes_before_one_of_the_code():
     """Rank 1 was not asked: that it made the call before does not matter."""
     waiting = in_call(2, **LOOP)
     assert "fewer times" in likely_cause(case(waiting, KEEPS_PLACE))
-    not_asked = case(waiting, KEEPS_PLACE, fate="was not asked to run the cell")
+    not_asked = case(waiting, KEEPS_PLACE, fate=NOT_ASKED)
     assert "The cell ran without rank 1" in likely_cause(not_asked)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from labkit.deadlock import message as story
 from labkit.deadlock.cause import Case
+from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
 from labkit.deadlock.wait_graph import Situation, find_stuck
 from labkit.wire.samples import Entry, Group, Sample, Wait
 
@@ -37,7 +38,7 @@ def case(*samples, fates=None):
     gone = frozenset(range(len(samples))) - known.keys()
     known |= {r: Sample(r, "idle", True) for r in gone}
     situation = Situation(len(samples), known, gone)
-    told = fates or dict.fromkeys(gone, "has ended its cell")
+    told = fates or dict.fromkeys(gone, ENDED)
     return Case(situation, frozenset(find_stuck(situation)), told)
 
 
@@ -67,11 +68,7 @@ def test_two_ranks_that_send_to_each_other():
 
 
 def test_ranks_that_are_absent_for_different_reasons():
-    fates = {
-        0: "has ended its cell",
-        1: "was not asked to run the cell",
-        2: "has ended its cell",
-    }
+    fates = {0: ENDED, 1: NOT_ASKED, 2: ENDED}
     deadlock = case(None, None, None, in_call(call(), **HERE), fates=fates)
     assert story.tell(deadlock)[:-1] == [
         "rank 3 waits for ranks 0–2, which cannot come any more.",
@@ -85,14 +82,14 @@ def test_ranks_that_are_absent_for_different_reasons():
 @pytest.mark.parametrize(
     ("fate", "one", "several"),
     [
-        ("has ended its cell", "has ended its cell", "have ended their cell"),
+        (ENDED, "has ended its cell", "have ended their cell"),
         (
-            "was not asked to run the cell",
+            NOT_ASKED,
             "was not asked to run the cell",
             "were not asked to run the cell",
         ),
-        ("has raised ValueError", "has raised ValueError", "have raised ValueError"),
-        ("ended with exit code 3", "ended with exit code 3", "ended with exit code 3"),
+        (Fate("raised", "ValueError"), "has raised ValueError", "have raised ValueError"),
+        (Fate("died", code=3), "ended with exit code 3", "ended with exit code 3"),
     ],
 )
 def test_verbs_agree_with_the_number_of_ranks(fate, one, several):

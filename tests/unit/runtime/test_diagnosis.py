@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from labkit.deadlock.cause import Case
+from labkit.deadlock.fate import ENDED
 from labkit.deadlock.wait_graph import Situation
 from labkit.errors import Deadlock, RankDied, RankError
 from labkit.launch.forked_launcher import ForkedLauncher
@@ -39,7 +41,7 @@ def sample(rank, *entries, wait=None):
 
 def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
     samples = {r: sample(r, entry(None, name="barrier"), wait=wait) for r in stuck}
-    fates = dict.fromkeys(gone, "has ended its cell")
+    fates = dict.fromkeys(gone, ENDED)
     return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), fates)
 
 
@@ -56,7 +58,7 @@ def raised(name, message=""):
 
 
 DEADLOCK = Ending("deadlock", [1, 2], case=waited(), repaired=True)
-KILLED = {0: "signal 9 (SIGKILL)"}
+KILLED = {0: -signal.SIGKILL}
 LOST = raised("RuntimeError", "Connection closed by peer [127.0.0.1]:1234")
 BOOM = raised("ValueError", "boom")
 
@@ -81,7 +83,7 @@ def test_a_death_comes_before_everything_else():
 
 
 def test_a_death_with_ranks_that_waited_and_ranks_that_did_not_return():
-    deaths = {0: "signal 9 (SIGKILL)", 1: "signal 9 (SIGKILL)"}
+    deaths = {0: -signal.SIGKILL, 1: -signal.SIGKILL}
     ending = Ending("died", freed=[2, 3], still=[4], hint="Cause: a hint.")
     error = judge(keeper(deaths=deaths), [0, 1], {2: BOOM}, ending)
     assert str(error).splitlines() == [
@@ -99,7 +101,7 @@ def test_one_rank_was_freed_at_a_death():
 
 
 def test_ranks_that_ended_in_different_ways():
-    deaths = {0: "exit code 3", 2: "signal 9 (SIGKILL)"}
+    deaths = {0: 3, 2: -signal.SIGKILL}
     summary, blocks = diagnosis.died(keeper(deaths=deaths).cluster, [0, 2])
     head = "rank 0 ended with exit code 3; rank 2 ended with signal 9 (SIGKILL)."
     assert summary.splitlines()[0] == head
@@ -236,19 +238,19 @@ def test_what_was_done(join, ending, lines):
 
 
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("code", "says"),
     [
-        ("signal 9 (SIGKILL)", "killed from outside"),
-        ("signal 11 (SIGSEGV)", "a bad memory access"),
-        ("signal 7 (SIGBUS)", "no room left in /dev/shm"),
+        (-signal.SIGKILL, "killed from outside"),
+        (-signal.SIGSEGV, "a bad memory access"),
+        (-signal.SIGBUS, "no room left in /dev/shm"),
     ],
 )
-def test_why_a_signal_ended_a_rank(how, says):
-    assert says in why_died(keeper(deaths={1: how}).cluster, {})
+def test_why_a_signal_ended_a_rank(code, says):
+    assert says in why_died(keeper(deaths={1: code}).cluster, {})
 
 
 def test_an_exit_code_says_nothing():
-    assert why_died(keeper(deaths={1: "exit code 3"}).cluster, {0: sample(0, entry())}) == ""
+    assert why_died(keeper(deaths={1: 3}).cluster, {0: sample(0, entry())}) == ""
 
 
 def test_gloo_aborts_where_shapes_differ():
@@ -257,7 +259,7 @@ def test_gloo_aborts_where_shapes_differ():
         2: sample(2, entry((100,), number=2)),
         3: sample(3, entry((3,), "Double", number=2)),
     }
-    text = why_died(keeper(deaths={1: "signal 6 (SIGABRT)"}).cluster, samples)
+    text = why_died(keeper(deaths={1: -signal.SIGABRT}).cluster, samples)
     assert text.startswith("Cause: gloo aborts a rank that gets more than its tensor holds")
     assert text.endswith(
         ": ranks 0, 2 called all_reduce with float32 [100]; "
@@ -266,7 +268,7 @@ def test_gloo_aborts_where_shapes_differ():
 
 
 def test_an_abort_without_collectives_is_not_gloos():
-    cluster = keeper(deaths={1: "signal 6 (SIGABRT)"}).cluster
+    cluster = keeper(deaths={1: -signal.SIGABRT}).cluster
     assert why_died(cluster, {0: sample(0)}) == ""
     assert why_died(cluster, {0: sample(0, entry(None, name="barrier"))}) == ""
 

@@ -83,7 +83,7 @@ def test_ranks_that_wait_in_vain_are_freed_and_meet_again(done):
 def test_what_still_runs_is_stopped(done, kind, signum, error):
     sent = request_with([reply(), reply(failed("KeyboardInterrupt"))])
     if kind == "died":
-        sent.cluster.deaths[0] = "exit code 3"
+        sent.cluster.deaths[0] = 3
     with pytest.raises(error):
         finish(sent, Ending(kind), signum="SIGTERM")
     assert done == [("interrupt", signum)]

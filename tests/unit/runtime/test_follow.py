@@ -52,7 +52,7 @@ def test_a_time_limit_is_an_ending():
 
 def test_a_death_is_an_ending_though_others_are_busy():
     sent = request_with([reply(done=False), reply(done=False)])
-    sent.cluster.deaths[1] = "signal 9 (SIGKILL)"
+    sent.cluster.deaths[1] = -9
     ending = follow(sent)
     assert ending.kind == "died"
     assert "killed from outside" in ending.hint

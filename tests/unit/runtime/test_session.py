@@ -82,11 +82,11 @@ def test_a_reset_forms_the_group_also_where_the_learner_was_to_do_it():
     assert lab.group.join
     assert done == ["rebuild"]
     with pytest.raises(LabError, match=r"^Rank 2 ended; lab\.restart\(ranks=\[2\]\) first\.$"):
-        session({2: "exit code 1"})[0].reset()
+        session({2: 1})[0].reset()
 
 
 def test_a_restart_takes_the_ranks_that_have_ended_along():
-    lab, done = session({1: "exit code 1"})
+    lab, done = session({1: 1})
     lab.restart([1, 3])
     lab.restart()
     assert done == [("restart", [1, 3]), ("settle", [1, 3]), ("restart", None), ("settle", None)]
