@@ -107,5 +107,5 @@ def _join(lines: list[list[str]]) -> list[str]:
 
 
 def _dress_end(line: list[str], dress: str) -> None:
-    if dress:
-        line[-1:] = [(line[-1] if line else "") + dress]
+    if dress:  # on an empty line it needs a place: what has no width would move what follows
+        line[-1:] = [line[-1] + dress if line else dress + " "]

@@ -65,6 +65,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=40), st.data())
 @settings(max_examples=300, deadline=None)
 @example(["a", "\r", "\n", "b"], None)
+@example(["\n", "a", "bc ", "bc ", "\x1b[2A", "\x1b[31m", "a"], None)
 def test_it_does_not_matter_in_which_pieces_a_text_comes(pieces, data):
     text = "".join(pieces)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text))))) if data else range(len(text))
