@@ -122,6 +122,11 @@ def test_every_make_target_exists(path):
     assert sorted(asked - known) == []
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_merge_is_left_half_done(path):
+    assert re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", path.read_text(), re.M) == []
+
+
 def headings(path: Path) -> set[str]:
     """Return the anchors that GitHub gives a document's headings."""
     found = tokens(path)
