@@ -215,7 +215,7 @@ def test_the_files_of_a_profile_win_too(new_cluster, tmp_path):
 def test_a_controller_with_an_address_is_reached_there(new_cluster):
     cluster = new_cluster(controller_ip="127.0.0.1", n=1)
     with cluster as client:
-        info = cluster._synchronize(cluster.controller.get_connection_info)["client"]
+        info = asyncio.run(cluster.controller.get_connection_info())["client"]
         assert info["interface"] == "tcp://127.0.0.1"
         assert client.ids == [0]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from labkit.launch.forked_launcher import ForkedLauncher
 from labkit.runtime.output import Output
 from labkit.runtime.request import Request
 
@@ -16,7 +17,7 @@ class FakeGroup:
 
     def __init__(self, size: int, *, join: bool = True) -> None:
         warm = SimpleNamespace(closed=SimpleNamespace(is_set=lambda: False))
-        self.cluster = SimpleNamespace(size=size, deaths={}, warm=warm)
+        self.cluster = SimpleNamespace(size=size, deaths={}, launcher=ForkedLauncher(warm))
         self.join = join
         self.broken = False
         self.repairs = 0
