@@ -24,8 +24,8 @@ RECENT = 4
 
 def _backends() -> list[str]:
     """Say which recorders to ask: every backend has its own."""
-    names = {dist.get_backend(g) for g in torch_groups.members()}
-    return [name for name in ("gloo", "nccl") if any(name in n for n in names)]
+    backends = {dist.get_backend(g) for g in torch_groups.members()}
+    return [name for name in ("gloo", "nccl") if any(name in b for b in backends)]
 
 
 def is_recording() -> bool:
