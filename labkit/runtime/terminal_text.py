@@ -36,7 +36,8 @@ class Screen:
             fixed = max(0, len(lines) - max(REACH, up + 1))
             self._above += [text + "\n" for text in texts[:fixed]]
             raw = "\n".join(texts[fixed:])
-            if up or column != len(lines[-1]) or lines[-1][-1:] == [" "]:  # not at the end
+            # Not at the end, or behind spaces that are not kept:
+            if up or column != len(lines[-1]) or "".join(lines[-1]).endswith(" "):
                 raw += f"\x1b[{up}A" * (up > 0) + "\r" + f"\x1b[{column}C" * (column > 0)
         else:
             fixed_text, *reach = raw.rsplit("\n", REACH)

@@ -66,6 +66,8 @@ PIECES = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @example(["a", "\r", "\n", "b"], None)
 @example(["\n", "a", "bc ", "bc ", "\x1b[2A", "\x1b[31m", "a"], None)
+@example(["a", "\x1b[A", "\x1b[A", "\x1b[2K", "\x1b[31m", "a"], None)
+@example(["\r", "a", "\x1b[31m", " ", "b"], None)
 def test_it_does_not_matter_in_which_pieces_a_text_comes(pieces, data):
     text = "".join(pieces)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text))))) if data else range(len(text))
