@@ -23,7 +23,7 @@ from tests.support.system import needs_hosts
 
 pytestmark = [pytest.mark.slow, needs_hosts()]
 
-JOB = ROOT / "tests" / "hosts_job.py"
+JOB = ROOT / "tests" / "support" / "hosts_job.py"
 ELASTIC = ROOT / "notebooks" / "scripts" / "elastic.py"
 MEETING = ["--rdzv-backend=c10d", "--rdzv-endpoint=h1:29400"]
 #: Bits per second of the slow link.

@@ -127,7 +127,7 @@ def start_lab(connection_file: Path) -> Path:
         "client.start_channels()\n"
         "client.wait_for_ready(60)\n"
         "cell = 'import labkit; from labkit.notebook.lab import session_of; '\n"
-        "cell += 'print(session_of(labkit.start(2)).cluster.warm.root)'\n"
+        "cell += 'print(session_of(labkit.start(2)).cluster.launcher.warm.root)'\n"
         "reply = client.execute_interactive(cell, timeout=60)\n"
         "assert reply['content']['status'] == 'ok', reply\n"
     )
