@@ -15,7 +15,7 @@ from functools import cache
 from threading import Thread
 from typing import Any
 
-from ..wire.features import Feature, Missing, find_missing, is_defined
+from ..wire.features import Feature, Missing, find_missing_in_sources, is_defined
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {
@@ -118,15 +118,7 @@ _FILES = {
 @cache
 def check() -> tuple[Missing, ...]:
     """Return the features that are off with the versions that are installed here."""
-    found = (find_missing(library, features, _is_there) for library, features in FEATURES.items())
-    return tuple(one for missing in found for one in missing.values())
-
-
-def _is_there(name: str) -> bool:
-    owner, _, attribute = name.partition(".")
-    if owner == "atexit":
-        return hasattr(atexit, attribute)
-    return is_defined(attribute, *_FILES[owner])
+    return find_missing_in_sources(FEATURES, _FILES)
 
 
 # -- the client: requests and their replies -----------------------------------------------------
@@ -244,7 +236,7 @@ def use_unix_sockets(kind: type) -> None:
 
 def has_unix_sockets() -> bool:
     """Tell whether :func:`use_unix_sockets` works with the installed ipyparallel."""
-    return _is_there("IPController.construct_url")
+    return is_defined("construct_url", *_FILES["IPController"])
 
 
 def measure_heartbeats_in_thread(controller: Any) -> None:

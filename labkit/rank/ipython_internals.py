@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ..wire.features import Feature, Missing, find_missing, is_defined
+from ..wire.features import Feature, Missing, find_missing_in_sources
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {
@@ -54,13 +54,7 @@ _FILES = {
 @cache
 def check() -> tuple[Missing, ...]:
     """Return the features that are off with the versions that are installed here."""
-    found = (find_missing(library, features, _is_there) for library, features in FEATURES.items())
-    return tuple(one for missing in found for one in missing.values())
-
-
-def _is_there(name: str) -> bool:
-    owner, _, attribute = name.partition(".")
-    return is_defined(attribute, *_FILES[owner])
+    return find_missing_in_sources(FEATURES, _FILES)
 
 
 # -- the control channel ------------------------------------------------------------------------

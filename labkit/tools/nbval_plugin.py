@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from ..notebook.live import LIVE
-from ..wire.features import Feature, Missing, find_missing, is_defined
+from ..wire.features import Feature, Missing, find_missing_in_sources
 
 #: What rests on which insides of nbval; without them its own ways stay, and the header says so.
 FEATURES = {
@@ -33,19 +33,14 @@ FEATURES = {
         "a notebook's cell that ran into its time limit passes if it swallows the interrupt",
     ),
 }
-_FILES = {"RunningKernel": "kernel.py", "IPyNbFile": "plugin.py"}
+_FILES = {"RunningKernel": ("nbval", "kernel.py"), "IPyNbFile": ("nbval", "plugin.py")}
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0
 
 
 def check() -> list[Missing]:
     """Return what is off with the nbval that is installed here."""
-
-    def is_there(name: str) -> bool:
-        owner, _, attribute = name.partition(".")
-        return is_defined(attribute, "nbval", _FILES[owner])
-
-    return list(find_missing("nbval", FEATURES, is_there).values())
+    return list(find_missing_in_sources({"nbval": FEATURES}, _FILES))
 
 
 def pytest_report_header() -> list[str]:

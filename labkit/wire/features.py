@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,6 +76,25 @@ def find_missing(
 def sentences(missing: Iterable[Missing]) -> list[str]:
     """Return each sentence once: ranks of one environment all miss the same."""
     return list(dict.fromkeys(map(str, missing)))
+
+
+def find_missing_in_sources(
+    features: Mapping[str, Mapping[str, Feature]], files: Mapping[str, tuple[str, str]]
+) -> tuple[Missing, ...]:
+    """Return the features that are off, by what the installed sources define.
+
+    ``features`` are by library; names are written ``Owner.name``. ``files`` has the package and
+    the file of each owner; one that is not in there is a module of Python's own.
+    """
+
+    def is_there(name: str) -> bool:
+        owner, _, attribute = name.partition(".")
+        if owner in files:
+            return is_defined(attribute, *files[owner])
+        return hasattr(import_module(owner), attribute)
+
+    found = (find_missing(library, own, is_there) for library, own in features.items())
+    return tuple(one for missing in found for one in missing.values())
 
 
 def folder_of(package: str) -> Path | None:
