@@ -229,6 +229,26 @@ def test_a_message_is_passed_on_and_numbered(stock, function, arguments, kind, p
     assert p2p_record.posted[group] == Counter({(kind, peer, 7): 3})
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments", "kind", "peer"),
+    [
+        (p2p_record.send, ("tensors", 1, 7), "send", 1),
+        (p2p_record.recv, ("tensors", 1, 7), "recv", 1),
+        (p2p_record.recv_anysource, ("tensors", 7), "recv_any", -1),
+    ],
+)
+def test_a_message_without_a_work_is_counted(monkeypatch, function, arguments, kind, peer):
+    """In a batch NCCL gives one Work for all messages, at its end."""
+    monkeypatch.setitem(p2p_record.stock, function.__name__, lambda *args: None)
+    notes = p2p_record.Notes(thread=0)
+    monkeypatch.setattr(p2p_record, "notes", notes)
+    group, known = Group(), dict(p2p_record.messages)
+    assert [function(group, *arguments) for _ in range(2)] == [None, None]
+    assert p2p_record.posted[group] == Counter({(kind, peer, 7): 2})
+    assert [message.number for _, message in notes.messages] == [1, 2]
+    assert dict(p2p_record.messages) == known
+
+
 def test_a_message_that_torch_refuses_is_not_counted(monkeypatch):
     def refuse(*args):
         raise ValueError("no such peer")

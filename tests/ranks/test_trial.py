@@ -6,11 +6,13 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
 from labkit.course import catalogue, check
+from labkit.rank.torch_internals import collectives
 from labkit.rank.trial import call_counter, trial
 from labkit.runtime import recovery
 from tests.support.cells import inside, run_cell
@@ -89,6 +91,23 @@ def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch
         assert trial.settle(True) == arrived
         assert call_counter.current.messages == []
     assert not trial.settle(False)
+
+
+def test_a_message_without_a_work_is_counted_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a batch NCCL gives one Work for all messages, at its end."""
+
+    class Group:
+        def send(self, tensors: object, peer: int, tag: int) -> None:
+            return None
+
+    monkeypatch.setattr(collectives, "owners", lambda: [Group])
+    monkeypatch.setattr(call_counter, "current", call_counter.Count())
+    with call_counter.counting((), {}) as count:
+        assert Group().send([torch.ones(3)], 1, 0) is None
+    assert count.numbers == {"messages sent": 1, "bytes sent": 12, "collectives": 0}
+    assert trial.settle(True)
 
 
 def test_an_answer_may_be_the_first_to_use_an_optimizer() -> None:

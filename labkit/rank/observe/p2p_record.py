@@ -109,8 +109,8 @@ def install() -> None:
             setattr(owner, name, function)
 
 
-def _noting_home(name: str) -> Callable[..., Work]:
-    def issue(self: ProcessGroup, *args: Any, **named: Any) -> Work:
+def _noting_home(name: str) -> Callable[..., Work | None]:
+    def issue(self: ProcessGroup, *args: Any, **named: Any) -> Work | None:
         work = stock[name](self, *args, **named)
         if work is not None:
             homes[work] = self.group_name
@@ -125,11 +125,15 @@ def _set_group_name(self: ProcessGroup, name: str) -> None:
     stock["_set_group_name"](self, name)
 
 
-def _note(group: ProcessGroup, kind: str, peer: int, tag: int, began: int, work: Work) -> Work:
+def _note(
+    group: ProcessGroup, kind: str, peer: int, tag: int, began: int, work: Work | None
+) -> Work | None:
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
-    messages[work] = message = Message(group.group_name, kind, peer, tag, number, group.rank())
+    message = Message(group.group_name, kind, peer, tag, number, group.rank())
+    if work is not None:  # in a batch NCCL gives one Work for all, at its end
+        messages[work] = message
     if notes is not None:
         notes.messages.append((began, message))
     return work
@@ -143,19 +147,19 @@ def _check_peer(group: ProcessGroup, peer: int) -> None:
         )
 
 
-def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
+def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
     began = time.time_ns()
     return _note(self, "send", peer, tag, began, stock["send"](self, tensors, peer, tag))
 
 
-def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work:
+def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
     began = time.time_ns()
     return _note(self, "recv", peer, tag, began, stock["recv"](self, tensors, peer, tag))
 
 
-def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work:
+def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     began = time.time_ns()
     return _note(self, "recv_any", -1, tag, began, stock["recv_anysource"](self, tensors, tag))
 
