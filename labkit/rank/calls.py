@@ -9,7 +9,7 @@ import cloudpickle
 import torch
 
 from ..wire.outcome import Returned
-from . import tracebacks
+from . import device, tracebacks
 from .observe import p2p_record
 
 #: True while a function of `lab.run` runs here.
@@ -45,7 +45,9 @@ def call(payload: bytes) -> Returned:
     p2p_record.places.clear()
     try:
         fn, args, kwargs = cloudpickle.loads(payload)
-        return Returned("ok", dump(fn(*args, **kwargs)))
+        value = fn(*args, **kwargs)
+        device.finish()
+        return Returned("ok", dump(value))
     except BaseException as error:
         return _failed(error)
     finally:

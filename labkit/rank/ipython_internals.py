@@ -6,6 +6,7 @@ below then do less, and stop nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -33,6 +34,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
         "history": Feature(
             ("InteractiveShell.InteractiveTB", "AutoFormattedTB.structured_traceback"),
             "a rank takes half a second longer over each error",
+        ),
+        "ends": Feature(
+            ("InteractiveShell.run_ast_nodes",),
+            "a cell may end before the GPU has done its work",
         ),
         "outputs": Feature(
             ("HistoryManager.outputs",),
@@ -109,6 +114,37 @@ def format_errors(shell: Any, lines_of: Callable[[BaseException], list[str]]) ->
     formatter: Any = getattr(shell, "InteractiveTB", None)
     if hasattr(formatter, "structured_traceback"):
         formatter.structured_traceback = format_one
+
+
+def at_end_of_cells(shell: Any, finish: Callable[[], None]) -> None:
+    """Call ``finish()`` when the code of a cell has run, before the cell has ended.
+
+    What it raises is the cell's error, as if the cell's last line had raised it; an interrupt
+    too. (IPython's own hooks, as "post_run_cell", catch both.) It is not called after an
+    interrupt of the cell. An error of the cell's own goes before one of ``finish``.
+    """
+    stock = getattr(shell, "run_ast_nodes", None)
+    if stock is None:
+        return
+
+    @functools.wraps(stock)
+    async def run_ast_nodes(*args: Any, **named: Any) -> bool:
+        result = named.get("result")
+        raised: bool = await stock(*args, **named)
+        if raised and isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
+            return raised
+        try:
+            finish()
+        except BaseException as error:
+            if raised:
+                return raised
+            if result is not None:
+                result.error_in_exec = error
+            shell.showtraceback(running_compiled_code=True)
+            return True
+        return raised
+
+    shell.run_ast_nodes = run_ast_nodes
 
 
 def forget_outputs(shell: Any) -> None:

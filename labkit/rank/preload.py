@@ -6,6 +6,7 @@ The package itself imports nothing, so that one module of it can be had alone.
 from . import (
     calls,
     control,
+    device,
     errands,
     ipython_internals,
     memory,
@@ -31,6 +32,7 @@ __all__ = [
     "clocks",
     "control",
     "cpu_clock",
+    "device",
     "errands",
     "flight_recorder",
     "frames",

@@ -14,6 +14,7 @@ from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import control, ipython_internals, memory, process_group, tracebacks
+from . import device as devices
 from .observe import p2p_record
 from .torch_internals import names
 
@@ -62,6 +63,7 @@ def assign(
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", threads)))
     target = torch.device(device)
     if target.type == "cuda":
+        devices.use_blocking_sync(target)  # before anything makes a context
         torch.cuda.set_device(target)
     memory.device = target
     shell = tracebacks.get_shell()
@@ -77,6 +79,7 @@ def assign(
     )
     tracebacks.install(shell)
     p2p_record.install()
+    ipython_internals.at_end_of_cells(shell, devices.finish)
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
     shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
     control.install(shell.kernel)

@@ -6,6 +6,7 @@ the last ``record.RECORDER_SIZE`` entries, and answers while the rank is blocked
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 
@@ -20,12 +21,13 @@ from . import p2p_record
 
 #: Entries of a group that an answer carries, beside the pending ones.
 RECENT = 4
+NCCL = "nccl"
 
 
 def _backends() -> list[str]:
     """Say which recorders to ask: every backend has its own."""
     backends = {dist.get_backend(g) for g in torch_groups.members()}
-    return [name for name in ("gloo", "nccl") if any(name in b for b in backends)]
+    return [name for name in ("gloo", NCCL) if any(name in b for b in backends)]
 
 
 def is_recording() -> bool:
@@ -127,3 +129,53 @@ def _entry(entry: Issued) -> Entry:
         types=tuple(entry.types),
         done=entry.done,
     )
+
+
+# -- what NCCL has on its queue -------------------------------------------------------------------
+
+
+def list_queued() -> list[Issued]:
+    """Return what this rank has given to NCCL and NCCL has not finished, oldest first: messages
+    too."""
+    if not dist.is_initialized() or not names.is_on("collectives") or NCCL not in _backends():
+        return []
+    births = _births()
+    own = [e for e in recorder.read(NCCL) if e.created >= births.get(e.group, sys.maxsize)]
+    return [e for e in recorder.close_batches(own) if not e.done]
+
+
+def queued_collectives() -> list[tuple[GroupKey, int]]:
+    """List the collectives that NCCL has not finished, as (group, number)."""
+    known = keys()
+    return [(known[e.group], e.number) for e in list_queued() if not e.is_message]
+
+
+def queued_messages() -> list[p2p_record.Message]:
+    """List the sends and receives that NCCL has not finished.
+
+    The recorder does not number them per peer as :mod:`.p2p_record` does, so they are counted
+    from the last one backwards; tags are not in it, and NCCL has none.
+    """
+    found = []
+    for group, own in _by_group(list_queued()).items():
+        left = Counter(_ends(p2p_record.posted.get(group) or Counter()))
+        for entry in reversed(own):
+            if (end := recorder.read_message(entry)) is not None:
+                kind, me, peer = end
+                name = group.group_name
+                found.append(p2p_record.Message(name, kind, peer, 0, left[kind, peer], me))
+                left[kind, peer] -= 1
+    return found[::-1]
+
+
+def _by_group(queued: list[Issued]) -> dict[ProcessGroup, list[Issued]]:
+    found = {g: [e for e in queued if e.group == g.group_name] for g in torch_groups.members()}
+    return {group: own for group, own in found.items() if own}
+
+
+def _ends(posted: Mapping[tuple[str, int, int], int]) -> dict[tuple[str, int], int]:
+    """Add up the counts of messages over their tags."""
+    out: dict[tuple[str, int], int] = {}
+    for (kind, peer, _), count in posted.items():
+        out[kind, peer] = out.get((kind, peer), 0) + count
+    return out

@@ -22,7 +22,7 @@ from torch.autograd.profiler import record_function
 
 from ...errors import LabError
 from ...wire.recording import Recording
-from .. import process_group, tracebacks
+from .. import device, process_group, tracebacks
 from ..observe import flight_recorder, p2p_record
 from ..torch_internals import groups, profiling
 from . import classify, clocks, marks
@@ -150,6 +150,7 @@ def _on_gpu() -> bool:
 
 
 def _finish_gpu() -> None:
+    device.finish()  # what waits for other ranks, so that a wait in vain is seen
     if _on_gpu():
         torch.cuda.synchronize()
 

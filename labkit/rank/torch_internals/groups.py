@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -65,6 +66,28 @@ def operation(work: Work) -> int | None:
         return int(work._get_sequence_number())
     except (AttributeError, RuntimeError):
         return None
+
+
+def nccl(group: ProcessGroup) -> Any:
+    """Return the NCCL part of a group, None if it has none or torch hides it.
+
+    A group may have another backend beside it, for tensors on the CPU.
+    """
+    get = getattr(group, "_get_backend", None)
+    if get is None or "nccl" not in dist.get_backend(group):
+        return None
+    try:
+        return get(torch.device("cuda"))
+    except RuntimeError:  # a group for which torch has another device
+        return None
+
+
+def failure(backend: Any) -> str:
+    """Return what NCCL's watchdog has found wrong with a backend ("TIMEOUT", "COMM_ERROR"), ""
+    if nothing, or if this torch does not say."""
+    get_error = getattr(backend, "get_error", None)
+    name = "SUCCESS" if get_error is None else get_error().name
+    return "" if name == "SUCCESS" else name
 
 
 def issued(group: ProcessGroup) -> int | None:

@@ -22,6 +22,10 @@ BYTES = {
     "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16,
 }  # fmt: skip
 
+#: NCCL's names for a message, and for the end of a batch of them.
+MESSAGE = re.compile(r"nccl:(send|recv) (\d+)(?:->|<-)(\d+)")
+BATCH = ":coalesced"
+
 
 class Issued(NamedTuple):
     """A collective or a message that this rank has issued."""
@@ -62,8 +66,34 @@ def _issued(entry: Mapping[str, Any]) -> Issued:
         done=bool(entry["retired"]) or entry["state"] == "completed",
         shapes=entry["input_sizes"] or entry["output_sizes"],
         types=entry["input_dtypes"] or entry["output_dtypes"],
-        is_message=bool(entry["is_p2p"]),
+        is_message=bool(entry["is_p2p"]) or entry["profiling_name"].endswith(BATCH),
     )
+
+
+def close_batches(entries: Sequence[Issued]) -> list[Issued]:
+    """Return NCCL's entries with the messages of a batch as far as the batch is.
+
+    NCCL follows a batch as one: what the recorder has on each of its messages never changes, and
+    after them comes an entry of its own. That one is left out.
+    """
+    found: list[Issued] = []
+    since: dict[str, int] = {}  # group -> where its messages begin that no batch has closed
+    for entry in entries:
+        if not entry.name.endswith(BATCH):
+            found.append(entry)
+            continue
+        begin, since[entry.group] = since.get(entry.group, 0), len(found)
+        for i in range(begin, len(found)):
+            if found[i].group == entry.group and found[i].is_message and entry.done:
+                found[i] = found[i]._replace(done=True)
+    return found
+
+
+def read_message(entry: Issued) -> tuple[str, int, int] | None:
+    """Read kind, own rank and peer (in the group) from NCCL's name for a message, None if it is
+    none: "nccl:send 0->1", "nccl:recv 1<-0"."""
+    match = MESSAGE.fullmatch(entry.name)
+    return None if match is None else (match[1], int(match[2]), int(match[3]))
 
 
 def switched_off(environment: Mapping[str, str] = os.environ) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...wire.trial import Here
-from .. import memory, tracebacks
+from .. import device, memory, tracebacks
 from . import call_counter
 
 #: How long messages of which both ends were posted may take to arrive.
@@ -43,6 +43,7 @@ def run(
     rank = ranks[socket.gethostname(), os.getpid()]
     with call_counter.counting(forbids, names) as count:
         value = trial(names[answer], Here(rank, len(ranks), memory.device, count.be_late))
+        device.finish()
     return value, dict(count.numbers)
 
 

@@ -1,0 +1,165 @@
+"""Know what this rank has given to its GPU, and wait until the GPU has done it.
+
+A call on a GPU returns before its work is done, a collective of NCCL too. So that a cell ends
+when its work has ended, :func:`finish` runs at the end of every cell and of every function of the
+notebook: an error of the GPU, and a collective to which a rank does not come, show in the cell
+that caused them, as they do with gloo.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import time
+from collections.abc import Sequence
+from types import CodeType
+from typing import Protocol
+
+import torch
+
+from ..wire.samples import GroupKey
+from . import memory
+from .observe import flight_recorder
+from .observe.p2p_record import Message
+from .torch_internals import groups
+
+log = logging.getLogger("labkit")
+
+#: Seconds between two looks at the device: the first, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01
+#: Flag of CUDA's driver: a thread that waits for the device sleeps instead of spinning.
+CU_CTX_SCHED_BLOCKING_SYNC = 0x04
+
+
+class Queue(Protocol):
+    """What takes this rank's calls and returns at once."""
+
+    def is_used(self) -> bool:
+        """Tell whether calls of this rank go there: all else is only asked if so."""
+        ...
+
+    def mark(self) -> None:
+        """Take note of all that was given to it so far, for ``is_done``."""
+        ...
+
+    def is_done(self) -> bool:
+        """Tell whether it has done all that was there at the last mark, without waiting.
+
+        Raises
+        ------
+        RuntimeError
+            If something of it has failed.
+        """
+        ...
+
+    def collectives(self) -> Sequence[tuple[GroupKey, int]]:
+        """List the collectives that it has not finished, as (group, number), oldest first."""
+        ...
+
+    def messages(self) -> Sequence[Message]:
+        """List the sends and receives that it has not finished, oldest first."""
+        ...
+
+
+class Cuda:
+    """The GPU of this rank: its current stream, and what NCCL runs beside it."""
+
+    def __init__(self) -> None:
+        self._event: torch.cuda.Event | None = None
+
+    def is_used(self) -> bool:
+        """Tell whether this rank has a GPU, and has used it."""
+        return memory.device.type == "cuda" and torch.cuda.is_initialized()
+
+    def mark(self) -> None:
+        """Put an event at the end of the current stream."""
+        self._event = torch.cuda.Event()
+        self._event.record(torch.cuda.current_stream(memory.device))
+
+    def is_done(self) -> bool:
+        """Tell whether the stream has come to the mark, and NCCL has nothing left."""
+        if self._event is not None and not self._event.query():
+            return False
+        self._event = None
+        for group in groups.groups():
+            if failure := groups.failure(groups.nccl(group)):
+                raise RuntimeError(f"NCCL has aborted group {group.group_name}: {failure}")
+        return not flight_recorder.list_queued()
+
+    def collectives(self) -> Sequence[tuple[GroupKey, int]]:
+        """List NCCL's collectives that have not finished."""
+        return flight_recorder.queued_collectives()
+
+    def messages(self) -> Sequence[Message]:
+        """List NCCL's sends and receives that have not finished."""
+        return flight_recorder.queued_messages()
+
+
+#: The device of this rank. Tests put something else here that has NCCL's manners.
+queue: Queue = Cuda()
+
+
+def uses_device() -> bool:
+    """Tell whether calls of this rank return before their work is done."""
+    return queue.is_used()
+
+
+def pending() -> tuple[tuple[GroupKey, int], ...]:
+    """List the collectives that were given to the device and that it has not finished."""
+    return tuple(queue.collectives()) if queue.is_used() else ()
+
+
+def pending_messages() -> tuple[Message, ...]:
+    """List the sends and receives that were given to the device and that it has not finished."""
+    return tuple(queue.messages()) if queue.is_used() else ()
+
+
+def finish() -> None:
+    """Wait until the device has done all that this rank has given to it; nothing without one.
+
+    Raises
+    ------
+    RuntimeError
+        What the device says of something that has failed.
+    KeyboardInterrupt
+        If somebody interrupts the wait.
+    """
+    if not queue.is_used():
+        return
+    queue.mark()
+    wait()
+
+
+def wait() -> None:
+    """Look at the device again and again, and sleep in between: the interpreter is free."""
+    pause = FIRST_PAUSE
+    while not queue.is_done():
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+#: The code of the function that waits: a frame with it is a rank that waits for its device.
+WAIT: CodeType = wait.__code__
+
+
+def use_blocking_sync(device: torch.device) -> None:
+    """Let this process sleep where it waits for a GPU, as in ``tensor.item()``.
+
+    By itself CUDA spins there, on a processor that other ranks need. It counts for a context that
+    is made afterwards, and is harmless where CUDA's driver is not there.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        handle = ctypes.c_int()
+        for code in (
+            cuda.cuInit(0),
+            cuda.cuDeviceGet(ctypes.byref(handle), device.index or 0),
+            cuda.cuDevicePrimaryCtxSetFlags_v2(handle, CU_CTX_SCHED_BLOCKING_SYNC),
+        ):
+            if code:
+                log.debug("%s: CUDA's driver refuses to sleep while it waits (%d)", device, code)
+                return
+    except (OSError, AttributeError) as error:
+        log.debug("%s: no way to sleep while it waits (%s)", device, error)
+        return
+    log.debug("%s: this process sleeps where it waits for it", device)
