@@ -15,6 +15,30 @@ import torch.distributed as dist
 from ..wire.connections import list_connections
 from .torch_internals import groups
 
+NCCL = "nccl"
+#: What NCCL's threads in torch may do by themselves, unless the user has said.
+#: Read from torch's ProcessGroupNCCL.hpp and .cpp (2.11 to 2.15).
+NCCL_SETTINGS = {
+    # By itself (3) the watchdog ends the process when a collective fails or has taken longer than
+    # the group's time limit. 2: it aborts the communicators, which frees the rank, and the
+    # process goes on; ``device.finish`` then raises what the watchdog has found.
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2",
+    # Another thread calls std::abort() when the watchdog has not moved for 8 minutes, as behind a
+    # CUDA call that hangs. 0: it writes a line instead.
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    # That thread also asks the store once a second whether any rank wants the recorder written
+    # to a file, does that, and then ends. The deadlock watch reads the recorder itself.
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    # Before the watchdog aborts, it sleeps four times as long as a dump may take: a minute.
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
+    # The watchdog rethrows errors of CUDA that it meets, which ends the process. The main thread
+    # meets them too, and there they are an error of the cell.
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
+    # Once per process torch warns that sends and receives outside a batch wait for one another in
+    # a group like the lab's (``device_id`` is given). True, and no news to a learner's first send.
+    "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING": "0",
+}
+
 #: Kept alive here: the group's store on every rank, which on rank 0 is its server too.
 _store: dist.Store | None = None
 #: By which this rank is reached from other hosts, if there are any.
@@ -60,14 +84,25 @@ def join(
         RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR=host, MASTER_PORT=str(port)
     )
     target = torch.device(device)
+    if backend == NCCL:
+        for name, value in NCCL_SETTINGS.items():
+            os.environ.setdefault(name, value)
     dist.init_process_group(
-        backend,
+        name_for_torch(backend),
         store=dist.PrefixStore("labkit", _store),
         rank=rank,
         world_size=world_size,
         timeout=limit,
-        device_id=target if backend == "nccl" else None,
+        device_id=target if backend == NCCL else None,
     )
+
+
+def name_for_torch(backend: str) -> str:
+    """Return what ``init_process_group`` is to be told for a backend of the lab.
+
+    A group of NCCL alone refuses tensors on the CPU; gloo takes those beside it.
+    """
+    return "cpu:gloo,cuda:nccl" if backend == NCCL else backend
 
 
 def leave() -> None:
@@ -83,16 +118,14 @@ def leave() -> None:
 
 
 def abort() -> int:
-    """Abort this rank's NCCL groups, which frees it from their collectives; return how many.
+    """Abort NCCL in this rank's groups, which frees it from their collectives; return in how many.
 
     Gloo has no working abort: see ``unblock``.
     """
-    count = 0
-    for pg in groups.groups():
-        if "nccl" in dist.get_backend(pg):
-            pg.abort()
-            count += 1
-    return count
+    backends = [backend for pg in groups.groups() if (backend := groups.nccl(pg)) is not None]
+    for backend in backends:
+        backend.abort()
+    return len(backends)
 
 
 def loopback_only() -> None:

@@ -83,7 +83,8 @@ FEATURES = {
         "some deadlocks in asynchronous collectives are not named",
     ),
     "freeing": Feature(
-        ("_world.pg_map",), "ranks blocked in NCCL or in a receive from any rank are not freed"
+        ("_world.pg_map", "ProcessGroup._get_backend"),
+        "ranks blocked in NCCL or in a receive from any rank are not freed",
     ),
     "joining": Feature(
         ("_world.group_count",),
