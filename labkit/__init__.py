@@ -25,6 +25,7 @@ from .errors import (
     RankDied,
     RankError,
     StartError,
+    SuspectedDeadlock,
     UsageError,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "RankDied",
     "RankError",
     "StartError",
+    "SuspectedDeadlock",
     "UsageError",
     "check",
     "datasets",

@@ -10,6 +10,7 @@ All of them are in ``labkit`` itself, so that ``except labkit.StartError`` is al
     ├── DataError                   a file that is missing, damaged or cannot be written
     └── RankError                   what the ranks raised
         ├── Deadlock                ranks that waited for one another in vain
+        │   └── SuspectedDeadlock   so it seems, but something that labkit cannot see could come
         └── RankDied                a rank whose process ended
     Interrupted (KeyboardInterrupt) the stop button
 
@@ -177,6 +178,20 @@ class Deadlock(RankError):
         # What labkit did is not part of the cause.
         shown += ["\n".join(["", *map(_wrapped, done)])] if done else []
         super().__init__("\n".join([headline, *waits, because, *done]), ["\n".join(shown)])
+
+
+class SuspectedDeadlock(Deadlock):
+    """Report ranks that waited in vain by all that labkit can see, and what it cannot see into.
+
+    Raised only where nobody looks on (nbval, ``labkit run``, a script), when a deadlock was
+    suspected for ``LABKIT_SUSPECT_SECONDS`` (60 by default). In a notebook the board says it, and
+    the stop button decides.
+
+    Examples
+    --------
+    >>> issubclass(labkit.SuspectedDeadlock, labkit.Deadlock)
+    True
+    """
 
 
 def _wrapped(sentence: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
-from ..wire.samples import Entry, Wait
+from ..wire.samples import Entry, Sample, Wait
 from .fate import ENDED, NOT_ASKED, Fate
 from .wait_graph import SAME_SIZE, Situation, needs
 
@@ -26,6 +26,10 @@ TYPES = {
 }
 
 
+#: Waits for collectives: in the call, or where the GPU's work is waited for.
+COLLECTIVE = ("collective", "device")
+
+
 @dataclass(frozen=True)
 class Case:
     """A deadlock, with what is known around it."""
@@ -33,16 +37,12 @@ class Case:
     situation: Situation
     stuck: frozenset[int]
     fates: Mapping[int, Fate] = field(default_factory=dict)  #: of each rank that is gone
+    doubts: tuple[str, ...] = ()  #: why it is only suspected; none if it is proved
 
     @property
     def waits(self) -> dict[int, Wait]:
         """What each stuck rank waits for, in rank order."""
-        out = {}
-        for rank in sorted(self.stuck):
-            wait = self.situation.samples[rank].wait
-            assert wait is not None
-            out[rank] = wait
-        return out
+        return {rank: _shown(self.situation.samples[rank]) for rank in sorted(self.stuck)}
 
     def absent(self) -> set[int]:
         """Ranks that somebody waits for and that are not waiting themselves."""
@@ -54,7 +54,26 @@ class Case:
 
     def entry(self, rank: int) -> Entry | None:
         """Return the collective that a stuck rank waits in."""
-        return self.situation.samples[rank].entry
+        wait = self.waits[rank]
+        if wait.kind not in COLLECTIVE or not wait.options:
+            return None
+        key, number = wait.options[0]
+        group = self.situation.group(rank, key)
+        return group.entries.get(number) if group else None
+
+
+def _shown(sample: Sample) -> Wait:
+    """Return what a rank waits for: of one that waits for its own threads, what those wait for."""
+    wait = sample.wait
+    assert wait is not None
+    if wait.kind != "thread":
+        return wait
+    held = (i.wait for i in sample.issuers if i.wait is not None and i.wait.kind != "thread")
+    inner = next(held, None)
+    if inner is None:
+        return wait
+    place = (inner.where, inner.line) if inner.where else (wait.where, wait.line)
+    return replace(inner, where=place[0], line=place[1], seconds=wait.seconds)
 
 
 def likely_cause(case: Case) -> str:
@@ -63,15 +82,35 @@ def likely_cause(case: Case) -> str:
 
 
 def _new_group(case: Case) -> str:
-    kinds = {w.kind for w in case.waits.values()}
-    if "new_group" in kinds:
-        return (
-            "new_group has to be called by every rank of the lab, also by those that are not "
-            "in the new group, and in the same order."
-        )
-    if "init" not in kinds:
+    waits = [w for w in case.waits.values() if w.kind == "new_group"]
+    if not waits:
         return ""
-    sizes = {w.size for w in case.waits.values()}
+    if any(w.number < 0 for w in waits):
+        return (
+            "With use_local_synchronization=True, new_group waits for the members of the group: "
+            "each of them has to call it, with the same ranks."
+        )
+    if len({w.making for w in waits}) > 1:
+        return "They make different groups. Every rank has to make the same groups in one order."
+    return (
+        "new_group has to be called by every rank of the lab, also by those that are not "
+        "in the new group, and in the same order."
+    )
+
+
+def _init(case: Case) -> str:
+    waits = {r: w for r, w in case.waits.items() if w.kind == "init"}
+    if not waits:
+        return ""
+    if len({w.at for w in waits.values() if w.at}) > 1:
+        places = "; ".join(f"{label([r])} {w.at}" for r, w in sorted(waits.items()) if w.at)
+        return f"They meet at different addresses: {places}. All of a group need the same one."
+    numbers = [w.me for w in waits.values() if w.me >= 0]
+    if len(set(numbers)) < len(numbers):
+        same = sorted(r for r, w in waits.items() if numbers.count(w.me) > 1)
+        number = waits[same[0]].me
+        return f"{label(same).capitalize()} all gave rank={number}. Each needs its own number."
+    sizes = {w.size for w in waits.values()}
     if max(sizes) > case.situation.size:
         return (
             f"world_size={max(sizes)} is more than the {case.situation.size} ranks that are "
@@ -80,11 +119,16 @@ def _new_group(case: Case) -> str:
     return "init_process_group returns when all world_size ranks have called it."
 
 
+def _store(case: Case) -> str:
+    keys = sorted({w.at for w in case.waits.values() if w.kind == "store"})
+    return f"Nobody sets the key {keys[0]}, and get and wait need it." if keys else ""
+
+
 def _messages(case: Case) -> str:
     """Explain deadlocks of sends and receives alone."""
     waits = case.waits
     kinds = {w.kind for w in waits.values()}
-    if not kinds <= {"send", "recv", "recv_any"}:
+    if not kinds or not kinds <= {"send", "recv", "recv_any"}:
         return ""
     for rank, wait in waits.items():
         text = _tags(case, rank, wait)
@@ -141,7 +185,7 @@ def _disagreement(case: Case) -> str:
     by_place: dict[object, dict[int, Entry]] = {}
     for rank, wait in case.waits.items():
         entry = case.entry(rank)
-        if entry is not None:
+        if entry is not None and wait.options:
             by_place.setdefault(wait.options[0], {})[rank] = entry
     for entries in by_place.values():
         if len({e.name for e in entries.values()}) > 1:
@@ -158,7 +202,8 @@ def _disagreement(case: Case) -> str:
                 )
             if len({e.types for e in entries.values()}) > 1:
                 return f"They call {first.name} with different types of tensors."
-        roots = {case.waits[r].root for r in entries} - {None}
+        roots = {case.waits[r].root if e.root is None else e.root for r, e in entries.items()}
+        roots -= {None}
         if len(roots) > 1:
             end = "source" if first.name in FROM_ROOT else "destination"
             return f"They name different ranks as the {end} of {first.name}."
@@ -166,7 +211,7 @@ def _disagreement(case: Case) -> str:
 
 
 def _two_groups(case: Case) -> str:
-    keys = {w.options[0][0] for w in case.waits.values() if w.kind == "collective"}
+    keys = {w.options[0][0] for w in case.waits.values() if w.kind in COLLECTIVE and w.options}
     if len(keys) > 1 and not case.absent():
         return (
             "They are in collectives of different groups. Ranks that share groups have to use "
@@ -239,6 +284,8 @@ def _otherwise(case: Case) -> str:
 
 EXPLANATIONS: tuple[Callable[[Case], str], ...] = (
     _new_group,
+    _init,
+    _store,
     _not_asked,
     _messages,
     _disagreement,

@@ -33,6 +33,8 @@ def who_waits(case: Case) -> list[str]:
     groups: dict[tuple[str, str, str], list[int]] = {}
     for rank, wait in case.waits.items():
         what = describe(wait, case.entry(rank))
+        if wait.issued:
+            what += f", started at {wait.issued},"
         groups.setdefault((what, wait.where, wait.line), []).append(rank)
     lines = []
     for (what, where, line), ranks in groups.items():
@@ -40,6 +42,17 @@ def who_waits(case: Case) -> list[str]:
         code = f":  {line}" if line else ""
         lines.append(f"  {label(ranks)} {_verb(ranks)} in {what}{at}{code}")
     return lines
+
+
+def suspicion(case: Case) -> list[str]:
+    """Return the lines of what is suspected: who waits where, what could still come, why."""
+    lines = [f"Suspected deadlock: {headline(case)}", *who_waits(case), *who_is_absent(case)]
+    return [*lines, *what_may_come(case), f"Cause, if it is one: {likely_cause(case)}"]
+
+
+def what_may_come(case: Case) -> list[str]:
+    """Return why a case is not proved: one line for each thing that labkit cannot see into."""
+    return [f"  Not proved: {doubt}." for doubt in case.doubts]
 
 
 def who_is_absent(case: Case) -> list[str]:
@@ -63,10 +76,20 @@ def describe(wait: Wait, entry: Entry | None = None) -> str:
         return "init_process_group"
     elif wait.kind == "new_group":
         return "new_group"
+    elif wait.kind == "store":
+        return f"a store, for the key {wait.at}"
+    elif wait.kind == "thread":
+        return "a wait for another thread of its own"
+    elif wait.kind == "unknown":
+        return wait.call if wait.call not in ("", "wait") else "something that labkit does not know"
+    elif wait.kind == "device" and entry is None and wait.messages:
+        end = wait.messages[0]
+        return describe(Wait(end.kind, ((end.group, end.number),), end.peer, end.tag))
     elif entry is None:
         text = wait.kind if wait.kind == "monitored_barrier" else "a collective"
     else:
-        root = "" if wait.root is None else f", root {wait.root}"
+        known = entry.root if wait.root is None else wait.root
+        root = "" if known is None else f", root {known}"
         size = f"{tensors(entry)}, " if entry.shapes else ""
         text = f"{entry.name} ({size}collective {entry.number}{root})"
     via = _via(wait, entry)

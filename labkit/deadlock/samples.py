@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..wire.samples import Group, GroupKey, Sample, Wait
+from ..wire.samples import Group, GroupKey, MessageKey, Sample, Wait
 
 
 def renumber(answers: Mapping[int, Sample]) -> dict[int, Sample]:
@@ -38,16 +38,47 @@ class _Names(dict[int, int]):
 
 def _sample(rank: int, answer: Sample, names: _Names) -> Sample:
     groups = {names.key(key): _group(group, names) for key, group in answer.groups.items()}
-    wait = None if answer.wait is None else _wait(answer.wait, answer.groups, names)
-    return replace(answer, rank=rank, wait=wait, groups=groups)
+    return replace(
+        answer,
+        rank=rank,
+        wait=_wait(answer.wait, answer.groups, names),
+        groups=groups,
+        issuers=tuple(
+            replace(issuer, wait=_wait(issuer.wait, answer.groups, names))
+            for issuer in answer.issuers
+        ),
+    )
 
 
 def _group(group: Group, names: _Names) -> Group:
-    posted = {(kind, names[peer], tag): count for (kind, peer, tag), count in group.posted.items()}
-    return replace(group, key=names.key(group.key), posted=posted)
+    def end(message: MessageKey) -> MessageKey:
+        kind, peer, tag, number = message
+        return kind, names[peer], tag, number
+
+    return replace(
+        group,
+        key=names.key(group.key),
+        posted={(kind, names[peer], tag): n for (kind, peer, tag), n in group.posted.items()},
+        entries={
+            number: entry if entry.root is None else replace(entry, root=names[entry.root])
+            for number, entry in group.entries.items()
+        },
+        sizes={end(message): size for message, size in group.sizes.items()},
+        dropped=frozenset(map(end, group.dropped)),
+    )
 
 
-def _wait(wait: Wait, groups: Mapping[GroupKey, Group], names: _Names) -> Wait:
-    options = tuple((names.key(key), number) for key, number in wait.options if key in groups)
-    root = None if wait.root is None else names[wait.root]
-    return replace(wait, options=options, peer=names[wait.peer], root=root)
+def _wait(wait: Wait | None, groups: Mapping[GroupKey, Group], names: _Names) -> Wait | None:
+    if wait is None:
+        return None
+    there = (o for o in wait.options if o[0] in groups or wait.kind == "new_group")
+    return replace(
+        wait,
+        options=tuple((names.key(key), number) for key, number in there),
+        peer=names[wait.peer],
+        root=None if wait.root is None else names[wait.root],
+        making=None if wait.making is None else names.key(wait.making),
+        messages=tuple(
+            replace(end, group=names.key(end.group), peer=names[end.peer]) for end in wait.messages
+        ),
+    )

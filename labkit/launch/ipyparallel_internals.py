@@ -175,6 +175,16 @@ def has_work(client: Any, engine: int) -> bool:
     return bool(client._outstanding_dict.get(client._engines.get(engine)))
 
 
+def has_tasks(client: Any) -> bool:
+    """Tell whether a request of this client is out of which nobody knows who will get it, as
+    those of a load-balanced view. Where ipyparallel hides what is out per engine, there is none.
+    """
+    if not hasattr(client, "_outstanding_dict"):
+        return False
+    known = set().union(*client._outstanding_dict.values())
+    return bool(set(client.outstanding) - known)
+
+
 def on_notice(client: Any, kind: str, handle: Callable[[Mapping[str, Any]], None]) -> None:
     """Call ``handle(message)`` with the controller's notices of one kind (:func:`add_notice`)."""
     if hasattr(client, "_notification_handlers"):

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
+from ..deadlock import message
+from ..deadlock.cause import likely_cause
 from ..rank_names import fold, fold_begun, label
+from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
 from . import show
 
@@ -21,6 +24,8 @@ _SMALL = f"font-family: {show.FONT}; font-size: 90%; line-height: 1.5"
 _MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○"}
 _ALARM = "#D62828"
 
+#: Seconds after which the stop button is offered for what is suspected.
+OFFER_SECONDS = 5.0
 #: What a rank has printed so far, by rank.
 Texts = Mapping[int, str]
 
@@ -65,6 +70,20 @@ def board_html(board: Sequence[RankState], seconds: float) -> str:
         f'<div style="display: grid; grid-template-columns: {widths}; column-gap: 2ch">'
         f"{rows}</div></div>"
     )
+
+
+def suspicion_html(suspicion: Suspicion | None) -> str:
+    """Return who waits in vain, it seems, since when, and what could still come; after a while
+    with what to do."""
+    if suspicion is None:
+        return ""
+    case, seconds = suspicion.case, suspicion.seconds()
+    lines = [f"Suspected for {seconds:.0f} s: {message.headline(case)}"]
+    lines += [f"It may still go on: {doubt}." for doubt in case.doubts]
+    if seconds > OFFER_SECONDS:
+        lines += [f"If not: {likely_cause(case)}", "The stop button (■) ends the cell."]
+    style = f"color: {_ALARM}; white-space: pre-wrap; {_SMALL}"
+    return f'<div style="{style}">{escape(chr(10).join(lines))}</div>'
 
 
 def _level(board: Sequence[RankState]) -> list[RankState]:

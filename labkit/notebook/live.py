@@ -14,7 +14,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from ..errors import UsageError
 from ..rank_names import fold, label
+from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
 from . import board, cell_output, shell
 from .board import Texts
@@ -23,6 +25,8 @@ from .board import Texts
 LIVE = "LABKIT_LIVE"
 #: Seconds after which the board comes, and between two looks at the ranks for it.
 BOARD_SECONDS = 1.0
+#: Seconds that a deadlock may be suspected before it ends a cell; where nobody looks on, so many.
+SUSPECT, SUSPECT_SECONDS = "LABKIT_SUSPECT_SECONDS", 60.0
 #: Asks every rank what it does.
 Look = Callable[[], Sequence[RankState]]
 
@@ -30,9 +34,30 @@ Look = Callable[[], Sequence[RankState]]
 class Screen(Protocol):
     """Where live output goes."""
 
-    def show(self, out: Texts, err: Texts, states: Sequence[RankState], seconds: float) -> None: ...
+    def show(
+        self,
+        out: Texts,
+        err: Texts,
+        states: Sequence[RankState],
+        seconds: float,
+        suspicion: Suspicion | None,
+    ) -> None: ...
 
     def clear(self, *, wait: bool) -> None: ...
+
+
+def patience() -> float | None:
+    """Return how many seconds a deadlock may be suspected before it ends a cell.
+
+    None where somebody looks on, who can stop the cell. ``LABKIT_SUSPECT_SECONDS`` decides where
+    it is set.
+    """
+    if (given := os.environ.get(SUSPECT)) is not None:
+        try:
+            return float(given)
+        except ValueError:
+            raise UsageError(f"{SUSPECT} must be a number of seconds, got {given!r}.") from None
+    return SUSPECT_SECONDS if screen() is None else None
 
 
 def screen() -> Screen | None:
@@ -63,8 +88,23 @@ class Live:
         self._board: Sequence[RankState] = ()
         self._shown: object = None
 
-    def offer(self, texts: Callable[[], tuple[Texts, Texts]], look: Look) -> None:
-        """Show what is new: ``texts()`` returns what ranks wrote to stdout and stderr so far."""
+    def offer(
+        self,
+        texts: Callable[[], tuple[Texts, Texts]],
+        look: Look,
+        suspicion: Suspicion | None = None,
+    ) -> None:
+        """Show what is new.
+
+        Parameters
+        ----------
+        texts
+            Returns what ranks wrote to stdout and stderr so far.
+        look
+            Returns what each rank does.
+        suspicion
+            The ranks that seem to wait in vain, if some do.
+        """
         if self._screen is None:
             return
         out, err = texts()
@@ -73,7 +113,7 @@ class Live:
         new = (sum(map(len, out.values())), sum(map(len, err.values())), self._board, seconds)
         if self._board or new[:2] != (0, 0):
             if new != self._shown:
-                self._screen.show(out, err, self._board, seconds)
+                self._screen.show(out, err, self._board, seconds, suspicion)
             self._shown = new
 
     def _look(self, look: Look) -> None:
@@ -101,8 +141,17 @@ class Page:
         self._name = uuid.uuid4().hex
         self._there = False
 
-    def show(self, out: Texts, err: Texts, states: Sequence[RankState], seconds: float) -> None:
-        html = board.output_html(out, err) + (board.board_html(states, seconds) if states else "")
+    def show(
+        self,
+        out: Texts,
+        err: Texts,
+        states: Sequence[RankState],
+        seconds: float,
+        suspicion: Suspicion | None = None,
+    ) -> None:
+        html = board.output_html(out, err)
+        if states:
+            html += board.board_html(states, seconds) + board.suspicion_html(suspicion)
         bundle = {"text/html": html, "text/plain": board.summary(states) or "running"}
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
@@ -120,11 +169,20 @@ class Line:
     def __init__(self, stream: Any = None) -> None:
         self._stream = stream or sys.stdout
 
-    def show(self, out: Texts, err: Texts, states: Sequence[RankState], seconds: float) -> None:
+    def show(
+        self,
+        out: Texts,
+        err: Texts,
+        states: Sequence[RankState],
+        seconds: float,
+        suspicion: Suspicion | None = None,
+    ) -> None:
         if not states:
             return
         texts = fold({state.rank: state.describe() for state in states})
         text = "; ".join(f"{label(ranks)}: {what}" for ranks, what in texts)
+        if suspicion is not None and suspicion.seconds() > board.OFFER_SECONDS:
+            text = f"suspected deadlock, Ctrl-C stops the cell; {text}"
         width = shutil.get_terminal_size().columns - 1
         self._write(f"{board.clock(seconds)}  {text}"[:width])
 

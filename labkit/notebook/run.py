@@ -8,7 +8,7 @@ from ..runtime.finish import Finished, finish
 from ..runtime.follow import follow
 from ..runtime.request import Request
 from ..wire.outcome import Outcome
-from .live import Live, screen
+from .live import Live, patience, screen
 from .show import show as show_outcomes
 
 
@@ -39,7 +39,7 @@ def run(
         show(finished.outcomes)
 
     try:
-        ending = follow(request, timeout=timeout, on_tick=live.offer)
+        ending = follow(request, timeout=timeout, suspect=patience(), on_tick=live.offer)
         return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
     finally:
         live.clear(wait=True)  # where it came to nothing else

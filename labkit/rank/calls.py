@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 from typing import Any
 
@@ -14,6 +16,29 @@ from .observe import p2p_record
 
 #: True while a function of `lab.run` runs here.
 running = False
+#: True while a cell runs here, also while it awaits something.
+in_cell = False
+#: The event loop of the main thread, which runs tasks between cells.
+loop: asyncio.AbstractEventLoop | None = None
+
+
+def begin_cell(info: object = None) -> None:
+    """Note that a cell begins."""
+    global in_cell
+    in_cell = True
+
+
+def end_cell(result: object = None) -> None:
+    """Note that a cell has ended."""
+    global in_cell
+    in_cell = False
+
+
+def note_loop() -> None:
+    """Note the event loop that this thread runs in, if it does."""
+    global loop
+    with contextlib.suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -6,11 +6,14 @@ below then do less, and stop nothing.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from ..wire import python_threads
 from ..wire.features import Feature, Missing, find_missing_in_sources
 
 #: What rests on which names, by library.
@@ -77,6 +80,66 @@ def answer_control(kernel: Any, handlers: Mapping[str, Callable[..., None]]) -> 
     """
     if hasattr(kernel, "control_handlers"):
         kernel.control_handlers.update(handlers)
+
+
+# -- what may run after a cell ------------------------------------------------------------------
+
+
+def note_sessions(kernel: Any) -> None:
+    """Begin to note whose requests a kernel serves; the one that it serves now is the owner's."""
+    stock = getattr(kernel, "set_parent", None)
+    if stock is None or kernel in _sessions:
+        return
+    sessions: set[str] = set()
+    _sessions[kernel] = sessions
+
+    def set_parent(ident: Any, parent: Any, channel: str = "shell", *args: Any) -> Any:
+        if channel == "shell":
+            sessions.add((parent.get("header") or {}).get("session", ""))
+        return stock(ident, parent, channel, *args)
+
+    kernel.set_parent = set_parent
+
+
+#: kernel -> the sessions that it has served
+_sessions: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+
+def is_shared(kernel: Any) -> bool:
+    """Tell whether a kernel has served more than one client since ``note_sessions``."""
+    return len(_sessions.get(kernel, ())) > 1
+
+
+def tasks_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Name the tasks of the user's that wait in an event loop."""
+    tasks = [t for t in asyncio.all_tasks(loop) if not t.done()]
+    return [t.get_name() for t in tasks if _is_users_task(t.get_coro())]
+
+
+def _is_users_task(coroutine: Any) -> bool:
+    files = []
+    while (code := getattr(coroutine, "cr_code", None)) is not None:
+        files.append(code.co_filename)
+        coroutine = coroutine.cr_await
+    packages = [python_threads.package(file) for file in files]
+    began = next((p for p in packages if p != "python"), "")
+    return "" in packages and began not in python_threads.HARMLESS
+
+
+def timers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Name the functions of the user's that an event loop is going to call."""
+    called = [h._callback for h in _scheduled(loop) if not h.cancelled()]
+    return [getattr(f, "__name__", repr(f)) for f in called if python_threads.is_users(f)]
+
+
+def sleeps(loop: asyncio.AbstractEventLoop) -> bool:
+    """Tell whether anything in an event loop waits for a time to come, as asyncio.sleep does."""
+    names = (getattr(h._callback, "__name__", "") for h in _scheduled(loop))
+    return any(name == "_set_result_unless_cancelled" for name in names)
+
+
+def _scheduled(loop: asyncio.AbstractEventLoop) -> list[Any]:
+    return [*getattr(loop, "_scheduled", ()), *getattr(loop, "_ready", ())]
 
 
 # -- cells and their errors ---------------------------------------------------------------------

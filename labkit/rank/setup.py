@@ -13,7 +13,7 @@ import torch.distributed as dist
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
-from . import control, ipython_internals, memory, process_group, tracebacks
+from . import calls, control, ipython_internals, memory, process_group, tracebacks
 from . import device as devices
 from .observe import p2p_record
 from .torch_internals import names
@@ -82,6 +82,10 @@ def assign(
     ipython_internals.at_end_of_cells(shell, devices.finish)
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
     shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
+    shell.events.register("pre_run_cell", calls.begin_cell)
+    shell.events.register("post_run_cell", calls.end_cell)
+    calls.note_loop()
+    ipython_internals.note_sessions(shell.kernel)
     control.install(shell.kernel)
 
 

@@ -10,8 +10,16 @@ from typing import Literal
 
 from .. import rank_names
 from ..deadlock.cause import Case, likely_cause
-from ..deadlock.message import headline, tell, tensors, who_is_absent, who_waits
-from ..errors import Deadlock, Interrupted, RankDied, RankError
+from ..deadlock.message import (
+    headline,
+    suspicion,
+    tell,
+    tensors,
+    what_may_come,
+    who_is_absent,
+    who_waits,
+)
+from ..errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
 from ..rank_names import label
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
@@ -33,10 +41,10 @@ Raised = tuple[str, str, list[str]]
 class Ending:
     """How something on the ranks ended: by itself (""), or what came between."""
 
-    kind: Literal["", "deadlock", "died", "interrupted", "timeout"] = ""
+    kind: Literal["", "deadlock", "suspected", "died", "interrupted", "timeout"] = ""
     freed: Sequence[int] = ()  #: were blocked; what they raised is our doing
     still: Sequence[int] = field(default_factory=tuple)  #: did not end
-    case: Case | None = None
+    case: Case | None = None  #: of a deadlock, or what was suspected when something else ended it
     hint: str = ""  #: the likely cause of a death
     moment: float = field(default_factory=time.time)  #: when it was declared
     repaired: bool = False  #: the process group was formed again
@@ -55,11 +63,11 @@ def judge(
     if ending.kind == "timeout":
         return RankError(*_stopped(keeper, errors, ending, "TimedOut: its time was up."))
     own = {r: e for r, e in errors.items() if r not in ending.freed and r not in dead}
-    if dead or ending.case is not None:
+    case = ending.case if ending.kind in ("deadlock", "suspected") else None
+    if dead or case is not None:
         own = {r: e for r, e in own.items() if not is_consequence(e)}
     if dead:
         return RankDied(*died(keeper.cluster, dead, own, ending))
-    case = ending.case
     if own:
         summary, blocks = rank_names.error_texts(own)
         if case is not None:
@@ -71,6 +79,9 @@ def judge(
     if case is not None:
         waits = [*who_waits(case), *who_is_absent(case)]
         done = what_was_done(keeper, ending)
+        if case.doubts:
+            waits += what_may_come(case)
+            return SuspectedDeadlock(headline(case), waits, likely_cause(case), done)
         return Deadlock(headline(case), waits, likely_cause(case), done)
     return None
 
@@ -82,6 +93,8 @@ def _stopped(
     stopped = {r: _place(e) if is_consequence(e) else e for r, e in errors.items()}
     summary, blocks = rank_names.error_texts(stopped)
     done = what_was_done(keeper, ending)
+    if ending.case is not None:
+        done = [*suspicion(ending.case), *done]
     name, _, rest = why.partition(":")
     head = [f"{rank_names.red(name)}:{rest}"]
     tail = ["\n".join(done)] if done else []

@@ -82,7 +82,7 @@ def finish(
 
 def _end(request: Request, ending: Ending, signum: str | int) -> None:
     """Free the ranks that are blocked and interrupt the others, unless all went by itself."""
-    if ending.case is not None:
+    if ending.case is not None and ending.kind in ("deadlock", "suspected"):
         ending.freed = sorted(ending.case.stuck)
         ending.still = recovery.end(request.cluster, request.busy, ending.freed)
     elif ending.kind:
@@ -92,7 +92,7 @@ def _end(request: Request, ending: Ending, signum: str | int) -> None:
 
 def _repair(request: Request, ending: Ending) -> None:
     """Leave a process group behind that works, if the ranks allow it."""
-    if ending.kind in ("died", "deadlock"):
+    if ending.kind in ("died", "deadlock", "suspected"):
         broken = True
     elif ending.kind or request.failures():
         broken = bool(ending.freed) or recovery.out_of_step(request.cluster)

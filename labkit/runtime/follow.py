@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ..deadlock.cause import Case
 from ..wire.state import RankState
 from . import diagnosis
 from .diagnosis import Ending
 from .request import Request
 from .survey import look
-from .watchdog import Watcher, sample
+from .watchdog import Suspicion, Watcher, sample
 
 _log = logging.getLogger(__name__)
 
@@ -25,12 +26,16 @@ TICK = 0.2
 #: What ranks have written to stdout and to stderr so far, by rank.
 Texts = tuple[dict[int, str], dict[int, str]]
 #: Called again and again while something runs, with two functions: what the ranks have written,
-#: and what each of them does (which asks the ranks).
-OnTick = Callable[[Callable[[], Texts], Callable[[], Sequence[RankState]]], None]
+#: and what each of them does (which asks the ranks); and what is suspected.
+OnTick = Callable[[Callable[[], Texts], Callable[[], Sequence[RankState]], Suspicion | None], None]
 
 
 def follow(
-    request: Request, *, timeout: float | None = None, on_tick: OnTick | None = None
+    request: Request,
+    *,
+    timeout: float | None = None,
+    suspect: float | None = None,
+    on_tick: OnTick | None = None,
 ) -> Ending:
     """Wait until every rank has ended, one has died, or some are proved to wait in vain.
 
@@ -40,6 +45,9 @@ def follow(
     ----------
     timeout
         Seconds after which it does not wait any more; None: no limit.
+    suspect
+        Seconds that a deadlock may be suspected before it is taken for one; None: it never is,
+        somebody looks on and decides.
     on_tick
         Called a few times a second after the first moment, to show how it goes.
 
@@ -48,30 +56,70 @@ def follow(
     Ending
         How it ended; also that somebody pressed stop, or that the time was up.
     """
+    watch = _Watch(request)
     try:
-        ending = _follow(request, timeout, on_tick)
+        ending = _follow(watch, timeout, suspect, on_tick)
     except KeyboardInterrupt:
-        ending = Ending("interrupted")
+        ending = Ending("interrupted", case=watch.suspected())
     _log.debug("what ran on ranks %s: %s", request.ranks, ending.kind or "ended")
     return ending
 
 
-def _follow(request: Request, timeout: float | None, on_tick: OnTick | None) -> Ending:
+class _Watch:
+    """Watches a request from the moment on in which it is no short one."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.watcher: Watcher | None = None
+
+    def look(self, busy: Sequence[int]) -> Case | None:
+        """Wait for news; return a deadlock of these ranks that is proved."""
+        self.watcher = self.watcher or Watcher(self.request.cluster, self.request.ranks)
+        replies = [self.request.replies[r] for r in busy]
+        case = self.watcher.look(replies, self.request.failures(), TICK)
+        return case if case is not None and self._concerns(case) else None
+
+    def suspicion(self) -> Suspicion | None:
+        """Return what is suspected of these ranks."""
+        found = None if self.watcher is None else self.watcher.suspicion
+        return found if found is not None and self._concerns(found.case) else None
+
+    def suspected(self) -> Case | None:
+        """Return the case of what is suspected."""
+        found = self.suspicion()
+        return None if found is None else found.case
+
+    def _concerns(self, case: Case) -> bool:
+        return bool(case.stuck & set(self.request.ranks))
+
+
+def _follow(
+    watch: _Watch, timeout: float | None, suspect: float | None, on_tick: OnTick | None
+) -> Ending:
+    request = watch.request
     cluster = request.cluster
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    checked = False  # that what is suspected is still so
     concurrent.futures.wait(request.replies.values(), UNWATCHED_SECONDS)
-    watcher = None
     while True:
         if request.dead():
             hint = diagnosis.why_died(cluster, sample(cluster, request.ranks))
             return Ending("died", hint=hint)
         if not (busy := request.busy()):
             return Ending()
-        watcher = watcher or Watcher(cluster, request.ranks)
-        case = watcher.look([request.replies[r] for r in busy], request.failures(), TICK)
-        if case is not None and case.stuck & set(request.ranks):
+        if (case := watch.look(busy)) is not None:
             return Ending("deadlock", case=case)
+        suspicion = watch.suspicion()
+        if suspect is None or suspicion is None or suspicion.seconds() < suspect:
+            checked = False
+        elif checked:
+            return Ending("suspected", case=suspicion.case)
+        else:
+            assert watch.watcher is not None
+            watch.watcher.look_again()
+            checked = True
         if time.monotonic() > deadline:
-            return Ending("timeout")
+            return Ending("timeout", case=watch.suspected())
         if on_tick is not None:
-            on_tick(request.texts, partial(look, cluster, watcher.waits()))
+            assert watch.watcher is not None
+            on_tick(request.texts, partial(look, cluster, watch.watcher.waits()), suspicion)

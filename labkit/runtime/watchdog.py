@@ -11,16 +11,17 @@ import concurrent.futures
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
 from ..deadlock.samples import renumber
-from ..deadlock.wait_graph import Situation, find_stuck
+from ..deadlock.wait_graph import Situation, Verdict, judge
 from ..wire.requests import AskSample, AskWatch, Watched
-from ..wire.samples import Sample
-from . import control
+from ..wire.samples import Issuer, Sample
+from . import control, outside
 from .cluster import RankCluster
 
 _log = logging.getLogger(__name__)
@@ -30,13 +31,27 @@ CONFIRM_SECONDS = 0.15
 #: How often it looks again while some rank neither runs nor stands still for certain, so that
 #: the message has all that wait.
 CONFIRM_TIMES = 6
-#: Seconds to the next look when nothing was found, doubled each time without news.
+#: Seconds to the next look when nothing was found, doubled each time without news; while
+#: something is suspected, it looks more often.
 AGAIN_SECONDS = (0.3, 5.0)
+SUSPICION_SECONDS = 1.0
 
 
 def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, Sample]:
     """Ask some ranks what they wait for and what they have provided."""
     return renumber(control.ask(cluster, dict.fromkeys(ranks, AskSample())))
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Ranks that wait in vain by all that can be seen; what cannot be seen is in the case."""
+
+    case: Case
+    since: float  #: of ``time.monotonic``
+
+    def seconds(self) -> float:
+        """Return how long it has lasted."""
+        return time.monotonic() - self.since
 
 
 class Watcher:
@@ -52,6 +67,7 @@ class Watcher:
         self.cluster = cluster
         self.asked = list(asked)
         self.waiting: dict[int, Sample] = {}  #: what waiting ranks said last
+        self.suspicion: Suspicion | None = None
         self._told: dict[int, float] = {}  # rank -> when it said that
         self._open: dict[int, control.Posted[Watched]] = {}  # by rank
         self._primed: set[int] = set()
@@ -87,13 +103,21 @@ class Watcher:
         self._primed |= gone
         news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
         now = time.monotonic()
-        if not self.waiting or (news == self._seen and now < self._due):
+        if not self.waiting:
+            self.suspicion = None
+            return None
+        if news == self._seen and now < self._due:
             return None
         short, long = AGAIN_SECONDS
         self._pause = short if news != self._seen else min(2 * self._pause, long)
         case = self._judge(gone, failures)
-        self._seen, self._due = news, time.monotonic() + self._pause
+        pause = self._pause if self.suspicion is None else min(self._pause, SUSPICION_SECONDS)
+        self._seen, self._due = news, time.monotonic() + pause
         return case
+
+    def look_again(self) -> None:
+        """Look at the ranks at the next ``look``, even without news."""
+        self._due = 0.0
 
     def waits(self) -> dict[int, Sample]:
         """Return the ranks that are known to wait, with the seconds that they have waited."""
@@ -122,12 +146,14 @@ class Watcher:
         self._told.update(dict.fromkeys(samples, time.monotonic()))
 
     def _judge(self, gone: frozenset[int], failures: Mapping[int, str]) -> Case | None:
+        """Return a case that is proved; note one that is suspected."""
         suspects = self.waiting.keys() | gone
         first = self._sample(suspects, gone)
         self._update(first)
-        stuck = find_stuck(first)
-        _log.debug("ended %s, stuck %s: %s", sorted(gone), sorted(stuck), _Briefly(first.samples))
-        if not stuck:
+        verdict = judge(first)
+        _log.debug("ended %s, %s: %s", sorted(gone), _said(verdict), _Briefly(first.samples))
+        if not verdict.suspected:
+            self.suspicion = None
             return None
         # Look again, and at all ranks: others may wait by now.
         everyone = range(self.cluster.size)
@@ -142,27 +168,50 @@ class Watcher:
                 for r, s in second.samples.items()
                 if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
             }
-            stuck = find_stuck(Situation(second.size, same, gone, second.dead))
+            verdict = judge(replace(second, samples=same))
             _log.debug(
-                "after %g s, stuck %s: %s", CONFIRM_SECONDS, sorted(stuck), _Briefly(second.samples)
+                "after %g s, %s: %s", CONFIRM_SECONDS, _said(verdict), _Briefly(second.samples)
             )
             for rank in everyone:
                 ran[rank] = ran[rank] + 1 if _has_run(rank, first, second) else 0
-            if not stuck or not _undecided(second, stuck, ran):
+            if not verdict.suspected or not _undecided(second, verdict.suspected, ran):
                 break
             first = second
-        if not stuck:
-            return None
-        case = Case(second, frozenset(stuck), self._fates(gone, failures))
-        _log.info("declares a deadlock: %s", message.headline(case))
-        return case
+        fates = self._fates(gone, failures)
+        if verdict.proved:
+            case = Case(second, verdict.proved, fates)
+            _log.info("declares a deadlock: %s", message.headline(case))
+            return case
+        self._suspect(Case(second, verdict.suspected, fates, verdict.doubts))
+        return None
+
+    def _suspect(self, case: Case) -> None:
+        """Note a case that is not proved, or that there is none."""
+        if not case.stuck:
+            self.suspicion = None
+            return
+        before = self.suspicion
+        if before is None or before.case.stuck != case.stuck:
+            _log.info(
+                "suspects a deadlock: %s (%s)", message.headline(case), "; ".join(case.doubts)
+            )
+            self.suspicion = Suspicion(case, time.monotonic())
+        else:
+            self.suspicion = replace(before, case=case)
 
     def _sample(self, ranks: Iterable[int], gone: frozenset[int]) -> Situation:
         """Ask some ranks what they wait for and what they have provided."""
         dead = frozenset(self.cluster.deaths)
         wanted = sorted(frozenset(ranks) - dead)
         samples = sample(self.cluster, wanted)
-        return Situation(self.cluster.size, samples, gone, dead)
+        return Situation(
+            self.cluster.size,
+            samples,
+            gone,
+            dead,
+            not_asked=gone - frozenset(self.asked),
+            outside=outside.doubts(self.cluster.client),
+        )
 
     def _update(self, situation: Situation) -> None:
         """Forget the waits of ranks that have run since: they tell by themselves when they
@@ -188,6 +237,14 @@ class Watcher:
         return fates
 
 
+def _said(verdict: Verdict) -> str:
+    """Put a verdict into words, for the log."""
+    if not verdict.suspected:
+        return "nobody is stuck"
+    text = f"proved {sorted(verdict.proved)}, suspected {sorted(verdict.suspected)}"
+    return f"{text} ({'; '.join(verdict.doubts)})" if verdict.doubts else text
+
+
 class _Briefly:
     """Samples in short, put into words only if a log wants them."""
 
@@ -200,8 +257,15 @@ class _Briefly:
             what = f"waits in {message.describe(s.wait, s.entry)}" if s.wait else s.state
             where = f" at {s.wait.where}" if s.wait and s.wait.where else ""
             still = ", still" if s.still else ""
-            lines.append(f"rank {rank} {what}{where}{still}, stamp {'.'.join(map(str, s.stamp))}")
+            others = "".join(f", {_issuer(i)}" for i in s.issuers)
+            stamp = ".".join(map(str, s.stamp))
+            lines.append(f"rank {rank} {what}{where}{still}, stamp {stamp}{others}")
         return "; ".join(lines) or "no answer"
+
+
+def _issuer(issuer: Issuer) -> str:
+    waits = f" waits in {message.describe(issuer.wait)}" if issuer.wait else ""
+    return f"[{issuer.name}{waits}]"
 
 
 def _has_run(rank: int, first: Situation, second: Situation) -> bool:
@@ -210,13 +274,13 @@ def _has_run(rank: int, first: Situation, second: Situation) -> bool:
     return len(stamps) == 2 and stamps[0] != stamps[1] and all(stamps)
 
 
-def _undecided(situation: Situation, stuck: set[int], ran: Mapping[int, int]) -> bool:
+def _undecided(situation: Situation, stuck: frozenset[int], ran: Mapping[int, int]) -> bool:
     """Tell whether some rank may turn out to be stuck too.
 
     Not one that is gone, that stands still without waiting for another rank, or that runs on.
     """
     for rank, now in situation.samples.items():
-        stands = now.still and now.wait is None
+        stands = now.state == "idle"
         if rank not in situation.gone | stuck and not stands and ran[rank] < 2:
             return True
     return False

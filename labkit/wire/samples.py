@@ -23,6 +23,10 @@ class Entry:
     shapes: tuple[tuple[int, ...], ...]
     types: tuple[str, ...]
     done: bool
+    root: int | None = None  #: of a rooted one that Python issued, in the world
+    #: elements for each member and from each member, where an all_to_all was told
+    splits: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    where: str = ""  #: of the call that issued it: "In[7], line 3"
 
     @property
     def elements(self) -> tuple[int, ...]:
@@ -36,6 +40,20 @@ class Entry:
         return tuple(counts)
 
 
+#: A message of a rank: kind, peer, tag, and its number among those of the three, from 1.
+MessageKey = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a send brings or a receive has room for, and where the call stands."""
+
+    elements: int
+    type: str  #: "float32"
+    where: str  #: "In[7], line 3"
+    line: str  #: "dist.send(x, 1)"
+
+
 @dataclass(frozen=True)
 class Group:
     """A process group as one of its ranks sees it."""
@@ -45,6 +63,9 @@ class Group:
     entries: Mapping[int, Entry]  #: the newest and the pending ones, by number
     posted: Mapping[tuple[str, int, int], int]  #: (kind, peer, tag) -> count; peer -1: any
     barriers: int  #: monitored barriers entered
+    sizes: Mapping[MessageKey, Size] = field(default_factory=dict)  #: of the newest messages
+    #: messages whose handle was dropped before anybody waited: they may never go out
+    dropped: frozenset[MessageKey] = frozenset()
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -52,12 +73,33 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """What a rank waits for.
+class Message:
+    """One end of a message that has not met the other one."""
 
-    ``kind`` is "collective", "send", "recv", "recv_any", "monitored_barrier", "new_group" or
-    "init". ``options`` has (group, number) for the first five: more than one where torch does
-    not say which of several pending ones it is.
+    kind: str  #: "send", "recv" or "recv_any"
+    group: GroupKey
+    number: int  #: from 1, among those with its kind, peer and tag
+    peer: int
+    tag: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a thread waits for.
+
+    ``options`` has (group, number) of what it may be waiting for: more than one where torch does
+    not say which of several pending ones it is. In "device" and "messages" it waits for all.
+
+    ============================= ==============================================================
+    ``kind``                      it waits for
+    ============================= ==============================================================
+    collective, monitored_barrier the other members
+    send, recv, recv_any          the other end of a message
+    new_group, init               the ranks that are to be in the group
+    device                        what was given to the GPU: collectives, and ``messages``
+    thread                        another thread of the same rank, without a time limit
+    store, unknown                somebody, anybody: a key of a store, a Work that nobody knows
+    ============================= ==============================================================
     """
 
     kind: str
@@ -66,12 +108,31 @@ class Wait:
     tag: int = 0
     root: int | None = None
     size: int = -1  #: world size that init_process_group was given
-    number: int = 0  #: of "new_group"
+    number: int = 0  #: of "new_group": groups made by then; -1: it meets its members alone
     call: str = ""  #: "all_reduce", "backward", …
     where: str = ""  #: "In[7], line 3"
     line: str = ""  #: "dist.all_reduce(x)"
     seconds: float = 0.0
-    me: int = -1  #: of a message: this rank's own number in the group
+    me: int = -1  #: of a message, and of "init": this rank's own number in the group
+    issued: str = ""  #: where the call was made, if it waits somewhere else: "In[6], line 2"
+    at: str = ""  #: of "init": the address of the meeting; of "store": the keys
+    messages: tuple[Message, ...] = ()  #: of "device": what it waits for besides collectives
+    making: GroupKey | None = None  #: of "new_group": the group that is made
+    doubt: str = ""  #: what else could end it that labkit cannot see into: it is never proved
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """Something in a rank, beside its main thread, that may issue calls.
+
+    It can do so when what holds it is over; one that nothing holds is doubtful: nobody can see
+    what it will do.
+    """
+
+    name: str  #: "a thread of rank {rank} is alive: Thread-3 (tick)"
+    wait: Wait | None = None
+    #: it can act only while the main thread is idle: a timer or task of its event loop
+    when_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,14 +141,16 @@ class Sample:
 
     rank: int  #: -1 where torch has not given it a number yet
     state: str  #: "idle", "computing" or "waiting"
-    still: bool = False  #: no thread of it has run since the look before
-    wait: Wait | None = None
-    stamp: tuple[int, ...] = ()  #: equal stamps: nothing has run in between
+    still: bool = False  #: no data was on its way to it or from it at two looks
+    wait: Wait | None = None  #: of the main thread
+    stamp: tuple[int, ...] = ()  #: equal stamps: nothing that waits has run in between
     groups: Mapping[GroupKey, Group] = field(default_factory=dict)
     #: of the calls that waited last: "In[7], line 3" and the group's name
     places: frozenset[tuple[str, str]] = frozenset()
     made: int = 0  #: groups made so far
     joined: bool = True  #: init_process_group has returned
+    issuers: tuple[Issuer, ...] = ()  #: what else may issue calls
+    doubts: tuple[str, ...] = ()  #: what labkit cannot see there at all: nothing is proved
 
     def waited(self, seconds: float) -> Sample:
         """Return this sample some seconds later."""
@@ -97,7 +160,9 @@ class Sample:
     @property
     def entry(self) -> Entry | None:
         """The collective that it waits in."""
-        if self.wait is None or self.wait.kind != "collective" or not self.wait.options:
+        if self.wait is None or self.wait.kind not in ("collective", "device"):
+            return None
+        if not self.wait.options:
             return None
         key, number = self.wait.options[0]
         return self.groups[key].entries.get(number)

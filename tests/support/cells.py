@@ -13,11 +13,14 @@ from labkit.runtime.request import Request
 from labkit.runtime.session import Session
 from labkit.wire.outcome import Outcome
 
+#: A test hangs no longer than this where a deadlock is only suspected.
+SUSPECT_SECONDS = 20.0
+
 
 def run_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[Outcome]:
     """Run a cell on some ranks (all if None), as ``%%px`` does; raise what it raises."""
     sent = send_cell(lab, code, ranks)
-    return finish(sent, follow(sent)).outcomes
+    return finish(sent, follow(sent, suspect=SUSPECT_SECONDS)).outcomes
 
 
 def send_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> Request:
@@ -26,9 +29,12 @@ def send_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) ->
     return request.cell(inside(lab).group, chosen, code)
 
 
-def finish_cell(sent: Request) -> Finished:
-    """Wait for a cell; what went wrong is in ``error``, not raised."""
-    return finish(sent, follow(sent), tolerate=True)
+def finish_cell(sent: Request, suspect: float = SUSPECT_SECONDS) -> Finished:
+    """Wait for a cell; what went wrong is in ``error``, not raised.
+
+    A deadlock that is suspected for ``suspect`` seconds ends it too.
+    """
+    return finish(sent, follow(sent, suspect=suspect), tolerate=True)
 
 
 def results(outcomes: Sequence[Outcome]) -> list[str | None]:

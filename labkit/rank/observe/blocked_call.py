@@ -1,37 +1,37 @@
-"""Tell what a blocked rank waits for, from the frames of its main thread."""
+"""Tell what a blocked thread waits for, from its frames."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from types import FrameType
 
 import torch.distributed as dist
 
+from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
-from ..torch_internals.groups import Work
-from . import flight_recorder, p2p_record
+from ..torch_internals.groups import ProcessGroup, Work
+from . import call_details, flight_recorder, meetings, p2p_record, store_waits
 
 
 def describe(frame: FrameType | None) -> Wait | None:
-    """Describe what the main thread waits for, None if it does not wait for another rank.
+    """Describe what a thread waits for, None if it does not wait for another rank.
 
     Meaningful for a thread that does not run: see ``sampler``.
     """
-    if frame is None or not names.is_on("deadlocks"):
+    if frame is None:
         return None
     frames = list(_outwards(frame))
     what = _what(frames)
     if what is None:
         return None
     where, line = tracebacks.innermost(frame) or ("", "")
-    return dataclasses.replace(what, call=_call(frames), where=where, line=line)
+    issued = what.issued if what.issued != where else ""
+    return dataclasses.replace(what, call=_call(frames), where=where, line=line, issued=issued)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -45,25 +45,54 @@ def _what(frames: list[FrameType]) -> Wait | None:
     if top.f_code is p2p_record.WAIT:
         return _work(frames)
     if top.f_code is p2p_record.MONITORED_BARRIER:
-        timeout = top.f_locals.get("timeout")
-        if _bounded(timeout):
-            return None
-        group = top.f_locals["self"]
-        number = p2p_record.barriers.get(group, 0)
-        return Wait("monitored_barrier", _option(group.group_name, number), number=number)
-    maker = find_maker(top)
-    if maker is not None:
-        if not names.is_on("meetings"):
-            return None
-        if maker.f_code.co_name != "init_process_group":
-            return Wait("new_group", number=groups.count_made())
-        size = torch_frames.size_of(maker)
-        if size < 1:
-            size = int(os.environ.get("WORLD_SIZE", -1))
-        return Wait("init", size=size)
+        return _monitored_barrier(top)
+    torch_top = frames[1] if store_waits.is_wait(top) and len(frames) > 1 else top
+    maker = find_maker(torch_top)
+    if maker is not None and names.is_on("meetings"):
+        return meetings.describe(maker, frames)
+    if store_waits.is_wait(top):
+        return _store(top)
+    if torch_frames.is_rpc(top):
+        return _unknown("an answer to a remote call may still come")
     if torch_frames.is_blind(top):
-        return _collective(flight_recorder.pending(), frames)
-    return None
+        found = _collective(flight_recorder.pending(), frames)
+        if found is None and torch_frames.is_distributed(top):
+            return _unknown(_why_unknown())
+        return found
+    return _parked(frames)
+
+
+def _unknown(doubt: str) -> Wait:
+    return Wait("unknown", doubt=doubt)
+
+
+def _why_unknown() -> str:
+    """Say why a wait inside torch.distributed is not understood."""
+    hidden = names.hidden_waits()
+    return hidden or "labkit cannot see what rank {rank} waits for"
+
+
+def _monitored_barrier(top: FrameType) -> Wait | None:
+    group = top.f_locals["self"]
+    if bounded(top.f_locals.get("timeout")) or gives_up(group):
+        return None
+    number = p2p_record.barriers.get(group, 0)
+    options = _option(group.group_name, number)
+    if not options:
+        return _unknown(UNKNOWN_GROUP)
+    return Wait("monitored_barrier", options, number=number)
+
+
+def _store(top: FrameType) -> Wait | None:
+    if bounded(store_waits.limit_of(top)):
+        return None
+    keys = ", ".join(repr(key) for key in store_waits.keys_of(top))
+    return Wait("store", at=keys, doubt="any process that reaches the store may set the key")
+
+
+def _parked(frames: list[FrameType]) -> Wait | None:
+    """Describe a wait for another thread of this rank, unless it has a time limit."""
+    return Wait("thread") if python_threads.is_parked(frames[0]) else None
 
 
 def _option(group: str, number: int) -> tuple[tuple[GroupKey, int], ...]:
@@ -73,7 +102,12 @@ def _option(group: str, number: int) -> tuple[tuple[GroupKey, int], ...]:
 
 
 def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameType]) -> Wait | None:
-    return Wait("collective", options, root=_root(frames)) if options else None
+    if not options:
+        return None
+    known = {str(group.group_name): group for group in groups.members()}
+    if all(gives_up(known[key[0]]) for key, _ in options if key[0] in known):
+        return None
+    return Wait("collective", options, root=_root(frames))
 
 
 def find_maker(top: FrameType | None) -> FrameType | None:
@@ -86,35 +120,69 @@ def find_maker(top: FrameType | None) -> FrameType | None:
 def _work(frames: list[FrameType]) -> Wait | None:
     """Describe a wait for a Work: a message, or a collective of the recorder."""
     values = frames[0].f_locals
-    if any(_bounded(t) for t in (*values["timeout"], *values["named"].values())):
+    if any(bounded(t) for t in (*values["timeout"], *values["named"].values())):
         return None
     work = values["self"]
+    issued = call_details.describe(call_details.origins.get(work))[0]
     message = p2p_record.messages.get(work)
     if message is not None:
         options = _option(message.group, message.number)
-        members = options[0][0][1] if options else ()
+        if not options:
+            return _unknown(UNKNOWN_GROUP)
+        if any(gives_up(g) for g in groups.members() if g.group_name == message.group):
+            return None
+        members = options[0][0][1]
         return Wait(
             message.kind,
             options,
-            peer=members[message.peer] if members and message.peer >= 0 else message.peer,
+            peer=members[message.peer] if message.peer >= 0 else message.peer,
             tag=message.tag,
             number=message.number,
             me=message.me,
+            issued=issued,
         )
-    return _collective(_options(work), frames)
+    options = _options(work)
+    if not options:
+        return _unobserved(work, issued)
+    found = _collective(options, frames)
+    return found and dataclasses.replace(found, issued=issued)
+
+
+#: Of a group that is in none of torch's lists.
+UNKNOWN_GROUP = "rank {rank} waits in a group that was made by hand, whose members labkit lacks"
 
 
 def _options(work: Work) -> tuple[tuple[GroupKey, int], ...]:
     """Find which pending collectives a Work may stand for: one, as a rule."""
     home = p2p_record.homes.get(work)
-    if home is None and not names.is_on("messages"):
-        return ()  # it may be a message: those are not on record
+    if home is None:
+        return ()  # a message, or of a group made by hand: those are not on record
     number = groups.operation(work)
     return flight_recorder.pending(number, home) or flight_recorder.pending(None, home)
 
 
-def _bounded(timeout: object) -> bool:
+def _unobserved(work: Work, issued: str) -> Wait | None:
+    """Describe a wait for a Work that is not on record: by counting, where its group is known."""
+    home = p2p_record.homes.get(work)
+    if flight_recorder.is_recording():
+        if home is not None:  # done by now
+            return None
+        return dataclasses.replace(_unknown(_why_unknown()), issued=issued)
+    doubt = names.hidden_waits()
+    last = flight_recorder.last_of(home) if home is not None else 0
+    options = _option(home or "", last)
+    if not options:
+        return dataclasses.replace(_unknown(doubt), issued=issued)
+    return Wait("collective", options, issued=issued, doubt=doubt)
+
+
+def bounded(timeout: object) -> bool:
     return isinstance(timeout, timedelta) and timedelta(0) < timeout <= p2p_record.BOUND
+
+
+def gives_up(group: ProcessGroup) -> bool:
+    """Tell whether waits in a group end by themselves before long."""
+    return bounded(groups.limit(group))
 
 
 def _root(frames: list[FrameType]) -> int | None:
@@ -131,11 +199,15 @@ def _root(frames: list[FrameType]) -> int | None:
     return None
 
 
+#: Files of labkit's that stand between torch's Python and its C++.
+_OURS = (p2p_record.__file__, store_waits.__file__)
+
+
 def _call(frames: list[FrameType]) -> str:
     """Name the call as the learner wrote it: the outermost frame of torch above their code."""
     name = "wait"
     for frame in frames:
-        ours = frame.f_code.co_filename == p2p_record.__file__
+        ours = frame.f_code.co_filename in _OURS
         if not ours and not torch_frames.is_torch(frame):
             break
         if frame.f_code.co_name not in torch_frames.PLUMBING:
@@ -148,14 +220,3 @@ def _qualified(frame: FrameType) -> str:
     if name.endswith(".__init__"):
         return name.removesuffix(".__init__")
     return name.rpartition(".")[2] if name.startswith(("Tensor.", "_")) else name
-
-
-def other_threads_run_cells(main: int | None) -> bool:
-    """Tell whether a thread that a cell started is in the cell's code: it may still provide
-    what others wait for, so a rank with one is never called stuck."""
-    for ident, frame in sys._current_frames().items():
-        if ident != main and any(
-            tracebacks.is_cell(f.f_code.co_filename) for f in _outwards(frame)
-        ):
-            return True
-    return False

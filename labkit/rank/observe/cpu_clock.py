@@ -1,4 +1,4 @@
-"""Tell whether a process stands still: no thread of it that matters has used the processor."""
+"""Tell whether threads of a process that are not Python's compute."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..torch_internals.threads import POLLING, RUNNING, STORE
+from ..torch_internals.threads import POLLING, RUNNING, STORE, WATCHING
 
 TASKS = "/proc/self/task"
-#: ZeroMQ's threads carry the answer to the very question; torch's store serves other ranks.
-CARRIERS = ("ZMQ", STORE)
-#: Where gloo's polling thread has no name, so many nanoseconds of other threads do not count.
-GRAIN = 50_000_000
+#: ZeroMQ's threads carry the answer to the very question; torch's store serves other ranks;
+#: NCCL's look at the clock.
+CARRIERS = ("ZMQ", STORE, *WATCHING)
+#: Nanoseconds between two looks that do not count: threads that wake up now and then (telemetry,
+#: gloo's polling) compute nothing.
+GRAIN = 10_000_000
 
 
 class Clock(NamedTuple):
-    """Processor time used so far, in nanoseconds. Equal clocks: nothing has run in between."""
+    """Processor time used so far, in nanoseconds."""
 
     main: int  #: by the main thread
-    others: int  #: by threads that are not Python's: gloo's, OpenMP's
+    others: int  #: by threads that are not Python's: OpenMP's, autograd's
     runs: bool  #: one of those is on the processor or waits for it right now
-    polls: bool = False  #: so does gloo's polling thread
 
 
 def main_clock() -> int:
@@ -38,36 +40,42 @@ def main_clock() -> int:
 def read() -> Clock:
     """Read the clocks of all threads that matter.
 
-    Left out are Python's threads other than the main one (the engine's own: they answer this
-    question), ZeroMQ's and the store's, and the time of gloo's polling one.
+    Left out are Python's threads other than the main one (each is looked at by its frames),
+    ZeroMQ's, the store's, NCCL's watchdog and gloo's polling one.
     """
     if not sys.platform.startswith("linux"):
         return Clock(main_clock(), 0, False)
     python = {t.native_id for t in threading.enumerate()}
     main = os.getpid()  # threading keeps the parent's number after a fork
-    others, runs, polls = 0, False, False
-    names = set()
-    for task in os.listdir(TASKS):
-        if int(task) in python - {main}:
+    others, runs = 0, False
+    for task, rest in _threads(lambda name: not name.startswith((*CARRIERS, POLLING))):
+        if task in python - {main}:
             continue
+        runs = runs or rest.split()[0] in "RD"
+        if task != main:
+            others += _used(str(task), rest)
+    return Clock(main_clock(), others, runs)
+
+
+def carriers() -> int:
+    """Return the processor time of the threads that run gloo's collectives, nanoseconds."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return sum(
+        _used(str(task), rest) for task, rest in _threads(lambda name: name.startswith(RUNNING))
+    )
+
+
+def _threads(wanted: Callable[[str], bool]) -> Iterator[tuple[int, str]]:
+    """Yield number and status of each thread with a name that is wanted."""
+    for task in os.listdir(TASKS):
         try:
             stat = _read(f"{TASKS}/{task}/stat")
-            name, _, rest = stat.partition("(")[2].rpartition(")")
-            names.add(name)
-            if name.startswith(CARRIERS):
-                continue
-            awake = rest.split()[0] in "RD"
-            if name == POLLING:
-                polls = polls or awake
-                continue
-            runs = runs or awake
-            if int(task) != main:
-                others += _used(task, rest)
         except OSError:  # it has just ended
-            runs = True
-    if RUNNING in names and POLLING not in names:
-        others //= GRAIN
-    return Clock(main_clock(), others, runs, polls)
+            continue
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        if wanted(name):
+            yield int(task), rest
 
 
 def _used(task: str, stat: str) -> int:
@@ -84,10 +92,7 @@ def _read(path: str) -> str:
 
 
 def stood_still(before: Clock | None, now: Clock) -> bool:
-    """Tell whether nothing has run between two readings and nothing runs now.
-
-    The polling thread may be awake at one of the two by chance.
-    """
-    if before is None or now.runs or (before.polls and now.polls):
+    """Tell whether nothing has computed between two readings and nothing does now."""
+    if before is None or now.runs or before.main != now.main:
         return False
-    return (before.main, before.others) == (now.main, now.others)
+    return now.others - before.others < GRAIN

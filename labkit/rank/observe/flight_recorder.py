@@ -17,7 +17,7 @@ from ..torch_internals import groups as torch_groups
 from ..torch_internals import names, recorder
 from ..torch_internals.groups import ProcessGroup
 from ..torch_internals.recorder import Issued
-from . import p2p_record
+from . import call_details, p2p_record
 
 #: Entries of a group that an answer carries, beside the pending ones.
 RECENT = 4
@@ -79,7 +79,7 @@ def pending(
     return tuple(
         (known[e.group], e.number)
         for e in entries()
-        if not e.done and operation in (None, e.operation) and home in (None, e.group)
+        if not e.done and operation in (None, e.own) and home in (None, e.group)
     )
 
 
@@ -100,14 +100,29 @@ def groups() -> dict[GroupKey, Group]:
         out[name] = Group(
             key=name,
             last=_last(group, own),
-            entries={e.number: _entry(e) for e in shown},
+            entries={e.number: _entry(e, group, members) for e in shown},
             posted={
                 (kind, members[peer] if peer >= 0 else -1, tag): count
                 for (kind, peer, tag), count in posted.items()
             },
             barriers=p2p_record.barriers.get(group, 0),
+            sizes={
+                (kind, members[peer] if peer >= 0 else -1, tag, number): size
+                for (kind, peer, tag, number), size in call_details.sizes_of(group, RECENT).items()
+            },
+            dropped=frozenset(
+                (kind, members[peer] if peer >= 0 else -1, tag, number)
+                for kind, peer, tag, number in p2p_record.dropped.get(group) or ()
+            ),
         )
     return out
+
+
+def last_of(name: str) -> int:
+    """Return the number of the newest collective of a group, by its name; 0 if there is none."""
+    own = {str(g.group_name): g for g in torch_groups.members()}
+    by_name = [e for e in entries() if e.group == name]
+    return max(0, _last(own[name], by_name)) if name in own else 0
 
 
 def _last(group: ProcessGroup, own: list[Issued]) -> int:
@@ -121,13 +136,18 @@ def _last(group: ProcessGroup, own: list[Issued]) -> int:
     return 0 if issued == messages else -1
 
 
-def _entry(entry: Issued) -> Entry:
+def _entry(entry: Issued, group: ProcessGroup, members: tuple[int, ...]) -> Entry:
+    call = (call_details.calls.get(group) or {}).get(entry.own)
+    root = None if call is None or call.root is None else members[call.root]
     return Entry(
         number=entry.number,
         name=entry.name.rpartition(":")[2],
         shapes=tuple(map(tuple, entry.shapes)),
         types=tuple(entry.types),
         done=entry.done,
+        root=root,
+        splits=None if call is None else call.splits,
+        where=call_details.describe(None if call is None else call.place)[0],
     )
 
 

@@ -12,17 +12,21 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from ...wire.samples import MessageKey
 from .. import tracebacks
 from ..torch_internals import collectives, groups, names, recorder
 from ..torch_internals.groups import ProcessGroup, Work
+from . import call_details, store_waits
 
 #: ProcessGroup's methods that issue a collective and return its Work.
 COLLECTIVES = tuple(
@@ -80,6 +84,13 @@ notes: Notes | None = None
 #: file and line of the cells' calls that waited last, and the group; oldest first
 places: deque[tuple[str, int, str]] = deque(maxlen=64)
 
+#: messages that nobody has waited for yet, by the identity of their Work
+_open: dict[int, weakref.ref[Work]] = {}
+#: group -> messages whose handle was dropped before anybody waited: kind, peer, tag, number
+dropped: WeakKeyDictionary[ProcessGroup, deque[MessageKey]] = WeakKeyDictionary()
+#: futures that were asked for; group and number of the operation of each
+futures: list[tuple[Any, str, int | None]] = []
+
 #: torch's own methods, which ours call
 stock: dict[str, Any] = {}
 
@@ -95,6 +106,7 @@ def install() -> None:
     for feature, owner, ours in (
         ("deadlocks", ProcessGroup, (_set_group_name,)),
         ("deadlocks", Work, (wait,)),
+        ("futures", Work, (get_future,)),
         ("messages", ProcessGroup, (send, recv, recv_anysource)),
         ("barriers", ProcessGroup, (monitored_barrier,)),
         (
@@ -107,6 +119,7 @@ def install() -> None:
             name = function.__name__
             stock[name] = getattr(owner, name)
             setattr(owner, name, function)
+    store_waits.install()
 
 
 def _noting_home(name: str) -> Callable[..., Work | None]:
@@ -114,6 +127,7 @@ def _noting_home(name: str) -> Callable[..., Work | None]:
         work = stock[name](self, *args, **named)
         if work is not None:
             homes[work] = self.group_name
+        call_details.note_call(self, name, args, work)
         return work
 
     issue.__name__ = name
@@ -126,17 +140,29 @@ def _set_group_name(self: ProcessGroup, name: str) -> None:
 
 
 def _note(
-    group: ProcessGroup, kind: str, peer: int, tag: int, began: int, work: Work | None
+    group: ProcessGroup, kind: str, peer: int, tag: int, began: int, tensors: Any, work: Work | None
 ) -> Work | None:
+    """Note a message that was posted. NCCL gives no Work inside a coalesced batch."""
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
     message = Message(group.group_name, kind, peer, tag, number, group.rank())
-    if work is not None:  # in a batch NCCL gives one Work for all, at its end
+    call_details.note_message(group, (kind, peer, tag, number), tensors, work)
+    if work is not None:
         messages[work] = message
+        _open[id(work)] = weakref.ref(work, partial(_drop, id(work), weakref.ref(group), message))
     if notes is not None:
         notes.messages.append((began, message))
     return work
+
+
+def _drop(
+    name: int, group: weakref.ref[ProcessGroup], message: Message, _: weakref.ref[Work]
+) -> None:
+    """Note a message whose handle is gone before anybody waited for it: gloo may forget it."""
+    if _open.pop(name, None) is not None and (home := group()) is not None:
+        lost = dropped.setdefault(home, deque(maxlen=call_details.KEPT))
+        lost.append((message.kind, message.peer, message.tag, message.number))
 
 
 def _check_peer(group: ProcessGroup, peer: int) -> None:
@@ -150,18 +176,21 @@ def _check_peer(group: ProcessGroup, peer: int) -> None:
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
     began = time.time_ns()
-    return _note(self, "send", peer, tag, began, stock["send"](self, tensors, peer, tag))
+    work = stock["send"](self, tensors, peer, tag)
+    return _note(self, "send", peer, tag, began, tensors, work)
 
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
     began = time.time_ns()
-    return _note(self, "recv", peer, tag, began, stock["recv"](self, tensors, peer, tag))
+    work = stock["recv"](self, tensors, peer, tag)
+    return _note(self, "recv", peer, tag, began, tensors, work)
 
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     began = time.time_ns()
-    return _note(self, "recv_any", -1, tag, began, stock["recv_anysource"](self, tensors, tag))
+    work = stock["recv_anysource"](self, tensors, tag)
+    return _note(self, "recv_any", -1, tag, began, tensors, work)
 
 
 def monitored_barrier(
@@ -182,8 +211,22 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
         places.append((frame.f_code.co_filename, frame.f_lineno, _group_of(self)))
     began = time.time_ns()
     result = stock["wait"](self, *timeout, **named)
+    _open.pop(id(self), None)
     _note_wait(began, self)
     return result
+
+
+def get_future(self: Work) -> Any:
+    """Return the future of a Work, on which functions may wait to be called (``issuers``)."""
+    future = stock["get_future"](self)
+    forget_futures()
+    futures.append((future, homes.get(self, ""), groups.operation(self)))
+    return future
+
+
+def forget_futures() -> None:
+    """Let go of the futures that are done: each keeps its tensors."""
+    futures[:] = [known for known in futures if not known[0].done()]
 
 
 def _group_of(work: Work) -> str:

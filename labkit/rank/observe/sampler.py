@@ -1,7 +1,7 @@
-"""Look at this rank's main thread, ten times a second while somebody wants to know.
+"""Look at this rank's threads, ten times a second while somebody wants to know.
 
 A look at a rank that works reads one clock and one frame. Only when the main thread has not run
-at all between two looks is the rest read: whether the process stands still, and what it waits for.
+at all between two looks is the rest read: what it waits for, and what else may issue calls.
 """
 
 from __future__ import annotations
@@ -17,11 +17,22 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ...wire import python_threads
 from ...wire.requests import Watched
-from ...wire.samples import Sample, Wait
-from .. import calls, tracebacks
-from ..torch_internals import groups
-from . import blocked_call, cpu_clock, flight_recorder, p2p_record
+from ...wire.samples import Issuer, Sample, Wait
+from .. import calls, ipython_internals, tracebacks
+from ..torch_internals import frames as torch_frames
+from ..torch_internals import groups, names
+from . import (
+    blocked_call,
+    cpu_clock,
+    device_wait,
+    flight_recorder,
+    issuers,
+    p2p_record,
+    system_call,
+    traffic,
+)
 
 log = logging.getLogger("labkit")
 #: Seconds between looks.
@@ -45,11 +56,15 @@ class Looker:
         self._later = later
         self._looking = False
         self._until = 0.0
-        self._clock: cpu_clock.Clock | None = None
         self._main = -1
         self._since = 0.0
-        self._still = False
+        self._looked = 0.0
+        self._spot: object = None
         self._wait: Wait | None = None
+        self._stamps: tuple[int, ...] = ()
+        self._clock: cpu_clock.Clock | None = None
+        self._traffic = traffic.Looks()
+        self._threads = issuers.Threads()
         self._tell: Callable[[Watched], None] | None = None
         self._known: tuple[int, ...] = ()
 
@@ -70,6 +85,8 @@ class Looker:
         """Say what the main thread does, what it waits for and what this rank has provided."""
         self._keep_looking()
         self._look()
+        if not is_busy():  # its event loop may run, and threads of it live
+            self._look_around()
         return self._sample()
 
     # -- looks ------------------------------------------------------------------------------
@@ -101,59 +118,115 @@ class Looker:
         main = cpu_clock.main_clock()
         ran, self._main = main - self._main, main
         frame = main_frame()
-        if blocked_call.find_maker(frame) is not None:
-            self._look_at_meeting(frame, ran)
-            return
-        if ran:
+        if self._has_moved(frame, ran):
             self._forget()
             self._since = time.monotonic()
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
             return
+        self._look_around()
+        wait = self._describe(frame)
+        self._wait = wait
+
+    def _look_around(self) -> None:
+        """Look at the other threads and at the traffic, once in a while."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS / 2:
+            self._looked = now
+            self._threads.look()
+            self._traffic.look()
+
+    def _has_moved(self, frame: FrameType | None, ran: int) -> bool:
+        """Tell whether the main thread has run since the look before.
+
+        One that only asks again and again, in short sleeps, whether the others have come counts
+        as standing still: torch does so when a group is made, labkit when a GPU is to end.
+        """
+        polls = blocked_call.find_maker(frame) is not None or device_wait.is_wait(frame)
+        if not polls:
+            before, self._spot = self._spot, None
+            return bool(ran) or before is not None
+        spot = (id(frame), frame.f_lasti) if blocked_call.find_maker(frame) and frame else "device"
+        before, self._spot = self._spot, spot
+        return spot != before or ran > MEETING_SHARE * LOOK_SECONDS * 1e9
+
+    def _describe(self, frame: FrameType | None) -> Wait | None:
+        """Say what a main thread that stands still waits for, None for no other rank."""
+        if frame is None or not is_busy():
+            return None
+        if device_wait.is_wait(frame):
+            return device_wait.describe()
+        if _awaits(frame):
+            return _awaiting()
+        wait = blocked_call.describe(frame)
+        if wait is not None:
+            if torch_frames.is_blind(frame) and self._computes():
+                return None
+            if wait.kind == "thread" and self._threads.is_alone():
+                doubt = "rank {rank} waits for something in its own process"
+                return dataclasses.replace(wait, doubt=doubt)
+            return wait
+        if system_call.waits_for_time():
+            return None
+        if device_wait.is_pending():
+            return device_wait.describe(frame)
+        if system_call.waits_for_lock() and not self._computes():
+            where, line = tracebacks.innermost(frame) or ("", "")
+            doubt = "rank {rank} waits for a lock, or for something in C"
+            return Wait("thread", where=where, line=line, doubt=doubt)
+        return None
+
+    def _computes(self) -> bool:
+        """Tell whether threads that are not Python's compute, for the main one that waits."""
         clock = cpu_clock.read()
         before, self._clock = self._clock, clock
-        if not cpu_clock.stood_still(before, clock):
-            self._still, self._wait = False, None
-        elif not self._still:
-            self._still = True
-            if not blocked_call.other_threads_run_cells(threading.main_thread().ident):
-                self._wait = blocked_call.describe(frame)
-
-    def _look_at_meeting(self, frame: FrameType | None, ran: int) -> None:
-        """See whether a thread that has run for ``ran`` nanoseconds only asks, again and again,
-        whether the others have come to make a group: torch polls there."""
-        spot = cpu_clock.Clock(id(frame), frame.f_lasti if frame else 0, False)
-        if spot != self._clock or ran > MEETING_SHARE * LOOK_SECONDS * 1e9:
-            self._forget()
-            self._clock, self._since = spot, time.monotonic()
-        elif not self._still:
-            self._still, self._wait = True, blocked_call.describe(frame)
+        return not cpu_clock.stood_still(before, clock)
 
     def _forget(self) -> None:
-        self._clock, self._wait, self._still = None, None, False
+        self._wait, self._clock = None, None
 
     def _stamp(self) -> tuple[int, ...]:
-        """Return numbers that stay the same as long as nothing has run."""
-        if self._clock is None:
-            return (self._main,)
-        return self._clock.main, self._clock.others
+        """Return numbers that stay the same as long as nothing that waits has run."""
+        if self._spot is None:
+            return (self._main, *self._threads.stamp())
+        polled = device_wait.progress() if self._spot == "device" else (groups.count_made(),)
+        return (0, *polled, *self._threads.stamp())
 
     def _sample(self) -> Sample:
         wait = self._wait
         if wait is not None:
             wait = dataclasses.replace(wait, seconds=round(time.monotonic() - self._since, 1))
         joined = dist.is_initialized()
+        state = "waiting" if wait else "computing" if is_busy() else "idle"
+        others: tuple[Issuer, ...] = ()
+        if state != "computing":  # one that computes can provide anything anyway
+            others = (*self._threads.issuers(), *issuers.others())
         return Sample(
             rank=dist.get_rank() if joined else -1,
-            state="waiting" if wait else "computing" if is_busy() else "idle",
-            still=self._still,
+            state=state,
+            still=self._traffic.is_still(),
             wait=wait,
             stamp=self._stamp(),
             groups=flight_recorder.groups(),
             places=_places(),
             made=groups.count_made(),
             joined=joined,
+            issuers=others,
+            doubts=names.blindness(),
         )
+
+
+def _awaits(frame: FrameType) -> bool:
+    """Tell whether a cell awaits something: the main thread is in its event loop."""
+    own = python_threads.frames(frame)
+    return calls.in_cell and all(python_threads.package(f.f_code.co_filename) for f in own)
+
+
+def _awaiting() -> Wait | None:
+    """Describe what a cell awaits; None if it may be a time that comes by itself."""
+    if calls.loop is None or ipython_internals.sleeps(calls.loop):
+        return None
+    return Wait("thread", doubt="the cell of rank {rank} awaits something")
 
 
 def _places() -> frozenset[tuple[str, str]]:
@@ -169,6 +242,8 @@ def main_frame() -> FrameType | None:
 
 
 def is_busy() -> bool:
-    """Tell whether a cell or a function of the notebook runs in the main thread."""
-    frame = main_frame()
-    return tracebacks.innermost(frame) is not None or calls.running
+    """Tell whether the main thread runs anything: a cell, a function of a notebook, a task."""
+    if calls.running or calls.in_cell:
+        return True
+    own = python_threads.frames(main_frame())
+    return any(python_threads.package(f.f_code.co_filename) == "" for f in own)

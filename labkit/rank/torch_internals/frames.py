@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
@@ -53,6 +54,10 @@ PLUMBING = (
 )
 #: The variable of ``init_process_group`` that has the world size.
 SIZE = "world_size"
+#: Others of its variables, and of the functions that make a sub-group.
+RANK, METHOD, LIMIT = "rank", "init_method", "timeout"
+ALONE, NAME = "use_local_synchronization", "group_name"
+BARRIER = "_store_based_barrier"
 #: A rooted collective's variables for its root: in the world and, resolved from it, in the group.
 ENDS = {name: "src" if name in FROM_ROOT else "dst" for name in ROOTED}
 IN_GROUP = "group_"
@@ -67,6 +72,7 @@ def path(part: str) -> str:
 
 _BLIND = tuple(map(path, BLIND))
 _MEETINGS = tuple(map(path, MEETINGS))
+_RPC = path("distributed/rpc/")
 
 
 def is_torch(frame: FrameType) -> bool:
@@ -98,6 +104,64 @@ def size_of(maker: FrameType) -> int:
     """Return the world size that ``init_process_group`` was given, -1 if none."""
     size = maker.f_locals.get(SIZE, -1)
     return size if isinstance(size, int) else -1
+
+
+def rank_of(maker: FrameType) -> int:
+    """Return the rank that ``init_process_group`` was given, -1 if none."""
+    rank = maker.f_locals.get(RANK, -1)
+    return rank if isinstance(rank, int) else -1
+
+
+def method_of(maker: FrameType) -> str:
+    """Return the address that ``init_process_group`` was given, "" if none."""
+    method = maker.f_locals.get(METHOD)
+    return method if isinstance(method, str) else ""
+
+
+def has_store(maker: FrameType) -> bool:
+    """Tell whether ``init_process_group`` was given a store of the caller's."""
+    return maker.f_locals.get("store") is not None and not method_of(maker)
+
+
+def limit_of(maker: FrameType, frames: list[FrameType], bound: timedelta) -> bool:
+    """Tell whether a call that makes a group gives up by itself, within ``bound``."""
+    for frame in frames:
+        limit = frame.f_locals.get(LIMIT) if frame.f_code.co_filename == C10D else None
+        if isinstance(limit, timedelta) and timedelta(0) < limit <= bound:
+            return True
+        if frame is maker:
+            break
+    return False
+
+
+def group_made(frames: list[FrameType]) -> tuple[str, list[int], bool]:
+    """Return name and ranks (in the world) of the group that is being made, and whether it meets
+    its members alone; "" and none where torch does not say."""
+    for frame in frames:
+        values = frame.f_locals
+        if frame.f_code.co_filename == C10D and ALONE in values:
+            name, ranks = values.get(NAME), values.get("ranks")
+            alone = bool(values[ALONE])
+            if isinstance(name, str) and isinstance(ranks, list):
+                return name, ranks, alone
+            return "", [], alone
+    return "", [], False
+
+
+def meets_all(frames: list[FrameType]) -> bool:
+    """Tell whether all ranks meet after a group was made (TORCH_DIST_INIT_BARRIER=1)."""
+    codes = (frame.f_code for frame in frames)
+    return any(code.co_filename == C10D and code.co_name == BARRIER for code in codes)
+
+
+def is_distributed(frame: FrameType) -> bool:
+    """Tell whether a frame is of torch.distributed's own functions."""
+    return frame.f_code.co_filename == C10D
+
+
+def is_rpc(frame: FrameType) -> bool:
+    """Tell whether a frame is of torch's RPC."""
+    return frame.f_code.co_filename.startswith(_RPC)
 
 
 def root_of(frame: FrameType) -> tuple[Any, int | None, int | None] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -39,6 +40,19 @@ def default() -> ProcessGroup:
     group = dist.group.WORLD
     assert group is not None
     return group
+
+
+def limit(group: ProcessGroup) -> timedelta | None:
+    """Return how long a group waits before it gives up, None if torch does not say."""
+    limits = []
+    for device in ("cpu", "cuda"):
+        try:
+            backend = group._get_backend(torch.device(device))
+            limits.append(backend.options._timeout)
+        except (AttributeError, RuntimeError, TypeError):  # hidden, or no backend for it
+            continue
+    found = [value for value in limits if isinstance(value, timedelta)]
+    return min(found) if found else None
 
 
 def count_made() -> int:

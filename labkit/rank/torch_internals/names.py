@@ -62,7 +62,11 @@ FEATURES = {
             "_world.group_count",
             *(f"distributed_c10d.{name}" for name in frames.MAKERS),
             *map(FILE.format, frames.MEETINGS),
-            VARIABLE.format(frames.SIZE, "init_process_group"),
+            *(
+                VARIABLE.format(name, "init_process_group")
+                for name in (frames.SIZE, frames.RANK, frames.METHOD, frames.LIMIT)
+            ),
+            VARIABLE.format(frames.ALONE, "new_group"),
         ),
         "deadlocks in init_process_group and new_group are not named",
     ),
@@ -81,6 +85,17 @@ FEATURES = {
     "works": Feature(
         ("Work._get_sequence_number",),
         "some deadlocks in asynchronous collectives are not named",
+    ),
+    "limits": Feature(
+        ("ProcessGroup._get_backend",),
+        "deadlocks are suspected only, since a group may have a time limit of its own",
+    ),
+    "futures": Feature(
+        ("Work.get_future",),
+        "deadlocks are suspected only, since functions may wait for a collective's future",
+    ),
+    "stores": Feature(
+        ("Store.get", "Store.wait", "Store.timeout"), "waits for a key of a store are not named"
     ),
     "freeing": Feature(
         ("_world.pg_map", "ProcessGroup._get_backend"),
@@ -117,6 +132,7 @@ FEATURES = {
 SINCE = {"Work._get_sequence_number": "2.15"}
 #: Off with "deadlocks", as parts of it.
 DEADLOCKS = (
+    "deadlocks",
     "collectives",
     "firsts",
     "messages",
@@ -125,12 +141,16 @@ DEADLOCKS = (
     "inside",
     "roots",
     "works",
+    "limits",
+    "futures",
+    "stores",
 )
 
 #: Where the owner of an attribute is.
 _OWNERS = {
     "ProcessGroup": "distributed.ProcessGroup",
     "Work": "distributed.Work",
+    "Store": "distributed.Store",
     "_world": "distributed.distributed_c10d._world",
     "distributed_c10d": "distributed.distributed_c10d",
     "_distributed_c10d": "_C._distributed_c10d",
@@ -163,6 +183,17 @@ def is_on(feature: str) -> bool:
     """Tell whether torch has what a feature of ``FEATURES`` rests on."""
     missing = _missing()
     return feature not in missing and not (feature in DEADLOCKS and "deadlocks" in missing)
+
+
+def hidden_waits() -> str:
+    """Say which feature of the watch is off, if one is: the reason why a wait is not understood."""
+    found = (missing for missing in check() if missing.feature in DEADLOCKS)
+    return next((str(missing).rstrip(".") for missing in found), "")
+
+
+def blindness() -> tuple[str, ...]:
+    """Say what cannot be seen without which nothing is proved."""
+    return tuple(str(m).rstrip(".") for m in check() if m.feature in ("limits", "futures"))
 
 
 def _is_new(name: str) -> bool:

@@ -41,6 +41,12 @@ class Issued(NamedTuple):
     ] = ()  #: of what it gives, or of what it gets where it gives nothing
     types: Sequence[str] = ()
     is_message: bool = False
+    backend: str = "gloo"
+
+    @property
+    def own(self) -> int:
+        """The number that its Work has: NCCL's counts collectives alone."""
+        return self.operation if self.backend == "gloo" else self.number
 
 
 def read(backend: str) -> list[Issued]:
@@ -67,6 +73,7 @@ def _issued(entry: Mapping[str, Any]) -> Issued:
         shapes=entry["input_sizes"] or entry["output_sizes"],
         types=entry["input_dtypes"] or entry["output_dtypes"],
         is_message=bool(entry["is_p2p"]) or entry["profiling_name"].endswith(BATCH),
+        backend=entry["profiling_name"].partition(":")[0],
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 STORE = "pt_tcpstore"
 #: gloo's transport wakes up every few milliseconds, data or not. Data keeps it running.
 POLLING = "gloo_tcp_loop"
-#: Those of gloo's threads that run the collectives. Where these are and the polling one is not,
-#: that one has no name (torch 2.11).
+#: Those of gloo's threads that run the collectives.
 RUNNING = "pt_gloo_runloop"
+#: NCCL's threads that look at the clock now and then, whether there is work or not.
+WATCHING = ("pt_nccl_watchdg", "pt_nccl_heartbt")

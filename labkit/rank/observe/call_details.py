@@ -1,0 +1,129 @@
+"""Note what the flight recorder leaves out of a call: its root, its splits, where it stands.
+
+Only calls that Python makes are seen; DDP issues its own in C++.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+
+from ...wire.protocol import ROOTED
+from ...wire.samples import MessageKey, Size
+from .. import tracebacks
+from ..torch_internals import collectives, groups
+from ..torch_internals.groups import ProcessGroup, Work
+
+_FAMILIES = {
+    method: family for family, methods in collectives.METHODS.items() for method in methods
+}
+#: Calls and messages of a group that are kept: the newest.
+KEPT = 128
+
+#: A file and a line of it.
+Place = tuple[str, int]
+
+
+class Call(NamedTuple):
+    """What one rank gave a collective, beside its tensors."""
+
+    place: Place | None
+    root: int | None = None  #: in the group
+    #: elements for each member, and from each
+    splits: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+
+#: group -> number of the operation in its group -> the call
+calls: WeakKeyDictionary[ProcessGroup, dict[int, Call]] = WeakKeyDictionary()
+#: group -> message -> elements, type and place
+sizes: WeakKeyDictionary[ProcessGroup, dict[MessageKey, tuple[int, str, Place | None]]] = (
+    WeakKeyDictionary()
+)
+#: where the call stood that a Work came from
+origins: WeakKeyDictionary[Work, Place] = WeakKeyDictionary()
+
+
+def find_place() -> Place | None:
+    """Return the innermost line of a cell that the caller was called from."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if tracebacks.is_cell(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | None) -> None:
+    """Note a collective that has just been issued by the method ``name`` with ``args``."""
+    place = find_place()
+    if work is not None and place is not None:
+        origins[work] = place
+    operation = None if work is None else groups.operation(work)
+    if operation is None:
+        operation = groups.issued(group)
+    if operation is None:
+        return
+    _keep(calls.setdefault(group, {}), operation, Call(place, *_ends(group, name, args)))
+
+
+def _ends(
+    group: ProcessGroup, name: str, args: Sequence[Any]
+) -> tuple[int | None, tuple[tuple[int, ...], tuple[int, ...]] | None]:
+    """Return the root and the splits that a method was given."""
+    family = _FAMILIES.get(name, "")
+    if family in ROOTED:
+        roots = (getattr(a, "rootRank", None) for a in args)
+        return next((int(r) for r in roots if r is not None), None), None
+    if family != "all_to_all":
+        return None, None
+    if name == "alltoall" and len(args) >= 2:
+        given, taken = args[1], args[0]
+        return None, (tuple(t.numel() for t in given), tuple(t.numel() for t in taken))
+    if len(args) >= 4 and isinstance(args[0], torch.Tensor) and isinstance(args[1], torch.Tensor):
+        size = group.size()
+        return None, (_rows(args[1], args[3], size), _rows(args[0], args[2], size))
+    return None, None
+
+
+def _rows(tensor: torch.Tensor, splits: Sequence[int], size: int) -> tuple[int, ...]:
+    """Return how many elements of a tensor each of ``size`` members has part in."""
+    if not splits:
+        return (tensor.numel() // size,) * size
+    rows = tensor.shape[0] if tensor.dim() else 0
+    each = tensor.numel() // rows if rows else 0
+    return tuple(each * int(n) for n in splits)
+
+
+def note_message(
+    group: ProcessGroup, key: MessageKey, tensors: Sequence[torch.Tensor], work: Work | None
+) -> None:
+    """Note the size of one end of a message, and where its call stands."""
+    place = find_place()
+    if work is not None and place is not None:
+        origins[work] = place
+    kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
+    _keep(sizes.setdefault(group, {}), key, (sum(t.numel() for t in tensors), kind, place))
+
+
+def _keep(record: dict[Any, Any], key: Any, value: Any) -> None:
+    record[key] = value
+    while len(record) > KEPT:
+        del record[next(iter(record))]
+
+
+# -- what others read ---------------------------------------------------------------------------
+
+
+def describe(place: Place | None) -> tuple[str, str]:
+    """Return place and text of a line: ``("In[7], line 3", "dist.barrier()")``."""
+    return ("", "") if place is None else tracebacks.describe(*place)
+
+
+def sizes_of(group: ProcessGroup, newest: int) -> dict[MessageKey, Size]:
+    """Return the sizes of the newest messages of a group; peers are numbers in it."""
+    known = list((sizes.get(group) or {}).items())[-newest:]
+    return {key: Size(elements, kind, *describe(place)) for key, (elements, kind, place) in known}

@@ -1,0 +1,84 @@
+"""Describe a rank that waits for its GPU: at the end of a cell, or where it looks at a value."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+from ...wire import python_threads
+from ...wire.samples import Message, Wait
+from .. import device, tracebacks
+from ..torch_internals import groups
+from . import blocked_call, call_details, flight_recorder
+from .p2p_record import Message as Noted
+
+
+def is_wait(frame: FrameType | None) -> bool:
+    """Tell whether a thread waits for all that was given to the device: the end of a cell."""
+    return any(f.f_code is device.WAIT for f in python_threads.frames(frame))
+
+
+def is_pending() -> bool:
+    """Tell whether the device has collectives or messages that it has not finished."""
+    return bool(device.pending() or device.pending_messages())
+
+
+def progress() -> tuple[int, ...]:
+    """Return numbers that stay the same as long as the device finishes nothing."""
+    return len(device.pending()), len(device.pending_messages())
+
+
+def describe(frame: FrameType | None = None) -> Wait | None:
+    """Describe what the device waits for, None if it waits for no other rank.
+
+    ``frame`` is where the main thread stands, if it has not come to the end of its cell: the
+    message names the line there, and the one of the oldest call.
+    """
+    known = {str(group.group_name): group for group in groups.members()}
+    options = tuple(
+        (key, number)
+        for key, number in device.pending()
+        if key[0] not in known or not blocked_call.gives_up(known[key[0]])
+    )
+    messages = tuple(filter(None, map(_message, device.pending_messages())))
+    if not (options or messages):
+        return None
+    issued, line = _oldest(options, messages)
+    where = issued
+    if frame is not None:
+        where, line = tracebacks.innermost(frame) or ("", "")
+    return Wait(
+        "device",
+        options,
+        where=where,
+        line=line,
+        messages=messages,
+        issued=issued if issued != where else "",
+    )
+
+
+def _message(noted: Noted) -> Message | None:
+    key = flight_recorder.keys().get(noted.group)
+    if key is None:
+        return None
+    peer = key[1][noted.peer] if noted.peer >= 0 else -1
+    return Message(noted.kind, key, noted.number, peer, noted.tag)
+
+
+def _oldest(
+    options: tuple[tuple[tuple[str, tuple[int, ...]], int], ...], messages: tuple[Message, ...]
+) -> tuple[str, str]:
+    """Return place and text of the call of the oldest thing that is pending."""
+    for group in groups.members():
+        for (name, _), number in options[:1]:
+            if group.group_name == name:
+                entry = next((e for e in flight_recorder.entries() if e.number == number), None)
+                call = (call_details.calls.get(group) or {}).get(entry.own if entry else -1)
+                return call_details.describe(call.place if call else None)
+        for message in messages[:1]:
+            if group.group_name == message.group[0]:
+                ranks = message.group[1]
+                peer = ranks.index(message.peer) if message.peer >= 0 else -1
+                end = (message.kind, peer, message.tag, message.number)
+                noted = (call_details.sizes.get(group) or {}).get(end)
+                return call_details.describe(noted[2] if noted else None)
+    return "", ""

@@ -1,0 +1,98 @@
+"""List what may issue calls on this rank beside its main thread.
+
+What nobody can see into (a thread of the user's, a timer, an agent of RPC) is listed without a
+wait: the proof takes it for something that may do anything.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+from ...wire import python_threads
+from ...wire.samples import Issuer, Wait
+from .. import calls, ipython_internals, tracebacks
+from ..torch_internals import rpc
+from . import blocked_call, flight_recorder, p2p_record
+
+#: Sentences about an issuer; {rank} is filled in where they are told.
+THREAD = "a thread of rank {{rank}} is alive: {}"
+TASK = "a task of rank {{rank}}'s event loop is pending: {}"
+TIMER = "a timer of rank {{rank}}'s event loop is pending: {}"
+CALLBACK = "a function of rank {rank} waits for a future of a collective"
+HANDLER = "rank {{rank}} has a handler for {}"
+AGENT = "rank {rank} may be called by RPC"
+CLIENT = "another notebook or client has used rank {rank}"
+
+
+class Threads:
+    """What other threads may issue, by two looks: one that waits has not run in between."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[int, int] = {}
+        self._found: list[tuple[int, Issuer]] = []
+
+    def look(self) -> None:
+        """Look at every thread but the main one and those that labkit and ipykernel made."""
+        main = threading.main_thread().ident
+        assert main is not None
+        before, self._clocks, self._found = self._clocks, {}, []
+        for seen in python_threads.look({main, threading.get_ident()}):
+            clock = self._clocks[seen.ident] = _clock(seen.ident)
+            still = before.get(seen.ident) == clock
+            wait = blocked_call.describe(seen.frame) if still else None
+            self._found.append((clock, Issuer(THREAD.format(seen.name), wait)))
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return numbers that change when a thread runs that waited for another rank."""
+        return tuple(clock for clock, issuer in self._found if issuer.wait is not None)
+
+    def issuers(self) -> list[Issuer]:
+        """Return what the threads may issue."""
+        return [issuer for _, issuer in self._found]
+
+    def is_alone(self) -> bool:
+        """Tell whether there is no thread here that could end a wait of the main one."""
+        return not self._found
+
+
+def _clock(ident: int) -> int:
+    """Return the processor time of a thread, nanoseconds; that of now where there is none."""
+    try:
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
+    except (AttributeError, OSError):  # macOS; a thread that has just ended
+        return time.monotonic_ns()
+
+
+def others() -> Iterator[Issuer]:
+    """Yield what may issue calls beside threads: tasks, timers, handlers, futures, agents."""
+    loop = calls.loop
+    if loop is not None:
+        for task in ipython_internals.tasks_of_users(loop):
+            yield Issuer(TASK.format(task), when_idle=True)
+        for timer in ipython_internals.timers_of_users(loop):
+            yield Issuer(TIMER.format(timer), when_idle=True)
+    for name in _handlers():
+        yield Issuer(HANDLER.format(name), when_idle=True)
+    yield from _callbacks()
+    if rpc.is_called():
+        yield Issuer(AGENT)
+    if ipython_internals.is_shared(tracebacks.get_shell().kernel):
+        yield Issuer(CLIENT, when_idle=True)
+
+
+def _handlers() -> Iterator[str]:
+    """Yield the signals for which the user has set a function."""
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if callable(handler) and python_threads.is_users(handler):
+            yield signal.Signals(number).name
+
+
+def _callbacks() -> Iterator[Issuer]:
+    p2p_record.forget_futures()
+    for _, home, operation in list(p2p_record.futures):
+        options = flight_recorder.pending(operation, home)
+        yield Issuer(CALLBACK, Wait("collective", options) if options else None)

@@ -1,0 +1,168 @@
+"""Tell which threads of a Python process may do something that nobody sees coming.
+
+Used on a rank (who may still issue a call?) and in the notebook (who may still send something to
+a rank?). A thread is judged by the files of its frames: a thread that runs code of the user's may
+do anything; those of Jupyter, ipyparallel, labkit and well-known monitors do what they always do.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures.thread
+import os
+import queue
+import sys
+import sysconfig
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+#: Packages whose threads never issue a call of the user's.
+HARMLESS = frozenset(
+    [
+        "labkit",
+        "ipykernel",
+        "ipyparallel",
+        "IPython",
+        "ipywidgets",
+        "comm",
+        "jupyter_client",
+        "jupyter_core",
+        "tornado",
+        "zmq",
+        "traitlets",
+        "tqdm",
+        "debugpy",
+        "pydevd",
+        "_pydevd_bundle",
+        "psutil",
+        "watchfiles",
+        "matplotlib",
+        "execnet",
+        "pytest",
+        "_pytest",
+        "pluggy",
+        "xdist",
+        "nbclient",
+    ]
+)
+#: Files below torch whose threads carry data for a loader, and issue nothing.
+CARRIERS = ("torch/utils/data/_utils/pin_memory.py",)
+_STDLIB = tuple(
+    os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
+)
+_SITE = ("site-packages", "dist-packages")
+#: Functions of the standard library that wait for another thread, without a limit where the
+#: variable named is None.
+_PARKING = {
+    (threading.__file__, "wait"): "timeout",
+    (threading.__file__, "join"): "timeout",
+    (threading.__file__, "_wait_for_tstate_lock"): "timeout",
+    (threading.__file__, "acquire"): "timeout",
+    (threading.__file__, "__enter__"): "",
+    (queue.__file__, "get"): "timeout",
+    (queue.__file__, "put"): "timeout",
+}
+#: A pool's thread that has nothing to do.
+_IDLE = (concurrent.futures.thread.__file__, "_worker")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A thread of this process, as far as it matters."""
+
+    ident: int
+    name: str  #: "Thread-3 (tick)"
+    frame: FrameType
+    known: bool  #: it is parked, or a thread of a pool without work
+    thread: threading.Thread | None
+
+
+def frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those that it was called from."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def look(without: Collection[int]) -> list[Seen]:
+    """List the threads that may do something, but for those with some identifiers."""
+    threads = {t.ident: t for t in threading.enumerate()}
+    seen = []
+    for ident, frame in sys._current_frames().items():
+        if ident in without:
+            continue
+        thread = threads.get(ident)
+        own = list(frames(frame))
+        if _is_harmless(own, thread):
+            continue
+        name = thread.name if thread else "one that Python did not start"
+        seen.append(Seen(ident, name, frame, is_parked(frame), thread))
+    return seen
+
+
+def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
+    """Tell whether a thread does nothing of the user's, now or ever."""
+    if isinstance(thread, threading.Timer):
+        return not is_users(thread.function) and package(_file(thread.function)) in HARMLESS
+    top = own[0]
+    if (top.f_code.co_filename, top.f_code.co_name) == _IDLE:
+        return True
+    packages = {package(f.f_code.co_filename) for f in own}
+    if "" in packages:
+        return False
+    # By what it was started for: labkit's frames are also on a thread that waits in a call.
+    libraries = (package(f.f_code.co_filename) for f in reversed(own))
+    if next((name for name in libraries if name != "python"), "python") in HARMLESS:
+        return True
+    if any(f.f_code.co_filename.replace(os.sep, "/").endswith(CARRIERS) for f in own):
+        return True
+    return packages == {"python"} and _is_listener(own)
+
+
+def _is_listener(own: list[FrameType]) -> bool:
+    """Tell whether a thread only writes what other threads log."""
+    logging = sys.modules.get("logging.handlers")
+    file = getattr(logging, "__file__", None)
+    return any((f.f_code.co_filename, f.f_code.co_name) == (file, "_monitor") for f in own)
+
+
+def _file(function: object) -> str:
+    return getattr(getattr(function, "__code__", None), "co_filename", "")
+
+
+def is_users(function: object) -> bool:
+    """Tell whether a function is code of the user's: neither Python's nor a library's."""
+    while (inner := getattr(function, "func", None)) is not None:  # functools.partial
+        function = inner
+    file = _file(function) or _file(getattr(function, "__func__", None))
+    return bool(file) and package(file) == ""
+
+
+def package(file: str) -> str:
+    """Return the package that a file belongs to: "python", a library's, "" for the user's."""
+    if file.startswith("<frozen"):
+        return "python"
+    parts = file.replace(os.sep, "/").split("/")
+    for site in _SITE:
+        if site in parts[:-1]:
+            return parts[parts.index(site) + 1].removesuffix(".py")
+    if file.startswith(_STDLIB) or os.path.realpath(file).startswith(_STDLIB):
+        return "python"
+    return "labkit" if file.startswith(_LABKIT) else ""
+
+
+_LABKIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def is_parked(frame: FrameType) -> bool:
+    """Tell whether a thread waits, without a time limit, for another thread of its process."""
+    code = frame.f_code
+    limit = _PARKING.get((code.co_filename, code.co_name))
+    if limit is None:
+        return False
+    values = frame.f_locals
+    if values.get("block", True) is False or values.get("blocking", True) is False:
+        return False
+    timeout = values.get(limit)
+    return timeout is None or (isinstance(timeout, int | float) and timeout < 0)
