@@ -96,7 +96,6 @@ def test_a_wait_is_described(lab, name):
     try:
         assert answer.state == "waiting"
         assert vars(answer.wait).items() >= {**expected, "where": "In[7], line 2"}.items()
-        assert answer.still
     finally:
         recovery.end(inside(lab).cluster, sent.busy, [1])
     assert sent.busy() == []

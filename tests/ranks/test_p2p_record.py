@@ -10,9 +10,13 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+import torch
 
 from labkit.rank.observe import p2p_record
 from labkit.rank.observe.p2p_record import Message
+
+#: What a message carries.
+TENSORS = [torch.ones(2)]
 
 #: Two ranks that send to each other; each prints what it has seen.
 PAIR = """
@@ -42,6 +46,9 @@ dist.init_process_group("gloo", store=store, rank=me, world_size=2)
 world, second = dist.group.WORLD, dist.new_group([0, 1])
 other = 1 - me
 x = torch.full((3,), float(me))
+
+#: What a message carries.
+TENSORS = [torch.ones(2)]
 
 
 def about(work):
@@ -215,9 +222,9 @@ def stock(monkeypatch):
 @pytest.mark.parametrize(
     ("function", "arguments", "kind", "peer"),
     [
-        (p2p_record.send, ("tensors", 1, 7), "send", 1),
-        (p2p_record.recv, ("tensors", 1, 7), "recv", 1),
-        (p2p_record.recv_anysource, ("tensors", 7), "recv_any", -1),
+        (p2p_record.send, (TENSORS, 1, 7), "send", 1),
+        (p2p_record.recv, (TENSORS, 1, 7), "recv", 1),
+        (p2p_record.recv_anysource, (TENSORS, 7), "recv_any", -1),
     ],
 )
 def test_a_message_is_passed_on_and_numbered(stock, function, arguments, kind, peer):
@@ -232,9 +239,9 @@ def test_a_message_is_passed_on_and_numbered(stock, function, arguments, kind, p
 @pytest.mark.parametrize(
     ("function", "arguments", "kind", "peer"),
     [
-        (p2p_record.send, ("tensors", 1, 7), "send", 1),
-        (p2p_record.recv, ("tensors", 1, 7), "recv", 1),
-        (p2p_record.recv_anysource, ("tensors", 7), "recv_any", -1),
+        (p2p_record.send, (TENSORS, 1, 7), "send", 1),
+        (p2p_record.recv, (TENSORS, 1, 7), "recv", 1),
+        (p2p_record.recv_anysource, (TENSORS, 7), "recv_any", -1),
     ],
 )
 def test_a_message_without_a_work_is_counted(monkeypatch, function, arguments, kind, peer):
@@ -256,7 +263,7 @@ def test_a_message_that_torch_refuses_is_not_counted(monkeypatch):
     monkeypatch.setitem(p2p_record.stock, "send", refuse)
     group = Group()
     with pytest.raises(ValueError, match="no such peer"):
-        p2p_record.send(group, "tensors", 9, 0)
+        p2p_record.send(group, TENSORS, 9, 0)
     assert group not in p2p_record.posted
 
 
@@ -264,7 +271,7 @@ def test_a_message_that_torch_refuses_is_not_counted(monkeypatch):
 @pytest.mark.parametrize("peer", [-1, 10])
 def test_a_peer_that_is_not_there_is_refused_before_torch_hangs_on_it(stock, function, peer):
     with pytest.raises(ValueError, match=f"no rank {peer} in this group: .* from 0 to 9"):
-        function(Group(), "tensors", peer, 0)
+        function(Group(), TENSORS, peer, 0)
     assert stock == []
 
 
