@@ -47,6 +47,10 @@ class Situation:
         sample = self.samples.get(rank)
         return sample.groups.get(key) if sample else None
 
+    def is_outsider(self, rank: int) -> bool:
+        """Tell whether a member of a group is no rank of the lab."""
+        return not 0 <= rank < self.size
+
     def is_still(self, rank: int) -> bool:
         """Tell whether no data is on its way to a rank or from it."""
         if rank in self.dead:
@@ -157,7 +161,7 @@ class _Reading:
         """Tell whether a rank can provide more than it has."""
         if rank in self.situation.dead:
             return False
-        if rank < 0 and self.trusting and self._knows_all():
+        if self.situation.is_outsider(rank) and self.trusting and self._knows_all():
             return False
         return rank not in self.free or bool(self.free[rank])
 
@@ -208,7 +212,7 @@ class _Reading:
                 if need.doubt:
                     said[need.doubt.format(rank=node[0])] = None
                 for rank in sorted(need.missing):
-                    if rank < 0:
+                    if self.situation.is_outsider(rank):
                         said[OUTSIDER] = None
                     for doubt in self.free.get(rank, ()):
                         if doubt:
