@@ -74,8 +74,6 @@ class Seen:
     ident: int
     name: str  #: "Thread-3 (tick)"
     frame: FrameType
-    known: bool  #: it is parked, or a thread of a pool without work
-    thread: threading.Thread | None
 
 
 def frames(frame: FrameType | None) -> Iterator[FrameType]:
@@ -97,7 +95,7 @@ def look(without: Collection[int]) -> list[Seen]:
         if _is_harmless(own, thread):
             continue
         name = thread.name if thread else "one that Python did not start"
-        seen.append(Seen(ident, name, frame, is_parked(frame), thread))
+        seen.append(Seen(ident, name, frame))
     return seen
 
 
