@@ -1,4 +1,4 @@
-"""Which ranks wait in vain: situations by hand, and what holds of all of them."""
+"""Which ranks wait in vain, proved or suspected: by hand, and what holds of all situations."""
 
 from __future__ import annotations
 
@@ -8,20 +8,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labkit.deadlock.wait_graph import Situation, disagree, find_stuck
-from labkit.wire.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import (
+    OUTSIDER,
+    Situation,
+    Verdict,
+    disagree,
+    find_stuck,
+    judge,
+    needs,
+)
+from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
 
 WORLD = "0"
+#: Something that labkit cannot see into.
+THREAD = Issuer("a thread of rank {rank} is alive: Thread-1 (tick)")
 
 
-def call(number, name="all_reduce", shape=(4,), kind="Float"):
-    return Entry(number, name, (shape,), (kind,), False)
+def call(number, name="all_reduce", shape=(4,), kind="Float", **more):
+    return Entry(number, name, (shape,), (kind,), False, **more)
 
 
-def group(ranks, *entries, posted=None, barriers=0, name=WORLD):
+def group(ranks, *entries, posted=None, barriers=0, name=WORLD, **more):
     last = max((e.number for e in entries), default=0)
     key = (name, tuple(ranks))
-    return Group(key, last, {e.number: e for e in entries}, posted or {}, barriers)
+    return Group(key, last, {e.number: e for e in entries}, posted or {}, barriers, **more)
 
 
 def waits(rank, kind, *groups, number=1, among=None, **named):
@@ -44,11 +54,31 @@ def ended(rank, *groups, **named):
     return Sample(rank, "idle", still=True, groups={g.key: g for g in groups}, **named)
 
 
-def stuck(size, *samples, gone=(), dead=()):
-    """Return the stuck ranks; those that are idle are gone."""
+def has(sample, **more):
+    """Return the sample with something more, or something else."""
+    return dataclasses.replace(sample, **more)
+
+
+def decide(size, *samples, gone=(), dead=(), **more):
+    """Judge these ranks; those that are idle are gone."""
     idle = {s.rank for s in samples if s.state == "idle"}
     by_rank = {s.rank: s for s in samples}
-    return find_stuck(Situation(size, by_rank, frozenset(idle | {*gone}), frozenset(dead)))
+    return judge(Situation(size, by_rank, frozenset(idle | {*gone}), frozenset(dead), **more))
+
+
+def stuck(size, *samples, **more):
+    """Return the ranks that are proved to be stuck."""
+    return decide(size, *samples, **more).proved
+
+
+def suspicion(size, *samples, **more):
+    """Return the ranks that are only suspected, and why they are not proved."""
+    verdict = decide(size, *samples, **more)
+    assert verdict.proved <= verdict.suspected
+    return verdict.suspected - verdict.proved, verdict.doubts
+
+
+NOBODY = (frozenset(), ())
 
 
 # -- collectives --------------------------------------------------------------------------------
@@ -75,10 +105,15 @@ def test_a_rank_that_did_not_answer_can_still_come():
     assert stuck(3, in_call(1, 3, call(1)), in_call(2, 3, call(1))) == set()
 
 
-def test_a_wait_that_is_not_still_is_no_wait():
-    moving = dataclasses.replace(in_call(1, 2, call(1)), still=False)
-    assert stuck(2, ended(0), moving) == set()
-    assert stuck(2, ended(0), dataclasses.replace(moving, still=True)) == {1}
+@pytest.mark.parametrize("still", [True, False])
+def test_data_on_its_way_does_not_stand_for_a_rank_that_has_not_come(still):
+    assert stuck(2, ended(0), has(in_call(1, 2, call(1)), still=still)) == {1}
+
+
+def test_a_rank_whose_cell_has_not_begun_or_whose_reply_is_on_its_way_may_come():
+    idle = {0: ended(0), 1: in_call(1, 2, call(1))}
+    assert judge(Situation(2, idle)) == Verdict()
+    assert judge(Situation(2, idle, frozenset({0}))).proved == {1}
 
 
 def test_one_missing_rank_is_enough_though_another_may_come():
@@ -228,24 +263,97 @@ def test_disagree(a, b, expected):
     assert disagree(a, b) is expected
 
 
-def both_came(other_still):
-    other = computes(1, group(range(2), call(1)), still=other_still)
-    return stuck(2, in_call(0, 2, call(1)), other)
+@pytest.mark.parametrize(
+    "other",
+    [
+        in_call(1, 2, call(1)),
+        computes(1, group(range(2), call(1)), still=True),
+        ended(1, group(range(2), call(1))),
+        ended(1, group(range(2), call(1), call(2))),
+    ],
+    ids=["waits", "computes", "ended", "is ahead"],
+)
+def test_all_have_come_so_it_is_only_slow_though_nothing_moves(other):
+    """A link can be slow, or lose data for a while: nobody has to come any more."""
+    assert decide(2, in_call(0, 2, call(1)), other) == Verdict()
 
 
-def test_all_have_come_and_all_are_still_so_nothing_will_arrive():
-    assert stuck(2, in_call(0, 2, call(1)), in_call(1, 2, call(1))) == {0, 1}
-    assert both_came(other_still=True) == {0}
-
-
-def test_all_have_come_and_one_still_runs_so_data_may_be_on_its_way():
-    assert both_came(other_still=False) == set()
+def test_who_died_after_it_came_is_no_deadlock():
+    """Its death ends the cell, and says more than a deadlock could."""
+    last_words = computes(1, group(range(2), call(1)))
+    assert decide(2, in_call(0, 2, call(1)), last_words, gone={1}, dead={1}) == Verdict()
 
 
 def test_a_dead_rank_is_still_whatever_it_said_last():
-    last_words = computes(1, group(range(2), call(1)))
-    assert stuck(2, in_call(0, 2, call(1)), last_words, gone={1}) == set()
-    assert stuck(2, in_call(0, 2, call(1)), last_words, gone={1}, dead={1}) == {0}
+    """Its message may have been taken by a receive from any; or it never arrives."""
+    own = waits(0, "recv", group(range(2), posted={("recv_any", -1, 0): 1}), peer=1)
+    last_words = has(ended(1, group(range(2), posted={("send", 0, 0): 1})), still=False)
+    assert stuck(2, own, last_words) == set()
+    assert stuck(2, own, last_words, dead={1}) == {0}
+
+
+# -- calls that fit, or not, or that nobody can see -----------------------------------------------
+
+UNSEEN = "everybody has come, but labkit cannot see whether the calls fit"
+
+
+def splits(to, back):
+    return call(1, "all_to_all", splits=(to, back))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "fit"),
+    [
+        (splits((1, 2), (1, 3)), splits((3, 4), (2, 4)), True),
+        (splits((1, 2), (1, 3)), splits((3, 4), (1, 4)), False),
+        (splits((1, 2), (1, 3)), splits((2, 4), (2, 4)), False),
+        (splits((1,), (1,)), splits((1, 1), (1, 1)), False),
+        (splits((1, 1), (1, 1)), call(1, "all_to_all"), False),
+        (call(1, "all_to_all"), call(1, "all_to_all"), True),
+        (call(1, "all_to_all"), call(1, "all_to_all", (5,)), False),
+        (call(1, "broadcast", root=0), call(1, "broadcast", root=0), True),
+        (call(1, "broadcast", root=0), call(1, "broadcast"), False),
+        (call(1, "scatter", root=0), call(1, "scatter", (5,), root=0), True),
+        (call(1, "barrier"), call(1, "barrier"), True),
+    ],
+)
+def test_all_have_come_and_only_calls_that_fit_are_certain_to_end(mine, theirs, fit):
+    """Splits that differ prove nothing: gloo takes less than it was told to expect."""
+    expected = NOBODY if fit else ({0, 1}, (UNSEEN,))
+    assert suspicion(2, in_call(0, 2, mine), in_call(1, 2, theirs)) == expected
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_calls_that_nobody_can_see_are_no_suspicion_while_data_is_on_its_way(moves):
+    ranks = [in_call(r, 2, call(1, "broadcast")) for r in range(2)]
+    ranks[moves] = has(ranks[moves], still=False)
+    found, doubts = suspicion(2, *ranks)
+    assert moves not in found or doubts == (UNSEEN,)
+    assert 1 - moves not in found  # what moves at the other may be for it
+
+
+def test_a_call_that_the_recorder_has_forgotten_has_met_the_others():
+    ahead = has(group(range(2), call(9)), entries={9: call(9)})
+    assert decide(2, in_call(0, 2, call(1)), computes(1, ahead)) == Verdict()
+
+
+def test_a_call_of_its_own_that_is_not_on_record_is_suspected_only():
+    own = waits(0, "collective", has(group(range(2)), last=1))
+    assert suspicion(2, own, ended(1, group(range(2), call(1)))) == ({0}, (UNSEEN,))
+    assert stuck(2, own, ended(1)) == {0}
+
+
+@pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
+def test_roots_that_differ_are_proved(name):
+    """Though each rank may look for another one."""
+    ranks = [in_call(r, 2, call(1, name, root=r)) for r in range(2)]
+    assert stuck(2, *ranks) == {0, 1}
+
+
+def test_what_was_issued_is_in_conflict_where_the_device_is_waited_for_too():
+    own = waits(0, "device", group(range(3), call(1)))
+    other = waits(1, "device", group(range(3), call(1, "barrier")))
+    assert stuck(3, own, other, computes(2)) == {0, 1}
 
 
 # -- messages -----------------------------------------------------------------------------------
@@ -295,9 +403,25 @@ def test_a_live_peer_may_still_post(kind):
 
 
 @pytest.mark.parametrize(("kind", "theirs"), [("send", ("recv", 0, 0)), ("recv", ("send", 0, 0))])
-def test_a_message_that_both_posted_and_that_never_arrives(kind, theirs):
-    """Its sizes differ, say."""
-    assert message(kind, {theirs: 1}) == {0}
+def test_a_message_that_both_posted_is_on_its_way_however_long(kind, theirs):
+    own = waits(0, kind, group(range(2)), peer=1)
+    assert decide(2, own, ended(1, group(range(2), posted={theirs: 1}))) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("kind", "theirs", "call_"), [("send", "recv", "irecv"), ("recv", "send", "isend")]
+)
+def test_a_message_whose_handle_was_dropped_may_be_lost(kind, theirs, call_):
+    own = waits(0, kind, group(range(2)), peer=1)
+    lost = frozenset({(theirs, 0, 0, 1)})
+    other = ended(1, group(range(2), posted={(theirs, 0, 0): 1}, dropped=lost))
+    doubt = f"the handle of an {call_} of rank 1 was dropped, so its message may be lost"
+    assert suspicion(2, own, other) == ({0}, (doubt,))
+    assert decide(2, own, has(other, still=False)) == Verdict()  # it is on its way
+    again = ended(1, group(range(2), posted={(theirs, 0, 0): 2}, dropped=lost))
+    assert decide(2, own, again) == Verdict()  # the other one is enough
+    elsewhere = group(range(2), posted={(theirs, 0, 0): 1}, dropped=frozenset({(theirs, 0, 7, 1)}))
+    assert decide(2, own, ended(1, elsewhere)) == Verdict()
 
 
 def test_recv_any_waits_for_the_last_one_that_may_send():
@@ -354,7 +478,7 @@ def test_a_receive_after_a_receive_from_any_waits_for_the_next_message():
 
 @pytest.mark.parametrize(
     ("other", "barriers", "expected"),
-    [(ended, 0, {0}), (ended, 1, {0}), (computes, 0, set()), (computes, 1, set())],
+    [(ended, 0, {0}), (ended, 1, set()), (computes, 0, set()), (computes, 1, set())],
 )
 def test_monitored_barrier(other, barriers, expected):
     own = waits(0, "monitored_barrier", group(range(2), barriers=1))
@@ -368,6 +492,13 @@ def test_the_second_monitored_barrier_needs_a_second_one():
         assert stuck(2, own, other) == expected
 
 
+def making(rank, ranks=None, number=3, size=3, made=None):
+    """Make a rank that waits in ``new_group``: for all ranks, or where torch names the group."""
+    key = None if ranks is None else ("5", tuple(ranks))
+    own = waits(rank, "new_group", group(range(size)), number=number, making=key)
+    return has(own, made=number if made is None else made)
+
+
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
@@ -377,17 +508,46 @@ def test_the_second_monitored_barrier_needs_a_second_one():
     ],
 )
 def test_new_group_needs_every_rank_of_the_lab(other, expected):
-    own = dataclasses.replace(waits(0, "new_group", number=3), made=3)
-    assert stuck(2, own, other) == expected
+    assert stuck(2, making(0, size=2), other) == expected
 
 
 def test_new_group_is_never_vain_once_all_have_come():
-    own = [dataclasses.replace(waits(r, "new_group", number=1), made=1) for r in (0, 1)]
-    assert stuck(2, *own) == set()
+    assert decide(2, making(0, size=2), making(1, size=2)) == Verdict()
 
 
-def joining(rank, size):
-    return dataclasses.replace(waits(rank, "init", size=size), joined=False)
+def test_new_group_of_members_that_have_come_does_not_need_the_others():
+    """Torch makes the group of its members alone; the others have counted it."""
+    assert decide(3, making(0, (0, 1)), making(1, (0, 1)), ended(2)) == Verdict()
+    assert stuck(3, making(0, (0, 1)), ended(1), computes(2)) == {0}
+
+
+def test_a_member_that_has_made_the_group_and_has_gone_on_is_not_missing():
+    made = ended(1, group((0, 1), name="5"), made=3)
+    assert decide(3, making(0, (0, 1)), made, ended(2)) == Verdict()
+
+
+def test_ranks_that_make_different_groups_under_one_number():
+    """Each has counted as many, so that labkit cannot tell whether it was this one."""
+    found = suspicion(3, making(0, (0, 1)), making(1, (1, 2)), ended(2, made=2))
+    assert found == ({0}, ("rank 1 has made as many groups, perhaps this one among them",))
+
+
+def test_new_group_that_meets_its_members_alone_has_no_number():
+    """use_local_synchronization=True: no count tells who has come."""
+    assert stuck(3, making(0, (0, 1), number=-1, made=9), ended(1, made=9), computes(2)) == {0}
+    both = making(0, (0, 1), number=-1), making(1, (0, 1), number=-1)
+    assert decide(3, *both, ended(2)) == Verdict()
+
+
+# -- the start ------------------------------------------------------------------------------------
+
+OTHERS_JOIN = "a process that is no rank of this lab may join the group"
+ELSEWHERE = "the ranks name different addresses, and other processes may come there"
+SAME_NUMBER = "ranks gave the same number, and other processes may have the ones that lack"
+
+
+def joining(rank, size, **more):
+    return has(waits(rank, "init", size=size, **more), joined=False)
 
 
 def outside(rank):
@@ -396,24 +556,240 @@ def outside(rank):
 
 def test_init_waits_for_a_rank_that_never_calls_it():
     assert stuck(2, joining(0, 2), outside(1)) == {0}
-    assert stuck(2, joining(0, 2), computes(1)) == set()
+    assert decide(2, joining(0, 2), computes(1)) == Verdict()
 
 
-def test_init_with_more_ranks_than_there_are():
-    assert stuck(2, joining(0, 3), joining(1, 3)) == {0, 1}
-    assert stuck(2, joining(0, 3), computes(1)) == {0}
+def test_init_with_more_ranks_than_there_are_may_wait_for_another_process():
+    assert suspicion(2, joining(0, 3), joining(1, 3)) == ({0, 1}, (OTHERS_JOIN,))
+    assert suspicion(2, joining(0, 3), computes(1)) == ({0}, (OTHERS_JOIN,))
+
+
+def test_init_that_waits_for_a_rank_that_was_not_asked_may_wait_for_another_process():
+    found = suspicion(2, joining(0, 2), outside(1), not_asked=frozenset({1}))
+    assert found == ({0}, (OTHERS_JOIN,))
 
 
 def test_init_is_never_vain_while_all_are_in_it():
-    assert stuck(2, joining(0, 2), joining(1, 2)) == set()
+    assert decide(2, joining(0, 2), joining(1, 2)) == Verdict()
+    assert decide(2, joining(0, -1), joining(1, -1)) == Verdict()  # world_size was not given
 
 
 def test_init_of_fewer_ranks_than_the_lab_has():
-    assert stuck(3, joining(0, 2), computes(1), outside(2)) == set()
+    assert decide(3, joining(0, 2), computes(1), outside(2)) == Verdict()
+    found = suspicion(3, joining(0, 2), outside(1), outside(2))
+    assert found == ({0}, (OTHERS_JOIN,))
 
 
 def test_a_rank_that_has_joined_already_is_not_missing_from_init():
-    assert stuck(2, joining(0, 2), ended(1, joined=True)) == set()
+    assert decide(2, joining(0, 2), ended(1, joined=True)) == Verdict()
+
+
+def test_init_at_different_addresses():
+    here, there = (f"tcp://127.0.0.1:{port}" for port in (1111, 2222))
+    apart = joining(0, 2, at=here), joining(1, 2, at=there)
+    assert suspicion(2, *apart) == ({0, 1}, (ELSEWHERE,))
+    together = joining(0, 2, at=here), joining(1, 2, at=here)
+    assert decide(2, *together) == Verdict()
+    unknown = joining(0, 2, at=here), joining(1, 2)  # by a store of the user's
+    assert decide(2, *unknown) == Verdict()
+
+
+def test_init_with_one_number_on_two_ranks():
+    assert suspicion(2, joining(0, 2, me=0), joining(1, 2, me=0)) == ({0, 1}, (SAME_NUMBER,))
+    assert decide(2, joining(0, 2, me=0), joining(1, 2, me=1)) == Verdict()
+
+
+# -- stores, and what nobody knows ----------------------------------------------------------------
+
+KEY = "any process that reaches the store may set the key"
+
+
+def asks_store(rank):
+    return waits(rank, "store", at="'a'", doubt=KEY)
+
+
+def test_a_key_that_no_rank_can_set_any_more_is_suspected_only():
+    assert suspicion(2, asks_store(0), ended(1)) == ({0}, (KEY,))
+    assert suspicion(2, asks_store(0), asks_store(1)) == ({0, 1}, (KEY,))
+
+
+@pytest.mark.parametrize("other", [[computes(1)], []], ids=["computes", "unknown"])
+def test_a_key_that_some_rank_can_still_set_is_no_suspicion(other):
+    assert decide(2, asks_store(0), *other) == Verdict()
+
+
+def test_a_wait_that_nobody_knows_is_suspected_once_all_others_are_gone():
+    own = waits(0, "unknown", doubt="labkit cannot see what rank {rank} waits for")
+    assert suspicion(2, own, ended(1)) == ({0}, ("labkit cannot see what rank 0 waits for",))
+    assert decide(2, own, computes(1)) == Verdict()
+
+
+def test_a_wait_with_a_doubt_of_its_own_is_never_proved():
+    """Its collective was found by counting, say: the recorder is off."""
+    own = in_call(0, 2, call(1), doubt="torch's flight recorder is off")
+    assert suspicion(2, own, ended(1)) == ({0}, ("torch's flight recorder is off",))
+
+
+# -- waits for a device ---------------------------------------------------------------------------
+
+
+def on_device(rank, *groups, options=(), messages=()):
+    wait = Wait("device", tuple(options), messages=tuple(messages))
+    return Sample(rank, "waiting", True, wait, groups={g.key: g for g in groups})
+
+
+def test_a_device_needs_all_that_was_given_to_it():
+    """A collective of several options needs any one; a device needs every one."""
+    a, b = group((0, 1), call(1), name="1"), group((0, 2), call(1), name="2")
+    options = (a.key, 1), (b.key, 1)
+    assert stuck(3, on_device(0, a, b, options=options), ended(1), computes(2)) == {0}
+    met = computes(1, group((0, 1), call(1), name="1")), computes(2)
+    assert decide(3, on_device(0, a, b, options=options), *met) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("posted", "last", "expected"),
+    [
+        ({}, computes(1), set()),
+        ({}, ended(1), {0}),
+        ({("recv", 0, 0): 1}, None, set()),
+        ({("recv", 0, 0): 2}, None, set()),
+    ],
+)
+def test_a_device_waits_for_messages_too(posted, last, expected):
+    world = group(range(2), posted={("send", 1, 0): 1})
+    end = Message("send", world.key, 1, 1, 0)
+    other = last or ended(1, group(range(2), posted=posted))
+    assert stuck(2, on_device(0, world, messages=[end]), other) == expected
+
+
+def test_a_device_that_waits_for_nothing_goes_on():
+    assert decide(2, on_device(0), ended(1)) == Verdict()
+
+
+# -- what else may issue calls --------------------------------------------------------------------
+
+
+def held(wait, **more):
+    return Issuer("a thread of rank {rank} is alive: Thread-1 (tick)", wait, **more)
+
+
+TICKS = "a thread of rank {} is alive: Thread-1 (tick)"
+
+
+def test_a_thread_may_make_the_call_that_the_others_wait_for():
+    ticking = ended(0, issuers=(THREAD,))
+    assert suspicion(2, ticking, in_call(1, 2, call(1))) == ({1}, (TICKS.format(0),))
+
+
+def test_a_thread_of_a_rank_that_nobody_waits_for_does_not_matter():
+    pair = group((1, 2), call(1), name="1")
+    elsewhere = ended(0, issuers=(THREAD,)), ended(1)
+    assert decide(3, *elsewhere, waits(2, "collective", pair)) == Verdict(
+        frozenset({2}), frozenset({2})
+    )
+
+
+def test_a_thread_of_the_very_rank_does_not_free_its_main_thread():
+    own = has(in_call(1, 2, call(1)), issuers=(THREAD,))
+    assert decide(2, ended(0), own).proved == {1}
+
+
+def test_a_thread_that_waits_in_vain_itself_cannot_come():
+    world = group(range(2), call(1))
+    receives = held(Wait("recv", ((world.key, 1),), peer=1))
+    assert stuck(2, ended(0, world, issuers=(receives,)), in_call(1, 2, call(2))) == {1}
+    # but it can as soon as rank 1 has sent
+    sent = in_call(1, 2, call(2))
+    sent = has(sent, groups={world.key: group(range(2), call(2), posted={("send", 0, 0): 1})})
+    assert decide(2, ended(0, world, issuers=(receives,)), sent) == Verdict()
+
+
+def test_a_doubt_travels_along_the_chain_and_is_told_once():
+    first, second = chain(3)
+    found = suspicion(3, first, second, ended(2, issuers=(THREAD,)))
+    assert found == ({0, 1}, (TICKS.format(2),))
+
+
+def parked(rank, *issuers):
+    """Make a rank whose main thread waits for another one, as in ``Future.result()``."""
+    return has(waits(rank, "thread"), issuers=issuers)
+
+
+def test_a_parked_main_thread_goes_on_if_a_thread_can():
+    own = parked(0, held(Wait("recv", ((group(range(2)).key, 1),), peer=1)))
+    own = has(own, groups={group(range(2)).key: group(range(2))})
+    assert decide(2, own, computes(1)) == Verdict()
+    assert stuck(2, own, ended(1)) == {0}
+
+
+def test_a_main_thread_that_waits_for_a_thread_that_nobody_can_see_into():
+    assert suspicion(2, parked(0, THREAD), ended(1)) == ({0}, (TICKS.format(0),))
+
+
+def test_a_parked_thread_that_nobody_in_its_process_can_wake():
+    assert stuck(1, parked(0, held(Wait("thread")))) == {0}
+
+
+def test_a_parked_thread_can_be_woken_by_another():
+    own = parked(0, held(Wait("thread")), THREAD)
+    assert suspicion(1, own) == ({0}, (TICKS.format(0),))
+
+
+TASK = Issuer("a task of rank {rank}'s event loop is pending: Task-1", when_idle=True)
+
+
+def test_a_task_of_the_event_loop_runs_only_while_the_main_thread_is_idle():
+    waiting = in_call(1, 2, call(1))
+    assert suspicion(2, ended(0, issuers=(TASK,)), waiting)[0] == {1}
+    blocked = has(waits(0, "recv", group(range(2)), peer=1), issuers=(TASK,))
+    assert stuck(2, blocked, waiting) == {0, 1}
+
+
+def test_a_task_runs_while_the_cell_awaits_something():
+    awaiting = has(waits(0, "thread", doubt="the cell of rank {rank} awaits something"))
+    awaiting = has(awaiting, issuers=(TASK,))
+    found, doubts = suspicion(2, awaiting, in_call(1, 2, call(1)))
+    assert found == {0, 1}
+    assert "the cell of rank 0 awaits something" in doubts
+
+
+OUTSIDE = "a thread of this notebook is alive, which may send something to a rank: x"
+
+
+def test_what_is_outside_may_give_work_to_a_rank_that_has_ended():
+    found = suspicion(2, ended(0), in_call(1, 2, call(1)), outside=(OUTSIDE,))
+    assert found == ({1}, (OUTSIDE,))
+
+
+def test_what_is_outside_cannot_reach_ranks_that_are_blocked_or_dead():
+    ring = [waits(r, "recv", group(range(2)), peer=1 - r) for r in range(2)]
+    assert stuck(2, *ring, outside=(OUTSIDE,)) == {0, 1}
+    assert stuck(2, in_call(1, 2, call(1)), gone={0}, dead={0}, outside=(OUTSIDE,)) == {1}
+
+
+def test_nothing_is_proved_with_a_blind_eye():
+    """Some rank's torch hides what a proof rests on, say, the time limits of groups."""
+    blind = ended(0, doubts=("torch 9 hides the limits",))
+    found = suspicion(3, blind, in_call(1, 3, call(1)), in_call(2, 3, call(1)))
+    assert found == ({1, 2}, ("torch 9 hides the limits",))
+
+
+# -- members that are no rank of the lab ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("outsider", [-3, 2, 7], ids=["renumbered", "one more", "far"])
+def test_a_member_that_is_no_rank_of_the_lab_may_always_come(outsider):
+    own = waits(0, "collective", group((0, 1, outsider), call(1)))
+    other = computes(1, group((0, 1, outsider), call(1)))
+    assert suspicion(2, own, other) == ({0}, (OUTSIDER,))
+    assert stuck(2, own, ended(1)) == {0}  # who lacks rank 1 is stuck in any case
+
+
+def test_a_member_without_a_number_may_be_a_rank_that_has_not_answered():
+    own = waits(0, "collective", group((0, 1, -3), call(1)))
+    came = computes(1, group((0, 1, -3), call(1)))
+    assert decide(3, own, came) == Verdict()
 
 
 # -- what is not known --------------------------------------------------------------------------
@@ -437,23 +813,50 @@ def test_what_a_rank_without_an_answer_has_provided_is_not_known():
     assert stuck(2, waits(0, "recv", group(range(2)), peer=1), gone={1}) == set()
 
 
+def test_verdicts_have_a_doubt_only_where_something_is_not_proved():
+    assert decide(2, ended(0), in_call(1, 2, call(1))) == Verdict(frozenset({1}), frozenset({1}))
+
+
+def test_some_ranks_can_be_proved_while_others_are_suspected():
+    pair, other = group((0, 1), call(1), name="1"), group((2, 3), call(1), name="2")
+    verdict = decide(
+        4,
+        ended(0, issuers=(THREAD,)),
+        waits(1, "collective", pair),
+        ended(2),
+        waits(3, "collective", other),
+    )
+    assert verdict == Verdict(frozenset({3}), frozenset({1, 3}), (TICKS.format(0),))
+
+
+def test_a_kind_that_needs_nothing_from_nobody():
+    alone = group((0,), call(1), name="1")
+    own = waits(0, "collective", alone)
+    assert needs(Situation(2, {0: own}), 0, own.wait)[0].missing == frozenset()
+    assert decide(2, own, ended(1)) == Verdict()
+
+
 # -- of all situations --------------------------------------------------------------------------
 
 
 SIZE = 4
-NAMES = ("all_reduce", "barrier", "broadcast", "reduce", "gather", "scatter")
-KEYS = ((WORLD, (0, 1, 2, 3)), ("1", (0, 1)), ("2", (1, 2, 3)))
-KINDS = ("collective", "send", "recv", "recv_any", "monitored_barrier", "new_group", "init")
+NAMES = ("all_reduce", "barrier", "broadcast", "reduce", "gather", "scatter", "all_to_all")
+KEYS = ((WORLD, (0, 1, 2, 3)), ("1", (0, 1)), ("2", (1, 2, 3)), ("3", (0, 2, -6)))
+SEVERAL = ("collective", "device")
+PLAIN_WAITS = ("send", "recv", "recv_any", "monitored_barrier", "new_group", "init")
+ELSE = ("thread", "store", "unknown")
 
 always = settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 ranks = st.integers(0, SIZE - 1)
 few = st.integers(0, 2)
-calls = st.builds(call, st.just(0), st.sampled_from(NAMES), st.sampled_from([(4,), (5,)]))
+calls = st.builds(
+    call, st.just(0), st.sampled_from(NAMES), st.sampled_from([(4,), (5,)]), root=st.none() | ranks
+)
 posts = st.dictionaries(
     st.one_of(
         st.tuples(st.sampled_from(["send", "recv"]), ranks, few),
@@ -465,6 +868,24 @@ posts = st.dictionaries(
 
 
 @st.composite
+def some_waits(draw, rank, keys):
+    kind = draw(st.sampled_from(SEVERAL + PLAIN_WAITS + ELSE))
+    options = st.tuples(st.sampled_from(keys), st.integers(1, 2))
+    chosen = draw(st.lists(options, min_size=1, max_size=2 if kind in SEVERAL else 1))
+    doubt = st.sampled_from(["", "", "", f"a doubt about {kind} of rank {{rank}}"])
+    return Wait(
+        kind,
+        tuple(chosen),
+        peer=draw(ranks.filter(lambda r: r != rank)),
+        tag=draw(few),
+        root=draw(st.none() | ranks),
+        size=draw(st.integers(2, SIZE + 1)),
+        number=draw(few),
+        doubt=f"a doubt about {kind} of rank {{rank}}" if kind in ELSE[1:] else draw(doubt),
+    )
+
+
+@st.composite
 def samples(draw, rank):
     groups = {}
     for name, members in KEYS:
@@ -473,37 +894,96 @@ def samples(draw, rank):
             numbered = [dataclasses.replace(e, number=n) for n, e in enumerate(entries, 1)]
             made = group(members, *numbered, posted=draw(posts), barriers=draw(few), name=name)
             groups[made.key] = made
-    wait = None
-    if draw(st.integers(0, 3)):
-        kind = draw(st.sampled_from(KINDS))
-        options = st.tuples(st.sampled_from(sorted(groups)), st.integers(1, 2))
-        several = 2 if kind == "collective" else 1
-        wait = Wait(
-            kind,
-            tuple(draw(st.lists(options, min_size=1, max_size=several))),
-            peer=draw(ranks.filter(lambda r: r != rank)),
-            tag=draw(few),
-            root=draw(st.none() | ranks),
-            size=draw(st.integers(2, SIZE + 1)),
-            number=draw(few),
-        )
-    still = draw(st.booleans()) or draw(st.booleans())
-    return Sample(rank, "waiting", still, wait, groups=groups, made=draw(few))
+    own = some_waits(rank, sorted(groups))
+    state = draw(st.sampled_from(["waiting", "waiting", "waiting", "idle", "computing"]))
+    issuers = ()
+    if state != "computing" and draw(st.booleans()):
+        another = st.builds(Issuer, st.just(THREAD.name), st.none() | own, st.booleans())
+        issuers = tuple(draw(st.lists(another, max_size=2)))
+    return Sample(
+        rank,
+        state,
+        draw(st.booleans()) or draw(st.booleans()),
+        draw(own) if state == "waiting" else None,
+        groups=groups,
+        made=draw(few),
+        joined=draw(st.booleans()),
+        issuers=issuers,
+        doubts=draw(st.sampled_from([(), (), (), ("a feature is off",)])),
+    )
 
 
 @st.composite
 def situations(draw):
-    known = {r: draw(samples(r)) for r in range(SIZE) if draw(st.integers(0, 4))}
-    gone = frozenset(r for r in range(SIZE) if r not in known or not known[r].wait)
-    gone &= draw(st.frozensets(ranks))
-    return Situation(SIZE, known, gone, gone & draw(st.frozensets(ranks)))
+    known = {r: draw(samples(r)) for r in range(SIZE) if draw(st.integers(0, 5))}
+    ended_ = draw(st.frozensets(ranks))
+    gone = frozenset(r for r in range(SIZE) if r not in known or known[r].state == "idle") & ended_
+    dead = gone & draw(st.frozensets(ranks))
+    outside_ = draw(st.sampled_from([(), (), (OUTSIDE,)]))
+    return Situation(SIZE, known, gone, dead, gone & draw(st.frozensets(ranks)), outside_)
+
+
+def without(situation, rank):
+    """Return what is known if a rank has given no answer."""
+    known = {r: s for r, s in situation.samples.items() if r != rank}
+    return dataclasses.replace(
+        situation, samples=known, gone=situation.gone - {rank}, dead=situation.dead - {rank}
+    )
+
+
+def changed(situation, rank, **more):
+    """Return the situation with another answer of one rank."""
+    known = dict(situation.samples)
+    if rank in known:
+        known[rank] = has(known[rank], **more)
+    return dataclasses.replace(situation, samples=known)
 
 
 @always
 @given(situations())
-def test_only_ranks_that_wait_and_stand_still_are_stuck(situation):
-    waiting = {r for r, s in situation.samples.items() if s.wait and s.still}
-    assert find_stuck(situation) <= waiting
+def test_what_is_proved_is_suspected_and_only_ranks_that_wait_are(situation):
+    verdict = judge(situation)
+    waiting = {r for r, s in situation.samples.items() if s.wait}
+    assert verdict.proved <= verdict.suspected <= waiting
+    assert find_stuck(situation) == verdict.proved
+
+
+@always
+@given(situations())
+def test_there_is_a_doubt_wherever_something_is_not_proved(situation):
+    """The message of a suspicion says why it is none that is proved."""
+    verdict = judge(situation)
+    assert verdict.proved == verdict.suspected or verdict.doubts
+    assert all(doubt and "{" not in doubt for doubt in verdict.doubts)
+
+
+@always
+@given(situations())
+def test_nothing_at_all_is_proved_with_a_blind_eye(situation):
+    if any(s.doubts for s in situation.samples.values()):
+        assert judge(situation).proved == set()
+
+
+@always
+@given(situations(), ranks)
+def test_something_that_nobody_can_see_into_proves_nothing_more(situation, rank):
+    if rank not in situation.samples:
+        return
+    more = (*situation.samples[rank].issuers, THREAD)
+    later = changed(situation, rank, issuers=more)
+    assert judge(later).proved <= judge(situation).proved
+    assert judge(later).suspected == judge(situation).suspected
+
+
+@always
+@given(situations(), ranks)
+def test_a_rank_that_computes_is_never_stuck_and_makes_nobody_stuck(situation, rank):
+    later = changed(situation, rank, state="computing", wait=None)
+    later = dataclasses.replace(later, gone=later.gone - {rank}, dead=later.dead - {rank})
+    verdict = judge(later)
+    assert rank not in verdict.suspected
+    if situation.samples.get(rank) and situation.samples[rank].wait is None:
+        assert verdict.proved <= judge(situation).proved
 
 
 @always
@@ -512,31 +992,223 @@ def test_a_rank_that_may_come_after_all_makes_nobody_stuck(situation, rank):
     later = dataclasses.replace(
         situation, gone=situation.gone - {rank}, dead=situation.dead - {rank}
     )
-    assert find_stuck(later) <= find_stuck(situation)
+    assert judge(later).suspected <= judge(situation).suspected
 
 
 @always
 @given(situations(), ranks)
 def test_a_rank_that_nothing_is_known_of_makes_nobody_stuck(situation, rank):
-    known = {r: s for r, s in situation.samples.items() if r != rank}
-    blind = Situation(SIZE, known, situation.gone - {rank}, situation.dead - {rank})
-    assert find_stuck(blind) <= find_stuck(situation)
+    sighted = dataclasses.replace(
+        situation, samples={r: has(s, doubts=()) for r, s in situation.samples.items()}
+    )
+    assert judge(without(sighted, rank)).proved <= judge(sighted).proved
 
 
 @always
 @given(situations(), ranks)
-def test_a_rank_that_runs_makes_nobody_stuck(situation, rank):
-    known = dict(situation.samples)
-    if rank in known:
-        known[rank] = dataclasses.replace(known[rank], still=False)
-    awake = dataclasses.replace(situation, samples=known, dead=situation.dead - {rank})
-    assert find_stuck(awake) <= find_stuck(situation)
+def test_data_that_is_on_its_way_makes_nobody_stuck(situation, rank):
+    awake = changed(situation, rank, still=False)
+    awake = dataclasses.replace(awake, dead=situation.dead - {rank})
+    before = dataclasses.replace(situation, dead=situation.dead - {rank})
+    assert judge(awake).suspected <= judge(before).suspected
 
 
 @always
 @given(situations())
 def test_whoever_is_stuck_stays_so_when_the_able_ranks_have_gone(situation):
-    stuck_now = find_stuck(situation)
-    waiting = {r for r, s in situation.samples.items() if s.wait and s.still}
-    alone = dataclasses.replace(situation, gone=frozenset(range(SIZE)) - waiting)
-    assert stuck_now <= find_stuck(alone)
+    gone = {
+        r: has(s, state="idle", wait=None, issuers=()) if s.wait is None else s
+        for r, s in situation.samples.items()
+    }
+    idle = frozenset(r for r, s in gone.items() if s.state == "idle")
+    alone = dataclasses.replace(situation, samples=gone, gone=idle, outside=())
+    assert judge(situation).proved <= judge(alone).proved
+
+
+@always
+@given(st.lists(calls, min_size=1, max_size=3), st.lists(st.integers(1, 3), min_size=SIZE))
+def test_nothing_is_suspected_where_all_have_come_with_calls_that_fit(entries, numbers):
+    """However far each has got, and whether data moves or not."""
+    own = [
+        has(e, number=n, root=1, splits=((1,) * SIZE, (1,) * SIZE) if "all_to" in e.name else None)
+        for n, e in enumerate(entries, 1)
+    ]
+    ranks_ = [
+        waits(r, "collective", group(range(SIZE), *own), number=min(numbers[r], len(own)))
+        for r in range(SIZE)
+    ]
+    assert decide(SIZE, *ranks_) == Verdict()
+
+
+# -- against a simulation -------------------------------------------------------------------------
+
+#: Members of a group of the simulation: all, or two of three ranks.
+SIMULATED = ((WORLD, (0, 1, 2)), ("1", (0, 1)))
+#: Of a message: kind, rank, peer (-1: any), tag, its number among those.
+End = tuple[str, int, int, int, int]
+
+
+class Machine:
+    """Run programs of ranks without a process: each issuer of a rank one step at a time.
+
+    ``programs`` has the operations of each issuer: (rank, -1) is a main thread, (rank, 0) a
+    thread beside it. A collective ends when all members have issued it, an end of a message when
+    the other end has been issued: the earliest one that fits.
+    """
+
+    def __init__(self, programs):
+        self.programs = programs
+        self.at = dict.fromkeys(programs, 0)
+        self.waiting = {}  # issuer -> what it has issued and waits for
+        self.counts = {}  # calls of a rank in a group, messages of a kind
+        self.open, self.matched = [], set()
+
+    def has_ended(self, node):
+        return self.at[node] == len(self.programs.get(node, ()))
+
+    def may_go_on(self, node):
+        return not self.has_ended(node) and (node not in self.waiting or self.is_over(node))
+
+    def is_over(self, node):
+        kind, *what = self.waiting[node]
+        if kind == "meet":
+            key, number = what
+            return all(self.counts.get((r, key), 0) >= number for r in key[1])
+        if kind == "join":
+            return (node[0], 0) not in self.programs or self.has_ended((node[0], 0))
+        return self.waiting[node] in self.matched
+
+    def step(self, node):
+        if self.waiting.pop(node, None) is None:
+            issued, blocks = self.issue(node[0], *self.programs[node][self.at[node]])
+            if blocks:
+                self.waiting[node] = issued
+                return
+        self.at[node] += 1
+
+    def count(self, *what):
+        self.counts[what] = self.counts.get(what, 0) + 1
+        return self.counts[what]
+
+    def issue(self, rank, kind, *what):
+        if kind == "meet":
+            (key,) = what
+            return ("meet", key, self.count(rank, key)), True
+        if kind == "join":
+            return ("join",), True
+        peer, tag, blocks = what
+        end = (kind, rank, peer, tag, self.count(rank, kind, peer, tag))
+        other = next((o for o in self.open if fits(o, end)), None)
+        if other is None:
+            self.open.append(end)
+        else:
+            self.open.remove(other)
+            self.matched |= {end, other}
+        return end, blocks
+
+    def run(self):
+        """Run until nobody can go on."""
+        while able := [node for node in self.programs if self.may_go_on(node)]:
+            self.step(able[0])
+
+    def wait(self, node):
+        """Return what an issuer waits for, as its rank says it."""
+        if node not in self.waiting or (self.waiting[node] == ("join",) and self.is_over(node)):
+            return None
+        kind, *what = self.waiting[node]
+        if kind == "join":
+            return Wait("thread")
+        if kind == "meet":
+            return Wait("collective", (tuple(what),))
+        _, peer, tag, number = what
+        return Wait(kind, ((SIMULATED[0], number),), peer=peer, tag=tag, number=number)
+
+    def situation(self):
+        """Return what the ranks say of themselves now."""
+        moves = any(n in self.waiting and self.is_over(n) for n in self.programs)
+        known = {}
+        for rank in range(3):
+            main, other = (rank, -1), (rank, 0)
+            wait = self.wait(main)
+            idle = self.has_ended(main)
+            issuers = ()
+            if other in self.programs and not self.has_ended(other):
+                issuers = (Issuer(THREAD.name, self.wait(other)),)
+            state = "idle" if idle else "waiting" if wait else "computing"
+            known[rank] = Sample(
+                rank, state, not moves, wait, groups=self.groups(rank), issuers=issuers
+            )
+        gone = frozenset(r for r, s in known.items() if s.state == "idle")
+        return Situation(3, known, gone)
+
+    def groups(self, rank):
+        found = {}
+        for key in SIMULATED:
+            if rank in key[1]:
+                issued = [call(n) for n in range(1, self.counts.get((rank, key), 0) + 1)]
+                mine = {k[1:]: n for k, n in self.counts.items() if len(k) == 4 and k[0] == rank}
+                posted = mine if key == SIMULATED[0] else {}
+                found[key] = group(key[1], *issued, posted=posted, name=key[0])
+        return found
+
+    def stuck(self):
+        return {rank for rank, place in self.waiting if place < 0}
+
+
+def fits(a, b):
+    """Tell whether two ends of messages meet."""
+    (kind, rank, peer, tag, _), (other, them, their_peer, their_tag, _) = a, b
+    return (
+        (kind == "send") != (other == "send")
+        and tag == their_tag
+        and peer in (them, -1)
+        and their_peer in (rank, -1)
+        and rank != them
+    )
+
+
+def operations(rank, thread):
+    peers = st.sampled_from([r for r in range(3) if r != rank])
+    tags, blocks = st.integers(0, 1), st.integers(0, 3).map(bool)
+    met = st.tuples(st.just("meet"), st.sampled_from([k for k in SIMULATED if rank in k[1]]))
+    named = st.tuples(st.sampled_from(["send", "recv"]), peers, tags, blocks)
+    from_any = st.tuples(st.just("recv_any"), st.just(-1), tags, blocks)
+    kinds = [met, named, named, from_any]
+    return st.one_of(*kinds) if thread else st.one_of(*kinds, st.just(("join",)))
+
+
+@st.composite
+def machines(draw):
+    programs = {}
+    for rank in range(3):
+        programs[rank, -1] = draw(st.lists(operations(rank, False), max_size=4))
+        if not draw(st.integers(0, 2)):
+            programs[rank, 0] = draw(st.lists(operations(rank, True), max_size=3))
+    machine = Machine(programs)
+    for choice in draw(st.lists(st.integers(0, 5), max_size=16)):
+        if able := [node for node in programs if machine.may_go_on(node)]:
+            machine.step(able[choice % len(able)])
+    return machine
+
+
+simulated = settings(always, max_examples=300)
+
+
+@simulated
+@given(machines())
+def test_nobody_is_proved_stuck_who_goes_on_in_a_simulation(machine):
+    situation = machine.situation()
+    verdict = judge(situation)
+    before = dict(machine.at)
+    machine.run()
+    assert verdict.proved <= machine.stuck()
+    assert all(machine.at[rank, -1] == before[rank, -1] for rank in verdict.proved)
+    if all(i.wait for s in situation.samples.values() for i in s.issuers):
+        assert verdict.suspected == verdict.proved  # there was nothing to doubt
+
+
+@simulated
+@given(machines())
+def test_whoever_waits_when_nothing_can_go_on_is_proved_stuck(machine):
+    machine.run()
+    assert judge(machine.situation()).proved == machine.stuck()
