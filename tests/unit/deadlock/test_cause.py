@@ -8,12 +8,12 @@ import pytest
 
 from labkit.deadlock.cause import EXPLANATIONS, Case, likely_cause
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
-from labkit.deadlock.wait_graph import Situation, find_stuck
-from labkit.wire.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation, judge
+from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
 
 
-def call(name="all_reduce", number=1, shape=(4,), kind="Float"):
-    return Entry(number, name, (shape,), (kind,), False)
+def call(name="all_reduce", number=1, shape=(4,), kind="Float", root=None):
+    return Entry(number, name, (shape,), (kind,), False, root)
 
 
 def group(size, *entries, name="0"):
@@ -41,8 +41,36 @@ def receives(size, peer=-1, **named):
     return waits("recv" if peer >= 0 else "recv_any", group(size), peer=peer, **named)
 
 
-def joins(size):
-    return Sample(0, "waiting", True, Wait("init", size=size), joined=False)
+def joins(size, **named):
+    return Sample(0, "waiting", True, Wait("init", size=size, **named), joined=False)
+
+
+def makes(*members, number=1):
+    """Make a rank that waits in ``new_group``, of these members."""
+    making = ("5", members)
+    wait = Wait("new_group", ((group(2).key, 0),), number=number, making=making)
+    return Sample(0, "waiting", True, wait, made=max(number, 0))
+
+
+def asks_store(key):
+    return Sample(0, "waiting", True, Wait("store", at=key, doubt="anybody may set it"))
+
+
+def on_device(size, *entries, messages=()):
+    place = group(size, *entries)
+    options = tuple((place.key, e.number) for e in entries)
+    wait = Wait("device", options, messages=messages)
+    return Sample(0, "waiting", True, wait, groups={place.key: place})
+
+
+def parked(*issuers, **named):
+    """Make a rank whose main thread waits for another one of its process."""
+    wait = Wait("thread", **named)
+    return Sample(0, "waiting", True, wait, groups={group(2).key: group(2)}, issuers=issuers)
+
+
+def in_thread(wait):
+    return Issuer("a thread of rank {rank} is alive: Thread-1 (run)", wait)
 
 
 def ended(**named):
@@ -50,11 +78,17 @@ def ended(**named):
 
 
 def case(*samples, fate=ENDED, dead=()):
-    """Make the case of these ranks, in order; those that are idle are gone."""
+    """Make the case of these ranks, in order; those that are idle are gone.
+
+    It is only suspected where nothing is proved.
+    """
     known = {r: dataclasses.replace(s, rank=r) for r, s in enumerate(samples)}
     gone = {r for r, s in known.items() if s.state == "idle"}
     situation = Situation(len(samples), known, frozenset(gone), frozenset(dead))
-    return Case(situation, frozenset(find_stuck(situation)), dict.fromkeys(gone, fate))
+    found, fates = judge(situation), dict.fromkeys(gone, fate)
+    if found.proved:
+        return Case(situation, found.proved, fates)
+    return Case(situation, found.suspected, fates, found.doubts)
 
 
 BACKWARD = {"call": "backward", "where": "In[7], line 9"}
@@ -67,6 +101,14 @@ CASES = {
         case(waits("new_group", group(2)), ended()),
         "new_group has to be called by every rank of the lab",
     ),
+    "new_group of members alone": (
+        case(makes(0, 1, number=-1), ended()),
+        "With use_local_synchronization=True, new_group waits for the members of the group: each",
+    ),
+    "new_group, not the same": (
+        case(makes(0, 1, 2), makes(0, 1), ended(made=0)),
+        "They make different groups. Every rank has to make the same groups in one order.",
+    ),
     "init": (
         case(joins(2), ended(joined=False)),
         "init_process_group returns when all world_size ranks have called it.",
@@ -74,6 +116,18 @@ CASES = {
     "init of too many": (
         case(joins(3), joins(3)),
         "world_size=3 is more than the 2 ranks that are here",
+    ),
+    "init at different addresses": (
+        case(joins(2, at="tcp://a:1"), joins(2, at="tcp://a:2")),
+        "They meet at different addresses: rank 0 tcp://a:1; rank 1 tcp://a:2. All of a group",
+    ),
+    "init with one number": (
+        case(joins(3, me=0), joins(3, me=1), joins(3, me=1)),
+        "Ranks 1–2 all gave rank=1. Each needs its own number.",
+    ),
+    "a store": (
+        case(asks_store("'ready'"), ended()),
+        "Nobody sets the key 'ready', and get and wait need it.",
     ),
     "not asked": (
         case(in_call(2), ended(), fate=NOT_ASKED),
@@ -123,16 +177,28 @@ CASES = {
         "They call all_reduce with different types of tensors.",
     ),
     "two sources": (
-        case(in_call(2, call("scatter"), root=0), in_call(2, call("scatter"), root=1)),
+        case(in_call(2, call("scatter", root=0)), in_call(2, call("scatter", root=1))),
         "They name different ranks as the source of scatter.",
     ),
     "two destinations": (
-        case(in_call(2, call("reduce"), root=0), in_call(2, call("reduce"), root=1)),
+        case(in_call(2, call("reduce", root=0)), in_call(2, call("reduce", root=1))),
         "They name different ranks as the destination of reduce.",
     ),
     "a call and a message": (
         case(in_call(2), receives(2, 0)),
         "Some ranks wait in a collective, others for a message from them.",
+    ),
+    "two sources, as far as the frames tell": (
+        case(in_call(2, call("scatter"), root=0), in_call(2, call("scatter"), root=1)),
+        "They name different ranks as the source of scatter.",
+    ),
+    "another call on the device": (
+        case(on_device(2, call()), on_device(2, call("barrier"))),
+        "They are in different collectives.",
+    ),
+    "a thread that receives": (
+        case(parked(in_thread(Wait("recv", ((group(2).key, 1),), peer=1))), ended()),
+        ": a send of rank 1 is missing",
     ),
     "two groups": (
         case(in_call(2, name="1"), in_call(2, name="2")),
@@ -168,7 +234,7 @@ CASES = {
         "rank 1 did not meet.",
     ),
     "otherwise": (
-        case(in_call(2), in_call(2)),
+        case(parked(in_thread(Wait("thread"))), ended()),
         "Every rank waits for another one.",
     ),
 }
@@ -210,10 +276,48 @@ def test_a_rank_that_is_live_is_not_absent():
 def test_a_rank_that_waits_itself_is_not_absent():
     deadlock = case(receives(2, 1), receives(2, 0))
     late = dataclasses.replace(deadlock.situation, gone=frozenset({1}))
-    assert deadlock.stuck == find_stuck(late) == {0, 1}
+    assert deadlock.stuck == judge(late).proved == {0, 1}
     assert Case(late, deadlock.stuck).absent() == set()
 
 
 def test_waits_are_in_rank_order():
     deadlock = case(*(in_call(9) for _ in range(8)), ended())
     assert list(deadlock.waits) == list(range(8))
+
+
+def test_the_frames_and_the_records_of_a_root_both_count():
+    """The entry has it where Python issued the call; else the frame may tell."""
+    mixed = case(in_call(2, call("scatter", root=0)), in_call(2, call("scatter"), root=1))
+    assert "different ranks as the source" in likely_cause(mixed)
+
+
+def test_a_rank_that_waits_for_its_own_thread_shows_what_that_waits_for():
+    there = {"where": "In[7], line 3", "line": "future.result()"}
+    inner = Wait("recv", ((group(2).key, 1),), peer=1)
+    assert case(parked(in_thread(inner), **there), ended()).waits[0] == dataclasses.replace(
+        inner, **there
+    )
+    own = dataclasses.replace(inner, where="In[7], line 2", line="dist.recv(x, 1)")
+    assert case(parked(in_thread(own), **there), ended()).waits[0] == own
+
+
+def test_a_rank_that_waits_for_nothing_but_threads_shows_that():
+    assert case(parked(in_thread(Wait("thread"))), ended()).waits[0].kind == "thread"
+
+
+def test_absent_is_also_whom_a_message_on_the_device_waits_for():
+    end = Message("recv", group(2).key, 1, 1, 0)
+    assert case(on_device(2, messages=(end,)), ended()).absent() == {1}
+
+
+def test_a_collective_on_the_device_is_the_entry_of_the_case():
+    deadlock = case(on_device(2, call()), ended())
+    assert deadlock.entry(0) == call()
+    assert case(receives(2, 1), ended()).entry(0) is None
+    end = Message("recv", group(2).key, 1, 1, 0)
+    assert case(on_device(2, messages=(end,)), ended()).entry(0) is None
+
+
+def test_what_is_suspected_has_its_doubts():
+    assert case(asks_store("'a'"), ended()).doubts == ("anybody may set it",)
+    assert case(in_call(2), ended()).doubts == ()

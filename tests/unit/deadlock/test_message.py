@@ -9,8 +9,8 @@ import pytest
 from labkit.deadlock import message as story
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
-from labkit.deadlock.wait_graph import Situation, find_stuck
-from labkit.wire.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation, judge
+from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
 
 WORLD = ("0", (0, 1, 2, 3))
 PAIR = ("4", (0, 1))
@@ -33,13 +33,19 @@ def message(kind, peer=-1, **named):
 
 
 def case(*samples, fates=None):
-    """Make the case of these ranks, in order; None is a rank that is gone."""
+    """Make the case of these ranks, in order; None is a rank that is gone.
+
+    It is only suspected where nothing is proved.
+    """
     known = {r: dataclasses.replace(s, rank=r) for r, s in enumerate(samples) if s}
     gone = frozenset(range(len(samples))) - known.keys()
     known |= {r: Sample(r, "idle", True) for r in gone}
     situation = Situation(len(samples), known, gone)
     told = fates or dict.fromkeys(gone, ENDED)
-    return Case(situation, frozenset(find_stuck(situation)), told)
+    found = judge(situation)
+    if found.proved:
+        return Case(situation, found.proved, told)
+    return Case(situation, found.suspected, told, found.doubts)
 
 
 HERE = {"where": "In[7], line 3", "line": "dist.all_reduce(x)", "call": "all_reduce"}
@@ -102,12 +108,57 @@ def test_verbs_agree_with_the_number_of_ranks(fate, one, several):
     assert story.who_is_absent(double) == []
 
 
-def test_one_rank_alone_that_waits_for_what_all_have_provided():
+def test_one_rank_alone_that_waits_for_nobody_who_is_absent():
+    """Its message was taken by an earlier receive from any; the other one never comes."""
+    group = Group(WORLD, 0, {}, {("recv_any", -1, 0): 1}, 0)
+    own = dataclasses.replace(message("recv", 1), groups={WORLD: group})
     group = Group(WORLD, 0, {}, {("send", 0, 0): 1}, 0)
-    sender = Sample(1, "computing", still=True, groups={WORLD: group})
-    deadlock = case(message("recv", 1), sender)
-    assert deadlock.stuck == {0}
-    assert story.headline(deadlock) == "rank 0 waits for something that cannot come."
+    other = dataclasses.replace(message("recv", 0), groups={WORLD: group})
+    deadlock = case(own, other)
+    assert deadlock.stuck == {0, 1}
+    alone = dataclasses.replace(deadlock, stuck=frozenset({0}))
+    assert story.headline(alone) == "rank 0 waits for something that cannot come."
+
+
+TICKS = Issuer("a thread of rank {rank} is alive: Thread-3 (tick)")
+
+
+def test_a_suspicion_says_what_could_still_come():
+    ticking = Sample(0, "idle", True, issuers=(TICKS,))
+    known = {r: dataclasses.replace(in_call(call(), **HERE), rank=r) for r in (1, 2, 3)}
+    verdict = judge(situation := Situation(4, {0: ticking, **known}, frozenset({0})))
+    assert not verdict.proved
+    suspected = Case(situation, verdict.suspected, {0: ENDED}, verdict.doubts)
+    assert story.suspicion(suspected) == [
+        "Suspected deadlock: ranks 1–3 wait for rank 0, which has ended its cell.",
+        "  ranks 1–3 wait in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
+        "dist.all_reduce(x)",
+        "  Not proved: a thread of rank 0 is alive: Thread-3 (tick).",
+        "Cause, if it is one: The call stands under a condition (an if on the rank, an early "
+        "return, a continue) that rank 0 did not meet. Every rank of a group has to make it.",
+    ]
+
+
+def test_a_store_is_suspected_with_its_key():
+    asks = message("store", at="'ready'", where="In[3], line 1", doubt="anybody may set the key")
+    told = story.suspicion(case(asks, None))
+    assert told[1:3] == [
+        "  rank 0 waits in a store, for the key 'ready' at In[3], line 1",
+        "  Not proved: anybody may set the key.",
+    ]
+    assert told[-1] == "Cause, if it is one: Nobody sets the key 'ready', and get and wait need it."
+
+
+def test_what_is_proved_has_nothing_that_may_come():
+    assert story.what_may_come(case(in_call(call()), None)) == []
+
+
+def test_a_call_that_started_elsewhere_has_both_places():
+    at = {"where": "In[8], line 1", "line": "work.wait()", "issued": "In[7], line 2"}
+    assert story.who_waits(case(in_call(call(), **at), None)) == [
+        "  rank 0 waits in all_reduce (float32 [4], collective 3), started at In[7], line 2, at "
+        "In[8], line 1:  work.wait()"
+    ]
 
 
 def test_ranks_at_one_line_are_one_line():
@@ -152,6 +203,21 @@ DESCRIPTIONS = {
     "monitored_barrier in group 4 of ranks 0–1": (Wait("monitored_barrier", ((PAIR, 1),)), None),
     "init_process_group": (Wait("init", size=4, call="init_process_group"), None),
     "new_group": (Wait("new_group", call="new_subgroups"), None),
+    "a store, for the key 'a', 'b'": (Wait("store", at="'a', 'b'", call="wait"), None),
+    "a wait for another thread of its own": (Wait("thread", call="result"), None),
+    "something that labkit does not know": (Wait("unknown", call="wait"), None),
+    "rpc_sync": (Wait("unknown", call="rpc_sync"), None),
+    "all_gather (float32 [4], collective 3)": (
+        Wait("device", ((WORLD, 3), (WORLD, 4))),
+        call("all_gather"),
+    ),
+    "send to rank 1 in group 4 of ranks 0–1": (
+        Wait("device", messages=(Message("send", PAIR, 2, 1, 0),)),
+        None,
+    ),
+    "scatter (float32 [4], collective 3, root 2)": collective(
+        dataclasses.replace(call("scatter"), root=2)
+    ),
 }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labkit.deadlock.samples import renumber
-from labkit.deadlock.wait_graph import Situation, find_stuck
-from labkit.wire.samples import Entry, Group, Sample, Wait
+from labkit.deadlock.wait_graph import Situation, Verdict, judge
+from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Size, Wait
 
 
 def entry(number=1, name="all_reduce", shapes=((2, 3),), types=("Float",), done=False):
@@ -152,4 +152,56 @@ def test_a_rank_without_an_answer_is_not_taken_for_another():
     """The lab's rank 3, torch's 0, computes and does not answer; the others wait for it."""
     raw = reversed_lab(**{f"rank{r}": collective((ALL, 1)) for r in range(3)})
     del raw[3]
-    assert find_stuck(Situation(4, renumber(raw))) == set()
+    assert judge(Situation(4, renumber(raw))) == Verdict()
+
+
+def test_a_number_without_an_answer_stays_where_all_others_are_the_same():
+    pair = group((0, 5), [entry()])
+    sample = renumber({0: answer(0, [pair], collective((pair.key, 1)))})[0]
+    assert list(sample.groups) == [("0", (0, 5))]
+
+
+def test_issuers_are_translated():
+    thread = Issuer("a thread", message("recv", 0, group(range(4)), number=2))
+    raw = reversed_lab()
+    raw[1] = answer(2, [group(range(4))], issuers=(thread, Issuer("another")))
+    first, second = renumber(raw)[1].issuers
+    assert (first.wait.peer, first.wait.options) == (3, ((("0", (3, 2, 1, 0)), 2),))
+    assert second == Issuer("another")
+
+
+def test_roots_of_entries_sizes_and_dropped_messages_are_translated():
+    root = Entry(1, "scatter", ((4,),), ("Float",), False, root=1)
+    size = Size(4, "float32", "In[1], line 2", "dist.send(x, 0)")
+    world = Group(
+        ALL,
+        1,
+        {1: root, 2: entry(2)},
+        {},
+        0,
+        sizes={("send", 0, 7, 1): size, ("recv_any", -1, 0, 1): size},
+        dropped=frozenset({("send", 0, 7, 1)}),
+    )
+    raw = {r: answer(3 - r, [world]) for r in range(4)}
+    (found,) = renumber(raw)[0].groups.values()
+    assert [found.entries[n].root for n in (1, 2)] == [2, None]
+    assert found.sizes == {("send", 3, 7, 1): size, ("recv_any", -1, 0, 1): size}
+    assert found.dropped == {("send", 3, 7, 1)}
+
+
+def test_the_group_that_is_being_made_is_translated():
+    """It is in no list yet; the group that meets to make it may be the new one itself."""
+    new = ("7", (1, 2))
+    wait = Wait("new_group", ((new, 0),), number=-1, making=new)
+    made = renumber(reversed_lab(rank1=wait))[1].wait
+    assert made.making == ("7", (2, 1))
+    assert made.options == ((("7", (2, 1)), 0),)
+
+
+def test_messages_of_a_device_are_translated():
+    ends = Message("send", ALL, 3, 0, 5), Message("recv_any", ALL, 1, -1, 0)
+    found = renumber(reversed_lab(rank1=Wait("device", messages=ends)))[1].wait.messages
+    assert found == (
+        Message("send", ("0", (3, 2, 1, 0)), 3, 3, 5),
+        Message("recv_any", ("0", (3, 2, 1, 0)), 1, -1, 0),
+    )
