@@ -1,0 +1,29 @@
+"""Start a lab whose gloo has the manners of NCCL (see :mod:`tests.support.nccl_manners`)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import labkit
+
+#: Switches the manners on where their module is imported, with its options.
+VARIABLE = "LABKIT_TEST_MANNERS"
+MODULE = "tests.support.nccl_manners"
+
+
+def start_with_manners(n: int, *, refuse_cpu: bool = False, **options: Any) -> labkit.Lab:
+    """Start ``n`` ranks of gloo that behave as NCCL does; ``options`` are ``labkit.start``'s.
+
+    ``refuse_cpu``: refuse tensors on the CPU, as a group of NCCL alone does. That is all there
+    are here, so nothing but barriers works.
+    """
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "on refuse_cpu" if refuse_cpu else "on"
+    try:
+        return labkit.start(n, preload=[MODULE, *options.pop("preload", ())], **options)
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before

@@ -1,0 +1,534 @@
+"""Give gloo the manners of NCCL, so that labkit's side of them can be tried without a GPU.
+
+This proves nothing about NCCL itself: not its speed, not its errors, not its abort. It shows what
+labkit does where calls return before their work is done. Preloaded in the warm process (see
+:mod:`tests.support.manners`), before labkit's own recording wraps torch's methods, it changes
+
+- **calls**: a synchronous collective returns at once and gives no Work; an asynchronous one, a
+  send and a receive give a Work whose ``wait()`` returns at once, as NCCL's only orders streams,
+  and whose ``is_completed()`` tells the truth. ``barrier`` blocks in C.
+- **batches**: inside ``dist.batch_isend_irecv`` and torch's coalescing manager every call gives
+  None, and the end of the batch one Work.
+- **looks**: a tensor that is still written or read is waited for when a function of torch touches
+  it (``item``, ``tolist``, ``print``, ``+``): in C, the interpreter free, under a Python frame that
+  labkit does not know. Asking for its shape, its type or a view is no look.
+- **order**: collectives of a group are done one after the other. Where a stream of CUDA would hold
+  a call back (its tensor is in use; a collective of another group, or a receive, which the program
+  has waited for, has not ended), the call itself blocks, in C. A send of up to ``BUFFERED`` bytes
+  holds nothing back.
+- **life**: what was given is kept until it is done, so that a message whose handle was dropped
+  still arrives. The end of a cell waits for all of it: it is labkit's device queue.
+- **threads**: a thread that Python does not know wakes up every 100 ms for ever, as NCCL's
+  watchdog does.
+
+Different from NCCL: what torch's C++ calls by itself stays gloo's (DDP's reducer, functional
+collectives and their ``wait_tensor``), and so do ``monitored_barrier`` and a receive from any
+rank, which NCCL has not. Tags are kept. Sends and receives outside a batch do not wait for one
+another unless the program waits. Custom ``autograd.grad`` hooks, and NumPy arrays that share a
+tensor's memory, may look too early.
+
+The variable ``LABKIT_TEST_MANNERS`` switches it on, with options separated by spaces:
+``refuse_cpu`` refuses tensors on the CPU, as a group of NCCL alone does.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.overrides import TorchFunctionMode
+
+import labkit
+from labkit.rank import device
+from labkit.rank.observe import flight_recorder
+from labkit.rank.observe.p2p_record import Message
+from labkit.rank.torch_internals import groups as torch_groups
+from labkit.wire.samples import GroupKey
+
+VARIABLE = "LABKIT_TEST_MANNERS"
+#: Seconds between two wakes of the watchdog's stand-in: torch's kWatchdogThreadSleepMillis.
+WAKE_SECONDS = 0.1
+#: A send of so many bytes ends though nobody receives it: NCCL has buffers.
+BUFFERED = 1 << 20
+#: ProcessGroup's methods that give work to the device.
+COLLECTIVES = (
+    "allreduce",
+    "allreduce_coalesced",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "_allgather_base",
+    "allgather_coalesced",
+    "allgather_into_tensor_coalesced",
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "gather",
+    "gather_single",
+    "gather_into_tensor",
+    "scatter",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+    "alltoall",
+    "alltoall_base",
+    "all_to_all_single",
+    "barrier",
+)
+#: Functions of a tensor that do not touch its values.
+NO_LOOK = frozenset(
+    {
+        "__get__", "__set__", "__len__", "__hash__", "size", "dim", "ndimension", "stride",
+        "numel", "nelement", "element_size", "storage_offset", "data_ptr", "untyped_storage",
+        "storage", "get_device", "detach", "detach_", "view", "view_as", "view_as_real",
+        "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+    }
+)  # fmt: skip
+CPU = torch.device("cpu")
+
+stock: dict[str, Any] = {}
+refuses_cpu = False
+
+
+# -- what was given to the device ---------------------------------------------------------------
+
+
+class Given:
+    """A collective or a message that was given to the device.
+
+    Attributes
+    ----------
+    kind
+        "collective", "send" or "recv".
+    tensors
+        What it reads and writes, kept until it is done.
+    message
+        Its end of a message, for labkit.
+    ordered
+        Whether the program has waited for it: a stream would hold back all that comes later.
+    """
+
+    def __init__(
+        self, group: Any, kind: str, tensors: Sequence[torch.Tensor], message: Message | None
+    ) -> None:
+        self.group, self.kind, self.tensors, self.message = group, kind, tensors, message
+        self.storages = frozenset(storages_of(tensors))
+        self.bytes = sum(t.numel() * t.element_size() for t in tensors)
+        self.ordered = False
+        self.work: Any = None
+        self._carried: Any = None
+
+    def carry(self, work: Any) -> None:
+        """Follow the Work that gloo has made."""
+        self.work = work
+        if self.kind != "collective":  # gloo's Work of a message knows nothing unless waited for
+            self._carried = torch.futures.Future()
+            _thread.start_new_thread(_carry, (stock["wait"], work, self._carried))
+
+    def is_done(self) -> bool:
+        if self._carried is not None:
+            return bool(self._carried.done())
+        return self.work is None or bool(self.work.is_completed())
+
+    def wait(self) -> None:
+        """Wait until it is done: in C, and nothing interrupts it. Raises what went wrong."""
+        if self._carried is not None:
+            torch._C.Future.wait(self._carried)
+        elif self.work is not None:
+            stock["wait"](self.work)
+
+    def failure(self) -> RuntimeError | None:
+        """Return what went wrong with it, when it is done."""
+        try:
+            self.wait()
+        except RuntimeError as error:
+            return error
+        return None
+
+    def holds_back(self, group: Any, kind: str, storages: frozenset[int]) -> bool:
+        """Tell whether a later call would be held back by it in a stream of CUDA."""
+        same_queue = self.kind == kind == "collective" and self.group is group
+        if same_queue:
+            return False
+        if self.storages & storages and not (self.kind == kind == "send"):
+            return True
+        return self.ordered and not (self.kind == "send" and self.bytes <= BUFFERED)
+
+
+#: What waits for a message. No thread of the program's: NCCL follows its messages in C++, so the
+#: code has a file name of labkit's, whose threads issue no calls.
+_CARRY = """
+def _carry(wait, work, future):
+    try:
+        wait(work)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
+"""
+_names: dict[str, Any] = {}
+_file = Path(labkit.__file__).parent / "rank" / "observe" / "stand_in_for_a_native_thread.py"
+exec(compile(_CARRY, str(_file), "exec"), _names)
+_carry = _names["_carry"]
+
+
+class Manners:
+    """The device queue of a rank, for labkit; see ``labkit.rank.device.Queue``."""
+
+    def __init__(self) -> None:
+        self.given: list[Given] = []  #: oldest first
+        self.failed: list[RuntimeError] = []  #: of what nobody has looked at
+        self._lock = threading.Lock()
+
+    def is_used(self) -> bool:
+        return True
+
+    def mark(self) -> None:
+        self._drop(lambda given: not self._is_of_today(given))
+        self.failed.clear()
+
+    def is_done(self) -> bool:
+        for given in self._drop(Given.is_done):
+            error = given.failure()
+            if error is not None and self._is_of_today(given):
+                self.failed.append(error)
+        if self.failed:
+            failed, self.failed = self.failed, []
+            raise failed[0]
+        return not self.given
+
+    def collectives(self) -> Sequence[tuple[GroupKey, int]]:
+        return flight_recorder.pending() if self.given else ()
+
+    def messages(self) -> Sequence[Message]:
+        return [g.message for g in list(self.given) if g.message is not None and not g.is_done()]
+
+    def give(self, given: Given) -> Given:
+        with self._lock:
+            self.given.append(given)
+        return given
+
+    def _drop(self, which: Callable[[Given], bool]) -> list[Given]:
+        """Take those out of the queue of which ``which`` is true; return them."""
+        with self._lock:
+            out = [given for given in self.given if which(given)]
+            self.given = [given for given in self.given if given not in out]
+        return out
+
+    @staticmethod
+    def _is_of_today(given: Given) -> bool:
+        return given.group in torch_groups.groups()
+
+    def wait_for(self, which: Callable[[Given], bool]) -> None:
+        """Wait in C for those of which ``which`` is true; raise what went wrong with one."""
+        for given in [given for given in list(self.given) if which(given)]:
+            try:
+                given.wait()
+            finally:
+                self._drop(lambda other, given=given: other is given)  # type: ignore[misc]
+
+    def sweep(self) -> None:
+        """Forget what is done, and remember what went wrong with it."""
+        for given in self._drop(Given.is_done):
+            if (error := given.failure()) is not None and self._is_of_today(given):
+                self.failed.append(error)
+
+
+queue = Manners()
+#: What the program's Works stand for; others are gloo's own.
+works: WeakKeyDictionary[Any, list[Given]] = WeakKeyDictionary()
+#: The batches that are open, by group.
+batches: dict[Any, list[Given]] = {}
+#: group -> (kind, peer, tag) -> how many messages
+posted: WeakKeyDictionary[Any, dict[tuple[str, int, int], int]] = WeakKeyDictionary()
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from tensors_in(part)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+
+
+def storages_of(tensors: Sequence[torch.Tensor]) -> Iterator[int]:
+    """Yield what stands for the memory of each tensor: views share it."""
+    for tensor in tensors:
+        try:
+            yield tensor.untyped_storage()._cdata
+        except (NotImplementedError, RuntimeError):  # sparse
+            continue
+
+
+# -- calls --------------------------------------------------------------------------------------
+
+
+def is_gloo(group: Any) -> bool:
+    """Tell whether gloo serves the CPU in a group."""
+    try:
+        return isinstance(group._get_backend(CPU), dist.ProcessGroupGloo)
+    except RuntimeError:
+        return False
+
+
+def begin(group: Any, kind: str, tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse what NCCL refuses, and block where a stream would hold the call back."""
+    if refuses_cpu and any(t.device == CPU for t in tensors):
+        raise RuntimeError("No backend type associated with device type cpu")
+    queue.sweep()
+    batch, storages = batches.get(group, ()), frozenset(storages_of(tensors))
+    queue.wait_for(lambda g: g not in batch and g.holds_back(group, kind, storages))
+
+
+def end(group: Any, given: Given, work: Any, *, is_async: bool) -> Any:
+    """Give what gloo has begun to the device; return what the program gets."""
+    given.carry(work)
+    queue.give(given)
+    if group in batches:
+        batches[group].append(given)
+        return None
+    if not is_async:
+        given.ordered = True
+        return None
+    works[work] = [given]
+    return work
+
+
+def collective(name: str) -> Callable[..., Any]:
+    """Return NCCL's form of a method that issues a collective."""
+
+    def issue(self: Any, *args: Any, **named: Any) -> Any:
+        if not is_gloo(self):
+            return stock[name](self, *args, **named)
+        tensors = list(tensors_in((args, named)))
+        begin(self, "collective", tensors)
+        given = Given(self, "collective", tensors, None)
+        work = stock[name](self, *args, **named)
+        options = [o for o in (*args, *named.values()) if hasattr(o, "asyncOp")]
+        is_async = not options or bool(options[0].asyncOp)
+        result = end(self, given, work, is_async=is_async)
+        if name == "barrier" and not is_async:
+            queue.wait_for(lambda other: other.ordered)
+        return result
+
+    issue.__name__ = name
+    return issue
+
+
+def message(name: str) -> Callable[..., Any]:
+    """Return NCCL's form of ``send`` or ``recv``."""
+
+    def post(self: Any, tensors: Any, peer: int, tag: int) -> Any:
+        if not is_gloo(self):
+            return stock[name](self, tensors, peer, tag)
+        begin(self, name, tensors)
+        counts = posted.setdefault(self, {})
+        number = counts.get((name, peer, tag), 0) + 1
+        about = Message(self.group_name, name, peer, tag, number, self.rank())
+        given = Given(self, name, list(tensors), about)
+        work = stock[name](self, tensors, peer, tag)
+        counts[name, peer, tag] = number
+        return end(self, given, work, is_async=True)
+
+    post.__name__ = name
+    return post
+
+
+def wait(self: Any, *timeout: timedelta, **named: timedelta) -> Any:
+    """Order later calls after a Work, as NCCL's ``wait`` does; others wait as they always did."""
+    found = works.get(self)
+    if found is None:
+        return stock["wait"](self, *timeout, **named)
+    for given in found:
+        given.ordered = True
+    return True
+
+
+class Batch(dist.Work):
+    """The one Work of a batch."""
+
+    def is_completed(self) -> bool:
+        return all(given.is_done() for given in works.get(self, ()))
+
+
+def start_coalescing(self: Any, device: torch.device) -> None:
+    if is_gloo(self):
+        batches[self] = []
+    else:
+        stock["_start_coalescing"](self, device)
+
+
+def end_coalescing(self: Any, device: torch.device) -> Any:
+    if not is_gloo(self):
+        return stock["_end_coalescing"](self, device)
+    made = batches.pop(self)
+    if not made:
+        return None
+    work = Batch()
+    works[work] = made
+    return work
+
+
+def shutdown(self: Any) -> None:
+    """End a group when all that was given to it is done, or has failed."""
+    for given in list(queue.given):
+        if given.group is self:
+            given.failure()
+    queue._drop(lambda given: given.group is self)
+    stock["shutdown"](self)
+
+
+# -- looks --------------------------------------------------------------------------------------
+
+
+class Looks(TorchFunctionMode):
+    """Wait for a tensor when a function of torch touches its values."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if func is torch.Tensor.backward:  # hooks that look are called in there
+            with self:
+                return _backward(*args, **named)
+        if queue.given and touches(func):
+            storages = frozenset(storages_of(list(tensors_in((args, named)))))
+            queue.wait_for(lambda given: bool(given.storages & storages))
+        return func(*args, **named)
+
+
+def touches(func: Any) -> bool:
+    """Tell whether a function reads or writes values of its tensors."""
+    name = getattr(func, "__name__", "")
+    if name in NO_LOOK or name.startswith("is_"):
+        return False
+    return not str(getattr(func, "__module__", "")).startswith("torch.distributed")
+
+
+def _backward(
+    tensor: torch.Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def start_thread(self: threading.Thread) -> None:
+    """Start a thread that waits for tensors as the main one does."""
+    run = self.run
+
+    def looking() -> None:
+        with Looks():
+            run()
+
+    self.run = looking  # type: ignore[method-assign]
+    stock["start_thread"](self)
+
+
+# -- the watchdog's thread ----------------------------------------------------------------------
+
+
+class _Sigevent(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signo", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("function", ctypes.c_void_p),
+        ("attribute", ctypes.c_void_p),
+        ("padding", ctypes.c_char * 32),
+    )
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = (("interval", _Timespec), ("value", _Timespec))
+
+
+SIGEV_THREAD, CLOCK_MONOTONIC = 2, 1
+_ticking = 0  #: the process that has the thread
+
+
+def start_watchdog() -> None:
+    """Let a thread of the C library wake up every ``WAKE_SECONDS`` for ever, once per process."""
+    global _ticking
+    if _ticking == os.getpid():
+        return
+    _ticking = os.getpid()
+    libc = ctypes.CDLL(None)
+    does_nothing = ctypes.cast(libc.usleep, ctypes.c_void_p)  # called with 0
+    event = _Sigevent(notify=SIGEV_THREAD, function=does_nothing.value)
+    timer = ctypes.c_void_p()
+    if libc.timer_create(CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)):
+        raise OSError("timer_create has failed")
+    every = _Timespec(0, int(WAKE_SECONDS * 1e9))
+    if libc.timer_settime(timer, 0, ctypes.byref(_Itimerspec(every, every)), None):
+        raise OSError("timer_settime has failed")
+
+
+# -- putting it in place ------------------------------------------------------------------------
+
+
+def make_gloo(self: Any, store: Any, rank: int, size: int, *args: Any, **named: Any) -> None:
+    """Make gloo's part of a group with one thread: its collectives are done in order."""
+    start_watchdog()
+    options = dist.ProcessGroupGloo._Options()
+    options._threads = 1
+    options._devices = [dist.ProcessGroupGloo.create_default_device()]
+    timeout = named.get("timeout", args[0] if args else None)
+    if isinstance(timeout, timedelta):
+        options._timeout = timeout
+    elif timeout is not None:  # options of the program's own
+        options = timeout
+        options._threads = 1
+    stock["make_gloo"](self, store, rank, size, options)
+
+
+def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
+    stock[known_as or name] = getattr(owner, name)
+    setattr(owner, name, ours)
+
+
+def install(options: Sequence[str]) -> None:
+    """Give this process, and what it forks, the manners of NCCL."""
+    global refuses_cpu
+    if unknown := set(options) - {"on", "refuse_cpu"}:
+        raise ValueError(f"{VARIABLE} has {unknown}")
+    refuses_cpu = "refuse_cpu" in options
+    group, work = c10d.ProcessGroup, dist.Work
+    for name in COLLECTIVES:
+        if hasattr(group, name):
+            replace(group, name, collective(name))
+    for name in ("send", "recv"):
+        replace(group, name, message(name))
+    replace(group, "_start_coalescing", start_coalescing)
+    replace(group, "_end_coalescing", end_coalescing)
+    replace(group, "shutdown", shutdown)
+    replace(work, "wait", wait)
+    replace(dist.ProcessGroupGloo, "__init__", make_gloo, "make_gloo")
+    dist.ProcessGroupGloo.supports_coalescing = property(lambda self: True)  # type: ignore
+    replace(threading.Thread, "start", start_thread, "start_thread")
+    Looks().__enter__()  # for the main thread, which outlives a fork
+    device.queue = queue
+
+
+if VARIABLE in os.environ:
+    install(os.environ[VARIABLE].split())
