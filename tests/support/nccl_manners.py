@@ -429,15 +429,21 @@ def _backward(
     torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
+#: The frame between Python's own and the program's on a thread: it has the file name of Python's,
+#: so that a thread is judged by what it runs.
+_LOOKING = """
+def _looking(run, looks):
+    def looking():
+        with looks:
+            run()
+    return looking
+"""
+exec(compile(_LOOKING, threading.__file__, "exec"), _names)
+
+
 def start_thread(self: threading.Thread) -> None:
     """Start a thread that waits for tensors as the main one does."""
-    run = self.run
-
-    def looking() -> None:
-        with Looks():
-            run()
-
-    self.run = looking  # type: ignore[method-assign]
+    self.run = _names["_looking"](self.run, Looks())  # type: ignore[method-assign]
     stock["start_thread"](self)
 
 
