@@ -29,6 +29,7 @@ from ..wire.requests import (
 )
 from . import ipython_internals, memory, process_group, tracebacks, unblock
 from .observe import blocked_call, sampler
+from .torch_internals import rendezvous
 
 
 def install(kernel: Any) -> None:
@@ -49,7 +50,11 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
         AskWatch.answered_later(lambda asked, tell: eyes.watch(asked.known, tell)),
         AskSample.answered_by(lambda asked: eyes.sample()),
         AskConnections.answered_by(lambda asked: _connections()),
-        Shut.answered_by(lambda asked: Count(unblock.shut(asked.pairs) + process_group.abort())),
+        Shut.answered_by(
+            lambda asked: Count(
+                unblock.shut(asked.pairs) + process_group.abort() + rendezvous.give_up()
+            )
+        ),
         Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),
         AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
     ]

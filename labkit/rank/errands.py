@@ -14,6 +14,8 @@ errands.find_address.served_by(process_group.find_address)
 errands.address_towards.served_by(process_group.address_towards)
 errands.address.served_by(process_group.address)
 errands.open_store.served_by(process_group.open_store)
+errands.reserve_port.served_by(process_group.reserve_port)
+errands.export.served_by(process_group.export)
 errands.join.served_by(process_group.join)
 errands.leave.served_by(process_group.leave)
 

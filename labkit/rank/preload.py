@@ -17,7 +17,7 @@ from . import (
 )
 from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
 from .profile import classify, clocks, marks, profiler
-from .torch_internals import frames, groups, names, profiling, recorder, threads
+from .torch_internals import frames, groups, names, profiling, recorder, rendezvous, threads
 from .trial import call_counter, trial
 
 # Look at all names once here, not on every rank.
@@ -46,6 +46,7 @@ __all__ = [
     "profiler",
     "profiling",
     "recorder",
+    "rendezvous",
     "sampler",
     "setup",
     "threads",

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ..wire.connections import list_connections
-from .torch_internals import groups
+from .torch_internals import groups, rendezvous
 
 NCCL = "nccl"
 #: What NCCL's threads in torch may do by themselves, unless the user has said.
@@ -43,6 +43,9 @@ NCCL_SETTINGS = {
 _store: dist.Store | None = None
 #: By which this rank is reached from other hosts, if there are any.
 _address = ""
+#: Bound and never listening: holds the port where the learner's own groups can meet. No other
+#: process is given it, and the server of a store may take it (both say SO_REUSEADDR).
+_reserved: socket.socket | None = None
 
 
 def open_store(host: str, timeout: float) -> int:
@@ -66,6 +69,22 @@ def open_store(host: str, timeout: float) -> int:
     return port
 
 
+def reserve_port(host: str) -> int:
+    """Keep a free port of ``host``, this one, for the learner's own groups. Returns its number."""
+    global _reserved
+    _reserved = socket.socket()
+    _reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _reserved.bind((host, 0))
+    return int(_reserved.getsockname()[1])
+
+
+def export(rank: int, world_size: int, host: str, port: int) -> None:
+    """Set what torchrun would have set: ``env://``, scripts and libraries look here."""
+    os.environ.update(
+        RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR=host, MASTER_PORT=str(port)
+    )
+
+
 def join(
     rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
 ) -> None:
@@ -79,10 +98,6 @@ def join(
         _store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
     assert _store is not None
     _store.set_timeout(limit)
-    # What torchrun would have set: scripts and libraries look here.
-    os.environ.update(
-        RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR=host, MASTER_PORT=str(port)
-    )
     target = torch.device(device)
     if backend == NCCL:
         for name, value in NCCL_SETTINGS.items():
@@ -114,6 +129,7 @@ def leave() -> None:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the
         # ranks would give the next one different names, and never meet.
         groups.forget_made()
+    rendezvous.end()
     _store = None
 
 

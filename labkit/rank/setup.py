@@ -16,7 +16,7 @@ from ..wire.state import ProcessFacts
 from . import calls, control, ipython_internals, memory, process_group, tracebacks
 from . import device as devices
 from .observe import p2p_record
-from .torch_internals import names
+from .torch_internals import names, rendezvous
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -80,6 +80,8 @@ def assign(
     tracebacks.install(shell)
     p2p_record.install()
     ipython_internals.at_end_of_cells(shell, devices.finish)
+    if names.is_on("meeting again"):
+        rendezvous.install()
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
     shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
     shell.events.register("pre_run_cell", calls.begin_cell)

@@ -26,7 +26,12 @@ from . import ipython_internals
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
 #: Stand between torch's Python and its C++ (see ``p2p_record``), and in no traceback.
 _BETWEEN = {
-    str(Path(__file__).parent / name) for name in ("observe/p2p_record.py", "trial/call_counter.py")
+    str(Path(__file__).parent / name)
+    for name in (
+        "observe/p2p_record.py",
+        "torch_internals/rendezvous.py",
+        "trial/call_counter.py",
+    )
 }
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 

@@ -44,6 +44,8 @@ class GroupKeeper:
         if ranks is not None:
             self._leave([p.rank for p in places if p.rank not in ranks])
         self._form()
+        if not self.join:
+            export(self.cluster)
 
     def rebuild(self) -> None:
         """Leave the group on every rank and form a new one; variables stay."""
@@ -138,9 +140,9 @@ def form(cluster: RankCluster, timeout: float) -> None:
     """Open a store on rank 0 and let every rank join the default process group."""
     began = time.monotonic()
     places = cluster.places
-    first = places[0].engine
-    host = LOOPBACK if is_local(cluster) else cluster.errand({first: errands.address()})[0]
-    (port,) = cluster.errand({first: errands.open_store(host, timeout)})
+    host = _host_of_rank_0(cluster)
+    (port,) = cluster.errand({places[0].engine: errands.open_store(host, timeout)})
+    export(cluster, host)
     cluster.errand(
         {
             p.engine: errands.join(
@@ -163,6 +165,23 @@ def form(cluster: RankCluster, timeout: float) -> None:
         host,
         port,
     )
+
+
+def export(cluster: RankCluster, host: str = "") -> None:
+    """Tell every rank what torchrun would: a group of the learner's can be formed by ``env://``.
+
+    The port is not that of the lab's own store, which is taken: rank 0 keeps a free one.
+    """
+    places = cluster.places
+    host = host or _host_of_rank_0(cluster)
+    (port,) = cluster.errand({places[0].engine: errands.reserve_port(host)})
+    cluster.errand({p.engine: errands.export(p.rank, len(places), host, port) for p in places})
+
+
+def _host_of_rank_0(cluster: RankCluster) -> str:
+    if is_local(cluster):
+        return LOOPBACK
+    return cluster.errand({cluster.places[0].engine: errands.address()})[0]
 
 
 def is_local(cluster: RankCluster) -> bool:

@@ -117,6 +117,16 @@ def open_store(host: str, timeout: float) -> int:
 
 
 @errand
+def reserve_port(host: str) -> int:
+    """Keep a free port of ``host`` for groups that the learner forms; return its number."""
+
+
+@errand
+def export(rank: int, world_size: int, host: str, port: int) -> None:
+    """Set the variables by which ``env://`` finds the others."""
+
+
+@errand
 def join(
     rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
 ) -> None:

@@ -71,8 +71,9 @@ def path(part: str) -> str:
 
 
 _BLIND = tuple(map(path, BLIND))
-_MEETINGS = tuple(map(path, MEETINGS))
 _RPC = path("distributed/rpc/")
+#: Ours too: it stands between ``init_process_group`` and torch's rendezvous.
+_MEETINGS = (*map(path, MEETINGS), os.path.join(os.path.dirname(__file__), "rendezvous.py"))
 
 
 def is_torch(frame: FrameType) -> bool:

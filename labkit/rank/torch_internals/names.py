@@ -105,6 +105,10 @@ FEATURES = {
         ("_world.group_count",),
         "after an init_process_group that failed on some ranks, only lab.restart() helps",
     ),
+    "meeting again": Feature(
+        ("distributed_c10d.rendezvous", "distributed_c10d._unregister_all_process_groups"),
+        "a second init_process_group at the same port may wait for ever",
+    ),
     "timelines": Feature(
         (
             *(f"autograd.{name}" for name in profiling.FUNCTIONS),

@@ -1,0 +1,202 @@
+"""Let ``init_process_group`` by ``env://`` and ``tcp://`` meet again at a port it had before.
+
+Rank 0 serves the store at that port, and torch ends the server with the last object that knows the
+group: a DDP model in a variable, or in a reference cycle, keeps it for the group that is formed
+next, with the addresses of the last one in it. And a rank that is early connects to the server of
+the group that rank 0 is still about to leave. In a script both are rare; in a notebook a cell that
+forms a group, trains and leaves it is run again in the same processes.
+
+So here the server on rank 0 ends when the group is destroyed, and a rank waits for that end
+before it looks for the next server. What torch does is the same otherwise. The wait, unlike
+torch's own search for a server, can be interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlparse
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+#: Torch searches by itself, in C++, where the limit is no longer than this.
+BOUND = timedelta(seconds=60)
+#: Seconds of a longer limit that are left to torch, for the error that it raises at the end.
+LAST_SECONDS = 1.0
+#: Seconds between two looks for a server.
+PAUSE = 0.02
+#: What tells that torchrun's agent serves the store; it stays from group to group.
+AGENT = "TORCHELASTIC_USE_AGENT_STORE"
+
+#: What init_process_group yields: the store, this rank's number and how many there are.
+Found = tuple[dist.Store, int, int]
+
+_stock: Callable[..., Iterator[Found]] | None = None
+#: Rank 0: the server of the group that it is in, or tries to form.
+_server: dist.Store | None = None
+#: The others: a connection with the last server, which ends with it, and its address.
+_line: socket.socket | None = None
+_address: tuple[str, int] | None = None
+#: The search that this process is in.
+_search: _Search | None = None
+
+
+def install() -> None:
+    """Begin to do so; call it before the first process group is formed."""
+    global _stock
+    if _stock is not None:
+        return
+    _stock = c10d.rendezvous
+    forget_all = c10d._unregister_all_process_groups
+
+    def unregister_all_process_groups() -> None:
+        forget_all()
+        end()
+
+    c10d.rendezvous = rendezvous
+    c10d._unregister_all_process_groups = unregister_all_process_groups
+
+
+def end() -> None:
+    """End the server on this rank, if there is one: its group is no more."""
+    global _server
+    _server = None
+
+
+def give_up() -> bool:
+    """Let a search for a server fail; tell whether there was one."""
+    search = _search
+    if search is not None:
+        search.end()
+    return search is not None
+
+
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> Iterator[Found]:
+    """Do what torch's function of this name does for a group (a generator, as that one is)."""
+    global _server, _line, _address
+    assert _stock is not None
+    place = _find_place(url, rank)
+    if place is None or os.environ.get(AGENT) == str(True):
+        yield from _stock(url, rank, world_size, **named)
+        return
+    address, number = place
+    limit = named.get("timeout", c10d.default_pg_timeout)
+    if number == 0:
+        end()  # of a group that could not be formed
+    else:
+        old, _line = (_line if _address == address else None), None
+        _address = address
+        _line, limit = _find_server(address, old, limit)
+    found = _stock(url, rank, world_size, **{**named, "timeout": limit})
+    store, number, size = next(found)
+    if isinstance(store, dist.TCPStore):
+        if number == 0:
+            _server = store
+            found.close()  # its frame holds the server too  # type: ignore[attr-defined]
+            store = dist.TCPStore(*address, size, False, limit, wait_for_workers=False)
+        elif _line is None:
+            _line = _connect(address)
+    yield store, number, size
+    yield from found
+
+
+def _find_place(url: str, rank: int) -> tuple[tuple[str, int], int] | None:
+    """Return the server's host and port, and this rank's number; None if torch will complain."""
+    with contextlib.suppress(KeyError, ValueError):
+        parsed = urlparse(url)
+        query = dict(pair.split("=") for pair in parsed.query.split("&") if pair)
+        if parsed.scheme == "env":
+            names = os.environ
+            number = rank if rank >= 0 else int(query.get("rank") or names["RANK"])
+            return (names["MASTER_ADDR"], int(names["MASTER_PORT"])), number
+        if parsed.scheme == "tcp" and parsed.hostname and parsed.port:
+            number = rank if rank >= 0 else int(query["rank"])
+            return (parsed.hostname, parsed.port), number
+    return None
+
+
+def _find_server(
+    address: tuple[str, int], old: socket.socket | None, limit: timedelta
+) -> tuple[socket.socket | None, timedelta]:
+    """Wait until the server of the last group has ended, and the next one is there.
+
+    Returns
+    -------
+    tuple
+        A connection with the server, None if there is none yet; and what is left of the limit.
+    """
+    global _search
+    seconds = limit.total_seconds()
+    if limit <= BOUND and old is None:
+        return None, limit
+    began = time.monotonic()
+    _search = search = _Search(address, old, needs_next=limit > BOUND)
+    try:
+        search.done.acquire(timeout=max(0.0, seconds - min(LAST_SECONDS, seconds / 2)))
+    finally:
+        _search = None
+        search.stopped = True
+    if search.failed:
+        raise dist.DistNetworkError("Connection closed: labkit ended the search for the store.")
+    left = max(LAST_SECONDS / 2, seconds - (time.monotonic() - began))
+    return search.found, timedelta(seconds=left)
+
+
+class _Search:
+    """Look for a server in a thread: the main one can wait for it, and be interrupted.
+
+    ``done`` is free when the search has come to its end.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], old: socket.socket | None, *, needs_next: bool
+    ) -> None:
+        self.address = address
+        self.old = old
+        self.needs_next = needs_next
+        self.done = threading.Lock()
+        self.done.acquire()
+        self.found: socket.socket | None = None
+        self.failed = self.stopped = False
+        threading.Thread(target=self._run, name="labkit store", daemon=True).start()
+
+    def end(self) -> None:
+        self.failed = self.stopped = True
+
+    def _run(self) -> None:
+        try:
+            if self.old is not None:
+                while not (self.stopped or _has_ended(self.old, PAUSE)):
+                    pass
+                if not self.stopped:
+                    self.old.close()
+            while self.needs_next and not self.stopped and self.found is None:
+                self.found = _connect(self.address)
+                if self.found is None:
+                    time.sleep(PAUSE)
+        finally:
+            self.done.release()
+
+
+def _has_ended(line: socket.socket, seconds: float) -> bool:
+    """Tell whether the other end of a connection has gone; wait for it for some seconds."""
+    try:
+        readable, _, _ = select.select([line], [], [], seconds)
+        return bool(readable) and not line.recv(1)
+    except OSError:
+        return True
+
+
+def _connect(address: tuple[str, int]) -> socket.socket | None:
+    """Connect with a server, None if nobody listens."""
+    with contextlib.suppress(OSError):
+        return socket.create_connection(address, timeout=5)
+    return None
