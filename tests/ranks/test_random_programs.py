@@ -1,40 +1,24 @@
 """Run random programs whose end is known beforehand: no wrong verdict, no hang.
 
-``programs`` draws them and works out how each ends. Half of them are correct, half have one fault.
-hypothesis makes a failing one smaller and prints its cell.
+``programs`` draws them, ``reference`` works out how each ends, ``verdicts`` compares. Half of them
+are correct, half have one fault. hypothesis makes a failing one smaller and prints its cell.
+``LABKIT_PROGRAMS=300`` runs so many of each kind in place of the share below.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import signal
-import time
-from collections import Counter
-from collections.abc import Iterator
-
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 import labkit
-from labkit import Deadlock, RankDied, RankError
-from tests.support.cells import finish_cell, inside, send_cell
 
 from ..support import programs
-from ..support.programs import Op, Program, predict, stuck, write
+from ..support.programs import MAIN, Group, Mix, Op, Program, Thread, write
+from ..support.reference import End, predict
+from ..support.verdicts import Checker, check_many
 
 #: Programs drawn for each number of ranks: this many correct ones, and as many with a fault.
-COUNT = 75
-#: Of the faulty ones, at least this many must have one known end.
-EXACT = 45
-#: From the start of a program to its verdict, with the ranks freed and in a group again.
-SECONDS = 15.0
-#: After this long a program hangs.
-HANG_SECONDS = 20
-#: For making a failing program smaller.
-SHRINK_SECONDS = 60
-#: Sub-groups pile up on the ranks: after so many programs the lab begins anew.
-RESET = 25
+SHARE = 60
+SLEEP = programs.SLEEP
 
 
 # -- the reference itself -----------------------------------------------------------------------
@@ -58,6 +42,7 @@ def wait(name):
 
 BARRIER, GATHER = Op("barrier", 8), Op("all_gather", 9, value=5)
 RAISE = Op("raise")
+GROUPS = {"a": Group((0, 1)), "b": Group((0, 1)), programs.BRIEF: Group((0, 1), limit=2.0)}
 
 #: name, what each rank does, who waits for ever at which operation, what each rank has got
 KNOWN = [
@@ -137,13 +122,193 @@ KNOWN = [
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known[0])
 def test_the_reference_knows_the_answer(known):
     name, ranks, waits, got = known
-    program = Program(tuple(map(tuple, ranks)), {"a": (0, 1), "b": (0, 1)})
-    prediction = predict(program)
+    prediction = predict(Program(tuple(map(tuple, ranks)), GROUPS))
     assert prediction.exact
-    assert stuck(prediction.hopeful) == waits
-    assert [end.got for end in prediction.hopeful] == got
-    raised = [rank for rank, end in enumerate(prediction.hopeful) if end.how == "raised"]
-    assert raised == ([0] if name == "an error" else [])
+    assert prediction.hopeful.stuck == waits
+    assert prediction.hopeful.verdict == ("proved" if waits else "ended")
+    assert prediction.hopeful.stages[-1].proved == waits
+    assert [end.got for end in prediction.hopeful.ends] == got
+    assert prediction.hopeful.raised == ([0] if name == "an error" else [])
+
+
+def start(number):
+    return Op("start", number)
+
+
+def join(number):
+    return Op("join", number)
+
+
+def new(group):
+    return Op("new", group=group)
+
+
+def sleep(seconds):
+    return Op("compute", seconds=seconds)
+
+
+def thread(rank, *ops, executor=False):
+    return Thread(rank, ops, executor)
+
+
+TICK = Op("tick")
+BRIEF = programs.BRIEF
+LOCAL = {"c": Group((0, 1), local=True), "d": Group((0, 2), local=True)}
+
+#: name, what each rank does, its threads, the verdict, who waits for ever at which operation, how
+#: each thread ends
+KNOWN_THREADS = [
+    (
+        "a thread provides what another rank waits for, its own rank has ended",
+        [[start(1)], [reduce(1, 2, "a")], []],
+        {1: thread(0, sleep(SLEEP), reduce(1, 1, "a"))},
+        ("ended", {}, {1: ("ended", (3,))}),
+    ),
+    (
+        "a rank waits for its own thread",
+        [[start(1), join(1), BARRIER], [reduce(1, 2, "a"), BARRIER], [BARRIER]],
+        {1: thread(0, sleep(SLEEP), reduce(1, 1, "a"), executor=True)},
+        ("ended", {}, {1: ("ended", (3,))}),
+    ),
+    (
+        "two threads meet",
+        [[start(1), BARRIER], [start(2), BARRIER, join(2)], [BARRIER]],
+        {1: thread(0, reduce(1, 1, "a")), 2: thread(1, reduce(1, 2, "a"), executor=True)},
+        ("ended", {}, {1: ("ended", (3,)), 2: ("ended", (3,))}),
+    ),
+    (
+        "a rank waits for its own thread, which waits for a rank that has ended",
+        [[start(1), join(1), BARRIER], [], [BARRIER]],
+        {1: thread(0, reduce(1, 1, "a"))},
+        ("proved", {0: 1, 2: 0}, {1: ("waits", ())}),
+    ),
+    (
+        "a rank waits for its thread before it does what the thread waits for",
+        [[start(1), join(1), reduce(2, 1, "b")], [reduce(2, 2, "b"), reduce(1, 2, "a")], []],
+        {1: thread(0, reduce(1, 1, "a"))},
+        ("proved", {0: 1, 1: 0}, {1: ("waits", ())}),
+    ),
+    (
+        "a thread waits for ever, and nobody for it",
+        [[start(1), BARRIER], [BARRIER], [BARRIER]],
+        {1: thread(0, reduce(1, 1, "a"))},
+        ("ended", {}, {1: ("waits", ())}),
+    ),
+    (
+        "a thread ticks where it could help",
+        [[start(1)], [BARRIER], [BARRIER]],
+        {1: thread(0, TICK)},
+        ("suspected", {1: 0, 2: 0}, {1: ("ticks", ())}),
+    ),
+    (
+        "a thread ticks on a rank that waits for one that has gone",
+        [[start(1), reduce(1, 1, "a")], [], []],
+        {1: thread(0, TICK)},
+        ("proved", {0: 1}, {1: ("ticks", ())}),
+    ),
+    (
+        "a thread ticks on a rank that others wait for, and that waits for them",
+        [[start(1), reduce(1, 1, "a")], [reduce(2, 2, "b")], []],
+        {1: thread(0, TICK)},
+        ("suspected", {0: 1, 1: 0}, {1: ("ticks", ())}),
+    ),
+    (
+        "calls that differ, and a thread that ticks",
+        [[start(1), BARRIER], [GATHER], [GATHER]],
+        {1: thread(0, TICK)},
+        ("proved", {0: 1, 1: 0, 2: 0}, {1: ("ticks", ())}),
+    ),
+    (
+        "a thread ticks where it does not help",
+        [[recv(1, 1)], [], [start(1)]],
+        {1: thread(2, TICK)},
+        ("proved", {0: 0}, {1: ("ticks", ())}),
+    ),
+    (
+        "a thread stops at an error",
+        [[start(1), join(1)], [reduce(1, 2, "a")], []],
+        {1: thread(0, RAISE, reduce(1, 1, "a"))},
+        ("proved", {1: 0}, {1: ("ended", ("ValueError",))}),
+    ),
+    (
+        "members make a group, the third rank does not come",
+        [[new("c"), reduce(1, 1, "c")], [sleep(0.02), new("c"), reduce(1, 2, "c")], []],
+        {},
+        ("ended", {}, {}),
+    ),
+    (
+        "a member never makes the group",
+        [[new("c"), reduce(1, 1, "c")], [], []],
+        {},
+        ("proved", {0: 0}, {}),
+    ),
+    (
+        "members have made different numbers of groups, by which torch names the next",
+        [[new("d"), new("c")], [new("c")], [new("d")]],
+        {},
+        ("proved", {0: 1, 1: 0}, {}),
+    ),
+    (
+        "a call that nobody meets ends when its time is up",
+        [[reduce(1, 1, BRIEF), BARRIER], [BARRIER], [BARRIER]],
+        {},
+        ("ended", {}, {}),
+    ),
+    (
+        "a call in a thread that nobody meets ends when its time is up",
+        [[start(1), join(1), BARRIER], [BARRIER], [BARRIER]],
+        {1: thread(0, reduce(1, 1, BRIEF))},
+        ("ended", {}, {1: ("ended", ("late",))}),
+    ),
+    (
+        "a rank goes on when its time is up, but another has gone",
+        [[reduce(1, 1, BRIEF), BARRIER], [], [BARRIER]],
+        {},
+        ("proved", {0: 1, 2: 0}, {}),
+    ),
+]
+
+
+@pytest.mark.parametrize("known", KNOWN_THREADS, ids=lambda known: known[0])
+def test_the_reference_knows_threads_groups_and_limits(known):
+    name, ranks, threads, (verdict, waits, ends) = known
+    prediction = predict(Program(tuple(map(tuple, ranks)), GROUPS | LOCAL, threads))
+    assert prediction.exact
+    run = prediction.hopeful
+    assert run.verdict == verdict
+    assert run.stuck == waits == run.stages[-1].suspected
+    assert {number: (end.how, end.got) for number, end in run.threads.items()} == ends
+    assert ("late" in run.ends[0].got) == (ranks[0][:1] == [reduce(1, 1, BRIEF)])
+
+
+def test_the_reference_knows_what_is_suspected_and_goes_on():
+    ranks = ((start(1),), (reduce(1, 2, "a"),), ())
+    run = predict(Program(ranks, GROUPS, {1: thread(0, sleep(1.5), reduce(1, 1, "a"))})).hopeful
+    assert [(s.time, s.proved, s.suspected) for s in run.stages] == [
+        (0.0, {}, {1: 0}),
+        (1.5, {}, {}),
+    ]
+    assert run.suspicion == 1.5
+    assert run.ends[1] == End("ended", (3,))
+
+
+def test_the_reference_proves_only_what_no_sleeping_thread_can_change():
+    # Ranks 1 and 2 wait for one another; rank 0 waits for its thread, then for rank 1.
+    ranks = ((start(1), join(1), BARRIER), (recv(1, 2),), (recv(2, 1),))
+    run = predict(Program(ranks, GROUPS, {1: thread(0, sleep(1.0))})).hopeful
+    assert [(s.proved, s.suspected) for s in run.stages] == [
+        ({1: 0, 2: 0}, {0: 1, 1: 0, 2: 0}),
+        ({0: 2, 1: 0, 2: 0}, {0: 2, 1: 0, 2: 0}),
+    ]
+
+
+def test_the_reference_does_not_decide_what_a_clock_decides():
+    ranks = ((reduce(1, 1, BRIEF),), (sleep(1.5), reduce(1, 2, BRIEF)), ())
+    assert predict(Program(ranks, GROUPS)).loose
+    ranks = ((reduce(1, 1, BRIEF),), (sleep(0.5), reduce(1, 2, BRIEF)), ())
+    assert predict(Program(ranks, GROUPS)).exact
+    ranks = ((reduce(1, 1, BRIEF),), (sleep(3.5), reduce(1, 2, BRIEF)), ())
+    assert predict(Program(ranks, GROUPS)).loose  # gloo has closed its connections
 
 
 def broadcast(name, root):
@@ -154,14 +319,14 @@ def test_the_reference_gives_bounds_for_a_broadcast_that_a_receiver_skips():
     prediction = predict(Program(((broadcast(1, 0),), (broadcast(1, 0),), ())))
     assert not prediction.exact
     assert not prediction.loose
-    assert stuck(prediction.hopeful) == {}
-    assert stuck(prediction.fearful) == {0: 0, 1: 0}
+    assert prediction.hopeful.stuck == {}
+    assert prediction.fearful.stuck == {0: 0, 1: 0}
 
 
 def test_the_reference_is_sure_of_a_broadcast_that_its_source_skips():
     prediction = predict(Program(((), (broadcast(1, 0),), (broadcast(1, 0),))))
     assert prediction.exact
-    assert stuck(prediction.hopeful) == {1: 0, 2: 0}
+    assert prediction.hopeful.stuck == {1: 0, 2: 0}
 
 
 def test_the_reference_does_not_say_how_a_broadcast_meets_something_else():
@@ -170,20 +335,26 @@ def test_the_reference_does_not_say_how_a_broadcast_meets_something_else():
 
 
 def test_each_operation_has_its_line():
-    ranks = ((reduce(1), BARRIER), (), (send(3, 1, "isend"), wait(3)))
-    code, places = write(Program(ranks, {"first": (0, 1)}))
+    ranks = ((reduce(1), BARRIER, start(1), join(1)), (), (send(3, 1, "isend"), wait(3)))
+    late = Op("barrier", 4, BRIEF)
+    groups = {"first": Group((0, 1)), BRIEF: Group((0, 1), limit=2.0)}
+    program = Program(ranks, groups, {1: thread(0, late, executor=True)})
+    code, places = write(program)
     lines = code.splitlines()
     calls = {place: lines[number - 1].strip() for place, number in places.items()}
     assert calls == {
-        (0, 0): "dist.all_reduce(x1)",
-        (0, 1): "dist.barrier()",
-        (2, 0): "work3 = dist.isend(x3, 1)",
-        (2, 1): "work3.wait()",
+        (0, MAIN, 0): "dist.all_reduce(x1)",
+        (0, MAIN, 1): "dist.barrier()",
+        (0, MAIN, 2): "threads.append(pool1.submit(thread1))",
+        (0, MAIN, 3): "task1.result()",
+        (0, 1, 0): "dist.barrier(group=brief)",
+        (2, MAIN, 0): "work3 = dist.isend(x3, 1)",
+        (2, MAIN, 1): "work3.wait()",
     }
     compile(code, "a cell", "exec")
 
 
-# -- the lab ------------------------------------------------------------------------------------
+# -- labkit -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=[3, 4])
@@ -192,196 +363,26 @@ def lab(request):
         yield started
 
 
-@dataclasses.dataclass
-class Verdict:
-    """What labkit made of a program."""
-
-    error: RankError | None
-    case: object  #: of the deadlock, None if there was none
-    still: list[int]  #: ranks that did not return
-    got: list[tuple[object, ...]]  #: by rank
-    seconds: float
-
-
-@contextlib.contextmanager
-def alarm(seconds: int) -> Iterator[None]:
-    """Interrupt what takes too long, as a learner would."""
-
-    def ring(signum, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise AssertionError(f"it hangs: no verdict within {seconds} s") from None
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def run(lab, code) -> Verdict:
-    start = time.monotonic()
-    with alarm(HANG_SECONDS):
-        finished = finish_cell(send_cell(lab, code))
-    seconds = time.monotonic() - start
-    got = [] if inside(lab).cluster.deaths else [tuple(values) for values in lab["got"]]
-    return Verdict(finished.error, finished.ending.case, list(finished.ending.still), got, seconds)
-
-
-def usable(lab):
-    """Check that the ranks are in step and in one group."""
-    code = "x = torch.tensor([rank + 1])\ndist.all_reduce(x)\ngot = [x.item()]\n"
-    verdict = run(lab, f"#px In[8]\n{code}")
-    n = len(lab)
-    assert verdict.error is None, f"the lab is not usable afterwards: {verdict.error}"
-    assert verdict.got == [(n * (n + 1) // 2,)] * n, "the lab is out of step afterwards"
-
-
-# -- the verdicts -------------------------------------------------------------------------------
-
-
-def judge(program: Program, prediction, verdict: Verdict, places) -> str:
-    """Compare a verdict with what the reference says; return the kind of program."""
-    assert verdict.seconds < SECONDS, f"it took {verdict.seconds:.1f} s"
-    assert not verdict.still, f"ranks {verdict.still} did not return"
-    if prediction.loose:
-        assert verdict.error is None or isinstance(verdict.error, RankError)
-        return "loose"
-    surely, perhaps = stuck(prediction.hopeful), stuck(prediction.fearful)
-    waits = {} if verdict.case is None else verdict.case.waits
-    raised = [rank for rank, end in enumerate(prediction.hopeful) if end.how == "raised"]
-    if not prediction.exact:
-        assert surely.keys() <= waits.keys() <= perhaps.keys(), f"{sorted(waits)} are stuck"
-        assert not surely or verdict.error is not None
-        return "bounds"
-    # The error, then who is stuck, where, in what.
-    expected = RankError if raised else Deadlock if surely else None
-    actual = None if verdict.error is None else type(verdict.error)
-    assert actual is expected, f"{expected} is right, not {actual}"
-    if raised:
-        assert str(verdict.error).startswith(f"rank {raised[0]}: ValueError: planted")
-    assert waits.keys() == surely.keys(), f"{sorted(surely)} are stuck, not {sorted(waits)}"
-    for rank, index in surely.items():
-        line = f"In[7], line {places[rank, index]}"
-        assert waits[rank].where == line, f"rank {rank} waits in {line}, not {waits[rank].where}"
-        compare(program, rank, index, waits[rank], verdict.case.entry(rank))
-    assert verdict.got == [end.got for end in prediction.hopeful], "the results are wrong"
-    return "stuck" if surely else "raised" if raised else "ended"
-
-
-def compare(program: Program, rank: int, index: int, found, entry):
-    """Compare what a rank waits for."""
-    op = program.ranks[rank][index]
-    if op.kind == "wait":
-        name = op.name
-        op = next(o for o in program.ranks[rank] if o.name == name and o.kind in programs.STARTS)
-    if op.kind in programs.COLLECTIVES:
-        assert found.kind == "collective"
-        assert entry.name == op.kind.removeprefix("async_")
-    else:
-        assert (found.kind, found.peer, found.tag) == (op.kind.removeprefix("i"), op.peer, op.tag)
-
-
-def describe(prediction, verdict: Verdict | None) -> str:
-    """Put side by side what the reference and labkit say."""
-    lines = ["The reference says:", *(f"  {end}" for end in prediction.hopeful)]
-    if prediction.loose:
-        lines.append("  (or anything else: a broadcast meets something else)")
-    elif not prediction.exact:
-        lines += ["  or", *(f"  {end}" for end in prediction.fearful)]
-    if verdict is not None:
-        lines += ["labkit says:", f"  {verdict.error or 'no error'}", f"  {verdict.got}"]
-        samples = {} if verdict.case is None else verdict.case.situation.samples
-        for rank, s in samples.items():
-            lines.append(f"  rank {rank}: {s.state}, still: {s.still}, {s.stamp}, {s.wait}")
-    return "\n".join(lines)
-
-
-class Checker:
-    """Run programs one after another on one lab.
-
-    A failing one is run once: hypothesis gets the same answer when it asks again, and everything
-    else passes once ``SHRINK_SECONDS`` are over.
-    """
-
-    def __init__(self, lab) -> None:
-        self.lab = lab
-        self.kinds: Counter[str] = Counter()
-        self.failures: dict[str, AssertionError] = {}
-        self.deadline = float("inf")
-        self.clean = False
-
-    def check(self, program: Program) -> None:
-        code, places = write(program)
-        if code in self.failures:
-            raise self.failures[code]
-        if time.monotonic() > self.deadline:
-            return
-        prediction = predict(program)
-        if self.kinds.total() % RESET == 0:
-            self.lab.reset()
-        verdict = None
-        try:
-            verdict = run(self.lab, code)
-            self.kinds[judge(program, prediction, verdict, places)] += 1
-            self.after(prediction, verdict)
-        except (AssertionError, labkit.LabError, RankError) as error:
-            text = f"{error}\n{program}\n{describe(prediction, verdict)}"
-            self.failures[code] = AssertionError(text)
-            self.deadline = min(self.deadline, time.monotonic() + SHRINK_SECONDS)
-            self.lab.restart()
-            raise self.failures[code] from error
-
-    def after(self, prediction, verdict: Verdict) -> None:
-        """Check that the lab works."""
-        if dead := sorted(inside(self.lab).cluster.deaths):
-            assert isinstance(verdict.error, RankDied)
-            self.lab.restart(ranks=dead)
-        elif verdict.error is None:
-            if prediction.exact:
-                return  # the next program shows it
-            self.lab.reset()  # the ranks may be out of step without an error, by their own doing
-        usable(self.lab)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known[0])
 def test_labkit_agrees_with_the_reference(lab, known):
     ranks = [*map(tuple, known[1]), ()][: len(lab)]
     checker = Checker(lab)
-    checker.check(Program(tuple(ranks), {"a": (0, 1), "b": (0, 1)}))
+    checker.check(Program(tuple(ranks), GROUPS))
+    assert checker.kinds.total() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", KNOWN_THREADS, ids=lambda known: known[0])
+def test_labkit_agrees_with_the_reference_on_threads_groups_and_limits(lab, known):
+    last = [op for op in known[1][2] if op.kind not in ("start", "new")]  # these are not its own
+    ranks = tuple(map(tuple, [*known[1], *[last] * (len(lab) - 3)]))
+    checker = Checker(lab)
+    checker.check(Program(ranks, GROUPS | LOCAL, known[2]))
     assert checker.kinds.total() == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
 def test_no_verdict_is_wrong(lab, strategy, capsys):
-    checker = Checker(lab)
-
-    @settings(
-        max_examples=COUNT,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(strategy(len(lab)))
-    def check(program):
-        checker.check(program)
-
-    start = time.monotonic()
-    check()
-    usable(lab)
-    kinds = checker.kinds
-    with capsys.disabled():
-        print(f"\n{len(lab)} ranks, {strategy.__name__}: {dict(kinds)}", end=" ")
-        print(f"in {time.monotonic() - start:.0f} s")
-    assert kinds.total() == COUNT
-    if strategy is programs.correct:
-        assert set(kinds) == {"ended"}
-    else:
-        assert COUNT - kinds["loose"] - kinds["bounds"] >= EXACT
-        assert kinds["stuck"] >= EXACT / 2
+    check_many(Checker(lab), strategy, Mix(), SHARE, capsys)

@@ -1,0 +1,122 @@
+"""Run the random programs on two hosts: behind a slow link, and one that is down now and then.
+
+The verdicts must be the same as on one machine, however long the data takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+import labkit
+from labkit import hosts
+from labkit.hosts import commands
+from tests.support import programs
+from tests.support.conda_versions import ROOT
+from tests.support.programs import Mix
+from tests.support.sshd import sshd
+from tests.support.system import needs, needs_hosts
+from tests.support.verdicts import Bounds, Checker, check_many
+
+pytestmark = [pytest.mark.slow, needs("sshd"), needs_hosts()]
+
+#: Programs drawn for each link: this many correct ones, and as many with a fault.
+SHARE = 12
+#: Bits per second that a host can send; a tensor of so many elements takes 0.16 s.
+RATE, ELEMENTS = "20mbit", 50_000
+#: Seconds for which the link is down, and between two such times.
+DOWN, UP = 2.0, (3.0, 6.0)
+
+
+class Outages:
+    """A link between two hosts that is down now and then: nothing passes, and nobody is told.
+
+    By turns only the hosts do not reach one another, and one of them reaches nobody, so that the
+    lab does not know either what its ranks do.
+    """
+
+    def __init__(self, network: hosts.Network) -> None:
+        keeper = psutil.Process(network._keeper.pid)
+        # The first process that it started holds the switch.
+        self._switch = min(keeper.children(), key=lambda process: process.create_time()).pid
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.count = 0
+
+    def __enter__(self) -> Outages:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        chance = random.Random(0)
+        while not self._over.wait(chance.uniform(*UP)):
+            if self.count % 2:
+                down, up = ["link set h2 down"], ["link set h2 up"]
+            else:
+                ports = [f"link set {port} type bridge_slave isolated" for port in ("h1", "h2")]
+                down, up = [f"{port} on" for port in ports], [f"{port} off" for port in ports]
+            self._ip(down)
+            self._over.wait(DOWN)
+            self._ip(up)
+            self.count += 1
+
+    def _ip(self, lines: list[str]) -> None:
+        enter = [commands.find("nsenter"), "--target", str(self._switch), "--net"]
+        commands.do([*enter, commands.find("ip"), "-batch", "-"], "\n".join(lines))
+
+
+@contextlib.contextmanager
+def lab_on_two_hosts(rate: str | None) -> Iterator[tuple[labkit.Lab, hosts.Network]]:
+    """Start a lab with two ranks on each of two hosts."""
+    with (
+        hosts.network(2, rate=rate, reach=True) as network,
+        sshd(["h1", "h2"], {host.name: host for host in network}) as arguments,
+    ):
+        config = {
+            "SSHLauncher": {
+                "ssh_args": arguments,
+                "scp_args": arguments,
+                "environment": {"PYTHONPATH": str(ROOT)},  # what is tested, also if not installed
+            },
+            "SSHEngineSetLauncher": {"engines": {"h1": 2, "h2": 2}},
+        }
+        with labkit.start(4, engines="ssh", config=config) as lab:
+            yield lab, network
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[labkit.Lab]:
+    with lab_on_two_hosts(RATE) as (lab, _):
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def broken() -> Iterator[labkit.Lab]:
+    with lab_on_two_hosts(None) as (lab, network), Outages(network) as outages:
+        yield lab
+    assert outages.count
+
+
+@pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
+def test_no_verdict_is_wrong_on_a_slow_link(
+    slow: labkit.Lab, strategy: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mix = Mix(limit=8.0, elements=ELEMENTS)
+    check_many(Checker(slow, Bounds(seconds=40, hang=60)), strategy, mix, SHARE, capsys)
+
+
+@pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
+def test_no_verdict_is_wrong_on_a_link_with_outages(
+    broken: labkit.Lab, strategy: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A time limit would run out in an outage.
+    check_many(Checker(broken, Bounds(seconds=40, hang=60)), strategy, Mix(limit=0), SHARE, capsys)
