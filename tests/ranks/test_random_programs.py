@@ -12,8 +12,10 @@ import pytest
 import labkit
 
 from ..support import programs
+from ..support.manners import start_with_manners
 from ..support.programs import MAIN, Group, Mix, Op, Program, Thread, write
 from ..support.reference import End, predict
+from ..support.reference_manners import predict_manners
 from ..support.verdicts import Checker, check_many
 
 #: Programs drawn for each number of ranks: this many correct ones, and as many with a fault.
@@ -128,7 +130,7 @@ def test_the_reference_knows_the_answer(known):
     assert prediction.hopeful.verdict == ("proved" if waits else "ended")
     assert prediction.hopeful.stages[-1].proved == waits
     assert [end.got for end in prediction.hopeful.ends] == got
-    assert prediction.hopeful.raised == ([0] if name == "an error" else [])
+    assert prediction.hopeful.raised == ((0,) if name == "an error" else ())
 
 
 def start(number):
@@ -354,6 +356,84 @@ def test_each_operation_has_its_line():
     compile(code, "a cell", "exec")
 
 
+# -- the reference with the manners of NCCL ------------------------------------------------------
+
+#: name, what each rank does, its threads, the verdict, who waits for ever at which operation (the
+#: one after the last is the end of the cell), what each rank has got
+KNOWN_MANNERS = [
+    (
+        "both send first",
+        [[send(1, 1), recv(2, 1)], [send(2, 0), recv(1, 0)], []],
+        {},
+        ("ended", {}, [(2,), (1,), ()]),
+    ),
+    (
+        "a send that nobody takes",
+        [[send(1, 1), sleep(0)], [], []],
+        {},
+        ("proved", {0: 2}, [(), (), ()]),
+    ),
+    ("one skips", [[reduce(1)], [], [reduce(1)]], {}, ("proved", {0: 0, 2: 0}, [(), (), ()])),
+    (
+        "one skips, and nobody looks before the end",
+        [[Op("async_all_reduce", 1)], [], [Op("async_all_reduce", 1), sleep(0)]],
+        {},
+        ("proved", {0: 1, 2: 2}, [(), (), ()]),
+    ),
+    (
+        "what the program has waited for holds back a call in another group",
+        [
+            [Op("all_reduce", 1, "a", value=1, quiet=True), reduce(2, 1, "b"), Op("look", 1)],
+            [reduce(2, 2, "b"), reduce(1, 2, "a")],
+            [],
+        ],
+        {},
+        ("proved", {0: 1, 1: 0}, [(), (), ()]),
+    ),
+    (
+        "it does not hold back a call in the same group",
+        [
+            [Op("all_reduce", 1, "a", value=1, quiet=True), reduce(3, 5, "a"), Op("look", 1)],
+            [Op("async_all_reduce", 1, "a", value=2), reduce(3, 6, "a"), wait(1)],
+            [],
+        ],
+        {},
+        ("ended", {}, [(11, 3), (11, 3), ()]),
+    ),
+    (
+        "an error does not end a cell that has begun something",
+        [[Op("async_all_reduce", 1), RAISE], [], []],
+        {},
+        ("proved", {0: 2}, [(), (), ()]),
+    ),
+    (
+        "what a thread has begun holds the cell back",
+        [[start(1), sleep(0.1)], [], []],
+        {1: thread(0, Op("async_all_reduce", 1, "a"))},
+        ("proved", {0: 2}, [(), (), ()]),
+    ),
+]
+
+
+@pytest.mark.parametrize("known", KNOWN_MANNERS, ids=lambda known: known[0])
+def test_the_reference_knows_the_manners_of_nccl(known):
+    name, ranks, threads, (verdict, waits, got) = known
+    groups = {"a": Group((0, 1)), "b": Group((0, 1))}
+    prediction = predict_manners(Program(tuple(map(tuple, ranks)), groups, threads))
+    assert prediction.exact
+    run = prediction.hopeful
+    assert (run.verdict, run.stuck, [end.got for end in run.ends]) == (verdict, waits, got)
+    assert run.raised == ((0,) if name.startswith("an error") else ())
+
+
+def test_the_reference_does_not_say_which_of_two_threads_is_first():
+    # If the barrier is issued first, the thread's call waits for it, and rank 1 for that call.
+    ranks = ((start(1), BARRIER), (reduce(1, 2, "a"), BARRIER))
+    program = Program(ranks, {"a": Group((0, 1))}, {1: thread(0, reduce(1, 1, "a"))})
+    assert predict(program).exact
+    assert predict_manners(program).loose
+
+
 # -- labkit -------------------------------------------------------------------------------------
 
 
@@ -386,3 +466,25 @@ def test_labkit_agrees_with_the_reference_on_threads_groups_and_limits(lab, know
 @pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
 def test_no_verdict_is_wrong(lab, strategy, capsys):
     check_many(Checker(lab), strategy, Mix(), SHARE, capsys)
+
+
+@pytest.fixture(scope="module", params=[3, 4])
+def lab_with_manners(request):
+    with start_with_manners(request.param) as started:
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", KNOWN_MANNERS, ids=lambda known: known[0])
+def test_labkit_agrees_with_the_reference_on_the_manners_of_nccl(lab_with_manners, known):
+    ranks = tuple(map(tuple, [*known[1], *[[]] * (len(lab_with_manners) - 3)]))
+    checker = Checker(lab_with_manners, manners=True)
+    checker.check(Program(ranks, {"a": Group((0, 1)), "b": Group((0, 1))}, known[2]))
+    assert checker.kinds.total() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
+def test_no_verdict_is_wrong_with_the_manners_of_nccl(lab_with_manners, strategy, capsys):
+    checker = Checker(lab_with_manners, manners=True)
+    check_many(checker, strategy, Mix(limit=0, looks=True), SHARE // 2, capsys)

@@ -23,10 +23,14 @@ WORLD = "world"
 BRIEF = "brief"
 #: Every member brings data to, or waits for, every other one.
 SYMMETRIC = ("all_reduce", "barrier", "all_gather")
+#: Collectives with a result that the program looks at.
+NOTED = ("all_reduce", "all_gather", "broadcast")
 COLLECTIVES = (*SYMMETRIC, "broadcast", "async_all_reduce")
 MESSAGES = ("send", "recv", "isend", "irecv")
 #: These go on at once, and have a "wait" later.
 STARTS = ("async_all_reduce", "isend", "irecv")
+#: These come after what they name.
+LATER = ("wait", "look")
 #: The number of a rank's main thread among its threads.
 MAIN = 0
 
@@ -36,15 +40,21 @@ class Op:
     """One operation of one thread. ``peer`` and ``root`` are numbers in the world."""
 
     #: Of COLLECTIVES or MESSAGES, or "wait", "compute", "raise", "tick" (until the program is
-    #: over), "new" (makes a group), "start" and "join" (of a thread).
+    #: over), "new" (makes a group), "start" and "join" (of a thread), "look" (at a value).
     kind: str
-    name: int = 0  #: of its variables, or of a thread; a "wait" has that of what it waits for
+    name: int = 0  #: of its variables, or of a thread; "wait" and "look" have that of a call
     group: str = WORLD
     peer: int = -1
     tag: int = 0
     root: int = -1
     value: int = 0  #: what this rank brings
     seconds: float = 0.0  #: that a "compute" takes
+    quiet: bool = False  #: its result is looked at later
+
+    @property
+    def begins(self) -> bool:
+        """Whether another operation may come back to it."""
+        return self.kind in STARTS or self.quiet
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,11 @@ def _statements(op: Op, program: Program, ops: tuple[Op, ...]) -> tuple[list[str
     tag = f", tag={op.tag}" if op.tag else ""
     many = program.elements > 1
     tensor = f"{x} = torch.full([{program.elements}], {op.value})"
-    note = f"got.append({x}.unique().item())" if many else f"got.append({x}.item())"
+    notes = [f"got.append({x}.unique().item())" if many else f"got.append({x}.item())"]
+    look = "y.unique().item()" if many else "y.item()"
+    if op.kind == "look" and next(o for o in ops if o.name == op.name).kind == "all_gather":
+        notes = [f"got.append([{look} for y in {out}])"]
+    note = [] if op.quiet else notes
     keep = [f"works.append({work})"]  # gloo may give up a message whose handle has gone
     match op.kind:
         case "compute":
@@ -188,26 +202,28 @@ def _statements(op: Op, program: Program, ops: tuple[Op, ...]) -> tuple[list[str
         case "barrier":
             return [], f"dist.barrier({group.removeprefix(', ')})", []
         case "all_reduce":
-            return [tensor], f"dist.all_reduce({x}{group})", [note]
+            return [tensor], f"dist.all_reduce({x}{group})", note
         case "broadcast":
-            return [tensor], f"dist.broadcast({x}, {op.root}{group})", [note]
+            return [tensor], f"dist.broadcast({x}, {op.root}{group})", note
         case "all_gather":
             size = len(program.members(op.group))
             empty = f"{out} = [torch.zeros_like({x}) for _ in range({size})]"
             call = f"dist.all_gather({out}, {x}{group})"
-            look = "y.unique().item()" if many else "y.item()"
-            return [tensor, empty], call, [f"got.append([{look} for y in {out}])"]
+            notes = [f"got.append([{look} for y in {out}])"]
+            return [tensor, empty], call, [] if op.quiet else notes
         case "async_all_reduce":
             return [tensor], f"{work} = dist.all_reduce({x}, async_op=True{group})", keep
         case "send":
             return [tensor], f"dist.send({x}, {op.peer}{group}{tag})", []
         case "recv":
-            return [tensor], f"dist.recv({x}, {op.peer}{group}{tag})", [note]
+            return [tensor], f"dist.recv({x}, {op.peer}{group}{tag})", note
         case "isend" | "irecv":
             return [tensor], f"{work} = dist.{op.kind}({x}, {op.peer}{group}{tag})", keep
+        case "look":
+            return [], notes[0], []
         case "wait":
             sent = any(o.kind == "isend" and o.name == op.name for o in ops)
-            return [], f"{work}.wait()", [] if sent else [note]
+            return [], f"{work}.wait()", [] if sent else note
     raise ValueError(op.kind)
 
 
@@ -228,6 +244,7 @@ class Mix:
     local: bool = True  #: groups with local synchronisation
     limit: float = 2.0  #: seconds of the group with a time limit; 0: no such group
     elements: int = 1
+    looks: bool = False  #: at results that are there for long; not only at once
 
 
 @dataclass
@@ -333,6 +350,10 @@ class _Drawing:
         group = self.draw(st.sampled_from([WORLD, *usable]))
         members = self.groups[group].members if group != WORLD else tuple(range(self.size))
         ops = _event(self.draw, event, group, members)
+        if self.mix.looks and group != BRIEF:
+            has = [r for r, op in ops.items() if op.kind in (*NOTED, "recv")]
+            quiet = self.draw(st.sets(st.sampled_from(has))) if has else set()
+            ops |= {rank: replace(ops[rank], quiet=True) for rank in quiet}
         if group == BRIEF and self.draw(st.booleans()):
             # Some of its members never come; it cannot be used any more then.
             left_out = self.draw(st.sets(st.sampled_from(members), min_size=1))
@@ -343,9 +364,10 @@ class _Drawing:
             if number != MAIN and not self.plans[number].started:
                 self._start(number)
             self.strands[rank, number].append(op)
-            if op.kind in STARTS:
+            if op.begins:
                 later = event + self.draw(st.integers(1, 4))
-                self.due.setdefault((rank, number), []).append((later, Op("wait", event)))
+                back = Op("wait" if op.kind in STARTS else "look", event)
+                self.due.setdefault((rank, number), []).append((later, back))
 
 
 def _groups(draw: st.DrawFn, size: int, mix: Mix) -> dict[str, Group]:
@@ -459,10 +481,10 @@ def _replace(program: Program, rank: int, thread: int, ops: Sequence[Op]) -> Pro
     kept = [
         op
         for op in ops
-        if (op.kind == "wait" or op.group in made) and (op.kind != "join" or op.name in begun)
+        if (op.kind in LATER or op.group in made) and (op.kind != "join" or op.name in begun)
     ]
-    names = {op.name for op in kept if op.kind in STARTS}
-    kept = [op for op in kept if op.kind != "wait" or op.name in names]
+    names = {op.name for op in kept if op.begins}
+    kept = [op for op in kept if op.kind not in LATER or op.name in names]
     threads = {
         number: t if t.rank != rank else replace(t, ops=_only(t.ops, made))
         for number, t in program.threads.items()
@@ -474,9 +496,9 @@ def _replace(program: Program, rank: int, thread: int, ops: Sequence[Op]) -> Pro
 
 def _only(ops: tuple[Op, ...], groups: set[str]) -> tuple[Op, ...]:
     """Keep what uses these groups."""
-    left = [op for op in ops if op.kind == "wait" or op.group in groups]
-    names = {op.name for op in left if op.kind in STARTS}
-    return tuple(op for op in left if op.kind != "wait" or op.name in names)
+    left = [op for op in ops if op.kind in LATER or op.group in groups]
+    names = {op.name for op in left if op.begins}
+    return tuple(op for op in left if op.kind not in LATER or op.name in names)
 
 
 def _calls(ops: tuple[Op, ...]) -> list[Op]:
@@ -497,7 +519,7 @@ def _drop(draw: st.DrawFn, program: Program, rank: int, thread: int) -> Change:
     i = _where(draw, ops, (*COLLECTIVES, *MESSAGES, "wait", "new", "start"))
     if i is None:
         return None
-    start = ops[i].kind in STARTS
+    start = ops[i].begins
     left = [op for j, op in enumerate(ops) if j != i and not (start and op.name == ops[i].name)]
     what = ops[i].group if ops[i].kind == "new" else ops[i].name
     return left, f"leaves out {ops[i].kind} {what}"
@@ -524,7 +546,7 @@ def _in_order(program: Program, ops: list[Op]) -> bool:
     threads: set[int] = set()
     unmade = {op.group for op in ops if op.kind == "new"}
     for op in ops:
-        if op.kind == "wait" and op.name not in begun:
+        if op.kind in LATER and op.name not in begun:
             return False
         if op.kind == "join" and op.name not in threads:
             return False
@@ -533,7 +555,7 @@ def _in_order(program: Program, ops: list[Op]) -> bool:
             unmade.discard(op.group)
         elif used & unmade:
             return False
-        if op.kind in STARTS:
+        if op.begins:
             begun.add(op.name)
         if op.kind == "start":
             threads.add(op.name)
@@ -546,7 +568,8 @@ def _kind(draw: st.DrawFn, program: Program, rank: int, thread: int) -> Change:
     i = _where(draw, tuple(ops), SYMMETRIC)
     if i is None:
         return None
-    kind = draw(st.sampled_from([k for k in SYMMETRIC if k != ops[i].kind]))
+    kinds = [k for k in SYMMETRIC if k != ops[i].kind and (k in NOTED or not ops[i].quiet)]
+    kind = draw(st.sampled_from(kinds))
     fault = f"calls {kind} in place of {ops[i].kind} {ops[i].name}"
     ops[i] = replace(ops[i], kind=kind)
     return ops, fault

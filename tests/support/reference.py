@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .programs import COLLECTIVES, MAIN, MESSAGES, STARTS, Op, Program
+from .programs import COLLECTIVES, LATER, MAIN, MESSAGES, Op, Program
 
 #: Seconds by which a rank may be late on a busy machine.
 MARGIN = 1.0
@@ -65,8 +65,9 @@ class Run:
         return {rank: end.index for rank, end in enumerate(self.ends) if end.how == "waits"}
 
     @property
-    def raised(self) -> list[int]:
-        return [rank for rank, end in enumerate(self.ends) if end.how == "raised"]
+    def raised(self) -> tuple[int, ...]:
+        """The ranks that have raised an error, in the end."""
+        return self.stages[-1].raised
 
     @property
     def verdict(self) -> str:
@@ -118,12 +119,14 @@ class Prediction:
 
 
 def predict(program: Program) -> Prediction:
-    """Say how a program ends."""
-    return Prediction(_Run(program, hopeful=True).result(), _Run(program, hopeful=False).result())
+    """Say how a program ends on gloo."""
+    return Prediction(
+        Simulation(program, hopeful=True).result(), Simulation(program, hopeful=False).result()
+    )
 
 
 @dataclass
-class _Strand:
+class Strand:
     """A thread on its way through its operations."""
 
     rank: int
@@ -134,6 +137,7 @@ class _Strand:
     entered: bool = False  #: the operation at index has been issued
     until: float = float("inf")  #: when its sleep is over, or its time is up
     since: float = 0.0  #: when its operation was issued
+    raises: bool = False  #: has raised an error, and still waits for what it has begun
     got: list[object] = field(default_factory=list)
     #: name of a started operation -> the same, and its number (of its collective or message)
     started: dict[int, tuple[Op, int]] = field(default_factory=dict)
@@ -144,14 +148,14 @@ class _Strand:
         return None if self.how or self.index == len(self.ops) else self.ops[self.index]
 
 
-class _Run:
+class Simulation:
     """One run: every thread goes on as far as it can, until none can."""
 
     def __init__(self, program: Program, *, hopeful: bool) -> None:
         self.program, self.hopeful = program, hopeful
         self.now = 0.0
         self.strands = {
-            (rank, number): _Strand(
+            (rank, number): Strand(
                 rank, number, program.ops(rank, number), "" if number == MAIN else "unstarted"
             )
             for rank, number in program.strands()
@@ -171,7 +175,7 @@ class _Run:
     def result(self) -> Run:
         stages: list[Stage] = []
         while True:
-            while sum(self._step(strand) for strand in self.strands.values()):
+            while any(self.step(strand) for strand in self.turns()):
                 pass
             stages.append(self._stage())
             self.now = min(s.until for s in self.strands.values())
@@ -184,6 +188,10 @@ class _Run:
             if number != MAIN and strand.how != "unstarted"
         }
         return Run(mains, threads, tuple(stages), self.racy or self._meets_a_broadcast())
+
+    def turns(self) -> list[Strand]:
+        """List the threads in the order in which they may go on."""
+        return list(self.strands.values())
 
     def _end(self, rank: int, number: int) -> End:
         strand = self.strands[rank, number]
@@ -202,7 +210,7 @@ class _Run:
 
     # -- going on -------------------------------------------------------------------------------
 
-    def _step(self, strand: _Strand) -> bool:
+    def step(self, strand: Strand) -> bool:
         """Let a thread go on by one operation; tell whether it did anything."""
         if strand.how:
             return False
@@ -216,26 +224,26 @@ class _Run:
             return True
         if not strand.entered:
             strand.entered, strand.since = True, self.now
-            self._issue(strand, op)
+            self.issue(strand, op)
         late = bool(self.program.limit(op.group)) and self.now >= strand.until
-        if late or self._is_through(strand, op):
+        if late or self.is_through(strand, op):
             if late:
                 strand.got.append("late")
                 self.broken.setdefault(op.group, self.now)
-            elif op.kind in (*COLLECTIVES, *MESSAGES, "wait") and op.kind not in STARTS:
-                strand.got += self._result(*strand.started[op.name], rank=strand.rank)
+            elif op.kind in (*COLLECTIVES, *MESSAGES, *LATER) and not op.begins:
+                strand.got += self.outcome(*strand.started[op.name], rank=strand.rank)
                 self._look_at_the_clock(strand, op)
             strand.index, strand.entered, strand.until = strand.index + 1, False, float("inf")
             return True
         return moved
 
-    def _look_at_the_clock(self, strand: _Strand, op: Op) -> None:
+    def _look_at_the_clock(self, strand: Strand, op: Op) -> None:
         """Note a call that was met so late that its time might have been up."""
         limit = self.program.limit(op.group)
         if limit and self.now - strand.since > limit - MARGIN:
             self.racy = True
 
-    def _issue(self, strand: _Strand, op: Op) -> None:
+    def issue(self, strand: Strand, op: Op) -> None:
         rank = strand.rank
         if op.kind == "compute":
             strand.until = self.now + op.seconds
@@ -254,16 +262,16 @@ class _Run:
                 strand.until = self.now + limit
                 self.racy = self.racy or op.group in self.broken
         elif op.kind in MESSAGES:
-            posted = self._posted(op)[1].setdefault(_channel(rank, op), [])
+            posted = self.posted(op)[1].setdefault(channel(rank, op), [])
             posted.append(op)
             strand.started[op.name] = op, len(posted)
 
-    def _posted(self, op: Op) -> tuple[dict, dict]:
+    def posted(self, op: Op) -> tuple[dict, dict]:
         """Return what is posted on the other end of a message, and on this one."""
         sends = op.kind in ("send", "isend")
         return (self.taken, self.sent) if sends else (self.sent, self.taken)
 
-    def _is_through(self, strand: _Strand, op: Op) -> bool:
+    def is_through(self, strand: Strand, op: Op) -> bool:
         """Tell whether a thread can go on from the operation that it is at."""
         match op.kind:
             case "compute":
@@ -272,20 +280,23 @@ class _Run:
                 return False
             case "join":
                 return self.strands[strand.rank, op.name].how == "ended"
-            case "start" | "async_all_reduce" | "isend" | "irecv":
+            case "start" | "look" | "async_all_reduce" | "isend" | "irecv":
                 return True
-        missing, conflict = self._needs(strand, op)
+        missing, conflict = self.needs(strand, op)
         return not missing and not conflict
 
-    def _needs(self, strand: _Strand, op: Op) -> tuple[set[int], bool]:
+    def needs(self, strand: Strand, op: Op) -> tuple[set[int], bool]:
         """Return the ranks that have yet to come, and whether calls exclude one another."""
         if op.kind == "new":
             members = self.program.members(op.group)
             number = strand.started[-1][1]
             return set(members) - self.made[members, number], self._is_misnamed(members, number)
-        op, number = strand.started[op.name]
+        return self.needs_of(strand.rank, *strand.started[op.name])
+
+    def needs_of(self, rank: int, op: Op, number: int) -> tuple[set[int], bool]:
+        """Return the same for a collective or a message of a rank that has been issued."""
         if op.kind in MESSAGES:
-            come = len(self._posted(op)[0].get(_channel(strand.rank, op), [])) >= number
+            come = len(self.posted(op)[0].get(channel(rank, op), [])) >= number
             return (set() if come else {op.peer}), False
         calls = self.calls[op.group, number]
         missing = set(self.program.members(op.group)) - calls.keys()
@@ -300,10 +311,10 @@ class _Run:
         come = self.made[members, number]
         return any(self.makings[rank] > number for rank in set(members) - come)
 
-    def _result(self, op: Op, number: int, *, rank: int) -> list[object]:
+    def outcome(self, op: Op, number: int, *, rank: int) -> list[object]:
         """Return what an operation that is done adds to ``got``."""
         if op.kind in ("recv", "irecv"):
-            return [self.sent[_channel(rank, op)][number - 1].value]
+            return [self.sent[channel(rank, op)][number - 1].value]
         if op.kind in ("send", "isend", "barrier"):
             return []
         calls = self.calls[op.group, number]
@@ -315,7 +326,7 @@ class _Run:
     # -- who can still provide ------------------------------------------------------------------
 
     def _stage(self) -> Stage:
-        raised = [s.rank for s in self.strands.values() if s.how == "raised"]
+        raised = [s.rank for s in self.strands.values() if s.how == "raised" or s.raises]
         proved, suspected = self._stuck(threads_may=True), self._stuck(threads_may=False)
         return Stage(self.now, proved, suspected, tuple(raised))
 
@@ -330,7 +341,7 @@ class _Run:
             new = {
                 key
                 for key, strand in self.strands.items()
-                if key not in able and self._may_go_on(strand, able, ranks, threads_may)
+                if key not in able and self.may_go_on(strand, able, ranks, threads_may)
             }
             if not new:
                 break
@@ -338,8 +349,8 @@ class _Run:
         mains = [s for s in self.strands.values() if s.number == MAIN and not s.how]
         return {s.rank: s.index for s in mains if (s.rank, MAIN) not in able}
 
-    def _may_go_on(
-        self, strand: _Strand, able: set[tuple[int, int]], ranks: set[int], threads_may: bool
+    def may_go_on(
+        self, strand: Strand, able: set[tuple[int, int]], ranks: set[int], threads_may: bool
     ) -> bool:
         op = strand.op
         if op is None:
@@ -350,7 +361,7 @@ class _Run:
             return (strand.rank, op.name) in able
         if strand.until < float("inf"):
             return True  # its time will be up
-        missing, conflict = self._needs(strand, op)
+        missing, conflict = self.needs(strand, op)
         return not conflict and missing <= ranks
 
 
@@ -358,6 +369,6 @@ def _kinds(calls: dict[int, Op]) -> set[tuple[str, int]]:
     return {(op.kind.removeprefix("async_"), op.root) for op in calls.values()}
 
 
-def _channel(rank: int, op: Op) -> tuple[str, int, int, int]:
+def channel(rank: int, op: Op) -> tuple[str, int, int, int]:
     ends = (rank, op.peer) if op.kind in ("send", "isend") else (op.peer, rank)
     return (op.group, *ends, op.tag)
