@@ -1,0 +1,232 @@
+"""Cells that wait for ever are named, freed and survived, however well the wait is hidden.
+
+What must be certain is proved; where labkit cannot see whether something could still come, the
+same ranks are suspected, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import statistics
+import time
+
+import pytest
+
+import labkit
+from labkit import Deadlock, RankDied, RankError, SuspectedDeadlock
+from tests.support import deadlocks
+from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
+from tests.support.deadlocks import EITHER, PROVED, Program
+
+pytestmark = pytest.mark.slow
+
+#: How long a suspicion may last here before it ends the cell.
+SUSPECT_SECONDS = 3.0
+#: From the start of a cell to the declaration, on a machine that others use too.
+DECLARE_SECONDS = 2.5
+#: For a program and the repair after it: nothing hangs beyond this.
+ALARM_SECONDS = 20
+
+SUM = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()"
+#: Imported before the clock runs, and what DDP's first step imports.
+PRELOAD = (
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.optim",
+    "torch.distributed.tensor",
+    "torch.utils.data",
+    "tqdm",
+)
+WARM = """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+model(torch.ones(1)).sum().backward()
+del model
+"""
+JOIN = """
+dist.init_process_group(
+    "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
+"""
+
+
+@pytest.fixture(scope="module")
+def seconds():
+    """Collect how long each proved deadlock took to be declared; print the median."""
+    taken: list[float] = []
+    yield taken
+    if taken:
+        print(f"\n{len(taken)} deadlocks proved, {statistics.median(taken):.2f} s (median)")
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def module_lab(request):
+    with labkit.start(request.param, preload=PRELOAD) as started:
+        run_cell(started, WARM)
+        yield started
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def module_lab_without_group(request):
+    with labkit.start(request.param, join=False) as started:
+        yield started
+
+
+def restored(lab):
+    """Replace the ranks of a lab in which a test before this one failed."""
+    if inside(lab).cluster.deaths or inside(lab).cluster.busy_ranks():
+        lab.restart()
+    return lab
+
+
+@pytest.fixture
+def lab(module_lab):
+    return restored(module_lab)
+
+
+@pytest.fixture
+def lab_without_group(module_lab_without_group):
+    return restored(module_lab_without_group)
+
+
+@pytest.fixture(autouse=True)
+def _alarm():
+    """Fail a test that hangs."""
+
+    def ring(signum, frame):
+        raise TimeoutError(f"not over after {ALARM_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(ALARM_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def check(lab, program: Program, seconds: list[float]) -> None:
+    """Run a program: it is named as the table says, and its ranks come back with what they had."""
+    n = len(lab)
+    if n not in program.sizes:
+        pytest.skip(f"not on {n} ranks")
+    lab["marker"] = program.name
+    if program.before:
+        run_cell(lab, deadlocks.cell(program.before, 6))
+    ranks = program.ranks(n) if program.ranks else list(range(n))
+    began = time.time()
+    finished = finish_cell(send_cell(lab, program.cell, ranks), suspect=SUSPECT_SECONDS)
+    ending, text = finished.ending, str(finished.error)
+    names = {Deadlock: SuspectedDeadlock} if ending.kind == "suspected" else {}
+    assert type(finished.error) in [names.get(e, e) for e in program.errors], text
+    for pattern in program.says:
+        assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+    if ending.kind == "died":  # gloo ends a rank that gets more than its tensor holds
+        assert RankDied in program.errors
+        lab.restart(ranks=sorted(inside(lab).cluster.deaths))
+        return
+
+    case = ending.case
+    assert case is not None, (ending.kind, text)
+    kinds = {PROVED: ("deadlock",), EITHER: ("deadlock", "suspected")}
+    assert ending.kind in kinds.get(program.answer, ("suspected",)), (case.doubts, text)
+    assert set(case.stuck) == program.stuck(n), text
+    if program.line is not None:
+        assert f"In[7], line {program.line}" in text, text
+    if ending.kind == "deadlock":
+        assert not case.doubts
+        assert ending.moment - began < DECLARE_SECONDS
+        seconds.append(ending.moment - began)
+    else:
+        assert case.doubts
+        for pattern in program.doubts:
+            assert any(re.search(pattern, doubt) for doubt in case.doubts), (pattern, case.doubts)
+        if isinstance(finished.error, Deadlock):
+            assert all(doubt in text for doubt in case.doubts), (case.doubts, text)
+    assert not ending.still
+
+
+def kept(lab, program: Program) -> None:
+    """Check that the ranks have their variables, and end what the program left running."""
+    if program.after:
+        run_cell(lab, program.after)
+    alive = results(run_cell(lab, "globals().get('marker')"))
+    assert alive.count(repr(program.name)) >= len(lab) - (RankDied in program.errors)
+
+
+def table(programs):
+    """Run a test for every program; the known gaps are expected to fail."""
+    rows = [
+        pytest.param(
+            p, id=p.name, marks=[pytest.mark.xfail(reason=p.gap, strict=True)] if p.gap else []
+        )
+        for p in programs
+    ]
+    return pytest.mark.parametrize("program", rows)
+
+
+@table(deadlocks.PROGRAMS)
+def test_a_deadlock_is_named_and_survived(lab, program, seconds):
+    n = len(lab)
+    try:
+        check(lab, program, seconds)
+    finally:
+        kept(lab, program)
+    assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@table(deadlocks.JOINING)
+def test_ranks_that_never_meet_are_named_and_survived(
+    lab_without_group, program, seconds, tmp_path
+):
+    lab = lab_without_group
+    n = len(lab)
+    lab["port"], lab["path"] = free_port(), str(tmp_path / "store")
+    try:
+        check(lab, program, seconds)
+    finally:
+        kept(lab, program)
+    lab["port"] = free_port()
+    run_cell(lab, JOIN)
+    assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
+    run_cell(lab, "dist.destroy_process_group()")
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@table(deadlocks.REMOTE)
+def test_a_wait_of_rpc_is_named_and_survived(program, size, seconds, tmp_path):
+    with labkit.start(size) as lab:
+        lab["path"] = str(tmp_path / "store")
+        check(lab, program, seconds)
+        kept(lab, program)
+        assert results(run_cell(lab, SUM)) == [str(size * (size + 1) / 2)] * size
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_recorder_that_is_switched_off_is_the_reason_of_a_suspicion(size, monkeypatch):
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "0")
+    program = Program(
+        "the recorder is off and a rank skips",
+        """
+        if rank:
+            dist.all_reduce(torch.ones(1))
+        """,
+        deadlocks.but(0),
+        3,
+        ("rank 0", "TORCH_FR_BUFFER_SIZE"),
+        deadlocks.SUSPECTED,
+        ("TORCH_FR_BUFFER_SIZE",),
+    )
+    with labkit.start(size) as lab:
+        check(lab, program, [])
+        kept(lab, program)
+        assert results(run_cell(lab, SUM)) == [str(size * (size + 1) / 2)] * size
+
+
+def test_the_table_is_large_and_its_names_differ():
+    every = [*deadlocks.PROGRAMS, *deadlocks.JOINING, *deadlocks.REMOTE]
+    assert len({p.name for p in every}) == len(every) >= 55
+    assert all(issubclass(e, RankError) for p in every for e in p.errors)
