@@ -1,0 +1,205 @@
+"""Programs that wait for long but are correct: none is ever called a deadlock.
+
+False alarms came 0.6 to 4 s into a wait, so each program lets somebody wait for about that long.
+It passes if its results are right and nothing was done to the ranks: no error, no group rebuilt,
+and the next all_reduce is right. The programs stand in ``tests/support/correct_programs``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit.runtime.finish import finish
+from labkit.runtime.follow import follow
+from tests.support.cells import inside, results, send_cell
+from tests.support.correct_programs import calls, limits, providers, slow, worlds
+from tests.support.correct_programs.program import Program
+
+pytestmark = pytest.mark.slow
+
+LabOf = Callable[[int], labkit.Lab]
+
+TABLES = (providers, worlds, limits, slow, calls)
+CASES = [
+    pytest.param(program, size, id=f"{size} ranks: {program.name}")
+    for size in (2, 4)
+    for table in TABLES
+    for program in table.PROGRAMS
+    if size in program.sizes
+]
+#: After which a program that hangs is ended, as a stop button would.
+SECONDS = 60.0
+
+ADD_UP = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\n"
+RECEIVE = "x = torch.zeros(1)\ndist.recv(x, 1)\nx.item()"
+#: For rank 1, without the names of a cell.
+SEND_LATE = """
+import time, torch, torch.distributed as dist
+time.sleep(2.5)
+dist.send(torch.tensor([5.0]), 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def lab_of() -> Iterator[LabOf]:
+    """Give a lab of n ranks: the last one that was asked for, if it has as many."""
+    with contextlib.ExitStack() as stack:
+        labs: list[labkit.Lab] = []
+
+        def get(n: int) -> labkit.Lab:
+            if not labs or len(labs[-1]) != n:
+                stack.close()
+                labs.append(stack.enter_context(labkit.start(n)))
+            return labs[-1]
+
+        yield get
+
+
+def run(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[str | None]:
+    """Run a cell on some ranks (all if None); return what their last lines show."""
+    sent = send_cell(lab, f"#px In[7]\n{code}\n", ranks)
+    finished = finish(sent, follow(sent, timeout=SECONDS))
+    assert not finished.ending.kind, finished.ending
+    return results(finished.outcomes)
+
+
+def run_all(lab: labkit.Lab, program: Program) -> None:
+    """Run a program's cells and compare what the last one shows."""
+    for cell in program.cells[:-1]:
+        run(lab, cell)
+    expected = [None if value is None else repr(value) for value in program.expected(len(lab))]
+    assert run(lab, program.cells[-1]) == expected
+
+
+@contextlib.contextmanager
+def left_alone(lab: labkit.Lab) -> Iterator[None]:
+    """Check that the ranks are in the same group afterwards, and in step; a test that fails gives
+    the next one fresh ranks."""
+    n = len(lab)
+    try:
+        run(lab, "world_before = dist.group.WORLD")
+        yield
+        same = run(lab, ADD_UP + "(dist.group.WORLD is world_before, x.item())")
+        assert same == [repr((True, n * (n + 1) / 2))] * n
+    except BaseException:
+        lab.restart()
+        raise
+
+
+@pytest.mark.parametrize(("program", "size"), CASES)
+def test_a_correct_program_is_no_deadlock(lab_of: LabOf, program: Program, size: int) -> None:
+    lab = lab_of(size)
+    with left_alone(lab):
+        run_all(lab, program)
+
+
+# -- ranks that something else than the cell drives ---------------------------------------------
+
+
+def by_a_task(lab: labkit.Lab) -> None:
+    view = lab.client.load_balanced_view(targets=[lab.engine_ids[1]])
+    view.apply_async(exec, SEND_LATE, {})
+
+
+def by_tasks_in_a_row(lab: labkit.Lab) -> None:
+    view = lab.client.load_balanced_view(targets=[lab.engine_ids[1]])
+    view.map_async(exec, ["import time; time.sleep(1)", SEND_LATE], [{}, {}])
+
+
+def by_a_direct_view(lab: labkit.Lab) -> None:
+    lab.client[lab.engine_ids[1]].apply_async(exec, SEND_LATE, {})
+
+
+def by_a_thread_that_sends_it_later(lab: labkit.Lab) -> None:
+    view = lab.client[lab.engine_ids[1]]
+    code = "import torch, torch.distributed as dist; dist.send(torch.tensor([5.0]), 0)"
+    threading.Timer(2.5, view.apply_async, (exec, code, {})).start()
+
+
+def by_a_second_client(lab: labkit.Lab) -> None:
+    client = inside(lab).cluster.launcher.connect()
+    result = client[lab.engine_ids[1]].apply_async(exec, SEND_LATE, {})
+    result.add_done_callback(lambda done: threading.Thread(target=client.close).start())
+
+
+def by_a_cell_that_nobody_follows(lab: labkit.Lab) -> None:
+    send_cell(lab, f"#px In[6]\n{SEND_LATE}\n", [1])
+
+
+def by_lab_run_in_a_thread(lab: labkit.Lab) -> None:
+    code = SEND_LATE
+    threading.Thread(target=lambda: lab.run(lambda: exec(code, {}), ranks=[1])).start()
+
+
+DRIVERS = [
+    by_a_task,
+    by_tasks_in_a_row,
+    by_a_direct_view,
+    by_a_thread_that_sends_it_later,
+    by_a_second_client,
+    by_a_cell_that_nobody_follows,
+    by_lab_run_in_a_thread,
+]
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=lambda drive: drive.__name__)
+def test_a_rank_is_driven_beside_the_cell(
+    lab_of: LabOf, drive: Callable[[labkit.Lab], None]
+) -> None:
+    lab = lab_of(4)
+    with left_alone(lab):
+        drive(lab)
+        assert run(lab, RECEIVE, [0]) == ["5.0"]
+
+
+# -- labs whose group is left to the learner ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unjoined() -> Iterator[labkit.Lab]:
+    with labkit.start(4, join=False) as started:
+        yield started
+
+
+@pytest.mark.parametrize("program", worlds.UNJOINED, ids=lambda program: program.name)
+def test_a_world_that_is_not_the_lab(
+    unjoined: labkit.Lab, program: Program, tmp_path: Path
+) -> None:
+    unjoined["place"] = str(tmp_path / "world")
+    try:
+        run_all(unjoined, program)
+        assert run(unjoined, "dist.is_initialized()") == ["False"] * 4
+    except BaseException:
+        unjoined.restart()
+        raise
+
+
+def test_two_labs_form_one_world(tmp_path: Path) -> None:
+    join = f"""
+    import time
+    time.sleep(2.5 * late)
+    own = rank + 2 * late
+    dist.init_process_group("gloo", init_method="file://{tmp_path}/w", rank=own, world_size=4)
+    x = torch.tensor([own + 1.0])
+    time.sleep(2.5 * (1 - late))
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    x.item()
+    """
+    code = "\n".join(line.strip() for line in join.splitlines())
+    with labkit.start(2, join=False) as one, labkit.start(2, join=False) as two:
+        one["late"], two["late"] = 0, 1
+        found: list[list[str | None]] = []
+        other = threading.Thread(target=lambda: found.append(run(two, code)))
+        other.start()
+        try:
+            assert run(one, code) == ["10.0"] * 2
+        finally:
+            other.join()
+        assert found == [["10.0"] * 2]

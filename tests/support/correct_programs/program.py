@@ -1,0 +1,47 @@
+"""What a correct program is: cells, and what the last line of the last one must be."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+
+#: From the number of ranks to what every rank's last line must be.
+Expected = Callable[[int], Sequence[object]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Cells that end by themselves, with right results, however long somebody waits in them."""
+
+    name: str
+    expected: Expected
+    cells: tuple[str, ...]
+    sizes: tuple[int, ...] = (2, 4)
+    ranks: tuple[int, ...] | None = None  #: that run the last cell; all if None
+
+
+def program(
+    name: str,
+    expected: Expected,
+    *cells: str,
+    sizes: tuple[int, ...] = (2, 4),
+    ranks: tuple[int, ...] | None = None,
+) -> Program:
+    """Make a program from cells as they stand, indented, in the table."""
+    return Program(name, expected, tuple(map(inspect.cleandoc, cells)), sizes, ranks)
+
+
+def everyone(value: object) -> Expected:
+    """Expect the same on every rank."""
+    return lambda n: [value] * n
+
+
+def only(rank: int, value: object, others: object) -> Expected:
+    """Expect something on one rank (-1: the last), and something else on the others."""
+    return lambda n: [value if r == rank % n else others for r in range(n)]
+
+
+def total(n: int) -> Sequence[float]:
+    """Expect the sum of rank + 1 over all ranks on each."""
+    return [n * (n + 1) / 2] * n

@@ -1,0 +1,480 @@
+"""Programs in which a rank that has ended its cell, or waits itself, still provides something.
+
+What comes, comes from a thread, an executor, an asyncio task, a timer, a signal handler, a
+function that another rank calls, or a callback.
+"""
+
+from __future__ import annotations
+
+from .program import everyone, only, program, total
+
+THREADS = [
+    program(
+        "a thread of a rank that has ended its cell sends",
+        only(1, 5.0, 0.0),
+        """
+        import threading, time
+        x = torch.zeros(1)
+        def later():
+            time.sleep(2.5)
+            dist.send(torch.tensor([5.0]), 1)
+        if rank == 0:
+            threading.Thread(target=later).start()
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "a timer calls dist.send itself",
+        only(1, 1.0, 0.0),
+        """
+        import threading
+        x = torch.zeros(1)
+        if rank == 0:
+            threading.Timer(2.5, dist.send, args=(torch.ones(1), 1)).start()
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "an executor makes the all_reduce of a rank that has ended its cell",
+        total,
+        """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        x = torch.tensor([rank + 1.0])
+        def late():
+            time.sleep(2.5)
+            dist.all_reduce(x)
+        if rank == 0:
+            pool = ThreadPoolExecutor(1)
+            future = pool.submit(late)
+        else:
+            dist.all_reduce(x)
+        """,
+        """
+        if rank == 0:
+            future.result()
+            pool.shutdown()
+        x.item()
+        """,
+    ),
+    program(
+        "rank 0 waits for its executor, whose threads wait for the other ranks",
+        lambda n: [sum(range(1, n)), *range(1, n)],
+        """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        def fetch(peer):
+            y = torch.zeros(1, dtype=torch.int64)
+            dist.recv(y, peer, tag=peer)
+            return y.item()
+        if rank == 0:
+            with ThreadPoolExecutor(world_size) as pool:
+                value = sum(pool.map(fetch, range(1, world_size)))
+        else:
+            time.sleep(1 + 0.5 * rank)
+            dist.send(torch.tensor([rank]), 0, tag=rank)
+            value = rank
+        value
+        """,
+    ),
+    program(
+        "a thread waits for a message before it sends the one that rank 0 waits for",
+        only(0, 8.0, 0.0),
+        """
+        import threading, time
+        x = torch.zeros(1)
+        def answer():
+            y = torch.zeros(1)
+            dist.recv(y, 0, tag=1)
+            time.sleep(1.5)
+            dist.send(2 * y, 0, tag=2)
+        if rank == 0:
+            timer = threading.Timer(1.5, dist.send, (torch.tensor([4.0]), 1), {"tag": 1})
+            timer.start()
+            dist.recv(x, 1, tag=2)
+            timer.join()
+        if rank == 1:
+            threading.Thread(target=answer).start()
+        x.item()
+        """,
+    ),
+    program(
+        "a thread of an earlier cell prepares batches and sends them",
+        only(1, 7.0, None),
+        """
+        import queue, threading, time
+        work = queue.Queue()
+        def prepare():
+            while (size := work.get()) is not None:
+                time.sleep(0.9 * size)
+                dist.send(torch.tensor([float(size)]), 1)
+        if rank == 0:
+            threading.Thread(target=prepare, daemon=True).start()
+        """,
+        """
+        value = None
+        if rank == 0:
+            for size in (2, 1, None):
+                work.put(size)
+        if rank == 1:
+            batches = [torch.zeros(1) for _ in range(2)]
+            for batch in batches:
+                dist.recv(batch, 0)
+            value = 3 * batches[0].item() + batches[1].item()
+        value
+        """,
+    ),
+    program(
+        "a parameter server answers in a thread",
+        lambda n: [0.0, *(float(n - 1),) * (n - 1)],
+        """
+        import threading, time
+        weight = torch.zeros(1)
+        def serve():
+            y = torch.zeros(1)
+            for _ in range(world_size - 1):
+                source = dist.recv(y, tag=1)
+                time.sleep(2.4 / world_size)
+                weight.add_(y)
+            for peer in range(1, world_size):
+                dist.send(weight, peer, tag=2)
+        if rank == 0:
+            server = threading.Thread(target=serve)
+            server.start()
+        else:
+            dist.send(torch.ones(1), 0, tag=1)
+            dist.recv(weight, 0, tag=2)
+        weight.item() if rank else 0.0
+        """,
+    ),
+    program(
+        "the main thread waits for an event that a thread sets after its all_reduce",
+        total,
+        """
+        import threading, time
+        x, done = torch.tensor([rank + 1.0]), threading.Event()
+        def reduce():
+            if rank == 1:
+                time.sleep(2.5)
+            dist.all_reduce(x)
+            done.set()
+        threading.Thread(target=reduce).start()
+        done.wait()
+        x.item()
+        """,
+    ),
+    program(
+        "a thread of one rank's own holds a lock that its main thread wants",
+        total,
+        """
+        import threading, time
+        x, lock, held = torch.tensor([rank + 1.0]), threading.Lock(), threading.Event()
+        def hold():
+            with lock:
+                held.set()
+                time.sleep(2.5)
+        if rank == world_size - 1:
+            threading.Thread(target=hold).start()
+            held.wait()
+        with lock:
+            dist.all_reduce(x)
+        x.item()
+        """,
+    ),
+]
+
+LOOP = [
+    program(
+        "an asyncio task that the cell leaves behind sends",
+        only(1, 4.0, 0.0),
+        """
+        import asyncio
+        x = torch.zeros(1)
+        async def later():
+            await asyncio.sleep(2.5)
+            dist.send(torch.tensor([4.0]), 1)
+        if rank == 0:
+            task = asyncio.get_running_loop().create_task(later())
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "the loop calls dist.send later",
+        only(1, 2.0, 0.0),
+        """
+        import asyncio
+        x = torch.zeros(1)
+        if rank == 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(2.5, dist.send, torch.tensor([2.0]), 1)
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+]
+
+SIGNALS = [
+    program(
+        "a handler of SIGALRM sends when the timer of the system runs out",
+        only(1, 3.0, 0.0),
+        """
+        import signal
+        x = torch.zeros(1)
+        def ring(signum, frame):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            dist.send(torch.tensor([3.0]), 1)
+        if rank == 0:
+            signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, 2.5)
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "another rank's timer rouses an idle rank with SIGUSR1",
+        only(-1, 9.0, 0.0),
+        """
+        import os, signal, threading
+        x, pids = torch.zeros(1), [None] * world_size
+        def wake(signum, frame):
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            dist.send(torch.tensor([9.0]), world_size - 1)
+        if rank == 0:
+            signal.signal(signal.SIGUSR1, wake)
+        dist.all_gather_object(pids, os.getpid())
+        if rank == world_size - 1:
+            threading.Timer(2.5, os.kill, (pids[0], signal.SIGUSR1)).start()
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "a process outside rouses an idle rank with SIGUSR2",
+        only(1, 2.0, 0.0),
+        """
+        import os, signal, subprocess
+        x = torch.zeros(1)
+        def wake(signum, frame):
+            signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+            dist.send(torch.tensor([2.0]), 1)
+        if rank == 0:
+            signal.signal(signal.SIGUSR2, wake)
+            child = subprocess.Popen(["sh", "-c", f"sleep 2.5; kill -USR2 {os.getpid()}"])
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+        "if rank == 0:\n    child.wait()\nx.item()",
+    ),
+]
+
+#: Every rank of RPC's agent; the last cell of each program ends it.
+_AGENT = """
+import tempfile, time, uuid, os
+import torch.distributed.rpc as rpc
+place = [os.path.join(tempfile.gettempdir(), f"rpc-{uuid.uuid4().hex}")]
+dist.broadcast_object_list(place, 0)
+options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{place[0]}")
+rpc.init_rpc(f"rank{rank}", rank=rank, world_size=world_size, rpc_backend_options=options)
+def send_late(value, peer):
+    time.sleep(2.5)
+    dist.send(torch.tensor([value]), peer)
+def reduce_late(value):
+    time.sleep(2.5)
+    y = torch.tensor([value])
+    dist.all_reduce(y)
+    return y.item()
+value = 0.0
+dist.barrier()
+"""
+
+RPC = [
+    program(
+        "an RPC function sends from a rank that has ended its cell",
+        only(0, 5.0, 0.0),
+        _AGENT,
+        """
+        if rank == 0:
+            x = torch.zeros(1)
+            future = rpc.rpc_async("rank1", send_late, args=(5.0, 0))
+            dist.recv(x, 1)
+            future.wait()
+            value = x.item()
+        """,
+        "rpc.shutdown()\nvalue",
+    ),
+    program(
+        "an RPC function makes the all_reduce of an idle rank",
+        lambda n: [0.0, *[float(n)] * (n - 1)],
+        _AGENT,
+        """
+        if rank == 1:
+            future = rpc.rpc_async("rank0", reduce_late, args=(1.0,))
+        if rank:
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            value = x.item()
+        if rank == 1:
+            assert future.wait() == value
+        """,
+        "rpc.shutdown()\nvalue",
+    ),
+    program(
+        "rpc_sync to a rank that is slow to answer, while others wait for the caller",
+        lambda n: [float(n)] * n,
+        _AGENT,
+        """
+        def slow_sum(a, b):
+            time.sleep(2.5)
+            return a + b
+        dist.barrier()
+        x = torch.tensor([1.0])
+        if rank == 0:
+            x = rpc.rpc_sync("rank1", slow_sum, args=(torch.ones(1), torch.zeros(1)))
+        dist.all_reduce(x)
+        value = x.item()
+        """,
+        "rpc.shutdown()\nvalue",
+    ),
+    program(
+        "one rank comes late to rpc.shutdown",
+        everyone(0.0),
+        _AGENT,
+        "if rank == 1:\n    time.sleep(2.5)\nrpc.shutdown()\nvalue",
+    ),
+]
+
+CALLBACKS = [
+    program(
+        "a callback of a collective's future sends",
+        only(1, 2.0, None),
+        """
+        import time
+        pair, value = dist.new_group([0, 1]), None
+        def report(future):
+            time.sleep(2.5)
+            dist.send(future.value()[0], 1)
+        y = torch.ones(1)
+        if rank == 0:
+            chain = dist.all_reduce(y, group=pair, async_op=True).get_future().then(report)
+        if rank == 1:
+            dist.all_reduce(y, group=pair)
+            x = torch.zeros(1)
+            dist.recv(x, 0)
+            value = x.item()
+        value
+        """,
+        "if rank == 0:\n    chain.wait()\nvalue",
+    ),
+    program(
+        "a callback of concurrent.futures sends what another thread has computed",
+        only(1, 42.0, 0.0),
+        """
+        import time
+        from concurrent.futures import ThreadPoolExecutor
+        x = torch.zeros(1)
+        if rank == 0:
+            pool = ThreadPoolExecutor(1)
+            job = pool.submit(time.sleep, 2.5)
+            job.add_done_callback(lambda done: dist.send(torch.tensor([42.0]), 1))
+            pool.shutdown(wait=False)
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "DDP with a communication hook in Python and one slow rank",
+        lambda n: [(n + 1) / 2] * n,
+        """
+        import time
+        def hook(state, bucket):
+            work = dist.all_reduce(bucket.buffer() / world_size, async_op=True)
+            return work.get_future().then(lambda future: future.value()[0])
+        torch.manual_seed(0)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+        model.register_comm_hook(None, hook)
+        for step in range(2):
+            model.zero_grad()
+            time.sleep(1.7 if rank == step else 0)
+            model(torch.full((1, 4), rank + 1.0)).sum().backward()
+        model.module.weight.grad.mean().item()
+        """,
+    ),
+    program(
+        "hooks of autograd issue all_reduces while one rank's backward takes its time",
+        total,
+        """
+        import time
+        class Slow(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+            @staticmethod
+            def backward(ctx, grad):
+                time.sleep(2.5 if rank == 1 else 0)
+                return grad
+        works = []
+        def reduce(p):
+            works.append(dist.all_reduce(p.grad, async_op=True))
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1, bias=False))
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(reduce)
+        hidden = Slow.apply(model[0](torch.ones(1, 4)))
+        (model[1](torch.ones(1, 4)) * (rank + 1) + 0 * hidden.sum()).sum().backward()
+        for work in works:
+            work.wait()
+        model[1].weight.grad.mean().item()
+        """,
+    ),
+]
+
+PROCESSES = [
+    program(
+        "a forked child of a rank sets the key that another rank waits for",
+        only(0, "ready", None),
+        """
+        import multiprocessing, time
+        value, port = None, [None]
+        if rank == 0:
+            store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            port = [store.port]
+        dist.broadcast_object_list(port, 0)
+        def child(port):
+            time.sleep(2.5)
+            dist.TCPStore("127.0.0.1", port, is_master=False).set("state", "ready")
+        if rank == 1:
+            process = multiprocessing.get_context("fork").Process(target=child, args=port)
+            process.start()
+        if rank == 0:
+            value = store.get("state").decode()
+        value
+        """,
+        "if rank == 1:\n    process.join()\nvalue",
+    ),
+    program(
+        "a rank reads from the pipe of a command before it sends",
+        only(0, 12.0, 0.0),
+        """
+        import subprocess
+        x = torch.zeros(1)
+        if rank == 1:
+            out = subprocess.Popen(["sh", "-c", "sleep 2.5; echo 12"], stdout=subprocess.PIPE)
+            with out:
+                dist.send(torch.tensor([float(out.stdout.readline())]), 0)
+        if rank == 0:
+            dist.recv(x, 1)
+        x.item()
+        """,
+    ),
+]
+
+PROGRAMS = [*THREADS, *LOOP, *SIGNALS, *RPC, *CALLBACKS, *PROCESSES]

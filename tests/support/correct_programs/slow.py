@@ -1,0 +1,305 @@
+"""Programs that are slow but healthy: large data, work outside Python, ranks that are stopped, and
+threads that tick beside it all.
+"""
+
+from __future__ import annotations
+
+from .program import everyone, only, program, total
+
+SLOW = [
+    program(
+        "everybody has come, and there is much to add up",
+        lambda n: [float(n)] * n,
+        """
+        x = torch.ones(100_000_000 // world_size)
+        for _ in range(2):
+            dist.all_reduce(x)
+            x.fill_(1.0)
+        dist.all_reduce(x)
+        (x.min().item() + x.max().item()) / 2
+        """,
+    ),
+    program(
+        "a large tensor goes from rank to rank",
+        lambda n: [float(n - 1)] * n,
+        """
+        import time
+        x = torch.zeros(20_000_000)
+        if rank:
+            dist.recv(x, rank - 1)
+            x += 1
+        if rank == 0:
+            time.sleep(1.5)
+        if rank < world_size - 1:
+            dist.send(x, rank + 1)
+        dist.broadcast(x, world_size - 1)
+        x.mean(dtype=torch.float64).item()
+        """,
+    ),
+    program(
+        "rank 0 computes with NumPy before it broadcasts",
+        everyone(True),
+        """
+        import time
+        import numpy as np
+        x = torch.zeros(1)
+        if rank == 0:
+            a, end = np.random.default_rng(0).standard_normal((400, 400)), time.monotonic() + 2.5
+            while time.monotonic() < end:
+                a = np.linalg.qr(a)[0]
+            x += round(abs(np.linalg.det(a)))
+        dist.broadcast(x, 0)
+        x.item() == 1
+        """,
+    ),
+    program(
+        "rank 0 waits for a command, the others in a barrier",
+        everyone("done"),
+        """
+        import subprocess
+        if rank == 0:
+            subprocess.run(["sleep", "3"], check=True, stdin=subprocess.DEVNULL)
+        dist.barrier()
+        "done"
+        """,
+    ),
+    program(
+        "the workers of a slow DataLoader on one rank",
+        lambda n: [28.0 * n] * n,
+        """
+        import time
+        from torch.utils.data import DataLoader, Dataset
+        class Slow(Dataset):
+            def __len__(self):
+                return 8
+            def __getitem__(self, index):
+                time.sleep(0.6 if rank == 1 else 0)
+                return float(index)
+        x = torch.zeros(1)
+        for batch in DataLoader(Slow(), batch_size=4, num_workers=2):
+            x += batch.sum()
+        dist.all_reduce(x)
+        x.item()
+        """,
+    ),
+    program(
+        "rank 0 writes a checkpoint with torch.save while the others gather",
+        lambda n: [list(range(n)), *[None] * (n - 1)],
+        """
+        import os, tempfile, time
+        if rank == 0:
+            end = time.monotonic() + 2.5
+            with tempfile.TemporaryDirectory() as folder:
+                while time.monotonic() < end:
+                    torch.save({"w": torch.ones(4_000_000)}, os.path.join(folder, "model.pt"))
+        out = [None] * world_size if rank == 0 else None
+        dist.gather_object(rank, out, 0)
+        out
+        """,
+    ),
+    program(
+        "a rank is stopped for three seconds while the others wait for it",
+        total,
+        """
+        import os, subprocess, time
+        x, pids = torch.tensor([rank + 1.0]), [None] * world_size
+        dist.all_gather_object(pids, os.getpid())
+        if rank == 0:
+            script = f"kill -STOP {pids[-1]}; sleep 3; kill -CONT {pids[-1]}"
+            child = subprocess.Popen(["sh", "-c", script])
+        if rank == world_size - 1:
+            time.sleep(1)
+        dist.all_reduce(x)
+        if rank == 0:
+            child.wait()
+        x.item()
+        """,
+    ),
+    program(
+        "a rank is stopped that has sent nothing yet, its peer waits for a message",
+        only(0, 4.0, 0.0),
+        """
+        import os, subprocess
+        x, pids = torch.zeros(1), [None] * world_size
+        dist.all_gather_object(pids, os.getpid())
+        if rank == 0:
+            script = f"sleep 0.5; kill -STOP {pids[1]}; sleep 2.5; kill -CONT {pids[1]}"
+            child = subprocess.Popen(["sh", "-c", script])
+            dist.recv(x, 1)
+            child.wait()
+        if rank == 1:
+            import time
+            time.sleep(1.5)
+            dist.send(torch.tensor([4.0]), 0)
+        x.item()
+        """,
+    ),
+    program(
+        "sorting keeps the interpreter for itself",
+        total,
+        """
+        import random, time
+        x, lengths = torch.tensor([rank + 1.0]), []
+        if rank == 1:
+            chance, end = random.Random(0), time.monotonic() + 2
+            numbers = [chance.random() for _ in range(1_000_000)]
+            while time.monotonic() < end:
+                lengths.append(len(sorted(numbers)))
+        dist.all_reduce(x)
+        x.item()
+        """,
+    ),
+    program(
+        "an extension in C sleeps without giving the interpreter free",
+        total,
+        """
+        import ctypes
+        x = torch.tensor([rank + 1.0])
+        if rank == 0:
+            ctypes.PyDLL(None).sleep(3)
+        dist.all_reduce(x)
+        x.item()
+        """,
+    ),
+    program(
+        "a rank reads from a pipe that a command of another rank fills",
+        only(0, 1.0, 0.0),
+        """
+        import os, subprocess, tempfile, uuid
+        pipe, x = [os.path.join(tempfile.gettempdir(), f"pipe-{uuid.uuid4().hex}")], torch.zeros(1)
+        dist.broadcast_object_list(pipe, 0)
+        if rank == 0:
+            os.mkfifo(pipe[0])
+            child = subprocess.Popen(["sh", "-c", f"sleep 2.5; echo 1 > {pipe[0]}"])
+        dist.barrier()
+        if rank == 1:
+            with open(pipe[0]) as file:
+                dist.send(torch.tensor([float(file.read())]), 0)
+        if rank == 0:
+            dist.recv(x, 1)
+            child.wait()
+            os.remove(pipe[0])
+        x.item()
+        """,
+    ),
+    program(
+        "ranks take turns with a lock on a file",
+        everyone(True),
+        """
+        import fcntl, os, tempfile, time, uuid
+        place = [os.path.join(tempfile.gettempdir(), f"lock-{uuid.uuid4().hex}")]
+        dist.broadcast_object_list(place, 0)
+        with open(place[0], "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(3 / world_size)  # each prepares its share of the data
+            fcntl.flock(file, fcntl.LOCK_UN)
+        dist.barrier()
+        if rank == 0:
+            os.remove(place[0])
+        True
+        """,
+    ),
+]
+
+TICKING = [
+    program(
+        "a progress bar with its monitor, and a barrier at the end",
+        lambda n: [float(n)] * n,
+        """
+        import io, time
+        from tqdm import tqdm
+        x = torch.zeros(1)
+        for _ in tqdm(range(5), file=io.StringIO(), mininterval=0.1):
+            time.sleep(0.5 if rank == 0 else 0)
+            x += 0.2
+        dist.all_reduce(x)
+        round(x.item(), 4)
+        """,
+    ),
+    program(
+        "a progress bar over all_reduces, one rank slow in each",
+        everyone(6.0),
+        """
+        import io, time
+        from tqdm import tqdm
+        tqdm.monitor_interval = 1
+        done = 0.0
+        for step in tqdm(range(3), file=io.StringIO()):
+            x = torch.ones(1) / world_size
+            time.sleep(1 if rank == step % world_size else 0)
+            dist.all_reduce(x)
+            done += 2 * x.item()
+        done
+        """,
+    ),
+    program(
+        "a logger with a queue and a listener's thread",
+        total,
+        """
+        import io, logging, logging.handlers, queue, time
+        lines, records = io.StringIO(), queue.Queue()
+        listener = logging.handlers.QueueListener(records, logging.StreamHandler(lines))
+        listener.start()
+        logger = logging.getLogger("training")
+        logger.propagate = False
+        logger.addHandler(logging.handlers.QueueHandler(records))
+        x = torch.tensor([rank + 1.0])
+        if rank == world_size - 1:
+            for step in range(5):
+                logger.warning("step %d", step)
+                time.sleep(0.5)
+        dist.all_reduce(x)
+        listener.stop()
+        x.item()
+        """,
+    ),
+    program(
+        "a thread of the user's ticks on every rank, a timer brings what they wait for",
+        lambda n: [7.0] * n,
+        """
+        import threading, time
+        stop, x = threading.Event(), torch.zeros(1)
+        ticks = []
+        def tick():
+            while not stop.wait(0.05):
+                ticks.append(time.monotonic())
+        ticker = threading.Thread(target=tick, daemon=True)
+        ticker.start()
+        if rank == 0:
+            y = torch.tensor([7.0])
+            timer = threading.Timer(2.5, dist.broadcast, (y, 0))
+            timer.start()
+        else:
+            dist.broadcast(x, 0)
+        """,
+        """
+        if rank == 0:
+            timer.join()
+            x = y
+        stop.set()
+        ticker.join()
+        x.item()
+        """,
+    ),
+    program(
+        "a thread samples the memory every 50 ms while a rank is late",
+        total,
+        """
+        import threading, time
+        import psutil
+        stop, peak, x = threading.Event(), [0], torch.tensor([rank + 1.0])
+        def sample(process=psutil.Process()):
+            while not stop.wait(0.05):
+                peak[0] = max(peak[0], process.memory_info().rss)
+        thread = threading.Thread(target=sample, daemon=True)
+        thread.start()
+        time.sleep(2.5 if rank == 1 else 0.1)
+        dist.all_reduce(x)
+        stop.set()
+        thread.join()
+        x.item() if peak[0] else -1.0
+        """,
+    ),
+]
+
+PROGRAMS = [*SLOW, *TICKING]
