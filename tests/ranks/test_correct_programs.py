@@ -8,7 +8,10 @@ and the next all_reduce is right. The programs stand in ``tests/support/correct_
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,6 +27,8 @@ from tests.support.correct_programs.program import Program
 pytestmark = pytest.mark.slow
 
 LabOf = Callable[[int], labkit.Lab]
+#: Waits for the end of what a test has started.
+Finish = Callable[[], object]
 
 TABLES = (providers, worlds, limits, slow, calls)
 CASES = [
@@ -39,10 +44,25 @@ SECONDS = 60.0
 ADD_UP = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\n"
 RECEIVE = "x = torch.zeros(1)\ndist.recv(x, 1)\nx.item()"
 #: For rank 1, without the names of a cell.
-SEND_LATE = """
-import time, torch, torch.distributed as dist
-time.sleep(2.5)
-dist.send(torch.tensor([5.0]), 0)
+SEND = "import torch, torch.distributed as dist; dist.send(torch.tensor([5.0]), 0)"
+SEND_LATE = f"import time; time.sleep(2.5); {SEND}"
+#: Another notebook: two ranks that come late to the group of four.
+OTHER_LAB = """
+import sys, labkit
+
+def join(path):
+    import os, time, torch, torch.distributed as dist
+    rank = int(os.environ["LOCAL_RANK"])
+    time.sleep(2.5)
+    dist.init_process_group("gloo", init_method=path, rank=2 + rank, world_size=4)
+    x = torch.tensor([rank + 3.0])
+    time.sleep(2.5)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    return x.item()
+
+with labkit.start(2, join=False) as lab:
+    print(lab.run(join, sys.argv[1]))
 """
 
 
@@ -97,6 +117,8 @@ def test_a_correct_program_is_no_deadlock(lab_of: LabOf, program: Program, size:
     lab = lab_of(size)
     with left_alone(lab):
         run_all(lab, program)
+    if program.reset:
+        lab.reset()
 
 
 # -- ranks that something else than the cell drives ---------------------------------------------
@@ -116,31 +138,46 @@ def by_a_direct_view(lab: labkit.Lab) -> None:
     lab.client[lab.engine_ids[1]].apply_async(exec, SEND_LATE, {})
 
 
-def by_a_thread_that_sends_it_later(lab: labkit.Lab) -> None:
+def by_a_timer_that_sends_it_later(lab: labkit.Lab) -> Finish:
+    timer = threading.Timer(2.5, lab.client[lab.engine_ids[1]].apply_async, (exec, SEND, {}))
+    timer.start()
+    return timer.join
+
+
+def by_a_thread_that_sends_it_later(lab: labkit.Lab) -> Finish:
     view = lab.client[lab.engine_ids[1]]
-    code = "import torch, torch.distributed as dist; dist.send(torch.tensor([5.0]), 0)"
-    threading.Timer(2.5, view.apply_async, (exec, code, {})).start()
+
+    def wait_and_send() -> None:
+        time.sleep(2.5)
+        view.apply_sync(exec, SEND, {})
+
+    thread = threading.Thread(target=wait_and_send)
+    thread.start()
+    return thread.join
 
 
-def by_a_second_client(lab: labkit.Lab) -> None:
+def by_a_second_client(lab: labkit.Lab) -> Finish:
     client = inside(lab).cluster.launcher.connect()
-    result = client[lab.engine_ids[1]].apply_async(exec, SEND_LATE, {})
-    result.add_done_callback(lambda done: threading.Thread(target=client.close).start())
+    client[lab.engine_ids[1]].apply_async(exec, SEND_LATE, {})
+    return client.close
 
 
 def by_a_cell_that_nobody_follows(lab: labkit.Lab) -> None:
     send_cell(lab, f"#px In[6]\n{SEND_LATE}\n", [1])
 
 
-def by_lab_run_in_a_thread(lab: labkit.Lab) -> None:
+def by_lab_run_in_a_thread(lab: labkit.Lab) -> Finish:
     code = SEND_LATE
-    threading.Thread(target=lambda: lab.run(lambda: exec(code, {}), ranks=[1])).start()
+    thread = threading.Thread(target=lambda: lab.run(lambda: exec(code, {}), ranks=[1]))
+    thread.start()
+    return thread.join
 
 
 DRIVERS = [
     by_a_task,
     by_tasks_in_a_row,
     by_a_direct_view,
+    by_a_timer_that_sends_it_later,
     by_a_thread_that_sends_it_later,
     by_a_second_client,
     by_a_cell_that_nobody_follows,
@@ -150,12 +187,16 @@ DRIVERS = [
 
 @pytest.mark.parametrize("drive", DRIVERS, ids=lambda drive: drive.__name__)
 def test_a_rank_is_driven_beside_the_cell(
-    lab_of: LabOf, drive: Callable[[labkit.Lab], None]
+    lab_of: LabOf, drive: Callable[[labkit.Lab], Finish | None]
 ) -> None:
     lab = lab_of(4)
     with left_alone(lab):
-        drive(lab)
-        assert run(lab, RECEIVE, [0]) == ["5.0"]
+        finish_driving = drive(lab)
+        try:
+            assert run(lab, RECEIVE, [0]) == ["5.0"]
+        finally:
+            if finish_driving is not None:
+                finish_driving()
 
 
 # -- labs whose group is left to the learner ----------------------------------------------------
@@ -180,26 +221,23 @@ def test_a_world_that_is_not_the_lab(
         raise
 
 
-def test_two_labs_form_one_world(tmp_path: Path) -> None:
-    join = f"""
-    import time
-    time.sleep(2.5 * late)
-    own = rank + 2 * late
-    dist.init_process_group("gloo", init_method="file://{tmp_path}/w", rank=own, world_size=4)
-    x = torch.tensor([own + 1.0])
-    time.sleep(2.5 * (1 - late))
-    dist.all_reduce(x)
-    dist.destroy_process_group()
-    x.item()
-    """
-    code = "\n".join(line.strip() for line in join.splitlines())
-    with labkit.start(2, join=False) as one, labkit.start(2, join=False) as two:
-        one["late"], two["late"] = 0, 1
-        found: list[list[str | None]] = []
-        other = threading.Thread(target=lambda: found.append(run(two, code)))
-        other.start()
+def test_two_notebooks_form_one_world(tmp_path: Path) -> None:
+    path = f"file://{tmp_path}/world"
+    code = f"""
+dist.init_process_group("gloo", init_method="{path}", rank=rank, world_size=4)
+x = torch.tensor([rank + 1.0])
+dist.all_reduce(x)
+dist.destroy_process_group()
+x.item()
+"""
+    command = [sys.executable, "-c", OTHER_LAB, path]
+    with (
+        labkit.start(2, join=False) as lab,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other,
+    ):
         try:
-            assert run(one, code) == ["10.0"] * 2
+            assert run(lab, code) == ["10.0"] * 2
+            out, _ = other.communicate(timeout=SECONDS)
         finally:
-            other.join()
-        assert found == [["10.0"] * 2]
+            other.terminate()  # the ranks of that lab end with it
+        assert (out, other.returncode) == ("[10.0, 10.0]\n", 0)

@@ -4,7 +4,7 @@ collectives that compute, DDP and FSDP.
 
 from __future__ import annotations
 
-from .program import everyone, program, total
+from .program import everyone, program
 
 HANDLES = [
     program(

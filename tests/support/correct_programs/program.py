@@ -12,13 +12,17 @@ Expected = Callable[[int], Sequence[object]]
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Cells that end by themselves, with right results, however long somebody waits in them."""
+    """Cells that end by themselves, with right results, however long somebody waits in them.
+
+    ``reset`` says that the ranks have made different numbers of groups. Torch counts them to name
+    the next one (2.15), so a group that all ranks make would have several names.
+    """
 
     name: str
     expected: Expected
     cells: tuple[str, ...]
     sizes: tuple[int, ...] = (2, 4)
-    ranks: tuple[int, ...] | None = None  #: that run the last cell; all if None
+    reset: bool = False
 
 
 def program(
@@ -26,10 +30,10 @@ def program(
     expected: Expected,
     *cells: str,
     sizes: tuple[int, ...] = (2, 4),
-    ranks: tuple[int, ...] | None = None,
+    reset: bool = False,
 ) -> Program:
     """Make a program from cells as they stand, indented, in the table."""
-    return Program(name, expected, tuple(map(inspect.cleandoc, cells)), sizes, ranks)
+    return Program(name, expected, tuple(map(inspect.cleandoc, cells)), sizes, reset)
 
 
 def everyone(value: object) -> Expected:

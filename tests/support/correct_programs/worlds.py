@@ -15,6 +15,34 @@ place = [os.path.join(tempfile.gettempdir(), f"world-{uuid.uuid4().hex}")]
 dist.broadcast_object_list(place, 0)
 """
 
+#: Joins a world of five, late; comes late to its all_reduce too.
+_MEMBER = """
+import subprocess, sys
+member = '''
+import sys, time, torch, torch.distributed as dist
+time.sleep(1)
+dist.init_process_group("gloo", init_method=sys.argv[1], rank=4, world_size=5)
+time.sleep(2.5)
+dist.all_reduce(torch.tensor([4.0]))
+dist.destroy_process_group()
+'''
+"""
+#: Is rank 0 of a world of four; tells the others its port, and leaves last.
+_FIRST = """
+import subprocess, sys
+first = '''
+import sys, time, torch, torch.distributed as dist
+time.sleep(1)
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+dist.FileStore(sys.argv[1], -1).set("port", str(store.port))
+dist.init_process_group("gloo", store=store, rank=0, world_size=4)
+time.sleep(2)
+dist.broadcast(torch.tensor([6.0]), 0)
+dist.destroy_process_group()
+store.wait([f"rank {r} has left" for r in (1, 2, 3)])
+'''
+"""
+
 GROUPS = [
     program(
         "only its members make a group, and one of them is late",
@@ -29,22 +57,20 @@ GROUPS = [
             dist.all_reduce(x, group=pair)
         x.item()
         """,
+        reset=True,
     ),
     program(
-        "pairs of neighbours, each made by its members only, from the far end on",
-        lambda n: [1.0, 4.0, 8.0, 5.0],
+        "ranks exchange in pairs that only their members make, one rank late for each",
+        total,
         """
         import time
-        total = torch.zeros(1)
-        if rank == 3:
-            time.sleep(2)
-        for left in (2, 1, 0):
-            if rank in (left, left + 1):
-                pair = dist.new_group([left, left + 1], use_local_synchronization=True)
-                x = torch.tensor([float(rank)])
-                dist.all_reduce(x, group=pair)
-                total += x
-        total.item()
+        x = torch.tensor([rank + 1.0])
+        for step in (1, 2):
+            if rank == 3:
+                time.sleep(1.5)
+            pair = dist.new_group(sorted((rank, rank ^ step)), use_local_synchronization=True)
+            dist.all_reduce(x, group=pair)
+        x.item()
         """,
         sizes=(4,),
     ),
@@ -74,6 +100,7 @@ GROUPS = [
         y.item() if rank == 1 else x.item()
         """,
         sizes=(4,),
+        reset=True,
     ),
     program(
         "everybody makes a group of two, and one who is not in it is late",
@@ -319,56 +346,39 @@ UNJOINED = [
     program(
         "a process that a rank starts is a member too",
         everyone(10.0),
-        """
-        import subprocess, sys
-        code = '''
-import sys, time, torch, torch.distributed as dist
-time.sleep(1.5)
-dist.init_process_group("gloo", init_method=sys.argv[1], rank=4, world_size=5)
-time.sleep(2.5)
-dist.all_reduce(torch.tensor([4.0]))
+        _MEMBER
+        + """
+if rank == 2:
+    child = subprocess.Popen([sys.executable, "-c", member, f"file://{place}"])
+dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=5)
+x = torch.tensor([float(rank)])
+dist.all_reduce(x)
 dist.destroy_process_group()
-'''
-        if rank == 2:
-            child = subprocess.Popen([sys.executable, "-c", code, f"file://{place}"])
-        dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=5)
-        x = torch.tensor([float(rank)])
-        dist.all_reduce(x)
-        dist.destroy_process_group()
-        if rank == 2:
-            assert child.wait() == 0
-        x.item()
-        """,
+if rank == 2:
+    assert child.wait() == 0
+x.item()
+""",
         sizes=(4,),
     ),
     program(
-        "the process that a rank starts opens the store and is rank 0",
+        "a process that a rank starts opens the store and is rank 0",
         everyone(6.0),
-        """
-        import subprocess, sys
-        code = '''
-import sys, time, torch, torch.distributed as dist
-time.sleep(2)
-store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-dist.FileStore(sys.argv[1], -1).set("port", str(store.port))
-dist.init_process_group("gloo", store=store, rank=0, world_size=4)
-dist.broadcast(torch.tensor([6.0]), 0)
-dist.destroy_process_group()
-time.sleep(1)
-'''
-        x = torch.zeros(1)
-        if rank == 0:
-            child = subprocess.Popen([sys.executable, "-c", code, place])
-            assert child.wait() == 0
-            x += 6
-        else:
-            port = int(dist.FileStore(place, -1).get("port"))
-            store = dist.TCPStore("127.0.0.1", port, is_master=False)
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=4)
-            dist.broadcast(x, 0)
-            dist.destroy_process_group()
-        x.item()
-        """,
+        _FIRST
+        + """
+x = torch.zeros(1)
+if rank == 0:
+    child = subprocess.Popen([sys.executable, "-c", first, place])
+    assert child.wait() == 0
+    x += 6
+else:
+    port = int(dist.FileStore(place, -1).get("port"))
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=4)
+    dist.broadcast(x, 0)
+    dist.destroy_process_group()
+    store.set(f"rank {rank} has left", "")
+x.item()
+""",
         sizes=(4,),
     ),
     program(
