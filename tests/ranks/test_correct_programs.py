@@ -7,7 +7,11 @@ and the next all_reduce is right. The programs stand in ``tests/support/correct_
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
+import json
+import signal
 import subprocess
 import sys
 import threading
@@ -46,6 +50,13 @@ RECEIVE = "x = torch.zeros(1)\ndist.recv(x, 1)\nx.item()"
 #: For rank 1, without the names of a cell.
 SEND = "import torch, torch.distributed as dist; dist.send(torch.tensor([5.0]), 0)"
 SEND_LATE = f"import time; time.sleep(2.5); {SEND}"
+OTHER_CLIENT = """
+import json, sys, time
+import ipyparallel
+with ipyparallel.Client(json.loads(sys.argv[1])) as client:
+    time.sleep(3)
+    client[int(sys.argv[2])].apply_sync(exec, sys.argv[3], {})
+"""
 #: Another notebook: two ranks that come late to the group of four.
 OTHER_LAB = """
 import sys, labkit
@@ -162,6 +173,27 @@ def by_a_second_client(lab: labkit.Lab) -> Finish:
     return client.close
 
 
+def by_an_alarm_of_the_notebook(lab: labkit.Lab) -> Finish:
+    view = lab.client[lab.engine_ids[1]]
+
+    def ring(signum: int, frame: object) -> None:
+        view.apply_async(exec, SEND, {})
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 2.5)
+    return lambda: signal.signal(signal.SIGALRM, before)
+
+
+def by_another_process(lab: labkit.Lab) -> Finish:
+    """Another notebook, which has not used the rank before it sends."""
+    found = inside(lab).cluster.launcher.cluster.controller.get_connection_info()
+    info = asyncio.run(found) if inspect.isawaitable(found) else found
+    arguments = [json.dumps(info["client"]), str(lab.engine_ids[1]), SEND]
+    process = subprocess.Popen([sys.executable, "-c", OTHER_CLIENT, *arguments])
+    time.sleep(1.5)  # it imports and connects meanwhile
+    return lambda: process.wait(30)
+
+
 def by_a_cell_that_nobody_follows(lab: labkit.Lab) -> None:
     send_cell(lab, f"#px In[6]\n{SEND_LATE}\n", [1])
 
@@ -180,6 +212,8 @@ DRIVERS = [
     by_a_timer_that_sends_it_later,
     by_a_thread_that_sends_it_later,
     by_a_second_client,
+    by_an_alarm_of_the_notebook,
+    by_another_process,
     by_a_cell_that_nobody_follows,
     by_lab_run_in_a_thread,
 ]

@@ -21,7 +21,7 @@ HANDLES = [
         """,
         """
         if rank == 1:
-            time.sleep(2.5)
+            time.sleep(2)
             works = issue()
         for work in works:
             work.wait()
@@ -40,7 +40,7 @@ HANDLES = [
         import threading
         y = torch.tensor([6.0])
         if rank == 1:
-            timer = threading.Timer(2.5, dist.send, (y, 0))
+            timer = threading.Timer(2, dist.send, (y, 0))
             timer.start()
         """,
         """
@@ -56,7 +56,7 @@ HANDLES = [
         import time
         x, y = torch.tensor([float(rank)]), torch.zeros(1)
         if rank == 0:
-            time.sleep(2.5)
+            time.sleep(2)
         right, left = (rank + 1) % world_size, (rank - 1) % world_size
         operations = [dist.P2POp(dist.isend, x, right), dist.P2POp(dist.irecv, y, left)]
         for work in dist.batch_isend_irecv(operations):
@@ -115,7 +115,7 @@ COLLECTIVES = [
         import time
         import torch.distributed._functional_collectives as funcol
         if rank == 1:
-            time.sleep(2.5)
+            time.sleep(2)
         y = funcol.all_reduce(torch.ones(1), "sum", dist.group.WORLD)
         (y + 0).item()
         """,
@@ -155,7 +155,7 @@ COLLECTIVES = [
         import time
         objects = [None, None]
         if rank == 1:
-            time.sleep(2.5)
+            time.sleep(2)
             dist.send_object_list(["a", 1], 0)
         if rank == 0:
             dist.recv_object_list(objects, 1)
@@ -171,7 +171,7 @@ COLLECTIVES = [
         sent = torch.tensor([10 * rank + d for d in range(world_size) for _ in range(rank + 1)])
         taken = torch.zeros(sum(range(1, world_size + 1)), dtype=torch.int64)
         if rank == 1:
-            time.sleep(2.5)
+            time.sleep(2)
         dist.all_to_all_single(
             taken, sent, list(range(1, world_size + 1)), [rank + 1] * world_size
         )
@@ -198,8 +198,8 @@ COLLECTIVES = [
         import time
         from torch.distributed.nn.functional import all_reduce
         x = torch.ones(1, requires_grad=True)
-        y = all_reduce(2 * x)
-        time.sleep(2.5 if rank == 1 else 0)
+        y = all_reduce(2 * x, group=dist.group.WORLD)
+        time.sleep(2 if rank == 1 else 0)
         (y / 2).sum().backward()
         x.grad.item()
         """,
@@ -250,7 +250,7 @@ TRAINING = [
         from torch.distributed.tensor import Shard, distribute_tensor
         mesh = init_device_mesh("cpu", (world_size,))
         x = distribute_tensor(torch.ones(2 * world_size), mesh, [Shard(0)])
-        time.sleep(2.5 if rank == 1 else 0)
+        time.sleep(2 if rank == 1 else 0)
         x.sum().full_tensor().item()
         """,
     ),
@@ -268,7 +268,7 @@ TRAINING = [
         for layer in model:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        time.sleep(2.5 if rank == 0 else 0)
+        time.sleep(2 if rank == 0 else 0)
         model(torch.ones(2, 8)).sum().backward()
         all(p.grad is not None and torch.equal(p.full_tensor(), a)
             for p, a in zip(model.parameters(), alone))
@@ -283,7 +283,7 @@ TRAINING = [
         place = [os.path.join(tempfile.gettempdir(), f"dcp-{uuid.uuid4().hex}")]
         dist.broadcast_object_list(place, 0)
         state = {"weight": torch.full((1000,), 3.0), "step": 7}
-        time.sleep(2.5 if rank == 1 else 0)
+        time.sleep(2 if rank == 1 else 0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             future = dcp.async_save(state, checkpoint_id=place[0], process_group=dist.group.WORLD)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .program import everyone, only, program, total
+from .program import everyone, on_four, only, program, total
 
-PROGRAMS = [
+LIMITS = [
     program(
         "a group's limit ends its all_reduce, which is survived",
         only(0, "Timed out", "not called"),
@@ -186,3 +186,5 @@ PROGRAMS = [
         """,
     ),
 ]
+
+PROGRAMS = on_four(LIMITS)

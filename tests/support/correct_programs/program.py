@@ -49,3 +49,8 @@ def only(rank: int, value: object, others: object) -> Expected:
 def total(n: int) -> Sequence[float]:
     """Expect the sum of rank + 1 over all ranks on each."""
     return [n * (n + 1) / 2] * n
+
+
+def on_four(programs: Sequence[Program]) -> list[Program]:
+    """Let programs run on four ranks only: two would show no more, and take as long."""
+    return [dataclasses.replace(program, sizes=(4,)) for program in programs]

@@ -16,7 +16,7 @@ THREADS = [
         import threading, time
         x = torch.zeros(1)
         def later():
-            time.sleep(2.5)
+            time.sleep(2)
             dist.send(torch.tensor([5.0]), 1)
         if rank == 0:
             threading.Thread(target=later).start()
@@ -32,7 +32,7 @@ THREADS = [
         import threading
         x = torch.zeros(1)
         if rank == 0:
-            threading.Timer(2.5, dist.send, args=(torch.ones(1), 1)).start()
+            threading.Timer(2, dist.send, args=(torch.ones(1), 1)).start()
         if rank == 1:
             dist.recv(x, 0)
         x.item()
@@ -46,7 +46,7 @@ THREADS = [
         from concurrent.futures import ThreadPoolExecutor
         x = torch.tensor([rank + 1.0])
         def late():
-            time.sleep(2.5)
+            time.sleep(2)
             dist.all_reduce(x)
         if rank == 0:
             pool = ThreadPoolExecutor(1)
@@ -159,7 +159,7 @@ THREADS = [
         x, done = torch.tensor([rank + 1.0]), threading.Event()
         def reduce():
             if rank == 1:
-                time.sleep(2.5)
+                time.sleep(2)
             dist.all_reduce(x)
             done.set()
         threading.Thread(target=reduce).start()
@@ -176,7 +176,7 @@ THREADS = [
         def hold():
             with lock:
                 held.set()
-                time.sleep(2.5)
+                time.sleep(2)
         if rank == world_size - 1:
             threading.Thread(target=hold).start()
             held.wait()
@@ -195,7 +195,7 @@ LOOP = [
         import asyncio
         x = torch.zeros(1)
         async def later():
-            await asyncio.sleep(2.5)
+            await asyncio.sleep(2)
             dist.send(torch.tensor([4.0]), 1)
         if rank == 0:
             task = asyncio.get_running_loop().create_task(later())
@@ -212,11 +212,30 @@ LOOP = [
         x = torch.zeros(1)
         if rank == 0:
             loop = asyncio.get_running_loop()
-            loop.call_later(2.5, dist.send, torch.tensor([2.0]), 1)
+            loop.call_later(2, dist.send, torch.tensor([2.0]), 1)
         if rank == 1:
             dist.recv(x, 0)
         x.item()
         """,
+    ),
+    program(
+        "the loop reads from a command's pipe and sends what comes",
+        only(1, 8.0, 0.0),
+        """
+        import asyncio, subprocess
+        x = torch.zeros(1)
+        def pass_on(pipe):
+            loop.remove_reader(pipe)
+            dist.send(torch.tensor([float(pipe.readline())]), 1)
+        if rank == 0:
+            loop = asyncio.get_running_loop()
+            out = subprocess.Popen(["sh", "-c", "sleep 2; echo 8"], stdout=subprocess.PIPE)
+            loop.add_reader(out.stdout, pass_on, out.stdout)
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
+        "if rank == 0:\n    out.stdout.close()\n    out.wait()\nx.item()",
     ),
 ]
 
@@ -232,7 +251,7 @@ SIGNALS = [
             dist.send(torch.tensor([3.0]), 1)
         if rank == 0:
             signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, 2.5)
+            signal.setitimer(signal.ITIMER_REAL, 2)
         if rank == 1:
             dist.recv(x, 0)
         x.item()
@@ -251,7 +270,7 @@ SIGNALS = [
             signal.signal(signal.SIGUSR1, wake)
         dist.all_gather_object(pids, os.getpid())
         if rank == world_size - 1:
-            threading.Timer(2.5, os.kill, (pids[0], signal.SIGUSR1)).start()
+            threading.Timer(2, os.kill, (pids[0], signal.SIGUSR1)).start()
             dist.recv(x, 0)
         x.item()
         """,
@@ -267,12 +286,32 @@ SIGNALS = [
             dist.send(torch.tensor([2.0]), 1)
         if rank == 0:
             signal.signal(signal.SIGUSR2, wake)
-            child = subprocess.Popen(["sh", "-c", f"sleep 2.5; kill -USR2 {os.getpid()}"])
+            child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -USR2 {os.getpid()}"])
         if rank == 1:
             dist.recv(x, 0)
         x.item()
         """,
         "if rank == 0:\n    child.wait()\nx.item()",
+    ),
+    program(
+        "a handler that is an object, set off by the timer of the system",
+        only(1, 6.0, 0.0),
+        """
+        import signal
+        x = torch.zeros(1)
+        class Bell:
+            def __init__(self, value):
+                self.value = value
+            def __call__(self, signum, frame):
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                dist.send(torch.tensor([self.value]), 1)
+        if rank == 0:
+            signal.signal(signal.SIGALRM, Bell(6.0))
+            signal.alarm(2)
+        if rank == 1:
+            dist.recv(x, 0)
+        x.item()
+        """,
     ),
 ]
 
@@ -285,10 +324,10 @@ dist.broadcast_object_list(place, 0)
 options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{place[0]}")
 rpc.init_rpc(f"rank{rank}", rank=rank, world_size=world_size, rpc_backend_options=options)
 def send_late(value, peer):
-    time.sleep(2.5)
+    time.sleep(2)
     dist.send(torch.tensor([value]), peer)
 def reduce_late(value):
-    time.sleep(2.5)
+    time.sleep(2)
     y = torch.tensor([value])
     dist.all_reduce(y)
     return y.item()
@@ -333,7 +372,7 @@ RPC = [
         _AGENT,
         """
         def slow_sum(a, b):
-            time.sleep(2.5)
+            time.sleep(2)
             return a + b
         dist.barrier()
         x = torch.tensor([1.0])
@@ -348,7 +387,7 @@ RPC = [
         "one rank comes late to rpc.shutdown",
         everyone(0.0),
         _AGENT,
-        "if rank == 1:\n    time.sleep(2.5)\nrpc.shutdown()\nvalue",
+        "if rank == 1:\n    time.sleep(2)\nrpc.shutdown()\nvalue",
     ),
 ]
 
@@ -360,7 +399,7 @@ CALLBACKS = [
         import time
         pair, value = dist.new_group([0, 1]), None
         def report(future):
-            time.sleep(2.5)
+            time.sleep(2)
             dist.send(future.value()[0], 1)
         y = torch.ones(1)
         if rank == 0:
@@ -383,7 +422,7 @@ CALLBACKS = [
         x = torch.zeros(1)
         if rank == 0:
             pool = ThreadPoolExecutor(1)
-            job = pool.submit(time.sleep, 2.5)
+            job = pool.submit(time.sleep, 2)
             job.add_done_callback(lambda done: dist.send(torch.tensor([42.0]), 1))
             pool.shutdown(wait=False)
         if rank == 1:
@@ -420,7 +459,7 @@ CALLBACKS = [
                 return x.clone()
             @staticmethod
             def backward(ctx, grad):
-                time.sleep(2.5 if rank == 1 else 0)
+                time.sleep(2 if rank == 1 else 0)
                 return grad
         works = []
         def reduce(p):
@@ -449,7 +488,7 @@ PROCESSES = [
             port = [store.port]
         dist.broadcast_object_list(port, 0)
         def child(port):
-            time.sleep(2.5)
+            time.sleep(2)
             dist.TCPStore("127.0.0.1", port, is_master=False).set("state", "ready")
         if rank == 1:
             process = multiprocessing.get_context("fork").Process(target=child, args=port)
@@ -461,13 +500,51 @@ PROCESSES = [
         "if rank == 1:\n    process.join()\nvalue",
     ),
     program(
+        "a pool of processes computes what rank 0 sends, the others wait for it",
+        everyone(30.0),
+        """
+        import multiprocessing, time
+        from concurrent.futures import ProcessPoolExecutor
+        x = torch.zeros(1)
+        def square(number):
+            time.sleep(1.2)
+            return number * number
+        if rank == 0:
+            with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+                x += sum(pool.map(square, [1, 2, 3, 4]))
+        dist.broadcast(x, 0)
+        x.item()
+        """,
+    ),
+    program(
+        "a rank takes from a queue that its child process fills",
+        only(0, 11.0, 0.0),
+        """
+        import multiprocessing, time
+        x = torch.zeros(1)
+        def produce(queue):
+            time.sleep(2)
+            queue.put(11.0)
+        if rank == 1:
+            context = multiprocessing.get_context("fork")
+            queue = context.SimpleQueue()
+            child = context.Process(target=produce, args=(queue,))
+            child.start()
+            dist.send(torch.tensor([queue.get()]), 0)
+            child.join()
+        if rank == 0:
+            dist.recv(x, 1)
+        x.item()
+        """,
+    ),
+    program(
         "a rank reads from the pipe of a command before it sends",
         only(0, 12.0, 0.0),
         """
         import subprocess
         x = torch.zeros(1)
         if rank == 1:
-            out = subprocess.Popen(["sh", "-c", "sleep 2.5; echo 12"], stdout=subprocess.PIPE)
+            out = subprocess.Popen(["sh", "-c", "sleep 2; echo 12"], stdout=subprocess.PIPE)
             with out:
                 dist.send(torch.tensor([float(out.stdout.readline())]), 0)
         if rank == 0:

@@ -4,7 +4,7 @@ threads that tick beside it all.
 
 from __future__ import annotations
 
-from .program import everyone, only, program, total
+from .program import everyone, on_four, only, program, total
 
 SLOW = [
     program(
@@ -44,7 +44,7 @@ SLOW = [
         import numpy as np
         x = torch.zeros(1)
         if rank == 0:
-            a, end = np.random.default_rng(0).standard_normal((400, 400)), time.monotonic() + 2.5
+            a, end = np.random.default_rng(0).standard_normal((400, 400)), time.monotonic() + 2
             while time.monotonic() < end:
                 a = np.linalg.qr(a)[0]
             x += round(abs(np.linalg.det(a)))
@@ -88,7 +88,7 @@ SLOW = [
         """
         import os, tempfile, time
         if rank == 0:
-            end = time.monotonic() + 2.5
+            end = time.monotonic() + 2
             with tempfile.TemporaryDirectory() as folder:
                 while time.monotonic() < end:
                     torch.save({"w": torch.ones(4_000_000)}, os.path.join(folder, "model.pt"))
@@ -123,7 +123,7 @@ SLOW = [
         x, pids = torch.zeros(1), [None] * world_size
         dist.all_gather_object(pids, os.getpid())
         if rank == 0:
-            script = f"sleep 0.5; kill -STOP {pids[1]}; sleep 2.5; kill -CONT {pids[1]}"
+            script = f"sleep 0.5; kill -STOP {pids[1]}; sleep 2; kill -CONT {pids[1]}"
             child = subprocess.Popen(["sh", "-c", script])
             dist.recv(x, 1)
             child.wait()
@@ -170,7 +170,7 @@ SLOW = [
         dist.broadcast_object_list(pipe, 0)
         if rank == 0:
             os.mkfifo(pipe[0])
-            child = subprocess.Popen(["sh", "-c", f"sleep 2.5; echo 1 > {pipe[0]}"])
+            child = subprocess.Popen(["sh", "-c", f"sleep 2; echo 1 > {pipe[0]}"])
         dist.barrier()
         if rank == 1:
             with open(pipe[0]) as file:
@@ -267,7 +267,7 @@ TICKING = [
         ticker.start()
         if rank == 0:
             y = torch.tensor([7.0])
-            timer = threading.Timer(2.5, dist.broadcast, (y, 0))
+            timer = threading.Timer(2, dist.broadcast, (y, 0))
             timer.start()
         else:
             dist.broadcast(x, 0)
@@ -293,7 +293,7 @@ TICKING = [
                 peak[0] = max(peak[0], process.memory_info().rss)
         thread = threading.Thread(target=sample, daemon=True)
         thread.start()
-        time.sleep(2.5 if rank == 1 else 0.1)
+        time.sleep(2 if rank == 1 else 0.1)
         dist.all_reduce(x)
         stop.set()
         thread.join()
@@ -302,4 +302,4 @@ TICKING = [
     ),
 ]
 
-PROGRAMS = [*SLOW, *TICKING]
+PROGRAMS = on_four([*SLOW, *TICKING])

@@ -22,7 +22,7 @@ member = '''
 import sys, time, torch, torch.distributed as dist
 time.sleep(1)
 dist.init_process_group("gloo", init_method=sys.argv[1], rank=4, world_size=5)
-time.sleep(2.5)
+time.sleep(2)
 dist.all_reduce(torch.tensor([4.0]))
 dist.destroy_process_group()
 '''
@@ -51,7 +51,7 @@ GROUPS = [
         import time
         x = torch.tensor([rank + 1.0])
         if rank == 1:
-            time.sleep(2.5)
+            time.sleep(2)
         if rank < 2:
             pair = dist.new_group([0, 1], use_local_synchronization=True)
             dist.all_reduce(x, group=pair)
@@ -82,7 +82,7 @@ GROUPS = [
         def make(*ranks):
             return dist.new_group(list(ranks), use_local_synchronization=True)
         if rank == 0:
-            time.sleep(2.5)
+            time.sleep(2)
         if rank in (0, 1):
             first = make(0, 1)
         if rank in (2, 3):
@@ -109,7 +109,7 @@ GROUPS = [
         import time
         x = torch.tensor([rank + 1.0])
         if rank == world_size - 1:
-            time.sleep(2.5)
+            time.sleep(2)
         pair = dist.new_group([0, 1])
         if rank < 2:
             dist.barrier(group=pair)
@@ -123,7 +123,7 @@ GROUPS = [
         """
         import time
         if rank == world_size - 1:
-            time.sleep(2.5)
+            time.sleep(2)
         pairs = [[0, 2], [1, 3]] if world_size == 4 else [[0, 1]]
         own, _ = dist.new_subgroups_by_enumeration(pairs)
         x = torch.tensor([rank + 1.0])
@@ -141,7 +141,7 @@ BY_HAND = [
         + """
 import time
 if rank == 1:
-    time.sleep(2.5)
+    time.sleep(2)
 store = dist.FileStore(place[0], world_size)
 own = dist.ProcessGroupGloo(store, rank, world_size)
 x = torch.ones(1)
@@ -160,7 +160,7 @@ store = dist.PrefixStore("by-hand", dist.FileStore(place[0], world_size))
 own = dist.ProcessGroupGloo(store, rank, world_size, timedelta(minutes=5))
 x = torch.ones(1)
 if rank == 0:
-    time.sleep(2.5)
+    time.sleep(2)
 own.allreduce([x]).wait()
 own.barrier().wait()
 x.item()
@@ -176,7 +176,7 @@ own = dist.ProcessGroupGloo(dist.FileStore(place[0], world_size), rank, world_si
 x = torch.zeros(1)
 if rank == 1:
     y = torch.tensor([3.0])
-    timer = threading.Timer(2.5, own.send, ([y], 0, 7))
+    timer = threading.Timer(2, own.send, ([y], 0, 7))
     timer.start()
 if rank == 0:
     own.recv([x], 1, 7).wait()
@@ -197,7 +197,7 @@ STORES = [
             port = [store.port]
         dist.broadcast_object_list(port, 0)
         if rank == 0:
-            threading.Timer(2.5, store.set, ("answer", "42")).start()
+            threading.Timer(2, store.set, ("answer", "42")).start()
         if rank == 1:
             store = dist.TCPStore("127.0.0.1", port[0], is_master=False)
             value = store.get("answer")
@@ -212,7 +212,7 @@ STORES = [
 import time
 store, x = dist.FileStore(place[0], world_size), torch.zeros(1)
 if rank == world_size - 1:
-    time.sleep(2.5)
+    time.sleep(2)
     store.set("dataset", "ready")
 if rank == 1:
     store.wait(["dataset"])
@@ -229,7 +229,7 @@ x.item()
         import threading
         store, x = dist.HashStore(), torch.tensor([rank + 1.0])
         if rank == 0:
-            threading.Timer(2.5, store.set, ("go", "1")).start()
+            threading.Timer(2, store.set, ("go", "1")).start()
             store.wait(["go"])
         dist.all_reduce(x)
         x.item()
@@ -289,11 +289,11 @@ UNJOINED = [
                 "gloo", init_method=f"file://{place}", rank=rank - 1, world_size=3
             )
             if rank == 3:
-                time.sleep(2.5)
+                time.sleep(2)
             pair = dist.new_group([1, 2])
             x = torch.tensor([float(rank)])
             if rank > 1:
-                time.sleep(2.5 * (3 - rank))
+                time.sleep(2 * (3 - rank))
                 dist.all_reduce(x, group=pair)
             value = x.item()
             dist.destroy_process_group()
@@ -311,7 +311,7 @@ UNJOINED = [
         )
         x = torch.tensor([float(rank)])
         if rank == 3:
-            time.sleep(2.5)
+            time.sleep(2)
         dist.all_reduce(x)
         dist.destroy_process_group()
         x.item()
@@ -329,7 +329,7 @@ UNJOINED = [
         )
         x = torch.zeros(1)
         if own == 0:
-            timer = threading.Timer(2.5, dist.send, (torch.tensor([9.0]), 3))
+            timer = threading.Timer(2, dist.send, (torch.tensor([9.0]), 3))
             timer.start()
             dist.recv(x, 3)
             x += 5
