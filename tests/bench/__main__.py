@@ -17,7 +17,20 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import board, cell, ddp, deadlock, memory, report, restart, scale, start, stock, watch
+from . import (
+    board,
+    cell,
+    ddp,
+    deadlock,
+    memory,
+    recovery,
+    report,
+    restart,
+    scale,
+    start,
+    stock,
+    watch,
+)
 from .child import BenchError, environment, program, time_to_answer
 from .claim import Claim
 
@@ -41,6 +54,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     watch,
     board,
     deadlock,
+    recovery,
 )
 NAMES = [benchmark.CLAIM.name for benchmark in BENCHMARKS]
 

@@ -1,4 +1,4 @@
-"""Measure how long a deadlock takes: to be declared, and from there to a lab that works."""
+"""Measure how long a deadlock takes to be declared, once it is certain."""
 
 from __future__ import annotations
 
@@ -21,27 +21,37 @@ CLAIM = Claim(
     b="",
     unit="s",
     figure_unit="s",
-    bound=1.0,
+    bound=0.6,
 )
-#: Seconds from declared to a lab whose next all_reduce is done.
-RECOVERY_BOUND = 1.0
 
 
 def measure(rounds: int, env: Mapping[str, str]) -> Claim:
-    """Break one lab again and again. A deadlock is certain when the last rank has come to the
-    call in which it waits, or has ended its cell."""
+    """Break one lab again and again; the figure is the median time to declare."""
+    declared, _ = break_in_turns(rounds, env)
+    return replace(
+        CLAIM,
+        figure=statistics.median(declared),
+        measurements={"a": declared},
+        note=f"longest to declare {max(declared):.2f} s",
+    )
+
+
+def break_in_turns(rounds: int, env: Mapping[str, str]) -> tuple[list[float], list[float]]:
+    """Break one lab again and again, in each way ``rounds`` times.
+
+    A deadlock is certain when the last rank has come to the call in which it waits, or has ended
+    its cell.
+
+    Returns
+    -------
+    declared, usable
+        Seconds of each deadlock: from certain to declared, and from there to a finished
+        ``all_reduce`` in the next cell.
+    """
     declared, usable = [], []
     with Child(program("deadlock_labkit", RANKS), seconds=SECONDS, env=env) as lab:
         for turn in range(rounds * len(FAULTS)):
             to_declare, to_use = lab.ask(FAULTS[turn % len(FAULTS)])
             declared.append(to_declare)
             usable.append(to_use)
-    recovery = statistics.median(usable)
-    return replace(
-        CLAIM,
-        figure=statistics.median(declared),
-        measurements={"a": declared, "recovery": usable},
-        note=f"from declared to the next all_reduce done: {recovery:.2f} s (median), longest "
-        f"{max(usable):.2f} s; longest to declare {max(declared):.2f} s",
-        error="" if recovery <= RECOVERY_BOUND else f"recovery took {recovery:.2f} s",
-    )
+    return declared, usable

@@ -1,54 +1,70 @@
-"""Train in ``%%px`` cells, watched or not, shown on a board or not; answer with images/s.
+"""Train in ``%%px`` cells that are watched; answer with the CPU time that the watch took.
 
-Argument: number of ranks. Each line on stdin says "watched", "unwatched" or "shown", and how many
-steps.
+Argument: number of ranks. Each line on stdin says how many steps. The answer has the wall-clock
+seconds of the training and three figures in seconds of CPU time: of the ranks in all, of the
+thread that answers the watch on each rank, and of the notebook's process while it follows.
 """
 
-import concurrent.futures
 import json
 import sys
+import time
 from pathlib import Path
 
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit.notebook import board, live
-from labkit.runtime import request
+from labkit.notebook import run
+
+#: A rank looks at itself in the thread of its control channel, which does nothing else while a
+#: cell runs: messages that come there are the watch's questions. Nothing is shown here, so there
+#: are none of the board's.
+CLOCKS = """
+import time
+
+def clocks():
+    control = get_ipython().kernel.control_thread
+    thread = time.clock_gettime(time.pthread_getcpuclockid(control.ident))
+    return time.perf_counter(), time.process_time(), thread
+"""
+TRAIN = """
+before = clocks()
+train({steps})
+spent = [after - before for before, after in zip(before, clocks())]
+"""
 
 
-class Blind:
-    """Stands in for the watcher: waits for the replies and asks nobody."""
+def count_following(seconds):
+    """Add to a list the CPU time of each time that this process follows a cell.
 
-    def __init__(self, cluster, asked):
-        pass
+    All threads count, those of ZeroMQ and of ipyparallel's client too; what waits takes none.
+    """
+    stock = run.follow
 
-    def look(self, replies, failures, seconds):
-        concurrent.futures.wait(replies, seconds, return_when=concurrent.futures.FIRST_COMPLETED)
+    def follow(*args, **options):
+        began = time.process_time()
+        try:
+            return stock(*args, **options)
+        finally:
+            seconds.append(time.process_time() - began)
 
-    def waits(self):
-        return {}
-
-
-class Shown:
-    """Stands in for a notebook's page: draws all that is shown there, and throws it away."""
-
-    def show(self, out, err, states, seconds):
-        board.output_html(out, err)
-        board.board_html(states, seconds)
-
-    def clear(self, *, wait):
-        pass
+    run.follow = follow
 
 
 if __name__ == "__main__":
     shell = InteractiveShell.instance()
-    watchers = {"watched": request.Watcher, "unwatched": Blind, "shown": request.Watcher}
+    following = []
     with labkit.start(int(sys.argv[1])) as lab:
         model = Path(__file__).with_name("ddp_model.py").read_text()
-        shell.run_cell_magic("px", "", model)
+        shell.run_cell_magic("px", "", model + CLOCKS)
+        count_following(following)
         for line in sys.stdin:
-            kind, steps = line.split()
-            request.Watcher = watchers[kind]
-            live.screen = Shown if kind == "shown" else lambda: None
-            shell.run_cell_magic("px", "", f"images_per_second = train({int(steps)})")
-            print("BENCH", json.dumps(lab["images_per_second"][0]), flush=True)
+            following.clear()
+            shell.run_cell_magic("px", "", TRAIN.format(steps=int(line)))
+            wall, process, thread = zip(*lab["spent"], strict=True)
+            answer = {
+                "wall": max(wall),
+                "training": sum(process),
+                "ranks": list(thread),
+                "notebook": following[0],
+            }
+            print("BENCH", json.dumps(answer), flush=True)
