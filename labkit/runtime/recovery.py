@@ -7,15 +7,12 @@ between two ranks of the lab are shut; what a rank has with the rest of the worl
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import psutil
-
 from ..deadlock.in_step import in_step
-from ..wire.connections import Pair, list_connections
+from ..wire.connections import Pair, list_connections_of
 from ..wire.requests import AskConnections, AskWait, Connections, Shut, Wake
 from ..wire.samples import Wait
 from . import control
@@ -51,7 +48,7 @@ def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
 
 def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
     """Shut down the connections of some ranks with every rank of the lab."""
-    everyone = {r: _connections(cluster, r) for r in range(cluster.size)}
+    everyone = _connections(cluster)
     ends = {pair for pairs in everyone.values() for pair in pairs}
     own = {r: Shut(tuple((a, b) for a, b in everyone[r] if (b, a) in ends)) for r in ranks}
     if _log.isEnabledFor(logging.DEBUG):
@@ -80,14 +77,14 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
                 break
 
 
-def _connections(cluster: RankCluster, rank: int) -> list[Pair]:
-    """List a rank's connections; of one on this host also when it does not answer."""
-    if process := cluster.local_process(rank):
-        with contextlib.suppress(psutil.Error, OSError):
-            return [(c.own, c.other) for c in list_connections(process.pid)]
-        return []
-    answer = control.ask(cluster, {rank: AskConnections()}).get(rank, Connections(()))
-    return list(answer.pairs)
+def _connections(cluster: RankCluster) -> dict[int, list[Pair]]:
+    """List the connections of every rank; of those on this host also if they do not answer."""
+    here = {r: p.pid for r in range(cluster.size) if (p := cluster.local_process(r)) is not None}
+    elsewhere = [r for r in range(cluster.size) if r not in here]
+    answers = control.ask(cluster, dict.fromkeys(elsewhere, AskConnections()))
+    found = list_connections_of(here.values())
+    pairs = {r: [(c.own, c.other) for c in found.get(pid, ())] for r, pid in here.items()}
+    return pairs | {r: list(answers.get(r, Connections(())).pairs) for r in elsewhere}
 
 
 def end(

@@ -6,10 +6,9 @@ import contextlib
 import os
 import socket
 
-import psutil
 import pytest
 
-from labkit.wire.connections import list_connections
+from labkit.wire.connections import list_connections, list_connections_of
 
 
 @contextlib.contextmanager
@@ -72,12 +71,40 @@ def test_an_ipv6_address_stays_as_it_is():
         assert (one.own, one.other) == addresses(client)
 
 
-def test_the_connections_of_a_process_by_its_number():
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_connections_of_processes_by_their_numbers(host):
+    if host == "::1" and not socket.has_dualstack_ipv6():
+        pytest.skip("needs IPv6")
+    with connected(host, host) as (client, accepted):
+        found = list_connections_of([os.getpid(), os.getppid()])
+        assert sorted(found[os.getpid()]) == list_connections()
+        assert addresses(client) in [(c.own, c.other) for c in found[os.getpid()]]
+        assert addresses(client) not in [(c.own, c.other) for c in found[os.getppid()]]
+        assert accepted.fileno() in [c.fd for c in found[os.getpid()]]
+
+
+def test_a_process_that_is_not_there_is_left_out():
+    assert list_connections_of([2**22 + 1]) == {}
+
+
+def test_a_look_does_not_change_how_a_socket_waits():
     with connected() as (client, _):
-        assert client.fileno() in [c.fd for c in list_connections(os.getpid())]
-        assert not [c for c in list_connections(os.getppid()) if c.own == addresses(client)[0]]
+        socket.setdefaulttimeout(5)
+        try:
+            assert client.fileno() in by_fd()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(client.fileno())
 
 
-def test_a_process_that_is_not_there():
-    with pytest.raises(psutil.NoSuchProcess):
-        list_connections(2**22 + 1)
+def test_other_files_and_sockets_are_no_connections(tmp_path):
+    unix, other_end = socket.socketpair()
+    with (
+        unix,
+        other_end,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram,
+        open(tmp_path / "file", "w") as file,
+    ):
+        datagram.connect(("127.0.0.1", 9))
+        found = by_fd()
+        assert not {datagram.fileno(), unix.fileno(), file.fileno()} & found.keys()
