@@ -37,7 +37,9 @@ def install(kernel: Any) -> None:
     loop = ipython_internals.control_loop(kernel)
     if loop is None:
         return
-    answered = handlers(sampler.Looker(loop.call_later))
+    # Tornado's own call_later adds half the time of a look to it.
+    later = getattr(loop, "asyncio_loop", loop).call_later
+    answered = handlers(sampler.Looker(later))
     ipython_internals.answer_control(
         kernel, {h.question.request: _receiver(kernel.session, h) for h in answered}
     )

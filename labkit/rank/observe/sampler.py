@@ -37,8 +37,8 @@ from . import (
 log = logging.getLogger("labkit")
 #: Seconds between looks.
 LOOK_SECONDS = 0.1
-#: Share of the time that a thread may use and still only poll.
-MEETING_SHARE = 0.2
+#: Processor time between two looks that a thread may use and still only poll.
+POLLING_NANOSECONDS = 20_000_000
 #: Seconds that it goes on looking after the last question.
 LINGER_SECONDS = 3.0
 
@@ -117,10 +117,12 @@ class Looker:
     def _look(self) -> None:
         main = cpu_clock.main_clock()
         ran, self._main = main - self._main, main
+        if ran > POLLING_NANOSECONDS:  # wherever it is: frames take most of the time of a look
+            self._move()
+            return
         frame = main_frame()
         if self._has_moved(frame, ran):
-            self._forget()
-            self._since = time.monotonic()
+            self._move(self._spot)
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
             return
@@ -148,7 +150,7 @@ class Looker:
             return bool(ran) or before is not None
         spot = (id(frame), frame.f_lasti) if blocked_call.find_maker(frame) and frame else "device"
         before, self._spot = self._spot, spot
-        return spot != before or ran > MEETING_SHARE * LOOK_SECONDS * 1e9
+        return spot != before
 
     def _describe(self, frame: FrameType | None) -> Wait | None:
         """Say what a main thread that stands still waits for, None for no other rank."""
@@ -181,6 +183,12 @@ class Looker:
         clock = cpu_clock.read()
         before, self._clock = self._clock, clock
         return not cpu_clock.stood_still(before, clock)
+
+    def _move(self, spot: object = None) -> None:
+        """Note that the main thread has run, and polls at ``spot`` now."""
+        self._spot = spot
+        self._forget()
+        self._since = time.monotonic()
 
     def _forget(self) -> None:
         self._wait, self._clock = None, None
