@@ -179,12 +179,12 @@ class _Reading:
         if wait.doubt and not self.trusting:
             return True
         wanted = needs(self.situation, node[0], wait)
-        possible = (self._possible(need) for need in wanted)
+        possible = (self._possible(need, node[0]) for need in wanted)
         if wait.kind == "device":
             return all(possible)
         return not wanted or any(possible)
 
-    def _possible(self, need: Need) -> bool:
+    def _possible(self, need: Need, rank: int) -> bool:
         if need.conflict:
             return False
         if need.doubt and not self.trusting:
@@ -197,8 +197,9 @@ class _Reading:
                 return False
         elif not need.doubt:
             return True  # everybody has come, with calls that fit: however slow the way is
-        # It is on its way, or never arrives: that shows when nothing is on its way anywhere.
-        return not all(self.situation.is_still(rank) for rank in need.partners)
+        # It is on its way, or never arrives: that shows when nothing is on its way anywhere. What
+        # has come is in this rank's own queues until somebody reads it.
+        return not all(map(self.situation.is_still, need.partners | {rank}))
 
     def doubts(self, held: Mapping[Node, Wait]) -> list[str]:
         """Say what lets issuers go on here that are ``held`` in the trusting reading."""
@@ -207,17 +208,22 @@ class _Reading:
             if node in self.held:
                 continue
             if wait.doubt:
-                said[wait.doubt.format(rank=node[0])] = None
+                said[about(wait.doubt, node[0])] = None
             for need in needs(self.situation, node[0], wait):
                 if need.doubt:
-                    said[need.doubt.format(rank=node[0])] = None
+                    said[about(need.doubt, node[0])] = None
                 for rank in sorted(need.missing):
                     if self.situation.is_outsider(rank):
                         said[OUTSIDER] = None
                     for doubt in self.free.get(rank, ()):
                         if doubt:
-                            said[doubt.format(rank=rank)] = None
+                            said[about(doubt, rank)] = None
         return list(said)
+
+
+def about(sentence: str, rank: int) -> str:
+    """Put a rank into a sentence about it. A thread's name in it may have braces of its own."""
+    return sentence.replace("{rank}", str(rank))
 
 
 def _held_by(issuer: Issuer, sample: Sample, idle: bool) -> tuple[Wait | None, str]:

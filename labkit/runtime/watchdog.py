@@ -17,8 +17,9 @@ from typing import Any
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
+from ..deadlock.replay import MARK, Written, tell
 from ..deadlock.samples import renumber
-from ..deadlock.wait_graph import Situation, Verdict, judge
+from ..deadlock.wait_graph import Situation, Verdict, about, judge
 from ..wire.requests import AskSample, AskWatch, Watched
 from ..wire.samples import Issuer, Sample
 from . import control, outside
@@ -150,8 +151,8 @@ class Watcher:
         suspects = self.waiting.keys() | gone
         first = self._sample(suspects, gone)
         self._update(first)
-        verdict = judge(first)
-        _log.debug("ended %s, %s: %s", sorted(gone), _said(verdict), _Briefly(first.samples))
+        verdict = _judge(first)
+        _log.debug("ended %s, %s: %s", sorted(gone), tell(verdict), _Briefly(first.samples))
         if not verdict.suspected:
             self.suspicion = None
             return None
@@ -162,15 +163,17 @@ class Watcher:
         for _ in range(CONFIRM_TIMES):
             time.sleep(CONFIRM_SECONDS)
             second = self._sample(everyone, gone)
-            # Who has run in between can go on, whatever it looks like now.
+            # Who has run in between can go on, whatever it looks like now. An idle one provided
+            # by now what it ever will; another client may drive one that is not.
             same = {
                 r: s
                 for r, s in second.samples.items()
-                if r in gone or (r in first.samples and first.samples[r].stamp == s.stamp)
+                if (r in gone and s.state == "idle")
+                or (r in first.samples and first.samples[r].stamp == s.stamp)
             }
-            verdict = judge(replace(second, samples=same))
+            verdict = _judge(replace(second, samples=same))
             _log.debug(
-                "after %g s, %s: %s", CONFIRM_SECONDS, _said(verdict), _Briefly(second.samples)
+                "after %g s, %s: %s", CONFIRM_SECONDS, tell(verdict), _Briefly(second.samples)
             )
             for rank in everyone:
                 ran[rank] = ran[rank] + 1 if _has_run(rank, first, second) else 0
@@ -237,12 +240,10 @@ class Watcher:
         return fates
 
 
-def _said(verdict: Verdict) -> str:
-    """Put a verdict into words, for the log."""
-    if not verdict.suspected:
-        return "nobody is stuck"
-    text = f"proved {sorted(verdict.proved)}, suspected {sorted(verdict.suspected)}"
-    return f"{text} ({'; '.join(verdict.doubts)})" if verdict.doubts else text
+def _judge(situation: Situation) -> Verdict:
+    """Judge a situation, and write down all that the verdict rests on."""
+    _log.debug("%s%s", MARK, Written(situation))
+    return judge(situation)
 
 
 class _Briefly:
@@ -257,7 +258,8 @@ class _Briefly:
             what = f"waits in {message.describe(s.wait, s.entry)}" if s.wait else s.state
             where = f" at {s.wait.where}" if s.wait and s.wait.where else ""
             still = ", still" if s.still else ""
-            others = "".join(f", {_issuer(i)}" for i in s.issuers)
+            others = "".join(f", {about(_issuer(i), rank)}" for i in s.issuers)
+            others += "".join(f", blind: {doubt}" for doubt in s.doubts)
             stamp = ".".join(map(str, s.stamp))
             lines.append(f"rank {rank} {what}{where}{still}, stamp {stamp}{others}")
         return "; ".join(lines) or "no answer"

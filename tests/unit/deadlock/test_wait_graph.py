@@ -1212,3 +1212,24 @@ def test_nobody_is_proved_stuck_who_goes_on_in_a_simulation(machine):
 def test_whoever_waits_when_nothing_can_go_on_is_proved_stuck(machine):
     machine.run()
     assert judge(machine.situation()).proved == machine.stuck()
+
+
+# -- what cannot be seen ------------------------------------------------------------------------
+
+
+def test_what_has_come_to_a_rank_and_is_not_read_yet_is_on_its_way():
+    key = (WORLD, (0, 1))
+    sender = ended(0, Group(key, 0, {}, {("send", 1, 0): 1}, 0))
+    took_any = Group(key, 0, {}, {("recv_any", -1, 0): 1, ("recv", 0, 0): 1}, 0)
+    receiver = waits(1, "recv", took_any, peer=0)
+    assert stuck(2, sender, receiver) == {1}
+    assert stuck(2, sender, dataclasses.replace(receiver, still=False)) == set()
+
+
+def test_a_thread_may_have_any_name():
+    name = "a thread of rank {rank} is alive: {job} {0} {"
+    thread = dataclasses.replace(ended(0), issuers=(Issuer(name),))
+    verdict = judge(Situation(2, {0: thread, 1: in_call(1, 2, call(1))}, frozenset({0})))
+    assert verdict.proved == set()
+    assert verdict.suspected == {1}
+    assert verdict.doubts == ("a thread of rank 0 is alive: {job} {0} {",)
