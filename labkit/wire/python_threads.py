@@ -13,9 +13,10 @@ import queue
 import sys
 import sysconfig
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 #: Packages whose threads never issue a call of the user's.
 HARMLESS = frozenset(
@@ -105,7 +106,7 @@ def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
         return not is_users(thread.function) and package(_file(thread.function)) in HARMLESS
     top = own[0]
     if (top.f_code.co_filename, top.f_code.co_name) == _IDLE:
-        return True
+        return bool(top.f_locals["work_queue"].empty())  # else it is about to take its work
     packages = {package(f.f_code.co_filename) for f in own}
     if "" in packages:
         return False
@@ -162,5 +163,14 @@ def is_parked(frame: FrameType) -> bool:
     values = frame.f_locals
     if values.get("block", True) is False or values.get("blocking", True) is False:
         return False
+    if _is_woken(values):
+        return False
     timeout = values.get(limit)
     return timeout is None or (isinstance(timeout, int | float) and timeout < 0)
+
+
+def _is_woken(values: Mapping[str, Any]) -> bool:
+    """Tell from its variables whether a call of ``threading`` has what it waited for: a thread
+    that was notified may have to wait for the processor before it runs."""
+    lock = values.get("waiter", values.get("lock"))  # of Condition.wait; of a thread's end
+    return values.get("gotit") is True or (hasattr(lock, "locked") and not lock.locked())
