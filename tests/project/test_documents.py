@@ -203,6 +203,14 @@ def test_the_tests_readme_has_every_folder_of_tests():
     assert [name for name in there if f"| `tests/{name}/` |" not in text] == []
 
 
+def test_the_programs_that_break_the_theory_are_in_the_tables_of_the_tests():
+    named = rows(ROOT / "labkit/deadlock/THEORY.md", "## Assumptions, and what breaks them")
+    programs = [name for row in named for name in re.findall(r"“(.+?)”", row[-1])]
+    sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    assert len(programs) > 20
+    assert [name for name in programs if f'"{name}"' not in sources] == []
+
+
 def test_one_version_stands_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     released = re.search(
