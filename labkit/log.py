@@ -5,10 +5,15 @@ The variable has a level and, if you like, a file to append to::
     LABKIT_LOG=info jupyter lab                 what happens: starts, deaths, deadlocks, repairs
     LABKIT_LOG=debug:labkit.log jupyter lab     also each look at the ranks, each process, each time
 
+``labkit.deadlock.replay`` finds the verdicts of such a file again, from each look's samples::
+
+    python -m labkit.deadlock.replay labkit.log
+
 Without a file it goes to stderr, which in a notebook is below the cell; so for a bug report name a
 file. It is read at every ``labkit.start``. A line of it has the time, the process, the part of
 labkit by its module, and what that did; of your program it has the lines at which ranks wait, as
-the message of a deadlock does, and no variables.
+the message of a deadlock does, the sizes and types of the tensors in their calls, the names of
+threads and tasks and the keys of stores that they wait for, and no values.
 
 These are loggers of Python's own ``logging`` below "labkit", so a program that keeps a log can
 have them in there without the variable: ``logging.getLogger("labkit").setLevel("DEBUG")``. When

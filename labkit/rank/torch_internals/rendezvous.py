@@ -100,7 +100,8 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> 
     if isinstance(store, dist.TCPStore):
         if number == 0:
             _server = store
-            found.close()  # its frame holds the server too  # type: ignore[attr-defined]
+            # Its frame holds the server too.
+            found.close()  # type: ignore[attr-defined]
             store = dist.TCPStore(*address, size, False, limit, wait_for_workers=False)
         elif _line is None:
             _line = _connect(address)

@@ -17,9 +17,10 @@ from labkit.notebook import board, live
 class Shown:
     """Stands in for a notebook's page: draws all that is shown there, and throws it away."""
 
-    def show(self, out, err, states, seconds):
+    def show(self, out, err, states, seconds, suspicion=None):
         board.output_html(out, err)
         board.board_html(states, seconds)
+        board.suspicion_html(suspicion)
 
     def clear(self, *, wait):
         pass
