@@ -277,7 +277,7 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
             uncertain = uncertain or (group is not None and group.last < 0)
             continue
         entry = _entry(s, other, key, number)
-        if own and disagree(own, entry):
+        if own and (disagree(own, entry) or _split_apart(own, entry, key, rank, other)):
             # Both stand at this number with different calls: neither will make the other's.
             conflict = conflict or _stands_at(s.samples[other], key, number)
         fits = fits and own is not None and _fit(own, entry, key, rank, other)
@@ -336,9 +336,16 @@ def _fit(a: Entry, b: Entry | None, key: GroupKey, rank: int, other: int) -> boo
         return a.root is not None and a.root == b.root
     if a.splits is None or b.splits is None:
         return a.splits == b.splits and a.elements == b.elements and a.types == b.types
+    return not _split_apart(a, b, key, rank, other)
+
+
+def _split_apart(a: Entry, b: Entry | None, key: GroupKey, rank: int, other: int) -> bool:
+    """Tell whether one rank gives the other more or less than that takes, or the other way."""
+    if b is None or a.splits is None or b.splits is None:
+        return False
     here, there = key[1].index(rank), key[1].index(other)
     to, back = _part(a.splits[0], there), _part(b.splits[1], here)
-    return to == back and _part(b.splits[0], here) == _part(a.splits[1], there)
+    return to != back or _part(b.splits[0], here) != _part(a.splits[1], there)
 
 
 def _part(splits: tuple[int, ...], place: int) -> int:

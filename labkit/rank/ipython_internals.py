@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -82,6 +83,24 @@ def answer_control(kernel: Any, handlers: Mapping[str, Callable[..., None]]) -> 
         kernel.control_handlers.update(handlers)
 
 
+class _NoSubshells:
+    """Stands for the thread of subshells where there is none; false, as ipykernel asks."""
+
+    def __init__(self) -> None:
+        self.parent_thread = threading.main_thread()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def let_cells_await(kernel: Any) -> None:
+    """Let a cell await something: ipykernel 7 asks the thread of subshells for its parent then,
+    but an engine has none, so that the cell would never have ended."""
+    if getattr(kernel, "shell_channel_thread", False) is None:
+        kernel.shell_channel_thread = _NoSubshells()
+        type(kernel)._supports_kernel_subshells = property(lambda self: False)
+
+
 # -- what may run after a cell ------------------------------------------------------------------
 
 
@@ -116,14 +135,15 @@ def tasks_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
     return [t.get_name() for t in tasks if _is_users_task(t.get_coro())]
 
 
-def _is_users_task(coroutine: Any) -> bool:
+def _is_users_task(coroutine: Any, cells: bool = False) -> bool:
+    """Tell whether a task is the user's; with ``cells``, one that runs a cell is too."""
     files = []
     while (code := getattr(coroutine, "cr_code", None)) is not None:
         files.append(code.co_filename)
         coroutine = coroutine.cr_await
     packages = [python_threads.package(file) for file in files]
     began = next((p for p in packages if p != "python"), "")
-    return "" in packages and began not in python_threads.HARMLESS
+    return "" in packages and (cells or began not in python_threads.HARMLESS)
 
 
 def timers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
@@ -133,9 +153,19 @@ def timers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 
 def sleeps(loop: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether anything in an event loop waits for a time to come, as asyncio.sleep does."""
-    names = (getattr(h._callback, "__name__", "") for h in _scheduled(loop))
-    return any(name == "_set_result_unless_cancelled" for name in names)
+    """Tell whether a cell or a task waits in an event loop for a time to come, as asyncio.sleep
+    does. The engine's own tasks do so for ever."""
+    own = [t for t in asyncio.all_tasks(loop) if not _is_users_task(t.get_coro(), cells=True)]
+    awaited = [getattr(task, "_fut_waiter", None) for task in own]
+    for handle in _scheduled(loop):
+        named = getattr(handle._callback, "__name__", "")
+        if named in _WAKERS and not any(f in (handle._args or ()) for f in awaited):
+            return True
+    return False
+
+
+#: What asyncio's own functions that wait for a time call then.
+_WAKERS = ("_set_result_unless_cancelled", "_release_waiter", "_on_timeout")
 
 
 def _scheduled(loop: asyncio.AbstractEventLoop) -> list[Any]:

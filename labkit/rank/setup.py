@@ -88,6 +88,7 @@ def assign(
     shell.events.register("post_run_cell", calls.end_cell)
     calls.note_loop()
     ipython_internals.note_sessions(shell.kernel)
+    ipython_internals.let_cells_await(shell.kernel)
     control.install(shell.kernel)
 
 

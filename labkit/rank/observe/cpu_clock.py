@@ -48,7 +48,7 @@ def read() -> Clock:
     python = {t.native_id for t in threading.enumerate()}
     main = os.getpid()  # threading keeps the parent's number after a fork
     others, runs = 0, False
-    for task, rest in _threads(lambda name: not name.startswith((*CARRIERS, POLLING))):
+    for task, _, rest in _threads(lambda name: not name.startswith((*CARRIERS, POLLING))):
         if task in python - {main}:
             continue
         runs = runs or rest.split()[0] in "RD"
@@ -57,17 +57,22 @@ def read() -> Clock:
     return Clock(main_clock(), others, runs)
 
 
-def carriers() -> int:
-    """Return the processor time of the threads that run gloo's collectives, nanoseconds."""
+def carriers() -> tuple[int, bool]:
+    """Return the processor time of the threads that run gloo's collectives, nanoseconds, and
+    whether the one that moves its data is awake right now."""
     if not sys.platform.startswith("linux"):
-        return 0
-    return sum(
-        _used(str(task), rest) for task, rest in _threads(lambda name: name.startswith(RUNNING))
-    )
+        return 0, False
+    used, awake = 0, False
+    for task, name, rest in _threads(lambda name: name.startswith((RUNNING, POLLING))):
+        if name.startswith(RUNNING):
+            used += _used(str(task), rest)
+        else:
+            awake = awake or rest.split()[0] in "RD"
+    return used, awake
 
 
-def _threads(wanted: Callable[[str], bool]) -> Iterator[tuple[int, str]]:
-    """Yield number and status of each thread with a name that is wanted."""
+def _threads(wanted: Callable[[str], bool]) -> Iterator[tuple[int, str, str]]:
+    """Yield number, name and status of each thread with a name that is wanted."""
     for task in os.listdir(TASKS):
         try:
             stat = _read(f"{TASKS}/{task}/stat")
@@ -75,7 +80,7 @@ def _threads(wanted: Callable[[str], bool]) -> Iterator[tuple[int, str]]:
             continue
         name, _, rest = stat.partition("(")[2].rpartition(")")
         if wanted(name):
-            yield int(task), rest
+            yield int(task), name, rest
 
 
 def _used(task: str, stat: str) -> int:

@@ -12,6 +12,7 @@ import fcntl
 import os
 import struct
 import sys
+from typing import NamedTuple
 
 from . import cpu_clock
 
@@ -24,41 +25,54 @@ class Looks:
     """What was on its way at two looks."""
 
     def __init__(self) -> None:
-        self._now: tuple[int, int] | None = None
-        self._before: tuple[int, int] | None = None
+        self._now: _Look | None = None
+        self._before: _Look | None = None
 
     def look(self) -> None:
         """Look once more."""
-        self._before, self._now = self._now, (count_bytes(), cpu_clock.carriers())
+        self._before, self._now = self._now, _Look(*count_bytes(), *cpu_clock.carriers())
 
     def forget(self) -> None:
         """Forget the looks so far."""
         self._now, self._before = None, None
 
     def is_still(self) -> bool:
-        """Tell whether nothing was on its way at the last two looks, and between them."""
-        if self._now is None or self._before is None:
+        """Tell whether nothing was on its way at the last two looks, and between them.
+
+        What has come and lies there unread, while gloo's threads do nothing, is not on its way:
+        nobody takes it, for it fits no call that was made.
+        """
+        now, before = self._now, self._before
+        if now is None or before is None or (now.awake and before.awake):
             return False
-        return self._now[0] == self._before[0] == 0 and self._now[1] == self._before[1]
+        sent = now.out == before.out == 0
+        return sent and (now.unread, now.carried) == (before.unread, before.carried)
 
 
-def count_bytes() -> int:
-    """Count the bytes that wait in this process's sockets; 1 where the system does not say."""
+class _Look(NamedTuple):
+    out: int  #: bytes that the other ends do not have yet
+    unread: int  #: bytes that have come
+    carried: int  #: processor time of gloo's threads that run collectives, nanoseconds
+    awake: bool  #: the one that moves data runs right now; it wakes up by chance too
+
+
+def count_bytes() -> tuple[int, int]:
+    """Count the bytes in this process's sockets: those that the other ends do not have yet, and
+    those that nobody has read; (1, 0) where the system does not say."""
     if not sys.platform.startswith("linux"):
-        return 1
-    count = 0
+        return 1, 0
+    out = unread = 0
     for name in os.listdir(FILES):
         with contextlib.suppress(OSError, ValueError):
             if os.readlink(f"{FILES}/{name}").startswith("socket:"):
-                count += _waiting(int(name))
-    return count
+                out += _waiting(int(name), _SIOCOUTQ)
+                unread += _waiting(int(name), _SIOCINQ)
+    return out, unread
 
 
-def _waiting(descriptor: int) -> int:
-    """Count the bytes in the queues of one socket; 0 for one that listens."""
-    total = 0
-    for request in (_SIOCOUTQ, _SIOCINQ):
-        with contextlib.suppress(OSError):
-            (bytes_there,) = struct.unpack("i", fcntl.ioctl(descriptor, request, bytes(4)))
-            total += bytes_there
-    return total
+def _waiting(descriptor: int, request: int) -> int:
+    """Count the bytes in a queue of one socket; 0 for one that listens."""
+    with contextlib.suppress(OSError):
+        (count,) = struct.unpack("i", fcntl.ioctl(descriptor, request, bytes(4)))
+        return int(count)
+    return 0
