@@ -17,7 +17,7 @@ class FakeScreen:
     def __init__(self):
         self.done = []
 
-    def show(self, out, err, states, seconds):
+    def show(self, out, err, states, seconds, suspicion):
         self.done.append("show")
 
     def clear(self, *, wait):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import signal
 import threading
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
 from labkit.deadlock.wait_graph import Situation
-from labkit.errors import Deadlock, RankDied, RankError
+from labkit.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
 from labkit.launch.forked_launcher import ForkedLauncher
 from labkit.runtime import diagnosis
 from labkit.runtime.diagnosis import (
@@ -190,6 +191,60 @@ def test_a_deadlock_is_told_with_what_was_done():
     lines = str(judge(keeper(), [], {}, DEADLOCK)).splitlines()
     assert lines[0] == "ranks 1–2 wait for rank 0, which has ended its cell."
     assert lines[-1].startswith("labkit freed ranks 1–2 and formed the process group anew.")
+
+
+# -- what is only suspected -----------------------------------------------------------------------
+
+DOUBT = "a thread of rank 0 is alive: Thread-1 (tick)"
+DOUBTED = dataclasses.replace(waited(), doubts=(DOUBT,))
+SUSPECTED = Ending("suspected", [1, 2], case=DOUBTED, repaired=True)
+
+
+def test_a_suspected_deadlock_says_what_could_still_have_come():
+    error = judge(keeper(), [], {}, SUSPECTED)
+    assert type(error) is SuspectedDeadlock
+    lines = str(error).splitlines()
+    assert lines[0] == "ranks 1–2 wait for rank 0, which has ended its cell."
+    assert lines[2] == f"  Not proved: {DOUBT}."
+    assert lines[3].startswith("Cause: ")
+    assert lines[-1].startswith("labkit freed ranks 1–2 and formed the process group anew.")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", error.blocks[0])
+    assert plain.startswith("SuspectedDeadlock: ranks 1–2 wait for rank 0")
+
+
+def test_a_deadlock_that_is_proved_has_no_such_line():
+    error = judge(keeper(), [], {}, DEADLOCK)
+    assert type(error) is Deadlock
+    assert "Not proved" not in str(error)
+
+
+def test_a_true_error_comes_before_a_suspicion_that_it_caused():
+    error = judge(keeper(), [], {0: BOOM, 1: LOST, 2: LOST}, SUSPECTED)
+    assert type(error) is RankError
+    assert str(error).splitlines()[:2] == [
+        "rank 0: ValueError: boom",
+        "ranks 1–2 waited in In[7], line 2 for rank 0.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("interrupted", Interrupted), ("timeout", RankError)]
+)
+def test_a_stop_tells_what_was_suspected(kind, expected):
+    ending = Ending(kind, [1, 2], case=DOUBTED)
+    error = judge(keeper(), [], dict.fromkeys((1, 2), raised("KeyboardInterrupt")), ending)
+    assert type(error) is expected
+    lines = str(error).splitlines()
+    assert "Suspected deadlock: ranks 1–2 wait for rank 0, which has ended its cell." in lines
+    assert f"  Not proved: {DOUBT}." in lines
+    assert any(line.startswith("Cause, if it is one: ") for line in lines)
+    assert lines[-1] == "labkit freed ranks 1–2; variables are kept."
+    assert "\n".join(lines[1:]) in error.blocks[-1]
+
+
+def test_a_stop_without_a_suspicion_tells_of_none():
+    error = judge(keeper(), [], {0: raised("KeyboardInterrupt")}, Ending("interrupted", [0]))
+    assert "Suspected" not in str(error)
 
 
 DONE = {

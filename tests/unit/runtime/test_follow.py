@@ -9,13 +9,16 @@ import pytest
 
 from labkit.runtime import follow as module
 from labkit.runtime.follow import follow
+from labkit.runtime.watchdog import Suspicion
 from tests.support.requests import failed, reply, request_with
 
 
 class FakeWatcher:
-    """Watch nothing; find what it was told to."""
+    """Watch nothing; find and suspect what it was told to."""
 
     found = None
+    suspicion = None
+    again = 0  #: how many times it was asked to look once more
 
     def __init__(self, cluster, asked):
         self.asked = asked
@@ -24,6 +27,9 @@ class FakeWatcher:
         time.sleep(0.01)
         return self.found
 
+    def look_again(self):
+        type(self).again += 1
+
     def waits(self):
         return {}
 
@@ -31,6 +37,7 @@ class FakeWatcher:
 @pytest.fixture(autouse=True)
 def watcher(monkeypatch):
     monkeypatch.setattr(module, "Watcher", FakeWatcher)
+    monkeypatch.setattr(FakeWatcher, "again", 0)
     monkeypatch.setattr(module, "UNWATCHED_SECONDS", 0.01)
     monkeypatch.setattr(module, "sample", lambda cluster, ranks: {})
     return FakeWatcher
@@ -73,10 +80,78 @@ def test_every_tick_shows_what_is_written_and_stop_is_an_ending():
     sent = request_with([reply(stdout="hello\n", done=False), reply()])
     seen = []
 
-    def tick(texts, states):
+    def tick(texts, states, suspicion):
+        assert suspicion is None
         seen.append(texts())
         if len(seen) == 3:
             raise KeyboardInterrupt
 
     assert follow(sent, on_tick=tick).kind == "interrupted"
     assert seen == [({0: "hello\n", 1: ""}, {0: "", 1: ""})] * 3
+
+
+# -- what is only suspected -----------------------------------------------------------------------
+
+
+def busy():
+    return request_with([reply(done=False), reply(done=False)])
+
+
+def suspected(seconds, stuck=(0, 1)):
+    """Return a suspicion that has lasted for some seconds."""
+    case = SimpleNamespace(stuck=frozenset(stuck))
+    return Suspicion(case, time.monotonic() - seconds)
+
+
+def test_a_suspicion_ends_nothing_where_somebody_looks_on(watcher, monkeypatch):
+    monkeypatch.setattr(watcher, "suspicion", suspected(1000))
+    ending = follow(busy(), timeout=0.1)
+    assert (ending.kind, ending.case) == ("timeout", watcher.suspicion.case)
+    assert watcher.again == 0
+
+
+def test_a_suspicion_ends_a_request_after_its_time_and_one_more_look(watcher, monkeypatch):
+    monkeypatch.setattr(watcher, "suspicion", suspected(0.9))
+    started = time.monotonic()
+    ending = follow(busy(), suspect=1.0)
+    assert time.monotonic() - started >= 0.1
+    assert (ending.kind, ending.case) == ("suspected", watcher.suspicion.case)
+    assert watcher.again == 1
+
+
+def test_a_suspicion_that_the_last_look_does_not_confirm_ends_nothing(watcher, monkeypatch):
+    def look_again(self):
+        watcher.again += 1
+        watcher.suspicion = None
+
+    monkeypatch.setattr(watcher, "suspicion", suspected(60))
+    monkeypatch.setattr(watcher, "look_again", look_again)
+    ending = follow(busy(), suspect=1.0, timeout=0.1)
+    assert (ending.kind, ending.case, watcher.again) == ("timeout", None, 1)
+
+
+def test_a_suspicion_of_ranks_that_were_not_asked_is_none(watcher, monkeypatch):
+    monkeypatch.setattr(watcher, "suspicion", suspected(60, stuck=(7,)))
+    told = []
+    ending = follow(busy(), suspect=1.0, timeout=0.1, on_tick=lambda *args: told.append(args[2]))
+    assert (ending.kind, ending.case) == ("timeout", None)
+    assert set(told) == {None}
+
+
+def test_what_is_proved_goes_before_what_is_suspected(watcher, monkeypatch):
+    case = SimpleNamespace(stuck=frozenset({0}))
+    monkeypatch.setattr(watcher, "suspicion", suspected(60))
+    monkeypatch.setattr(watcher, "found", case)
+    ending = follow(busy(), suspect=1.0)
+    assert (ending.kind, ending.case) == ("deadlock", case)
+
+
+def test_a_tick_knows_what_is_suspected_and_a_stop_carries_it(watcher, monkeypatch):
+    monkeypatch.setattr(watcher, "suspicion", suspected(60))
+
+    def stop(texts, look, suspicion):
+        assert suspicion is watcher.suspicion
+        raise KeyboardInterrupt
+
+    ending = follow(busy(), on_tick=stop)
+    assert (ending.kind, ending.case) == ("interrupted", watcher.suspicion.case)
