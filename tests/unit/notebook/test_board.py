@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
 
+from labkit.deadlock.cause import Case
+from labkit.deadlock.fate import ENDED
+from labkit.deadlock.wait_graph import Situation
 from labkit.notebook import board
+from labkit.runtime.watchdog import Suspicion
+from labkit.wire.samples import Group, Sample, Wait
 from labkit.wire.state import Gpu, RankState
 
 
@@ -100,3 +106,43 @@ def test_one_line_above_is_one_line():
 )
 def test_clock(seconds, text):
     assert board.clock(seconds) == text
+
+
+# -- what is suspected ----------------------------------------------------------------------------
+
+
+def suspicion(seconds, *doubts):
+    """Rank 1 has waited in vain for rank 0, it seems, for some seconds."""
+    key = ("0", (0, 1))
+    wait = Wait("recv", ((key, 1),), peer=0)
+    known = {
+        0: Sample(0, "idle"),
+        1: Sample(1, "waiting", True, wait, groups={key: Group(key, 0, {}, {}, 0)}),
+    }
+    situation = Situation(2, known, frozenset({0}))
+    case = Case(situation, frozenset({1}), {0: ENDED}, doubts)
+    return Suspicion(case, time.monotonic() - seconds)
+
+
+SEEMS = "rank 1 waits for rank 0, which has ended its cell."
+
+
+def test_nothing_is_said_where_nothing_is_suspected():
+    assert board.suspicion_html(None) == ""
+
+
+def test_a_new_suspicion_says_who_waits_and_what_may_come():
+    html = board.suspicion_html(suspicion(2, "a <thread> is alive", "a task is under way"))
+    assert text_of(html).split("\n") == [
+        f"Suspected for 2 s: {SEEMS}",
+        "It may still go on: a <thread> is alive.",
+        "It may still go on: a task is under way.",
+    ]
+
+
+def test_after_a_while_it_offers_the_stop_button_and_the_likely_cause():
+    text = text_of(board.suspicion_html(suspicion(board.OFFER_SECONDS + 1, "a thread is alive")))
+    assert text.startswith(f"Suspected for 6 s: {SEEMS}")
+    last = text.split("\n")[-2:]
+    assert last[0].startswith("If not: Every send needs one receive")
+    assert last[1] == "The stop button (■) ends the cell."

@@ -1,0 +1,98 @@
+"""What somebody who looks on sees while a cell runs, and how long nobody waits for a suspicion."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from labkit.errors import UsageError
+from labkit.notebook import live
+from labkit.notebook.board import OFFER_SECONDS
+from labkit.notebook.live import Line, Live, Page, patience
+from labkit.wire.state import RankState
+from tests.unit.notebook.test_board import SEEMS, suspicion, text_of
+
+WAITING = RankState(1, "host", 1, "cpu", "gloo", "waiting", detail="recv from rank 0")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set(monkeypatch):
+    for name in (live.LIVE, live.SUSPECT, "CI"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# -- how long a suspicion may last ----------------------------------------------------------------
+
+
+def test_nobody_ends_a_suspicion_where_somebody_looks_on(monkeypatch):
+    monkeypatch.setattr(live, "screen", lambda: Line(io.StringIO()))
+    assert patience() is None
+
+
+def test_where_nobody_looks_on_a_suspicion_has_a_minute(monkeypatch):
+    monkeypatch.setattr(live, "screen", lambda: None)
+    assert patience() == live.SUSPECT_SECONDS == 60
+
+
+@pytest.mark.parametrize("on", [None, Line(io.StringIO())])
+def test_the_setting_decides_wherever_it_is_set(monkeypatch, on):
+    monkeypatch.setattr(live, "screen", lambda: on)
+    monkeypatch.setenv(live.SUSPECT, "2.5")
+    assert patience() == 2.5
+
+
+def test_a_setting_that_is_no_number_is_refused(monkeypatch):
+    monkeypatch.setenv(live.SUSPECT, "soon")
+    with pytest.raises(UsageError, match=r"^LABKIT_SUSPECT_SECONDS must be .* got 'soon'\.$"):
+        patience()
+
+
+@pytest.mark.parametrize("name", [live.LIVE, "CI"])
+def test_where_nobody_looks_on(monkeypatch, name):
+    monkeypatch.setattr(live.sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    assert isinstance(live.screen(), Line)
+    monkeypatch.setenv(name, "0")
+    assert (live.screen() is None) == (name == live.LIVE)
+    monkeypatch.setenv(name, "1")
+    assert (live.screen() is None) == (name == "CI")
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def line(seconds):
+    """Return what a terminal's line says of a suspicion that has lasted for some seconds."""
+    stream = io.StringIO()
+    Line(stream).show({}, {}, [WAITING], 7, None if seconds is None else suspicion(seconds))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("seconds", [None, OFFER_SECONDS - 1])
+def test_a_terminal_offers_nothing_at_first(monkeypatch, seconds):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert line(seconds).endswith("0:07  rank 1: waiting in recv from rank 0")
+
+
+def test_a_terminal_offers_the_stop_after_a_while(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "0:07  suspected deadlock, Ctrl-C stops the cell; rank 1: waiting" in line(6)
+
+
+def test_a_page_shows_the_suspicion_below_the_board():
+    shown = []
+    cell = SimpleNamespace(show=lambda bundle, name, update: shown.append(bundle["text/html"]))
+    Page(cell).show({}, {}, [WAITING], 7, suspicion(6, "a thread is alive"))
+    text = text_of(shown[0])
+    assert text.index("0:07") < text.index(f"Suspected for 6 s: {SEEMS}")
+    assert "The stop button" in text
+
+
+def test_a_screen_gets_the_suspicion_with_each_new_look():
+    seen = []
+    screen = SimpleNamespace(show=lambda *args: seen.append(args[-1]))
+    display = Live(screen, board_after=0)
+    suspected = suspicion(1)
+    display.offer(lambda: ({}, {}), lambda: [WAITING], suspected)
+    assert seen == [suspected]
