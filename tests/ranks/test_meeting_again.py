@@ -49,7 +49,7 @@ def tutorial(size: int) -> labkit.Lab:
     return lab
 
 
-def within(lab: labkit.Lab, code: str, seconds: float = 15) -> list[str | None]:
+def within(lab: labkit.Lab, code: str, seconds: float = 40) -> list[str | None]:
     """Run a cell that may not take longer."""
     sent = send_cell(lab, code)
     ending = follow(sent, timeout=seconds)

@@ -19,13 +19,15 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlparse
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+
+from . import groups
 
 #: Torch searches by itself, in C++, where the limit is no longer than this.
 BOUND = timedelta(seconds=60)
@@ -39,7 +41,7 @@ AGENT = "TORCHELASTIC_USE_AGENT_STORE"
 #: What init_process_group yields: the store, this rank's number and how many there are.
 Found = tuple[dist.Store, int, int]
 
-_stock: Callable[..., Iterator[Found]] | None = None
+_stock: Callable[..., Generator[Found, None, None]] | None = None
 #: Rank 0: the server of the group that it is in, or tries to form.
 _server: dist.Store | None = None
 #: The others: a connection with the last server, which ends with it, and its address.
@@ -81,6 +83,18 @@ def give_up() -> bool:
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> Iterator[Found]:
     """Do what torch's function of this name does for a group (a generator, as that one is)."""
+    try:
+        yield from _rendezvous(url, rank, world_size, **named)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        # Torch has counted this group already, by which it names the next one; ranks on which
+        # none has failed would give that one another name, and never meet.
+        groups.forget_made()
+        raise
+
+
+def _rendezvous(url: str, rank: int, world_size: int, **named: Any) -> Iterator[Found]:
     global _server, _line, _address
     assert _stock is not None
     place = _find_place(url, rank)
@@ -94,14 +108,17 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> 
     else:
         old, _line = (_line if _address == address else None), None
         _address = address
-        _line, limit = _find_server(address, old, limit)
+        try:
+            _line, limit = _find_server(address, old, limit)
+        except BaseException:  # interrupted: it may be there still
+            _line = old
+            raise
     found = _stock(url, rank, world_size, **{**named, "timeout": limit})
     store, number, size = next(found)
     if isinstance(store, dist.TCPStore):
         if number == 0:
             _server = store
-            # Its frame holds the server too.
-            found.close()  # type: ignore[attr-defined]
+            found.close()  # its frame holds the server too
             store = dist.TCPStore(*address, size, False, limit, wait_for_workers=False)
         elif _line is None:
             _line = _connect(address)
@@ -192,7 +209,7 @@ def _has_ended(line: socket.socket, seconds: float) -> bool:
     try:
         readable, _, _ = select.select([line], [], [], seconds)
         return bool(readable) and not line.recv(1)
-    except OSError:
+    except (OSError, ValueError):  # closed
         return True
 
 
