@@ -151,6 +151,7 @@ class Lab:
         [1, 3]
         """
         chosen = self.check_ranks(ranks)
+        self._session.check_idle(chosen)
         payload = cloudpickle.dumps((fn, args, kwargs))
         return values(run(request.call(self._session.group, chosen, payload)).outcomes)
 
@@ -208,6 +209,7 @@ class Lab:
             what = fn
         else:
             raise UsageError(f"lab.timeline takes a function or the text of a cell, not {fn!r}.")
+        self._session.check_idle(chosen)
         group = self._session.group
         return record(group, chosen, what, args, kwargs, run=run, operators=operators)
 
@@ -223,6 +225,7 @@ class Lab:
         [0, 1, 2, 3]
         """
         self._check_name(name)
+        self._session.check_idle()
         return variables.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -235,6 +238,7 @@ class Lab:
         [0.1, 0.1, 0.1, 0.1]
         """
         self._check_name(name)
+        self._session.check_idle()
         variables.push(self._session.group, cloudpickle.dumps({name: value}))
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …

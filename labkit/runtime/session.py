@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ..errors import LabError, LabStopped, UsageError
-from ..rank_names import label
+from ..rank_names import fold, how_to_replace, label
 from .cluster import RankCluster
 from .process_group import GroupKeeper
+from .survey import look
+
+#: Seconds between looks at what a busy rank does.
+PAUSES = (0.0, 0.05, 0.1)
 
 
 class Session:
@@ -86,10 +91,39 @@ class Session:
             raise UsageError("ranks must name at least one rank, got [].")
         return sorted(set(chosen))
 
+    def check_idle(self, ranks: Sequence[int] | None = None) -> None:
+        """See that some ranks (all if None) have nothing to do; ask nothing of those that have.
+
+        Raises
+        ------
+        LabError
+            If one is busy: with what, and what to do about it.
+        """
+        cluster = self.cluster
+        places: dict[int, str] = {}
+        for pause in PAUSES:  # one that has just been sent something does not stand anywhere yet
+            time.sleep(pause)
+            busy = [r for r in self.check_ranks(ranks) if cluster.is_busy(r)]
+            if not busy:
+                return
+            states = {s.rank: s for s in look(cluster) if s.rank in busy}
+            places = {r: ": ".join(filter(None, (s.where, s.line))) for r, s in states.items()}
+            if all(places.values()):
+                break
+        what = " and ".join(
+            f"{label(some)} {'is' if len(some) == 1 else 'are'} busy{place and f' at {place}'}"
+            for some, place in fold(places)
+        )
+        raise LabError(
+            f"{what[0].upper()}{what[1:]}; nothing was changed. Wait until that has ended "
+            f"(%pxresult does, and its stop button ends it), or {how_to_replace(busy)}."
+        )
+
     def reset(self) -> None:
-        """Form the process group anew; LabError if a rank has ended."""
+        """Form the process group anew; LabError if a rank has ended or is busy."""
         if dead := sorted(self.cluster.deaths):
             raise LabError(f"{label(dead).capitalize()} ended; lab.restart(ranks={dead}) first.")
+        self.check_idle()
         self.group.join = True
         self.group.rebuild()
 
