@@ -11,11 +11,12 @@ from IPython.core import magic_arguments
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 
-from ..errors import UsageError
+from ..errors import Interrupted, UsageError
 from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
+from ..runtime.diagnosis import Ending
 from ..wire.outcome import Outcome
-from . import cell_output, lab, live, show
+from . import async_result, cell_output, lab, live, show
 from . import shell as ipython
 from .run import run
 
@@ -89,9 +90,8 @@ class LabMagics(ParallelMagics):
             named = self._named(code)
             return self._run(current, ranks, named, shown, args.save_name, args.groupby, signum)
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
-        lab.session_of(current).group.check()
-        view = current.client.direct_view([current.engine_ids[r] for r in ranks])
-        result = view.execute(self._named(code), silent=False, block=False)
+        group = lab.session_of(current).group
+        result = async_result.watch(request.cell(group, ranks, self._named(code)))
         name_result(result, "%px")
         self.last_result = result
         if args.save_name:
@@ -110,6 +110,18 @@ class LabMagics(ParallelMagics):
         shown = live.Live(live.screen())
         code = f"{cell.rstrip()}\n#px {ipython.cell_name(self.shell)}"
         return self._run(current, current.check_ranks(None), code, shown, kwargs.get("save_name"))
+
+    @magic_arguments.magic_arguments()
+    @output_args
+    def result(self, line: str = "") -> Any:
+        """Show what the last cell came to (``%pxresult``); the stop button ends it, too."""
+        watched = getattr(self.last_result, "watched", None)
+        try:
+            return super().result(line)
+        except KeyboardInterrupt as pressed:
+            if watched is None or isinstance(pressed, Interrupted):
+                raise
+            watched.finish(Ending("interrupted"))
 
     def _lab(self) -> lab.Lab:
         current = lab.running()

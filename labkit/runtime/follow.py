@@ -36,6 +36,7 @@ def follow(
     timeout: float | None = None,
     suspect: float | None = None,
     on_tick: OnTick | None = None,
+    watch: Watch | None = None,
 ) -> Ending:
     """Wait until every rank has ended, one has died, or some are proved to wait in vain.
 
@@ -50,13 +51,15 @@ def follow(
         somebody looks on and decides.
     on_tick
         Called a few times a second after the first moment, to show how it goes.
+    watch
+        The watch of an earlier call for the same request, to go on with.
 
     Returns
     -------
     Ending
         How it ended; also that somebody pressed stop, or that the time was up.
     """
-    watch = _Watch(request)
+    watch = watch or Watch(request)
     try:
         ending = _follow(watch, timeout, suspect, on_tick)
     except KeyboardInterrupt:
@@ -65,18 +68,18 @@ def follow(
     return ending
 
 
-class _Watch:
+class Watch:
     """Watches a request from the moment on in which it is no short one."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.watcher: Watcher | None = None
 
-    def look(self, busy: Sequence[int]) -> Case | None:
+    def look(self, busy: Sequence[int], seconds: float = TICK) -> Case | None:
         """Wait for news; return a deadlock of these ranks that is proved."""
         self.watcher = self.watcher or Watcher(self.request.cluster, self.request.ranks)
         replies = [self.request.replies[r] for r in busy]
-        case = self.watcher.look(replies, self.request.failures(), TICK)
+        case = self.watcher.look(replies, self.request.failures(), seconds)
         return case if case is not None and self._concerns(case) else None
 
     def suspicion(self) -> Suspicion | None:
@@ -94,20 +97,23 @@ class _Watch:
 
 
 def _follow(
-    watch: _Watch, timeout: float | None, suspect: float | None, on_tick: OnTick | None
+    watch: Watch, timeout: float | None, suspect: float | None, on_tick: OnTick | None
 ) -> Ending:
     request = watch.request
     cluster = request.cluster
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     checked = False  # that what is suspected is still so
-    concurrent.futures.wait(request.replies.values(), UNWATCHED_SECONDS)
+    if watch.watcher is None:
+        quiet = UNWATCHED_SECONDS if timeout is None else min(UNWATCHED_SECONDS, timeout)
+        concurrent.futures.wait(request.replies.values(), quiet)
     while True:
         if request.dead():
             hint = diagnosis.why_died(cluster, sample(cluster, request.ranks))
             return Ending("died", hint=hint)
         if not (busy := request.busy()):
             return Ending()
-        if (case := watch.look(busy)) is not None:
+        left = max(0.0, deadline - time.monotonic())
+        if (case := watch.look(busy, min(TICK, left))) is not None:
             return Ending("deadlock", case=case)
         suspicion = watch.suspicion()
         if suspect is None or suspicion is None or suspicion.seconds() < suspect:
