@@ -65,6 +65,9 @@ class ForkedLauncher(Launcher):
             return f"Rank {index} ended at start-up ({describe_exit(code)}){self.log()}"
         return self.warm.how_ended() if self.warm.closed.is_set() else ""
 
+    def record_folder(self) -> str:
+        return str(self.warm.root)
+
     def delay(self) -> str:
         return ""
 

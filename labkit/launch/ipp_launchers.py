@@ -30,7 +30,7 @@ from ipyparallel.cluster.launcher import (
 from traitlets import Any as AnyTrait
 from traitlets import Float, List, Unicode
 
-from ..wire.protocol import RANK_HINT
+from ..wire.protocol import RANK_HINT, RECORD_FOLDER
 from .attached import AttachedWarmProcess, identify
 from .exit_notice import unregister
 from .warm_process import PATIENCE, PRELOAD, WarmProcess
@@ -334,7 +334,7 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         """Fork the engine with this index; also replaces one that has ended."""
         name = self.name_of(index)
         argv = [f"--LabEngine.id_file={self._id_file(name)}", *extra_args, *self.engine_args]
-        env = {**self.get_env(), RANK_HINT: str(index)}
+        env = {**self.get_env(), RANK_HINT: str(index), RECORD_FOLDER: str(self.warm.root)}
         self._alive[name] = index
         self.exits.pop(index, None)
 

@@ -101,6 +101,10 @@ class Launcher(ABC):
     def refusal(self, error: Exception) -> str:
         """Put what a command said at the start into a sentence, "" if it is none that is known."""
 
+    def record_folder(self) -> str:
+        """Name the folder for what shall outlive a rank (``RECORD_FOLDER``), "" if none."""
+        return ""
+
     def log(self) -> str:
         """Return the end of what the ranks have written, as the rest of a sentence."""
         text = self.engine_set.get_output().strip() if self.engine_set is not None else ""

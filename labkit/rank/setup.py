@@ -13,7 +13,15 @@ import torch.distributed as dist
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
-from . import calls, control, ipython_internals, memory, process_group, tracebacks
+from . import (
+    calls,
+    control,
+    ipython_internals,
+    last_receives,
+    memory,
+    process_group,
+    tracebacks,
+)
 from . import device as devices
 from .observe import p2p_record
 from .torch_internals import names, rendezvous
@@ -79,6 +87,7 @@ def assign(
     )
     tracebacks.install(shell)
     p2p_record.install()
+    last_receives.install()
     ipython_internals.at_end_of_cells(shell, devices.finish)
     if names.is_on("meeting again"):
         rendezvous.install()

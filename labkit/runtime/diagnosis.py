@@ -24,6 +24,7 @@ from ..rank_names import label
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.samples import Sample
+from . import too_long
 from .cluster import RankCluster
 from .process_group import GroupKeeper
 
@@ -127,6 +128,8 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
             return cause
     if -signal.SIGABRT not in codes:
         return ""
+    if cause := too_long.find(cluster, samples):
+        return cause
     last = {}
     for rank, sample in samples.items():
         entries = [e for g in sample.groups.values() for e in g.entries.values() if e.shapes]

@@ -17,6 +17,8 @@ LAB_FOLDER = "LABKIT_FOLDER"
 LAST_COMMAND = "LABKIT_LAST_COMMAND"
 #: A folder that is only for ranks of one lab on one host: the last of them removes it.
 REMOTE_FOLDER = "LABKIT_REMOTE_FOLDER"
+#: A folder on the notebook's host for what shall outlive a rank.
+RECORD_FOLDER = "LABKIT_RECORD_FOLDER"
 #: The folder of the notebook, which a rank's host may have too.
 WORK_FOLDER = "LABKIT_WORK_FOLDER"
 
