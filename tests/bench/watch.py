@@ -1,4 +1,4 @@
-"""Count the CPU time of the watch while ranks train with DDP, as a share of the training's."""
+"""Count the CPU time of the watch while ranks train with DDP, as a share of all that there is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST = 1e-6
 
 CLAIM = Claim(
     name="watch",
-    what="the watch's share of the CPU time of DDP training, 4 ranks",
+    what="DDP training, 4 ranks: the watch's share of the processors",
     a="labkit",
     b="",
     unit="",
@@ -28,11 +28,14 @@ CLAIM = Claim(
 
 
 def measure(rounds: int, env: Mapping[str, str]) -> Claim:
-    """Train watched; divide what the watch takes, on all ranks and in the notebook, by the rest.
+    """Train watched; divide what the watch takes, on all ranks and in the notebook, by the time
+    of the processors that the ranks can use: one each, as far as there are.
 
     CPU time is counted, not throughput compared: two runs of the same training differ by more
     than a hundredth on a machine that does anything else, and a bound that noise can break is
-    no check. A first stretch is not counted.
+    no check. Nor is the training's own CPU time what it is divided by: the watch looks so many
+    times a second, however little of that second other programs leave to the training. A first
+    stretch is not counted.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def measure(rounds: int, env: Mapping[str, str]) -> Claim:
             if min(took["ranks"]) < LEAST * took["wall"]:
                 raise BenchError(f"a rank was not watched: {took}")
             watch = sum(took["ranks"]) + took["notebook"]
-            shares.append(watch / (took["training"] - sum(took["ranks"])))
+            shares.append(watch / (took["wall"] * min(RANKS, took["cores"])))
             ranks.append(sum(took["ranks"]) / RANKS / took["wall"])
             notebook.append(took["notebook"] / took["wall"])
     milliseconds = [1000 * statistics.median(taken) for taken in (ranks, notebook)]

@@ -1,8 +1,8 @@
 """Train in ``%%px`` cells that are watched; answer with the CPU time that the watch took.
 
-Argument: number of ranks. Each line on stdin says how many steps. The answer has the wall-clock
-seconds of the training and three figures in seconds of CPU time: of the ranks in all, of the
-thread that answers the watch on each rank, and of the notebook's process while it follows.
+Argument: number of ranks. Each line on stdin says how many steps. The answer has the number of
+cores, the wall-clock seconds of the training, and in seconds of CPU time what the thread that
+answers the watch took on each rank, and the notebook's process while it followed.
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
@@ -24,7 +25,7 @@ import time
 def clocks():
     control = get_ipython().kernel.control_thread
     thread = time.clock_gettime(time.pthread_getcpuclockid(control.ident))
-    return time.perf_counter(), time.process_time(), thread
+    return time.perf_counter(), thread
 """
 TRAIN = """
 before = clocks()
@@ -60,10 +61,10 @@ if __name__ == "__main__":
         for line in sys.stdin:
             following.clear()
             shell.run_cell_magic("px", "", TRAIN.format(steps=int(line)))
-            wall, process, thread = zip(*lab["spent"], strict=True)
+            wall, thread = zip(*lab["spent"], strict=True)
             answer = {
+                "cores": len(psutil.Process().cpu_affinity()),
                 "wall": max(wall),
-                "training": sum(process),
                 "ranks": list(thread),
                 "notebook": following[0],
             }
