@@ -273,7 +273,7 @@ KNOWN_THREADS = [
 
 @pytest.mark.parametrize("known", KNOWN_THREADS, ids=lambda known: known[0])
 def test_the_reference_knows_threads_groups_and_limits(known):
-    _, ranks, threads, (verdict, waits, ends) = known
+    _name, ranks, threads, (verdict, waits, ends) = known
     prediction = predict(Program(tuple(map(tuple, ranks)), GROUPS | LOCAL, threads))
     assert prediction.exact
     run = prediction.hopeful

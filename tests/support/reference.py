@@ -358,7 +358,8 @@ class Simulation:
         if op.kind in ("compute", "tick"):
             return strand.number == MAIN or threads_may
         if op.kind == "join":
-            return (strand.rank, op.name) in able
+            # From outside nobody sees for which of its threads a rank waits.
+            return any(key[0] == strand.rank and key[1] != MAIN for key in able)
         if strand.until < float("inf"):
             return True  # its time will be up
         missing, conflict = self.needs(strand, op)

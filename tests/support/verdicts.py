@@ -34,12 +34,12 @@ SHRINK_SECONDS = 60
 #: Sub-groups pile up on the ranks: after so many programs the lab begins anew.
 RESET = 25
 
-#: Ends the threads of a program: those that tick, and then all that end by themselves.
+#: Ends the threads of a program: those that tick at once, the others when they have done all.
 CLEAN_UP = """#px In[9]
 over.set()
 for task in threads:
-    task.join(20) if hasattr(task, "join") else task.result(20)
-threads = [task for task in threads if hasattr(task, "join") and task.is_alive()]
+    task.join({seconds}) if hasattr(task, "join") else task.result({seconds})
+left = sum(hasattr(task, "join") and task.is_alive() for task in threads)
 made = {made}[rank]
 for _ in range({most} - made):
     dist.new_group([rank], use_local_synchronization=True)  # torch names them by their number
@@ -293,7 +293,7 @@ class Checker:
             return
         made = [sum(op.kind == "new" for op in ops) for ops in program.ranks]
         if found.threads or any(made):
-            code = CLEAN_UP.format(made=made, most=max(made))
+            code = CLEAN_UP.format(made=made, most=max(made), seconds=20)
             cleaned = run(self.lab, code, self.bounds.hang)
             assert cleaned.error is None, f"threads cannot be waited for: {cleaned.error}"
         notes = self.lab["notes"] if found.threads else []
@@ -305,11 +305,9 @@ class Checker:
         """End the threads that are left."""
         if not program.threads:
             return
-        code = CLEAN_UP.format(made=[0] * program.size, most=0).replace("20", "3")
+        code = CLEAN_UP.format(made=[0] * program.size, most=0, seconds=3)
         cleaned = run(self.lab, code, self.bounds.hang)
-        left = [] if cleaned.error else self.lab["threads"]
-        if cleaned.error or any(left):
-            self.kinds["(threads left)"] += 0
+        if cleaned.error or any(self.lab["left"]):
             self.lab.restart()
 
     def usable(self) -> None:
