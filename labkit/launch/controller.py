@@ -63,6 +63,7 @@ class LabController(IPController):
             self.transport, self.ip, self.location = "ipc", self.socket_folder, "127.0.0.1"
         super().init_hub()
         ipyparallel_internals.measure_heartbeats_in_thread(self)
+        ipyparallel_internals.tell_of_clients(self.hub, "labkit_client")
 
 
 ipyparallel_internals.use_unix_sockets(LabController)

@@ -277,6 +277,20 @@ def add_notice(
     hub.query_handlers["unregistration_request"] = unregister_engine
 
 
+def tell_of_clients(hub: Any, kind: str) -> None:
+    """Let a hub tell all clients of each one that connects."""
+    handlers = getattr(hub, "query_handlers", {})
+    stock = handlers.get("connection_request")
+    if stock is None or not hasattr(hub, "notifier"):
+        return
+
+    def connection_request(ident: Any, message: dict[str, Any]) -> None:
+        stock(ident, message)
+        hub.session.send(hub.notifier, kind, content={"session": message["header"]["session"]})
+
+    handlers["connection_request"] = connection_request
+
+
 # -- the engine ---------------------------------------------------------------------------------
 
 

@@ -147,9 +147,21 @@ def _is_users_task(coroutine: Any, cells: bool = False) -> bool:
 
 
 def timers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Name the functions of the user's that an event loop is going to call."""
-    called = [h._callback for h in _scheduled(loop) if not h.cancelled()]
-    return [getattr(f, "__name__", repr(f)) for f in called if python_threads.is_users(f)]
+    """Name the functions that an event loop is going to call, when a time or data comes, and that
+    are neither its own nor Jupyter's."""
+    called = [h._callback for h in (*_scheduled(loop), *_readers(loop)) if not h.cancelled()]
+    return [
+        getattr(f, "__name__", repr(f))
+        for f in called
+        if python_threads.code_of(f) is not None and python_threads.may_act(f)
+    ]
+
+
+def _readers(loop: asyncio.AbstractEventLoop) -> list[Any]:
+    """List what an event loop calls when a file can be read or written."""
+    selector = getattr(loop, "_selector", None)
+    keys = list(selector.get_map().values()) if selector is not None else []
+    return [h for key in keys if isinstance(key.data, tuple) for h in key.data if h is not None]
 
 
 def sleeps(loop: asyncio.AbstractEventLoop) -> bool:

@@ -213,7 +213,7 @@ class Watcher:
             gone,
             dead,
             not_asked=gone - frozenset(self.asked),
-            outside=outside.doubts(self.cluster.client),
+            outside=outside.doubts(self.cluster.client, self.cluster.strangers),
         )
 
     def _update(self, situation: Situation) -> None:

@@ -7,7 +7,9 @@ do anything; those of Jupyter, ipyparallel, labkit and well-known monitors do wh
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures.thread
+import functools
 import os
 import queue
 import sys
@@ -15,7 +17,7 @@ import sysconfig
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 #: Packages whose threads never issue a call of the user's.
@@ -23,7 +25,6 @@ HARMLESS = frozenset(
     [
         "labkit",
         "ipykernel",
-        "ipyparallel",
         "IPython",
         "ipywidgets",
         "comm",
@@ -47,11 +48,14 @@ HARMLESS = frozenset(
         "nbclient",
     ]
 )
+#: The package of the client, whose functions send things to ranks, and its own thread's function.
+CLIENT, IO = "ipyparallel", "_io_main"
 #: Files below torch whose threads carry data for a loader, and issue nothing.
 CARRIERS = ("torch/utils/data/_utils/pin_memory.py",)
 _STDLIB = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
 )
+_ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 _SITE = ("site-packages", "dist-packages")
 #: Functions of the standard library that wait for another thread, without a limit where the
 #: variable named is None.
@@ -64,6 +68,13 @@ _PARKING = {
     (queue.__file__, "get"): "timeout",
     (queue.__file__, "put"): "timeout",
 }
+#: Functions of the standard library that wait for what another thread does.
+_JOINING = (
+    (threading.__file__, "join"),
+    (threading.__file__, "_wait_for_tstate_lock"),
+    (concurrent.futures._base.__file__, "result"),
+    (concurrent.futures._base.__file__, "wait"),
+)
 #: A pool's thread that has nothing to do.
 _IDLE = (concurrent.futures.thread.__file__, "_worker")
 
@@ -103,7 +114,7 @@ def look(without: Collection[int]) -> list[Seen]:
 def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
     """Tell whether a thread does nothing of the user's, now or ever."""
     if isinstance(thread, threading.Timer):
-        return not is_users(thread.function) and package(_file(thread.function)) in HARMLESS
+        return not may_act(thread.function)
     top = own[0]
     if (top.f_code.co_filename, top.f_code.co_name) == _IDLE:
         return bool(top.f_locals["work_queue"].empty())  # else it is about to take its work
@@ -112,7 +123,8 @@ def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
         return False
     # By what it was started for: labkit's frames are also on a thread that waits in a call.
     libraries = (package(f.f_code.co_filename) for f in reversed(own))
-    if next((name for name in libraries if name != "python"), "python") in HARMLESS:
+    began = next((name for name in libraries if name != "python"), "python")
+    if began in HARMLESS or (began == CLIENT and any(f.f_code.co_name == IO for f in own)):
         return True
     if any(f.f_code.co_filename.replace(os.sep, "/").endswith(CARRIERS) for f in own):
         return True
@@ -126,20 +138,35 @@ def _is_listener(own: list[FrameType]) -> bool:
     return any((f.f_code.co_filename, f.f_code.co_name) == (file, "_monitor") for f in own)
 
 
-def _file(function: object) -> str:
-    return getattr(getattr(function, "__code__", None), "co_filename", "")
-
-
-def is_users(function: object) -> bool:
-    """Tell whether a function is code of the user's: neither Python's nor a library's."""
+def code_of(function: object) -> CodeType | None:
+    """Return the code that runs when something is called; None if it is in C."""
     while (inner := getattr(function, "func", None)) is not None:  # functools.partial
         function = inner
-    file = _file(function) or _file(getattr(function, "__func__", None))
-    return bool(file) and package(file) == ""
+    for part in (function, getattr(function, "__func__", None), type(function).__call__):
+        code = getattr(part, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None
 
 
+def may_act(function: object) -> bool:
+    """Tell whether a function that is called later may issue calls: code of the user's, or of a
+    library such as torch, whoever asked for it; not asyncio's own, nor Jupyter's."""
+    code = code_of(function)
+    if code is None:
+        return True
+    home = package(code.co_filename)
+    if home == "python":
+        return not code.co_filename.startswith(_ASYNCIO)
+    return home not in HARMLESS
+
+
+@functools.cache
 def package(file: str) -> str:
-    """Return the package that a file belongs to: "python", a library's, "" for the user's."""
+    """Return the package that a file belongs to: "python", a library's, "" for the user's; what
+    an exercise runs counts as the user's."""
+    if file.startswith(_EXERCISES):
+        return ""
     if file.startswith("<frozen"):
         return "python"
     parts = file.replace(os.sep, "/").split("/")
@@ -152,6 +179,12 @@ def package(file: str) -> str:
 
 
 _LABKIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_EXERCISES = os.path.join(_LABKIT, "course", "exercises") + os.sep
+
+
+def joins(frame: FrameType) -> bool:
+    """Tell whether a thread waits for another one to end, or for what that returns."""
+    return any((f.f_code.co_filename, f.f_code.co_name) in _JOINING for f in frames(frame))
 
 
 def is_parked(frame: FrameType) -> bool:

@@ -87,7 +87,9 @@ def _handlers() -> Iterator[str]:
     """Yield the signals for which the user has set a function."""
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
-        if callable(handler) and python_threads.is_users(handler):
+        if handler is signal.default_int_handler or not callable(handler):
+            continue
+        if python_threads.may_act(handler):
             yield signal.Signals(number).name
 
 
