@@ -57,17 +57,24 @@ def patience() -> float | None:
             return float(given)
         except ValueError:
             raise UsageError(f"{SUSPECT} must be a number of seconds, got {given!r}.") from None
-    return SUSPECT_SECONDS if screen() is None else None
+    return None if _is_watched() else SUSPECT_SECONDS
+
+
+def _is_watched() -> bool:
+    """Tell whether somebody looks on: a notebook's page or a terminal, and no CI."""
+    if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
+        return False
+    return shell.of_notebook() is not None or sys.stdout.isatty()
 
 
 def screen() -> Screen | None:
     """Return what the learner looks at: a notebook's page, a terminal, or None."""
-    if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
+    if not _is_watched():
         return None
     if shell.of_notebook() is not None:
         cell = cell_output.current()
         return Page(cell) if cell is not None and cell.is_empty() else None
-    return Line() if sys.stdout.isatty() else None
+    return Line()
 
 
 class Live:

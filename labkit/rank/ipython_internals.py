@@ -147,21 +147,31 @@ def _is_users_task(coroutine: Any, cells: bool = False) -> bool:
 
 
 def timers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Name the functions that an event loop is going to call, when a time or data comes, and that
-    are neither its own nor Jupyter's."""
-    called = [h._callback for h in (*_scheduled(loop), *_readers(loop)) if not h.cancelled()]
-    return [
-        getattr(f, "__name__", repr(f))
-        for f in called
-        if python_threads.code_of(f) is not None and python_threads.may_act(f)
+    """Name the functions of the user's that an event loop is going to call."""
+    # Tornado's timers are functions of its own, with the user's among the arguments.
+    called = [
+        f
+        for handle in _scheduled(loop)
+        if not handle.cancelled()
+        for f in (handle._callback, *(handle._args or ()))
     ]
+    return [_called(f) for f in called if python_threads.may_issue(f)]
 
 
-def _readers(loop: asyncio.AbstractEventLoop) -> list[Any]:
-    """List what an event loop calls when a file can be read or written."""
-    selector = getattr(loop, "_selector", None)
-    keys = list(selector.get_map().values()) if selector is not None else []
-    return [h for key in keys if isinstance(key.data, tuple) for h in key.data if h is not None]
+def readers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Name the functions of the user's that an event loop calls when a file has something to read
+    or can be written to, or when a signal comes."""
+    handles = list((getattr(loop, "_signal_handlers", None) or {}).values())
+    files: Mapping[int, Any] = getattr(getattr(loop, "_selector", None), "get_map", dict)() or {}
+    for key in list(files.values()):
+        handles += [h for h in key.data or () if h is not None]
+    called = [f for handle in handles for f in (handle._callback, *(handle._args or ()))]
+    return [_called(f) for f in called if python_threads.may_issue(f)]
+
+
+def _called(function: Any) -> str:
+    function = getattr(function, "func", function)  # functools.partial
+    return getattr(function, "__name__", repr(function))
 
 
 def sleeps(loop: asyncio.AbstractEventLoop) -> bool:

@@ -166,7 +166,7 @@ class Watcher:
             # Who has run in between can go on, whatever it looks like now. An idle one provided
             # by now what it ever will; another client may drive one that is not.
             same = {
-                r: s
+                r: replace(s, still=s.still and r in first.samples and first.samples[r].still)
                 for r, s in second.samples.items()
                 if (r in gone and s.state == "idle")
                 or (r in first.samples and first.samples[r].stamp == s.stamp)
@@ -194,7 +194,7 @@ class Watcher:
             self.suspicion = None
             return
         before = self.suspicion
-        if before is None or before.case.stuck != case.stuck:
+        if before is None or not before.case.stuck & case.stuck:
             _log.info(
                 "suspects a deadlock: %s (%s)", message.headline(case), "; ".join(case.doubts)
             )

@@ -17,7 +17,7 @@ import sysconfig
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import BuiltinMethodType, CodeType, FrameType
 from typing import Any
 
 #: Packages whose threads never issue a call of the user's.
@@ -114,7 +114,7 @@ def look(without: Collection[int]) -> list[Seen]:
 def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
     """Tell whether a thread does nothing of the user's, now or ever."""
     if isinstance(thread, threading.Timer):
-        return not may_act(thread.function)
+        return not may_issue(thread.function)
     top = own[0]
     if (top.f_code.co_filename, top.f_code.co_name) == _IDLE:
         return bool(top.f_locals["work_queue"].empty())  # else it is about to take its work
@@ -149,15 +149,25 @@ def code_of(function: object) -> CodeType | None:
     return None
 
 
-def may_act(function: object) -> bool:
-    """Tell whether a function that is called later may issue calls: code of the user's, or of a
-    library such as torch, whoever asked for it; not asyncio's own, nor Jupyter's."""
+def may_issue(function: object) -> bool:
+    """Tell whether a function that is called later may do something of the user's: all but those
+    of harmless packages, and what asyncio calls for itself."""
+    while (inner := getattr(function, "func", None)) is not None:  # functools.partial
+        function = inner
+    if not callable(function):
+        return False
+    owner = getattr(function, "__self__", None)
+    if (inner := getattr(owner, "callback", None)) is not None:  # tornado's PeriodicCallback
+        return may_issue(inner)
     code = code_of(function)
-    if code is None:
-        return True
+    if code is None:  # written in C: a lock's release, a queue's put, or asyncio's own
+        builtin = isinstance(function, BuiltinMethodType)
+        return builtin and not isinstance(owner, asyncio.Future)
     home = package(code.co_filename)
     if home == "python":
         return not code.co_filename.startswith(_ASYNCIO)
+    if home == CLIENT:  # a view's methods send something; the engine's own serve it
+        return f"{os.sep}client{os.sep}" in code.co_filename
     return home not in HARMLESS
 
 

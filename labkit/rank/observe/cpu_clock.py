@@ -37,6 +37,15 @@ def main_clock() -> int:
     return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
 
 
+def main_runs() -> bool:
+    """Tell whether the main thread is on the processor or waits for it: a thread that was woken
+    and has not run yet waits for nobody."""
+    if not sys.platform.startswith("linux"):
+        return False
+    stat = _read(f"{TASKS}/{os.getpid()}/stat")
+    return stat.rpartition(")")[2].split()[0] == "R"
+
+
 def read() -> Clock:
     """Read the clocks of all threads that matter.
 

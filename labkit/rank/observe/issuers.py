@@ -22,6 +22,7 @@ THREAD = "a thread of rank {{rank}} is alive: {}"
 TASK = "a task of rank {{rank}}'s event loop is pending: {}"
 TIMER = "a timer of rank {{rank}}'s event loop is pending: {}"
 CALLBACK = "a function of rank {rank} waits for a future of a collective"
+READER = "rank {{rank}}'s event loop calls a function when a file or a signal is ready: {}"
 HANDLER = "rank {{rank}} has a handler for {}"
 AGENT = "rank {rank} may be called by RPC"
 CLIENT = "another notebook or client has used rank {rank}"
@@ -74,6 +75,8 @@ def others() -> Iterator[Issuer]:
             yield Issuer(TASK.format(task), when_idle=True)
         for timer in ipython_internals.timers_of_users(loop):
             yield Issuer(TIMER.format(timer), when_idle=True)
+        for reader in ipython_internals.readers_of_users(loop):
+            yield Issuer(READER.format(reader), when_idle=True)
     for name in _handlers():
         yield Issuer(HANDLER.format(name), when_idle=True)
     yield from _callbacks()
@@ -89,7 +92,7 @@ def _handlers() -> Iterator[str]:
         handler = signal.getsignal(number)
         if handler is signal.default_int_handler or not callable(handler):
             continue
-        if python_threads.may_act(handler):
+        if python_threads.may_issue(handler):
             yield signal.Signals(number).name
 
 

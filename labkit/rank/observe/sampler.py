@@ -41,6 +41,8 @@ LOOK_SECONDS = 0.1
 POLLING_NANOSECONDS = 20_000_000
 #: Seconds that it goes on looking after the last question.
 LINGER_SECONDS = 3.0
+#: Seconds after which it lets a question be that nothing came of: its cell has ended.
+IDLE_SECONDS = 60.0
 
 
 class Looker:
@@ -98,7 +100,8 @@ class Looker:
             self._tick()
 
     def _tick(self) -> None:
-        if self._tell is None and time.monotonic() > self._until:
+        over = time.monotonic() - self._until
+        if over > 0 and (self._tell is None or (over > IDLE_SECONDS and not is_busy())):
             self._looking = False
             self._forget()
             return
@@ -121,7 +124,7 @@ class Looker:
             self._move()
             return
         frame = main_frame()
-        if self._has_moved(frame, ran):
+        if self._has_moved(frame, ran) or cpu_clock.main_runs():
             self._move(self._spot)
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
