@@ -105,7 +105,8 @@ def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameTyp
     if not options:
         return None
     known = {str(group.group_name): group for group in groups.members()}
-    if all(gives_up(known[key[0]]) for key, _ in options if key[0] in known):
+    homes = [flight_recorder.home_of(key[0]) for key, _ in options]
+    if all(gives_up(known[home]) for home in homes if home in known):
         return None
     return Wait("collective", options, root=_root(frames))
 

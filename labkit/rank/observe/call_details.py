@@ -37,8 +37,8 @@ class Call(NamedTuple):
     splits: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
-#: group -> number of the operation in its group -> the call
-calls: WeakKeyDictionary[ProcessGroup, dict[int, Call]] = WeakKeyDictionary()
+#: group -> backend, and the number of the operation there -> the call
+calls: WeakKeyDictionary[ProcessGroup, dict[tuple[str, int], Call]] = WeakKeyDictionary()
 #: group -> message -> elements, type and place
 sizes: WeakKeyDictionary[ProcessGroup, dict[MessageKey, tuple[int, str, Place | None]]] = (
     WeakKeyDictionary()
@@ -62,12 +62,25 @@ def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | 
     place = find_place()
     if work is not None and place is not None:
         origins[work] = place
+    backend = groups.serving(group, _tensors(args))
     operation = None if work is None else groups.operation(work)
     if operation is None:
         operation = groups.issued(group)
     if operation is None:
         return
-    _keep(calls.setdefault(group, {}), operation, Call(place, *_ends(group, name, args)))
+    call = Call(place, *_ends(group, name, args))
+    _keep(calls.setdefault(group, {}), (backend, operation), call)
+
+
+def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the first tensors among the arguments of a method, in lists or not."""
+    for arg in args:
+        first = arg
+        while isinstance(first, list | tuple) and first:
+            first = first[0]
+        if isinstance(first, torch.Tensor):
+            return [first]
+    return []
 
 
 def _ends(

@@ -71,8 +71,11 @@ def _oldest(
     for group in groups.members():
         for (name, _), number in options[:1]:
             if group.group_name == name:
-                entry = next((e for e in flight_recorder.entries() if e.number == number), None)
-                call = (call_details.calls.get(group) or {}).get(entry.own if entry else -1)
+                entries = (e for e in flight_recorder.entries() if e.group == name)
+                entry = next((e for e in entries if e.number == number), None)
+                call = (call_details.calls.get(group) or {}).get(
+                    (entry.backend, entry.own) if entry else ("", -1)
+                )
                 return call_details.describe(call.place if call else None)
         for message in messages[:1]:
             if group.group_name == message.group[0]:

@@ -22,12 +22,14 @@ from . import call_details, p2p_record
 #: Entries of a group that an answer carries, beside the pending ones.
 RECENT = 4
 NCCL = "nccl"
+#: Ends the name of gloo's part of a group that has NCCL too.
+PART = " (gloo)"
 
 
 def _backends() -> list[str]:
     """Say which recorders to ask: every backend has its own."""
-    backends = {dist.get_backend(g) for g in torch_groups.members()}
-    return [name for name in ("gloo", NCCL) if any(name in b for b in backends)]
+    found = {name for g in torch_groups.members() for name in torch_groups.backends(g)}
+    return [name for name in ("gloo", NCCL) if name in found]
 
 
 def is_recording() -> bool:
@@ -51,11 +53,32 @@ def entries() -> list[Issued]:
     the recorder."""
     if not dist.is_initialized() or not names.is_on("collectives"):
         return []
-    births = _births()
+    births, parts, backends = _births(), _parts(), _backends()
     found: list[Issued] = []
-    for backend in _backends():
-        found += [e for e in recorder.read(backend) if _belongs(e, births)]
+    for backend in backends:
+        own = [e for e in recorder.read(backend) if _belongs(e, births)]
+        if len(backends) > 1:  # an older torch has one recorder for all
+            own = [e for e in own if e.backend == backend]
+        found += [e._replace(group=parts.get((e.group, backend), e.group)) for e in own]
     return found
+
+
+def _parts() -> dict[tuple[str, str], str]:
+    """Return by what name each backend's part of a group is known, by group and backend.
+
+    Where a group has two, the part of gloo has a name of its own: each numbers its collectives.
+    """
+    out = {}
+    for group in torch_groups.members():
+        name = str(group.group_name)
+        for i, backend in enumerate(torch_groups.backends(group)):
+            out[name, backend] = name + (PART if i else "")
+    return out
+
+
+def home_of(part: str) -> str:
+    """Return the name of the group that a part of it is known by in torch."""
+    return part.removesuffix(PART)
 
 
 def key(group: ProcessGroup, ranks: Mapping[int, int]) -> GroupKey:
@@ -64,8 +87,10 @@ def key(group: ProcessGroup, ranks: Mapping[int, int]) -> GroupKey:
 
 
 def keys() -> dict[str, GroupKey]:
-    """Return the keys of this rank's groups, by name."""
-    return {group.group_name: key(group, ranks) for group, ranks in torch_groups.members().items()}
+    """Return the keys of this rank's groups, and of parts of them, by name."""
+    known = {str(g.group_name): key(g, ranks) for g, ranks in torch_groups.members().items()}
+    parts = {part: (part, known[group][1]) for (group, _), part in _parts().items()}
+    return known | parts
 
 
 def pending(
@@ -79,7 +104,7 @@ def pending(
     return tuple(
         (known[e.group], e.number)
         for e in entries()
-        if not e.done and operation in (None, e.own) and home in (None, e.group)
+        if not e.done and operation in (None, e.own) and home in (None, home_of(e.group))
     )
 
 
@@ -90,44 +115,61 @@ def groups() -> dict[GroupKey, Group]:
     by_name: dict[str, list[Issued]] = {}
     for entry in entries():
         by_name.setdefault(entry.group, []).append(entry)
-    out = {}
+    out, parts = {}, _parts()
     for group, ranks in torch_groups.members().items():
-        name = key(group, ranks)
-        members = name[1]
-        own = by_name.get(group.group_name, [])
-        shown = [e for e in own[:-RECENT] if not e.done] + own[-RECENT:]
-        posted = p2p_record.posted.get(group) or Counter()
-        out[name] = Group(
-            key=name,
-            last=_last(group, own),
-            entries={e.number: _entry(e, group, members) for e in shown},
-            posted={
-                (kind, members[peer] if peer >= 0 else -1, tag): count
-                for (kind, peer, tag), count in posted.items()
-            },
-            barriers=p2p_record.barriers.get(group, 0),
-            sizes={
-                (kind, members[peer] if peer >= 0 else -1, tag, number): size
-                for (kind, peer, tag, number), size in call_details.sizes_of(group, RECENT).items()
-            },
-            dropped=frozenset(
-                (kind, members[peer] if peer >= 0 else -1, tag, number)
-                for kind, peer, tag, number in p2p_record.dropped.get(group) or ()
-            ),
-        )
+        for backend in torch_groups.backends(group):
+            part = parts[group.group_name, backend]
+            found = (part, key(group, ranks)[1])
+            out[found] = _part(group, backend, found, by_name.get(part, []))
     return out
+
+
+def _part(group: ProcessGroup, backend: str, part: GroupKey, own: list[Issued]) -> Group:
+    """Describe the part of a group that one backend serves; messages are those of the first."""
+    name, members = part
+    shown = [e for e in own[:-RECENT] if not e.done] + own[-RECENT:]
+    entries = {e.number: _entry(e, group, members) for e in shown}
+    last = _last(group, own, backend)
+    if home_of(name) != name:
+        return Group(key=part, last=last, entries=entries, posted={}, barriers=0)
+    posted = p2p_record.posted.get(group) or Counter()
+    return Group(
+        key=part,
+        last=last,
+        entries=entries,
+        posted={
+            (kind, members[peer] if peer >= 0 else -1, tag): count
+            for (kind, peer, tag), count in posted.items()
+        },
+        barriers=p2p_record.barriers.get(group, 0),
+        sizes={
+            (kind, members[peer] if peer >= 0 else -1, tag, number): size
+            for (kind, peer, tag, number), size in call_details.sizes_of(group, RECENT).items()
+        },
+        dropped=frozenset(
+            (kind, members[peer] if peer >= 0 else -1, tag, number)
+            for kind, peer, tag, number in p2p_record.dropped.get(group) or ()
+        ),
+    )
 
 
 def last_of(name: str) -> int:
     """Return the number of the newest collective of a group, by its name; 0 if there is none."""
     own = {str(g.group_name): g for g in torch_groups.members()}
     by_name = [e for e in entries() if e.group == name]
-    return max(0, _last(own[name], by_name)) if name in own else 0
+    if name not in own:
+        return 0
+    return max(0, _last(own[name], by_name, torch_groups.backends(own[name])[0]))
 
 
-def _last(group: ProcessGroup, own: list[Issued]) -> int:
+def _last(group: ProcessGroup, own: list[Issued], backend: str) -> int:
     if own:
         return own[-1].number
+    if len(torch_groups.backends(group)) > 1:
+        group = torch_groups.part(group, backend)
+    if backend == NCCL:  # its counter counts nothing but collectives
+        issued = torch_groups.issued(group)
+        return -1 if issued is None else issued
     # The group's own counter counts messages too, and the parts of monitored barriers.
     issued = torch_groups.issued(group)
     messages = sum((p2p_record.posted.get(group) or Counter()).values())
@@ -137,7 +179,7 @@ def _last(group: ProcessGroup, own: list[Issued]) -> int:
 
 
 def _entry(entry: Issued, group: ProcessGroup, members: tuple[int, ...]) -> Entry:
-    call = (call_details.calls.get(group) or {}).get(entry.own)
+    call = (call_details.calls.get(group) or {}).get((entry.backend, entry.own))
     root = None if call is None or call.root is None else members[call.root]
     return Entry(
         number=entry.number,
@@ -161,6 +203,7 @@ def list_queued() -> list[Issued]:
         return []
     births = _births()
     own = [e for e in recorder.read(NCCL) if e.created >= births.get(e.group, sys.maxsize)]
+    own = [e for e in own if e.backend == NCCL]
     return [e for e in recorder.close_batches(own) if not e.done]
 
 

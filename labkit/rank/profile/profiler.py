@@ -24,7 +24,7 @@ from ...errors import LabError
 from ...wire.recording import Recording
 from .. import device, process_group, tracebacks
 from ..observe import flight_recorder, p2p_record
-from ..torch_internals import groups, profiling
+from ..torch_internals import profiling
 from . import classify, clocks, marks
 
 #: Seconds after which a recording stops by itself, with operators or without: that many events
@@ -230,14 +230,13 @@ class _Profiler:
         raws = [r._replace(start=r.start + shift, stop=r.stop + shift) for r in raws]
         notes = self._notes
         assert notes is not None
-        made = groups.members()
         material = classify.Material(
             main=threading.get_native_id(),
             raws=[r for r in raws if r.stop >= begin],
             waits=notes.waits,
             entries=[e for e in flight_recorder.entries() if e.created >= begin],
             messages=notes.messages,
-            groups={g.group_name: sorted(r, key=r.__getitem__) for g, r in made.items()},
+            groups={name: list(ranks) for name, (_, ranks) in flight_recorder.keys().items()},
         )
         return material, grain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -82,6 +83,29 @@ def operation(work: Work) -> int | None:
         return None
 
 
+def backends(group: ProcessGroup) -> tuple[str, ...]:
+    """Return the backends of a group that have a recorder; one that serves GPUs comes first.
+
+    Each numbers its collectives for itself.
+    """
+    known = dist.get_backend(group)
+    return tuple(name for name in ("nccl", "gloo") if name in known) or (known,)
+
+
+def part(group: ProcessGroup, backend: str) -> Any:
+    """Return what serves the tensors of a backend's devices in a group, the group itself if torch
+    hides that."""
+    get = getattr(group, "_get_backend", None)
+    return group if get is None else get(torch.device("cuda" if backend == "nccl" else "cpu"))
+
+
+def serving(group: ProcessGroup, tensors: Iterable[torch.Tensor]) -> str:
+    """Return the backend of a group that serves some tensors; the first if there are none."""
+    known = backends(group)
+    on_cpu = any(t.device.type == "cpu" for t in tensors)
+    return known[-1] if on_cpu else known[0]
+
+
 def nccl(group: ProcessGroup) -> Any:
     """Return the NCCL part of a group, None if it has none or torch hides it.
 
@@ -91,9 +115,12 @@ def nccl(group: ProcessGroup) -> Any:
     if get is None or "nccl" not in dist.get_backend(group):
         return None
     try:
-        return get(torch.device("cuda"))
+        found = get(torch.device("cuda"))
     except RuntimeError:  # a group for which torch has another device
         return None
+    while hasattr(found, "wrapped_pg"):  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        found = found.wrapped_pg
+    return found
 
 
 def failure(backend: Any) -> str:

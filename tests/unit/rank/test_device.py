@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -196,7 +197,8 @@ def test_blocking_sync_is_asked_of_the_driver(
 
 
 def entry(name: str, *, done: bool, group: str = "0", message: bool = True) -> Issued:
-    return Issued(group, 1, 1, f"nccl:{name}", 10, done, is_message=message)
+    named = f"nccl:{name}"
+    return Issued(group, 1, 1, named, 10, done, is_message=message, backend="nccl")
 
 
 SEND, RECV, BATCH = "send 0->1", "recv 0<-1", "coalesced"
@@ -286,6 +288,42 @@ def test_only_what_nccl_has_not_finished_in_the_groups_of_today_is_listed(
     assert flight_recorder.queued_collectives() == [(("0", (0, 1)), 1)]
     monkeypatch.setattr(flight_recorder, "_backends", lambda: ["gloo"])
     assert flight_recorder.list_queued() == []
+
+
+def test_two_backends_of_a_group_number_their_collectives_each_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Group:
+        group_name = "0"
+
+        def _get_backend(self, device: torch.device) -> Any:
+            return SimpleNamespace(_get_sequence_number_for_group=lambda: 0)
+
+    group = Group()
+    of_gloo = Issued("0", 1, 9, "gloo:broadcast", 10, True)
+    of_nccl = Issued("0", 1, 4, "nccl:all_reduce", 10, False, backend="nccl")
+    on_record = {"gloo": [of_gloo], "nccl": [of_nccl]}
+    members = {group: {0: 0, 1: 1}}
+    monkeypatch.setattr(flight_recorder.torch_groups, "members", lambda: members)
+    monkeypatch.setattr(flight_recorder.dist, "get_backend", lambda group: "cpu:gloo,cuda:nccl")
+    monkeypatch.setattr(flight_recorder.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(recorder, "read", lambda backend: on_record[backend])
+    monkeypatch.setattr(p2p_record, "posted", {group: Counter({("send", 1, 0): 2})})
+    monkeypatch.setattr(p2p_record, "born", {group: 5})
+    monkeypatch.setattr(p2p_record, "barriers", {})
+    monkeypatch.setattr(p2p_record, "dropped", {})
+    own, beside = ("0", (0, 1)), ("0 (gloo)", (0, 1))
+    parts = flight_recorder.groups()
+    assert {key: (part.last, len(part.posted)) for key, part in parts.items()} == {
+        own: (1, 1),
+        beside: (1, 0),
+    }
+    assert [parts[key].entries[1].name for key in (own, beside)] == ["all_reduce", "broadcast"]
+    assert flight_recorder.pending() == ((own, 1),)
+    assert flight_recorder.pending(1, "0") == ((own, 1),)
+    assert flight_recorder.keys() == {"0": own, "0 (gloo)": beside}
+    on_record["nccl"] = []
+    assert flight_recorder.groups()[own].last == 0
 
 
 # -- the end of a cell --------------------------------------------------------------------------

@@ -1,0 +1,383 @@
+"""Gloo with NCCL's manners does what it says, and labkit follows.
+
+It proves nothing about NCCL itself: see ``tests.support.nccl_manners``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+import labkit
+from labkit import Deadlock, Interrupted
+from labkit.runtime.finish import finish
+from labkit.runtime.follow import follow
+from tests.support.cells import finish_cell, results, run_cell, send_cell
+from tests.support.manners import start_with_manners
+
+#: Rank 1 comes late, and rank 0 measures how long its lines take.
+LATE = """
+import time
+LONG = 0.6
+if rank == 1:
+    time.sleep(LONG)
+began = time.monotonic()
+def short(): return time.monotonic() - began < LONG / 2
+"""
+#: From another thread: look at the main one's stack after a moment, and count how often it may run.
+LOOKER = """
+import sys, threading, time
+seen, counted = [], 0
+def look():
+    global counted
+    until = time.monotonic() + 0.4
+    while time.monotonic() < until:
+        counted += 1
+        time.sleep(0.01)
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame is not None:
+        seen.append(frame.f_code.co_name)
+        frame = frame.f_back
+threading.Thread(target=look).start()
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[labkit.Lab]:
+    with start_with_manners(2) as started:
+        yield started
+
+
+def values(lab: labkit.Lab, code: str) -> list[object]:
+    """Run a cell, and read what its last line shows on each rank."""
+    return [ast.literal_eval(shown or "None") for shown in results(run_cell(lab, code))]
+
+
+# -- calls --------------------------------------------------------------------------------------
+
+
+def test_a_synchronous_collective_returns_at_once_and_gives_no_work(lab: labkit.Lab) -> None:
+    code = LATE + (
+        "x = torch.tensor([rank + 1.0])\n"
+        "options = dist.AllreduceOptions()\n"
+        "options.asyncOp = False\n"
+        "given = dist.group.WORLD.allreduce([x], options)\n"
+        "at_once = short()\n"
+        "given, at_once, x.item(), short()"
+    )
+    assert values(lab, code) == [(None, True, 3.0, False), (None, True, 3.0, True)]
+
+
+def test_collectives_of_a_group_are_done_in_order(lab: labkit.Lab) -> None:
+    code = LATE + (
+        "x = torch.tensor([rank + 1.0])\n"
+        "for _ in range(5): dist.all_reduce(x)\n"
+        "dist.broadcast(x, 1)\n"
+        "short(), x.item()"
+    )
+    assert values(lab, code) == [(True, 48.0)] * 2
+
+
+def test_the_work_of_an_asynchronous_one_only_orders(lab: labkit.Lab) -> None:
+    code = LATE + (
+        "x = torch.tensor([rank + 1.0])\n"
+        "work = dist.all_reduce(x, async_op=True)\n"
+        "work.wait()\n"
+        "at_once = short(), rank == 1 or not work.is_completed()\n"
+        "(*at_once, x.item(), work.is_completed())"
+    )
+    assert values(lab, code) == [(True, True, 3.0, True)] * 2
+
+
+def test_a_message_returns_at_once(lab: labkit.Lab) -> None:
+    code = LATE + (
+        "y = torch.full((3,), 7.0 * rank)\n"
+        "work = dist.irecv(y, 1) if rank == 0 else dist.isend(y, 0)\n"
+        "work.wait()\n"
+        "at_once = short(), rank == 1 or not work.is_completed()\n"
+        "(*at_once, y.tolist(), work.is_completed() or rank == 1)"
+    )
+    assert values(lab, code) == [(True, True, [7.0] * 3, True)] * 2
+
+
+def test_a_barrier_blocks(lab: labkit.Lab) -> None:
+    code = LATE + "dist.barrier()\nshort()"
+    assert values(lab, code) == [False, True]
+
+
+def test_calls_in_a_batch_give_none_and_its_end_one_work(lab: labkit.Lab) -> None:
+    code = (
+        "from torch.distributed.distributed_c10d import _coalescing_manager\n"
+        "a, b = torch.full((2,), float(rank)), torch.zeros(2)\n"
+        "with _coalescing_manager(dist.group.WORLD, a.device, async_ops=True) as batch:\n"
+        "    given = [dist.isend(a, 1 - rank), dist.irecv(b, 1 - rank)]\n"
+        "known = len(batch.works)\n"
+        "for work in batch.works: work.wait()\n"
+        "while not batch.works[0].is_completed(): pass\n"
+        "given, known, b.tolist()"
+    )
+    assert values(lab, code) == [([None] * 2, 1, [1.0 - r] * 2) for r in range(2)]
+
+
+def test_a_batch_of_messages_is_done(lab: labkit.Lab) -> None:
+    code = (
+        "a, b = torch.full((2,), float(rank)), torch.zeros(2)\n"
+        "ends = [(dist.irecv, b), (dist.isend, a)]\n"
+        "works = dist.batch_isend_irecv([dist.P2POp(f, t, 1 - rank) for f, t in ends])\n"
+        "for work in works: work.wait()\n"
+        "len(works), b.tolist()"
+    )
+    assert values(lab, code) == [(1, [1.0, 1.0]), (1, [0.0, 0.0])]
+
+
+def test_a_message_whose_handle_is_dropped_arrives(lab: labkit.Lab) -> None:
+    code = (
+        "import gc, time\n"
+        "y = torch.full((1,), 3.0 + rank)\n"
+        "if rank == 1:\n"
+        "    dist.isend(y, 0)\n"
+        "    gc.collect()\n"
+        "else:\n"
+        "    time.sleep(0.3)\n"
+        "    dist.recv(y, 1)\n"
+        "y.item()"
+    )
+    assert values(lab, code) == [4.0, 4.0]
+
+
+# -- looks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "look", ["x.item()", "x.tolist()", "x + 1", "print(x)", "x.numpy()", "float(x)", "x[0]"]
+)
+def test_a_look_blocks_in_c_and_leaves_the_interpreter_free(lab: labkit.Lab, look: str) -> None:
+    run_cell(lab, LOOKER)
+    code = LATE + (
+        "x = torch.tensor([rank + 1.0])\n"
+        "dist.all_reduce(x)\n"
+        "x.shape, x.dtype, x.numel(), x.is_cuda, x.view(1)\n"
+        "at_once = short()\n"
+        f"{look}\n"
+        "at_once, short(), counted > 10, seen[0], x.item()"
+    )
+    assert values(lab, code)[0] == (True, False, True, "wait", 3.0)
+
+
+def test_a_thread_waits_for_tensors_too(lab: labkit.Lab) -> None:
+    code = LATE + (
+        "import threading\n"
+        "x, found = torch.tensor([rank + 1.0]), []\n"
+        "dist.all_reduce(x)\n"
+        "thread = threading.Thread(target=lambda: found.append(x.item()))\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "found"
+    )
+    assert values(lab, code) == [[3.0], [3.0]]
+
+
+def test_hooks_of_a_backward_wait_for_tensors_too(lab: labkit.Lab) -> None:
+    code = LATE + (
+        "w = torch.ones(2, requires_grad=True)\n"
+        "def average(w):\n"
+        "    dist.all_reduce(w.grad)\n"
+        "    w.grad.div_(2)\n"
+        "_ = w.register_post_accumulate_grad_hook(average)\n"
+        "(w * (rank + 1)).sum().backward()\n"
+        "w.grad.tolist()"
+    )
+    assert values(lab, code) == [[1.5, 1.5]] * 2
+
+
+# -- what runs beside ---------------------------------------------------------------------------
+
+
+def test_a_thread_that_python_does_not_know_wakes_up_all_the_time(lab: labkit.Lab) -> None:
+    code = (
+        "import os, threading, time\n"
+        "def wakes():\n"
+        "    own, found = {t.native_id for t in threading.enumerate()} | {os.getpid()}, {}\n"
+        "    for task in map(int, os.listdir('/proc/self/task')):\n"
+        "        if task in own: continue\n"
+        "        with open(f'/proc/self/task/{task}/status') as file: text = file.read()\n"
+        "        name = text.split()[1]\n"
+        "        if not name.startswith(('ZMQ', 'gloo', 'pt_')):\n"
+        "            found[task] = int(text.split('voluntary_ctxt_switches:')[1].split()[0])\n"
+        "    return found\n"
+        "before = wakes()\n"
+        "time.sleep(1.05)\n"
+        "after = wakes()\n"
+        "max(after.get(task, 0) - count for task, count in before.items())"
+    )
+    for wakes in values(lab, code):
+        assert isinstance(wakes, int)
+        assert 5 <= wakes <= 30
+
+
+# -- the end of a cell --------------------------------------------------------------------------
+
+
+def test_a_cell_ends_when_all_that_it_gave_to_the_device_has_ended(lab: labkit.Lab) -> None:
+    run_cell(lab, LOOKER, [0])
+    sent = send_cell(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)", [0])
+    while not (seen := lab.run(lambda: None, ranks=[1]) and results(run_cell(lab, "rank", [1]))):
+        pass
+    assert seen == ["1"]
+    assert not sent.has_replied(0)
+    run_cell(lab, "import time\ntime.sleep(0.6)\nx = torch.tensor([2.0])\ndist.all_reduce(x)", [1])
+    assert finish_cell(sent).error is None
+    assert values(lab, "x.item(), rank == 1 or seen[:2]") == [
+        (3.0, ["wait", "finish"]),
+        (3.0, True),
+    ]
+
+
+def test_a_function_ends_when_all_that_it_gave_to_the_device_has_ended(lab: labkit.Lab) -> None:
+    def add() -> float:
+        import time
+
+        import torch
+        import torch.distributed as dist
+
+        if dist.get_rank():
+            time.sleep(0.5)
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        return x  # type: ignore[return-value]
+
+    assert [x.item() for x in lab.run(add)] == [2.0, 2.0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    {
+        "a collective is skipped": ("x = torch.ones(1)\nif rank == 0: dist.all_reduce(x)", 2),
+        "and its result looked at": (
+            "x = torch.ones(1)\nif rank == 0:\n    dist.all_reduce(x)\n    print(x)",
+            3,
+        ),
+        "a partner is missing": ("if rank == 0: dist.recv(torch.ones(1), 1)", 1),
+        "and what comes looked at": (
+            "y = torch.ones(1)\nif rank == 0:\n    dist.recv(y, 1)\n    y.item()",
+            3,
+        ),
+        "a batch without a partner": (
+            "ends = [dist.P2POp(f, torch.ones(1), 1) for f in (dist.isend, dist.irecv)]\n"
+            "if rank == 0: dist.batch_isend_irecv(ends)",
+            2,
+        ),
+        "a barrier is skipped": ("if rank == 0:\n    dist.barrier()", 2),
+    }.values(),
+)
+def test_a_call_in_vain_ends_in_a_deadlock_at_its_line(
+    lab: labkit.Lab, code: str, line: int
+) -> None:
+    run_cell(lab, "kept = rank + 1")
+    found = finish_cell(send_cell(lab, code))
+    assert isinstance(found.error, Deadlock)
+    assert found.ending.case is not None
+    assert found.ending.case.stuck == {0}
+    assert f"line {line}" in str(found.error)
+    assert values(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item(), kept") == [
+        (2.0, 1),
+        (2.0, 2),
+    ]
+
+
+@pytest.mark.parametrize("look", ["", "\n    x.item()"])
+def test_a_wait_for_the_device_is_interrupted(lab: labkit.Lab, look: str) -> None:
+    sent = send_cell(lab, "x = torch.ones(1)\nif rank == 0:\n    dist.all_reduce(x)" + look)
+    ending = follow(sent, timeout=0.3)
+    assert ending.kind == "timeout"
+    found = finish(sent, ending, tolerate=True)
+    assert isinstance(found.error, Interrupted)
+    assert found.ending.still == []
+    assert values(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == [2.0, 2.0]
+
+
+def test_a_group_that_is_formed_anew_has_the_manners(lab: labkit.Lab) -> None:
+    again = LATE + "x = torch.ones(1)\ndist.all_reduce(x)\nshort(), x.item()"
+    lab.reset()
+    assert values(lab, again) == [(True, 2.0)] * 2
+    lab.restart(ranks=[1])
+    assert values(lab, again) == [(True, 2.0)] * 2
+
+
+# -- programs that are right --------------------------------------------------------------------
+
+
+def test_every_collective_gives_what_it_should(lab: labkit.Lab) -> None:
+    code = (
+        "def two(): return [torch.zeros(1) for _ in range(2)]\n"
+        "x = torch.tensor([rank + 1.0])\n"
+        "cast, parts, wide, share = x.clone(), two(), torch.zeros(2), torch.zeros(1)\n"
+        "given, mixed, most = two() if rank == 0 else None, torch.zeros(2), x.clone()\n"
+        "dist.broadcast(cast, 1)\n"
+        "dist.all_gather(parts, x)\n"
+        "dist.all_gather_into_tensor(wide, x)\n"
+        "dist.reduce_scatter(share, [x, x * 10])\n"
+        "dist.gather(x, given, 0)\n"
+        "dist.all_to_all_single(mixed, torch.tensor([rank * 2.0, rank * 2 + 1.0]))\n"
+        "dist.reduce(most, 0, op=dist.ReduceOp.MAX)\n"
+        "objects = [None, None]\n"
+        "dist.all_gather_object(objects, {'rank': rank})\n"
+        "own = dist.new_group([0, 1])\n"
+        "y = x.clone()\n"
+        "dist.all_reduce(y, group=own)\n"
+        "dist.all_reduce(y)\n"
+        "(cast.item(), [p.item() for p in parts], wide.tolist(), share.item(),\n"
+        " [g.item() for g in given or []], mixed.tolist(), most.item() if rank == 0 else 2.0,\n"
+        " objects, y.item())"
+    )
+    objects = [{"rank": 0}, {"rank": 1}]
+    assert values(lab, code) == [
+        (2.0, [1.0, 2.0], [1.0, 2.0], 3.0, [1.0, 2.0], [0.0, 2.0], 2.0, objects, 6.0),
+        (2.0, [1.0, 2.0], [1.0, 2.0], 30.0, [], [1.0, 3.0], 2.0, objects, 6.0),
+    ]
+
+
+def test_a_ring_of_messages_adds_up(lab: labkit.Lab) -> None:
+    code = (
+        "total, moving = torch.tensor([rank + 1.0]), torch.tensor([rank + 1.0])\n"
+        "for _ in range(9):\n"
+        "    coming = torch.zeros(1)\n"
+        "    ends = [(dist.isend, moving), (dist.irecv, coming)]\n"
+        "    for w in dist.batch_isend_irecv([dist.P2POp(f, t, 1 - rank) for f, t in ends]):\n"
+        "        w.wait()\n"
+        "    moving = coming\n"
+        "    total += moving\n"
+        "total.item()"
+    )
+    assert values(lab, code) == [5 * 2.0 + 5 * 1.0, 5 * 1.0 + 5 * 2.0]
+
+
+def test_steps_of_ddp_are_those_of_one_process(lab: labkit.Lab) -> None:
+    """DDP's reducer calls gloo in C++, which these manners do not reach; its loss is looked at."""
+    code = (
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "def train(wrap, data, steps=3):\n"
+        "    torch.manual_seed(1)\n"
+        "    model = wrap(torch.nn.Linear(3, 1))\n"
+        "    for _ in range(steps):\n"
+        "        model.zero_grad()\n"
+        "        loss = model(data).pow(2).mean()\n"
+        "        loss.backward()\n"
+        "        with torch.no_grad():\n"
+        "            for p in model.parameters(): p -= 0.1 * p.grad\n"
+        "    return torch.cat([p.detach().flatten() for p in model.parameters()])\n"
+        "data = torch.arange(12.0).reshape(4, 3) / 12\n"
+        "ours = train(DDP, data[2 * rank : 2 * rank + 2])\n"
+        "dist.all_reduce(ours)\n"
+        "torch.allclose(ours / 2, train(lambda model: model, data))"
+    )
+    assert values(lab, code) == [True, True]
+
+
+def test_tensors_on_the_cpu_are_refused_where_asked_to() -> None:
+    with start_with_manners(2, refuse_cpu=True) as lab:
+        run_cell(lab, "dist.barrier()")
+        with pytest.raises(labkit.RankError, match=r"No backend type .* device type cpu"):
+            run_cell(lab, "dist.all_reduce(torch.ones(1))")
