@@ -168,19 +168,19 @@ def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:
 def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
     """Say what labkit did about blocked ranks, and what is left to do."""
     lines = []
-    text = f"labkit freed {label(ending.freed)}" if ending.freed else "labkit"
+    text = f"labkit freed {label(ending.freed)} and" if ending.freed else "labkit"
     if ending.repaired and keeper.join:
         lines.append(
-            f"{text} and formed the process group anew. Variables are kept; make sub-groups and "
+            f"{text} formed the process group anew. Variables are kept; make sub-groups and "
             "DDP models again."
         )
     elif ending.repaired:
         lines.append(
-            f"{text} and left the process group; variables are kept. Run the cell with "
+            f"{text} left the process group; variables are kept. Run the cell with "
             "init_process_group again."
         )
     elif ending.freed:
-        lines.append(f"{text}; variables are kept.")
+        lines.append(f"labkit freed {label(ending.freed)}; variables are kept.")
     if ending.still:
         still = list(ending.still)
         lines.append(

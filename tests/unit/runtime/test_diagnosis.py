@@ -280,6 +280,14 @@ DONE = {
             "ranks 0–1 did not return from the cell; lab.restart(ranks=[0, 1]) replaces them.",
         ],
     ),
+    "nobody was blocked": (
+        True,
+        Ending("interrupted", repaired=True),
+        [
+            "labkit formed the process group anew. Variables are kept; make sub-groups and DDP "
+            "models again."
+        ],
+    ),
     "nothing": (True, Ending(), []),
 }
 
