@@ -24,8 +24,7 @@ labkit does where calls return before their work is done. Preloaded in the warm 
 Different from NCCL: what torch's C++ calls by itself stays gloo's (DDP's reducer, functional
 collectives and their ``wait_tensor``), and so do ``monitored_barrier`` and a receive from any
 rank, which NCCL has not. Tags are kept. Sends and receives outside a batch do not wait for one
-another unless the program waits. Custom ``autograd.grad`` hooks, and NumPy arrays that share a
-tensor's memory, may look too early.
+another unless the program waits. NumPy arrays that share a tensor's memory may look too early.
 
 The variable ``LABKIT_TEST_MANNERS`` switches it on, with options separated by spaces:
 ``refuse_cpu`` refuses tensors on the CPU, as a group of NCCL alone does.
@@ -402,9 +401,6 @@ class Looks(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        if func is torch.Tensor.backward:  # hooks that look are called in there
-            with self:
-                return _backward(*args, **named)
         if queue.given and touches(func):
             storages = frozenset(storages_of(list(tensors_in((args, named)))))
             queue.wait_for(lambda given: bool(given.storages & storages))
@@ -419,14 +415,10 @@ def touches(func: Any) -> bool:
     return not str(getattr(func, "__module__", "")).startswith("torch.distributed")
 
 
-def _backward(
-    tensor: torch.Tensor,
-    gradient: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-) -> None:
-    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+def run_backward(*args: Any, **named: Any) -> Any:
+    """Run a backward, in which hooks may look: torch has left the mode to call it."""
+    with Looks():
+        return stock["_engine_run_backward"](*args, **named)
 
 
 #: The frame between Python's own and the program's on a thread: it has the file name of Python's,
@@ -531,6 +523,7 @@ def install(options: Sequence[str]) -> None:
     replace(work, "wait", wait)
     replace(dist.ProcessGroupGloo, "__init__", make_gloo, "make_gloo")
     dist.ProcessGroupGloo.supports_coalescing = property(lambda self: True)  # type: ignore
+    replace(torch.autograd, "_engine_run_backward", run_backward)
     replace(threading.Thread, "start", start_thread, "start_thread")
     Looks().__enter__()  # for the main thread, which outlives a fork
     device.queue = queue
