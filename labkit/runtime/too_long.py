@@ -24,9 +24,10 @@ def find(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
     aborted = [r for r, code in cluster.deaths.items() if code == -signal.SIGABRT]
     for rank in aborted if folder else ():
         receives = last_receives.read(last_receives.path_of(folder, cluster.places[rank].pid))
-        pairs = [(r, s, size) for r in receives for s, size in _sends(rank, r, samples)]
-        # One from any rank has taken what the numbers give to another: then the newest.
-        pairs += [(r, s, size) for r in receives[:1] for s, size in _newest(rank, r, samples)]
+        if any(r.peer < 0 for r in receives):  # it took what the numbers give to another one
+            pairs = [(r, s, size) for r in receives[:1] for s, size in _newest(rank, r, samples)]
+        else:
+            pairs = [(r, s, size) for r in receives for s, size in _sends(rank, r, samples)]
         for receive, sender, size in pairs:
             if _bytes(size) > _bytes(receive):
                 return (
