@@ -56,7 +56,9 @@ def _alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-GAP = pytest.mark.xfail(reason="the status says what a rank waits for, not whose fault it is", strict=True)
+GAP = pytest.mark.xfail(
+    reason="the status says what a rank waits for, not whose fault it is", strict=True
+)
 
 
 def send(shell, code=SKIP):

@@ -19,8 +19,9 @@ PROVED, SUSPECTED, EITHER = "proved", "suspected", "either"
 
 #: Known gaps.
 POLLS = "a store that asks again and again in C++ looks like a rank that computes"
+#: It depends on the load of the machine.
+FLICKERS = "bytes in any socket of a rank, also the notebook's, begin a suspicion anew"
 IN_THE_WAY = "a message whose receive was dropped is not seen to be in the way of the next call"
-NOBODY_SERVES = "a rank that looks for a store which nobody serves cannot be freed"
 SIZES = "ranks that believe in worlds of different sizes are not compared"
 
 
@@ -695,6 +696,7 @@ MESSAGES = [
         8,
         ("recv from rank 0",),
         EITHER,
+        gap=FLICKERS,
     ),
     Program(
         "the handle of irecv is dropped, and its message is in the way of the next call",
@@ -961,6 +963,7 @@ MISMATCHES = [
         ("^rank 0: RuntimeError: .*alltoall", "all_to_all|waited"),
         EITHER,
         errors=(RankError,),
+        gap=FLICKERS,
     ),
     Program(
         "all_gather of other sizes",
@@ -1544,7 +1547,6 @@ JOINING = [
         5,
         ("init_process_group",),
         EITHER,
-        gap=NOBODY_SERVES,
     ),
     Program(
         "every rank believes to be rank 0, with a port of its own",
@@ -1597,7 +1599,6 @@ JOINING = [
         2,
         ("init_process_group",),
         EITHER,
-        gap=NOBODY_SERVES,
     ),
     Program(
         "two ranks have one number",
@@ -1610,7 +1611,6 @@ JOINING = [
         2,
         ("init_process_group",),
         EITHER,
-        gap=NOBODY_SERVES,
     ),
     Program(
         "the last two of four ranks have one number",
@@ -1679,7 +1679,6 @@ REMOTE = [
         5,
         ("rank 0", "init_rpc"),
         EITHER,
-        gap=POLLS,
     ),
     Program(
         "rpc.shutdown on one rank",
