@@ -19,7 +19,7 @@ from ..support.reference_manners import predict_manners
 from ..support.verdicts import Checker, check_many
 
 #: Programs drawn for each number of ranks: this many correct ones, and as many with a fault.
-SHARE = 60
+SHARE = 20
 SLEEP = programs.SLEEP
 
 
