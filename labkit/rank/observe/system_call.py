@@ -19,27 +19,30 @@ _OUTSIDE = {
 _LIMIT = 4
 
 
-def _current() -> list[str]:
-    """Return the number of the main thread's call and its arguments; nothing if not known."""
+def _current(task: int | None) -> list[str]:
+    """Return the number of a thread's call and its arguments; nothing if not known."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/syscall") as file:
+        with open(f"/proc/self/task/{task or os.getpid()}/syscall") as file:
             return file.read().split()
     except OSError:
         return []
 
 
-def waits_for_time() -> bool:
-    """Tell whether the main thread sleeps, reads, or waits for a child process."""
-    call = _current()
+def waits_for_time(task: int | None = None) -> bool:
+    """Tell whether a thread sleeps, reads, or waits for a child process.
+
+    ``task`` is the system's number of the thread; None: the main one.
+    """
+    call = _current(task)
     known = _OUTSIDE.get(platform.machine(), set())
     if call[:1] and call[0].isdigit() and int(call[0]) in known:
         return True
     return _is_futex(call) and int(call[1 + _LIMIT - 1], 16) != 0
 
 
-def waits_for_lock() -> bool:
-    """Tell whether the main thread waits, without a time limit, for another thread."""
-    call = _current()
+def waits_for_lock(task: int | None = None) -> bool:
+    """Tell whether a thread (the main one) waits, without a time limit, for another thread."""
+    call = _current(task)
     return _is_futex(call) and int(call[1 + _LIMIT - 1], 16) == 0
 
 
