@@ -72,9 +72,20 @@ def test_call_returns_value_or_error():
     assert calls.running is False
 
 
-def test_look_sees_this_very_test_as_idle():
-    answer = control.look()
-    assert answer.busy is False
+def test_look_takes_a_thread_for_busy_if_it_runs_code_of_the_users(monkeypatch):
+    """As this test is; a rank that waits for a cell has frames of libraries alone."""
+    import sys
+    import threading
+
+    assert control.look().busy is True
+    event = threading.Event()
+    waiting = threading.Thread(target=event.wait)
+    waiting.start()
+    frame = sys._current_frames()[waiting.ident]
+    monkeypatch.setattr(control.sampler, "main_frame", lambda: frame)
+    assert control.look().busy is False
+    event.set()
+    waiting.join()
 
 
 def test_describe_this_process():

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
+import importlib.util
+import io
+import logging.handlers
+import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 
 import pytest
+from tqdm import tqdm
 
 from labkit.wire import python_threads
 
@@ -100,3 +108,164 @@ def test_a_worker_whose_work_has_come_is_listed_although_it_did_not_take_it_yet(
             assert not python_threads._is_harmless(own, worker)
         finally:
             sys.setswitchinterval(switch)
+
+
+# -- whose threads matter -------------------------------------------------------------------------
+
+
+def listed() -> set[str]:
+    """Name the threads that may do something."""
+    return {seen.name for seen in python_threads.look({threading.get_ident()})}
+
+
+def load(folder: Path, name: str) -> ModuleType:
+    """Import a module that runs any function it is given, from a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.py"
+    file.write_text("def run(function, *args):\n    return function(*args)\n")
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_thread_of_the_users_is_listed_by_its_name() -> None:
+    event = threading.Event()
+    with thread(lambda: event.wait()) as ident:
+        (seen,) = (s for s in python_threads.look({threading.get_ident()}) if s.ident == ident)
+        assert seen.name == "worker {0}"
+        assert list(python_threads.frames(seen.frame))
+        assert ident not in {s.ident for s in python_threads.look({ident})}
+        event.set()
+
+
+def test_a_thread_that_a_library_started_is_listed_unless_it_is_known(tmp_path: Path) -> None:
+    """Nobody knows what it does: it may call a function of torch's."""
+    event = threading.Event()
+    unknown = load(tmp_path / "site-packages" / "horovod", "ops")
+    known = load(tmp_path / "site-packages" / "ipykernel", "heartbeat")
+    with (
+        _started(target=unknown.run, args=(event.wait,), name="unknown"),
+        _started(target=known.run, args=(event.wait,), name="known"),
+    ):
+        assert listed() & {"unknown", "known"} == {"unknown"}
+        event.set()
+
+
+def test_a_thread_of_a_known_library_that_runs_the_users_code_is_listed(tmp_path: Path) -> None:
+    event = threading.Event()
+    known = load(tmp_path / "site-packages" / "ipykernel", "heartbeat")
+    with _started(target=known.run, args=(lambda: event.wait(),), name="calls back"):
+        assert "calls back" in listed()
+        event.set()
+
+
+@contextmanager
+def _started(**how: object) -> Iterator[None]:
+    """Run a thread that ends by itself, and wait until it does not move."""
+    running = threading.Thread(daemon=True, **how)  # type: ignore[arg-type]
+    running.start()
+    time.sleep(0.05)
+    yield
+    running.join(5)
+
+
+def test_a_timer_is_judged_by_what_it_will_call(tmp_path: Path) -> None:
+    ours = load(tmp_path / "site-packages" / "labkit", "clock")
+    named = {"users": threading.Timer(60, listed), "ours": threading.Timer(60, ours.run, (int,))}
+    for name, timer in named.items():
+        timer.daemon, timer.name = True, name
+        timer.start()
+    try:
+        assert listed() & set(named) == {"users"}
+    finally:
+        for timer in named.values():
+            timer.cancel()
+
+
+def test_what_watches_progress_or_writes_logs_is_not_listed() -> None:
+    before = listed()
+    listener = logging.handlers.QueueListener(queue.SimpleQueue())
+    listener.start()
+    with tqdm(total=2, file=io.StringIO(), miniters=1) as bar:
+        assert bar.monitor is not None
+        assert bar.monitor.is_alive()
+        time.sleep(0.05)
+        assert listed() <= before
+    listener.stop()
+
+
+def test_labkits_own_thread_is_not_listed() -> None:
+    """It is one that labkit's code began; labkit's frames also stand above a user's call."""
+    event = threading.Event()
+    code = compile("def run(wait):\n    wait()\n", python_threads.__file__, "exec")
+    space: dict[str, Callable[..., object]] = {}
+    exec(code, space)
+    with _started(target=space["run"], args=(event.wait,), name="ours"):
+        assert "ours" not in listed()
+        event.set()
+
+
+class Callee:
+    def method(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (listed, True),
+        (functools.partial(functools.partial(parked), 1), True),
+        (Callee().method, True),
+        (Callee.method, True),
+        (threading.Event().set, False),
+        (functools.partial(threading.Thread), False),
+        (python_threads.look, False),
+        (len, False),
+        (None, False),
+    ],
+)
+def test_whose_function_it_is(function: object, expected: bool) -> None:
+    assert python_threads.is_users(function) is expected
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/x/lib/python3.11/site-packages/torch/autograd/graph.py", "torch"),
+        ("/usr/lib/python3/dist-packages/six.py", "six"),
+        ("<frozen importlib._bootstrap>", "python"),
+        (threading.__file__, "python"),
+        (python_threads.__file__, "labkit"),
+        ("/home/me/train.py", ""),
+        ("/tmp/ipykernel_7/123.py", ""),
+        ("<ipython-input-1>", ""),
+    ],
+)
+def test_the_package_of_a_file(file: str, expected: str) -> None:
+    assert python_threads.package(file) == expected
+
+
+Future = concurrent.futures.Future[int]
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [
+        (lambda future, given: future.result(), True),
+        (lambda future, given: future.result(timeout=9), False),
+        (lambda future, given: given.get(), True),
+        (lambda future, given: given.get(timeout=9), False),
+        (lambda future, given: time.sleep(0.3), False),
+    ],
+)
+def test_what_waits_for_another_thread_without_a_limit(
+    wait: Callable[[Future, queue.Queue[int]], object], expected: bool
+) -> None:
+    future, given = Future(), queue.Queue[int]()
+    with thread(lambda: wait(future, given)) as ident:
+        assert parked(ident) is expected
+        future.set_result(1)
+        given.put(1)

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from labkit.rank.observe import blocked_call, cpu_clock, sampler
-from labkit.rank.observe.cpu_clock import Clock
+from labkit.rank.observe import (
+    blocked_call,
+    cpu_clock,
+    device_wait,
+    issuers,
+    sampler,
+    system_call,
+)
 from labkit.wire.requests import Watched
-from labkit.wire.samples import Wait
+from labkit.wire.samples import Issuer, Wait
 
 
 class Rank:
-    """A main thread whose clocks and frame the test sets, and whose looks the test triggers."""
+    """A main thread whose clock and frame the test sets, and whose looks the test triggers."""
 
     def __init__(self, monkeypatch):
-        self.main, self.others, self.wait, self.now = 100, 7, None, 0.0
+        self.main, self.wait, self.now = 100, None, 0.0
+        self.computes = self.sleeps = self.locked = False
+        self.busy, self.blind = True, False
+        self.clocks = ()  #: of other threads that wait
+        self.others = []  #: issuers
         self.pending = []
         self.eyes = sampler.Looker(lambda seconds, function: self.pending.append(function))
-        monkeypatch.setattr(cpu_clock, "main_clock", lambda: self.main)
-        monkeypatch.setattr(cpu_clock, "read", lambda: Clock(self.main, self.others, False))
-        monkeypatch.setattr(blocked_call, "find_maker", lambda frame: None)
-        monkeypatch.setattr(blocked_call, "describe", lambda frame: self.wait)
-        monkeypatch.setattr(blocked_call, "other_threads_run_cells", lambda main: False)
-        monkeypatch.setattr(sampler.time, "monotonic", lambda: self.now)
+        self.eyes._threads = SimpleNamespace(
+            look=lambda: None,
+            stamp=lambda: self.clocks,
+            issuers=lambda: self.others,
+            is_alone=lambda: not self.others,
+        )
+        self.eyes._traffic = SimpleNamespace(look=lambda: None, is_still=lambda: True)
+        self.eyes._computes = lambda: self.computes
+        for module, name, value in (
+            (cpu_clock, "main_clock", lambda: self.main),
+            (blocked_call, "find_maker", lambda frame: None),
+            (blocked_call, "describe", lambda frame: self.wait),
+            (device_wait, "is_wait", lambda frame: False),
+            (device_wait, "is_pending", lambda: False),
+            (system_call, "waits_for_time", lambda: self.sleeps),
+            (system_call, "waits_for_lock", lambda: self.locked),
+            (issuers, "others", lambda: iter(())),
+            (sampler, "is_busy", lambda: self.busy),
+            (sampler.torch_frames, "is_blind", lambda frame: self.blind),
+            (sampler.names, "blindness", lambda: ()),
+            (sampler.time, "monotonic", lambda: self.now),
+        ):
+            monkeypatch.setattr(module, name, value)
 
     def look(self, times=1):
         for _ in range(times):
@@ -37,15 +66,14 @@ def rank(monkeypatch):
     return Rank(monkeypatch)
 
 
-def test_a_wait_is_told_once_after_three_looks_that_agree(rank):
+def test_a_wait_is_told_once_after_two_looks_that_agree(rank):
     told = []
     rank.wait = Wait("recv")
     rank.eyes.watch((), told.append)
-    rank.look()
     assert told == []
     rank.look(5)
     assert [answer.sample.state for answer in told] == ["waiting"]
-    assert told[0].sample.stamp == (100, 7)
+    assert told[0].sample.stamp == (100,)
 
 
 def test_a_thread_that_runs_is_never_said_to_wait(rank):
@@ -58,25 +86,103 @@ def test_a_thread_that_runs_is_never_said_to_wait(rank):
     assert told == []
 
 
-def test_another_thread_that_runs_counts_too(rank):
+def test_a_wait_inside_torch_counts_once_no_thread_computes_for_it(rank):
+    """A backward, say: its frame looks the same while autograd's threads compute."""
     told = []
-    rank.wait = Wait("collective")
+    rank.wait, rank.blind, rank.computes = Wait("collective"), True, True
     rank.eyes.watch((), told.append)
-    for _ in range(10):
-        rank.others += 1
-        rank.look()
+    rank.look(5)
     assert told == []
+    rank.computes = False
+    rank.look(5)
+    assert [answer.sample.wait.kind for answer in told] == ["collective"]
+
+
+def test_a_thread_that_ticks_beside_a_plain_wait_does_not_hide_it(rank):
+    told = []
+    rank.wait, rank.computes = Wait("recv"), True
+    rank.eyes.watch((), told.append)
+    rank.look(5)
+    assert len(told) == 1
+
+
+def test_a_rank_that_sleeps_waits_for_nobody(rank):
+    told = []
+    rank.sleeps = rank.locked = True
+    rank.eyes.watch((), told.append)
+    rank.look(5)
+    assert told == []
+    assert rank.eyes.sample().state == "computing"
+
+
+def test_a_rank_that_waits_for_a_lock_in_c_does_so_with_a_doubt(rank):
+    told = []
+    rank.locked = True
+    rank.eyes.watch((), told.append)
+    rank.look(5)
+    assert told[0].sample.wait.kind == "thread"
+    assert told[0].sample.wait.doubt == "rank {rank} waits for a lock, or for something in C"
+
+
+def test_a_wait_for_a_thread_that_is_not_there_is_doubted(rank):
+    rank.wait = Wait("thread")
+    rank.eyes.sample()
+    rank.look(5)
+    assert rank.eyes.sample().wait.doubt == "rank {rank} waits for something in its own process"
+    rank.others = [Issuer("a thread")]
+    rank.look(1)
+    assert rank.eyes.sample().wait.doubt == ""
+
+
+def test_what_else_may_issue_calls_is_told_of_ranks_that_do_not_compute(rank):
+    rank.others = [Issuer("a thread")]
+    assert rank.eyes.sample().issuers == ()
+    rank.busy = False
+    sample = rank.eyes.sample()
+    assert (sample.state, sample.issuers) == ("idle", (Issuer("a thread"),))
+
+
+def test_a_thread_that_runs_changes_the_stamp_if_it_waited(rank):
+    rank.wait = Wait("recv")
+    rank.clocks = (7,)
+    rank.eyes.sample()
+    rank.look(5)
+    assert rank.eyes.sample().stamp == (100, 7)
+    rank.clocks = (8,)
+    assert rank.eyes.sample().stamp == (100, 8)
+
+
+def test_a_rank_that_asks_in_short_sleeps_for_the_others_stands_still(rank, monkeypatch):
+    """As where a group is made: the same line of the same frame, and hardly any time used."""
+    maker = sampler.main_frame()
+    monkeypatch.setattr(blocked_call, "find_maker", lambda frame: maker)
+    monkeypatch.setattr(sampler, "main_frame", lambda: SPOT)
+    told = []
+    rank.wait = Wait("new_group")
+    rank.eyes.watch((), told.append)
+    for _ in range(5):
+        rank.main += 1_000_000
+        rank.look()
+    assert [answer.sample.stamp[0] for answer in told] == [0]
+    for _ in range(5):
+        rank.main += 10 * sampler.POLLING_NANOSECONDS
+        rank.look()
+    assert rank.eyes.sample().state == "computing"
+
+
+#: A frame as far as it matters: where it stands.
+SPOT = SimpleNamespace(f_lasti=4)
 
 
 def test_a_wait_that_is_known_is_not_told_again_but_the_next_is(rank):
     told = []
     rank.wait = Wait("recv")
-    rank.eyes.watch((100, 7), told.append)
+    rank.eyes.watch((100,), told.append)
     rank.look(5)
     assert told == []
     rank.main = 200
     rank.look(5)
-    assert told[0].sample.stamp == (200, 7)
+    assert told[0].sample.stamp == (200,)
 
 
 def test_a_newer_question_replaces_the_older(rank):
