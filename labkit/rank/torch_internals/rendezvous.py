@@ -109,7 +109,7 @@ def _rendezvous(url: str, rank: int, world_size: int, **named: Any) -> Iterator[
         old, _line = (_line if _address == address else None), None
         _address = address
         try:
-            _line, limit = _find_server(address, old, limit)
+            limit = _find_server(address, old, limit)
         except BaseException:  # interrupted: it may be there still
             _line = old
             raise
@@ -120,7 +120,8 @@ def _rendezvous(url: str, rank: int, world_size: int, **named: Any) -> Iterator[
             _server = store
             found.close()  # its frame holds the server too
             store = dist.TCPStore(*address, size, False, limit, wait_for_workers=False)
-        elif _line is None:
+        else:
+            # Only now: what the search has found may be the last server, about to close.
             _line = _connect(address)
     yield store, number, size
     yield from found
@@ -143,18 +144,18 @@ def _find_place(url: str, rank: int) -> tuple[tuple[str, int], int] | None:
 
 def _find_server(
     address: tuple[str, int], old: socket.socket | None, limit: timedelta
-) -> tuple[socket.socket | None, timedelta]:
+) -> timedelta:
     """Wait until the server of the last group has ended, and the next one is there.
 
     Returns
     -------
-    tuple
-        A connection with the server, None if there is none yet; and what is left of the limit.
+    timedelta
+        What is left of the limit.
     """
     global _search
     seconds = limit.total_seconds()
     if limit <= BOUND and old is None:
-        return None, limit
+        return limit
     began = time.monotonic()
     _search = search = _Search(address, old, needs_next=limit > BOUND)
     try:
@@ -165,7 +166,7 @@ def _find_server(
     if search.failed:
         raise dist.DistNetworkError("Connection closed: labkit ended the search for the store.")
     left = max(LAST_SECONDS / 2, seconds - (time.monotonic() - began))
-    return search.found, timedelta(seconds=left)
+    return timedelta(seconds=left)
 
 
 class _Search:
@@ -216,5 +217,8 @@ def _has_ended(line: socket.socket, seconds: float) -> bool:
 def _connect(address: tuple[str, int]) -> socket.socket | None:
     """Connect with a server, None if nobody listens."""
     with contextlib.suppress(OSError):
-        return socket.create_connection(address, timeout=5)
+        line = socket.create_connection(address, timeout=5)
+        if line.getsockname() != line.getpeername():  # the system may connect a port with itself
+            return line
+        line.close()
     return None
