@@ -312,6 +312,7 @@ class Lab:
         >>> lab["x"]
         [3, 3, 3, 3]
         """
+        self._session.check_idle()
         self._session.reset()
 
     def restart(self, ranks: Sequence[int] | None = None) -> None:

@@ -120,10 +120,9 @@ class Session:
         )
 
     def reset(self) -> None:
-        """Form the process group anew; LabError if a rank has ended or is busy."""
+        """Form the process group anew; LabError if a rank has ended."""
         if dead := sorted(self.cluster.deaths):
             raise LabError(f"{label(dead).capitalize()} ended; lab.restart(ranks={dead}) first.")
-        self.check_idle()
         self.group.join = True
         self.group.rebuild()
 

@@ -20,6 +20,8 @@ def find(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
     samples
         Of ranks that live; the dead have left what they received last (``last_receives``).
     """
+    if not any(group.sizes for sample in samples.values() for group in sample.groups.values()):
+        return ""  # nobody has sent anything
     folder = cluster.launcher.record_folder()
     aborted = [r for r, code in cluster.deaths.items() if code == -signal.SIGABRT]
     for rank in aborted if folder else ():
