@@ -48,8 +48,9 @@ HARMLESS = frozenset(
         "nbclient",
     ]
 )
-#: The package of the client, whose functions send things to ranks, and its own thread's function.
-CLIENT, IO = "ipyparallel", "_io_main"
+#: The package of the client, whose functions send things to ranks; and the function of asyncio
+#: that is on the stack of its own threads, each of which runs an event loop.
+CLIENT, LOOP = "ipyparallel", "run_forever"
 #: Files below torch whose threads carry data for a loader, and issue nothing.
 CARRIERS = ("torch/utils/data/_utils/pin_memory.py",)
 _STDLIB = tuple(
@@ -124,7 +125,7 @@ def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
     # By what it was started for: labkit's frames are also on a thread that waits in a call.
     libraries = (package(f.f_code.co_filename) for f in reversed(own))
     began = next((name for name in libraries if name != "python"), "python")
-    if began in HARMLESS or (began == CLIENT and any(f.f_code.co_name == IO for f in own)):
+    if began in HARMLESS or (began == CLIENT and any(f.f_code.co_name == LOOP for f in own)):
         return True
     if any(f.f_code.co_filename.replace(os.sep, "/").endswith(CARRIERS) for f in own):
         return True
