@@ -34,7 +34,8 @@ def find(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
             if _bytes(size) > _bytes(receive):
                 return (
                     "Cause: gloo aborts a rank that gets more than its tensor holds. "
-                    f"Rank {sender} sent {_describe(size)}; rank {rank} had room for {_describe(receive)}."
+                    f"Rank {sender} sent {_describe(size)}; rank {rank} had room for "
+                    f"{_describe(receive)}."
                 )
     return ""
 
