@@ -292,8 +292,9 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
 
 
 def _stands_at(sample: Sample, key: GroupKey, number: int) -> bool:
-    """Tell whether a rank waits for a collective that it has issued."""
-    return sample.wait is not None and (key, number) in sample.wait.options
+    """Tell whether a rank, or a thread of it, waits for a collective that it has issued."""
+    waits = (sample.wait, *(issuer.wait for issuer in sample.issuers))
+    return any(wait is not None and (key, number) in wait.options for wait in waits)
 
 
 def _rooted(
@@ -457,6 +458,9 @@ def _init(s: Situation, rank: int, wait: Wait) -> Need:
     numbers = {meeting[r].me if meeting[r].me >= 0 else -2 - r for r in mates}
     size = wait.size if wait.size > 0 else s.size
     lacking = size - len(joined) - len(numbers)
+    if len({meeting[r].size for r in mates}) > 1:
+        doubt = "the ranks gave different world sizes, and other processes may have the same"
+        return Need(partners=frozenset(mates) - {rank}, doubt=doubt)
     if lacking <= 0:
         return Need()
     outside = frozenset(range(s.size)) - joined - mates

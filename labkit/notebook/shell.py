@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,12 @@ def cell_name(shell: InteractiveShell | None, otherwise: str = "") -> str:
 def check_syntax(shell: InteractiveShell | None, text: str, first_line: int = 1) -> None:
     """Raise CellSyntaxError if a cell does not parse, before any rank runs a part of it.
 
-    ``first_line`` is the number that the cell's first line has for the learner. A top-level
-    ``await`` is refused with the rest: ipyparallel 9.2 on ipykernel 7 never answers one. Without
-    a shell the text is plain Python, with no magics in it.
+    ``first_line`` is the number that the cell's first line has for the learner. A cell may await
+    something at its top level. Without a shell the text is plain Python, with no magics in it.
     """
     try:
-        compile(shell.transform_cell(text) if shell else text, "<cell>", "exec", dont_inherit=True)
+        code = shell.transform_cell(text) if shell else text
+        compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         line = (error.lineno or 1) + first_line - 1
         source = (error.text or "").strip()

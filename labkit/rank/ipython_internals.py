@@ -132,7 +132,8 @@ def is_shared(kernel: Any) -> bool:
 def tasks_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
     """Name the tasks of the user's that wait in an event loop."""
     tasks = [t for t in asyncio.all_tasks(loop) if not t.done()]
-    return [t.get_name() for t in tasks if _is_users_task(t.get_coro())]
+    own = (t.get_coro() for t in tasks if _is_users_task(t.get_coro()))
+    return [getattr(coroutine, "__qualname__", repr(coroutine)) for coroutine in own]
 
 
 def _is_users_task(coroutine: Any, cells: bool = False) -> bool:

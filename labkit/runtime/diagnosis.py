@@ -63,8 +63,11 @@ def judge(
         return Interrupted(*_stopped(keeper, errors, ending, "Interrupted: the cell was stopped."))
     if ending.kind == "timeout":
         return RankError(*_stopped(keeper, errors, ending, "TimedOut: its time was up."))
-    own = {r: e for r, e in errors.items() if r not in ending.freed and r not in dead}
     case = ending.case if ending.kind in ("deadlock", "suspected") else None
+    # A rank that waits for its GPU at the end of its cell may have raised before.
+    ended = {r for r, w in case.waits.items() if w.kind == "device"} if case else set()
+    freed = set(ending.freed) - ended
+    own = {r: e for r, e in errors.items() if r not in freed and r not in dead}
     if dead or case is not None:
         own = {r: e for r, e in own.items() if not is_consequence(e)}
     if dead:
@@ -72,7 +75,7 @@ def judge(
     if own:
         summary, blocks = rank_names.error_texts(own)
         if case is not None:
-            text = [*_waited(case, own), *what_was_done(keeper, ending)]
+            text = [*_waited(case, own), *what_may_come(case), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
         elif ending.repaired and keeper.join:
             summary, blocks = f"{summary}\n{GROUP_ANEW}", [*blocks, GROUP_ANEW]

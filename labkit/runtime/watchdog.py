@@ -36,6 +36,8 @@ CONFIRM_TIMES = 6
 #: something is suspected, it looks more often.
 AGAIN_SECONDS = (0.3, 5.0)
 SUSPICION_SECONDS = 1.0
+#: Looks in a row that may miss what is suspected, as long as its ranks have not run.
+MISSES = 2
 
 
 def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, Sample]:
@@ -69,6 +71,7 @@ class Watcher:
         self.asked = list(asked)
         self.waiting: dict[int, Sample] = {}  #: what waiting ranks said last
         self.suspicion: Suspicion | None = None
+        self._misses = 0  # looks in a row that did not see what is suspected
         self._told: dict[int, float] = {}  # rank -> when it said that
         self._open: dict[int, control.Posted[Watched]] = {}  # by rank
         self._primed: set[int] = set()
@@ -154,7 +157,7 @@ class Watcher:
         verdict = _judge(first)
         _log.debug("ended %s, %s: %s", sorted(gone), tell(verdict), _Briefly(first.samples))
         if not verdict.suspected:
-            self.suspicion = None
+            self._refute(first)
             return None
         # Look again, and at all ranks: others may wait by now.
         everyone = range(self.cluster.size)
@@ -191,8 +194,9 @@ class Watcher:
     def _suspect(self, case: Case) -> None:
         """Note a case that is not proved, or that there is none."""
         if not case.stuck:
-            self.suspicion = None
+            self._refute(case.situation)
             return
+        self._misses = 0
         before = self.suspicion
         if before is None or not before.case.stuck & case.stuck:
             _log.info(
@@ -201,6 +205,20 @@ class Watcher:
             self.suspicion = Suspicion(case, time.monotonic())
         else:
             self.suspicion = replace(before, case=case)
+
+    def _refute(self, situation: Situation) -> None:
+        """Drop a suspicion: at once if a rank of it has run, else when data moved several times
+        in a row; one byte that moves by chance is no sign that somebody comes."""
+        if self.suspicion is None:
+            return
+        before, now = self.suspicion.case.situation.samples, situation.samples
+        self._misses += 1
+        same = all(
+            r in now and now[r].wait is not None and now[r].stamp == before[r].stamp
+            for r in self.suspicion.case.stuck
+        )
+        if not same or self._misses > MISSES:
+            self.suspicion, self._misses = None, 0
 
     def _sample(self, ranks: Iterable[int], gone: frozenset[int]) -> Situation:
         """Ask some ranks what they wait for and what they have provided."""

@@ -125,11 +125,24 @@ def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
     # By what it was started for: labkit's frames are also on a thread that waits in a call.
     libraries = (package(f.f_code.co_filename) for f in reversed(own))
     began = next((name for name in libraries if name != "python"), "python")
-    if began in HARMLESS or (began == CLIENT and any(f.f_code.co_name == LOOP for f in own)):
+    if began in HARMLESS or (began == CLIENT and not _is_clients(own)):
         return True
     if any(f.f_code.co_filename.replace(os.sep, "/").endswith(CARRIERS) for f in own):
         return True
     return packages == {"python"} and _is_listener(own)
+
+
+def _is_clients(own: list[FrameType]) -> bool:
+    """Tell whether a thread that runs ipyparallel's code was started for a call of its client: one
+    that runs an event loop, or looks after a cluster's processes, is ipyparallel's own."""
+    loops = any(f.f_code.co_name == LOOP for f in own)
+    return not loops and any(_sends(f.f_code) for f in own)
+
+
+def _sends(code: CodeType) -> bool:
+    """Tell whether code is of ipyparallel's client, whose views send things to ranks."""
+    parts = code.co_filename.split(os.sep)
+    return CLIENT in parts and "client" in parts[parts.index(CLIENT) :]
 
 
 def _is_listener(own: list[FrameType]) -> bool:
@@ -168,7 +181,7 @@ def may_issue(function: object) -> bool:
     if home == "python":
         return not code.co_filename.startswith(_ASYNCIO)
     if home == CLIENT:  # a view's methods send something; the engine's own serve it
-        return f"{os.sep}client{os.sep}" in code.co_filename
+        return _sends(code)
     return home not in HARMLESS
 
 

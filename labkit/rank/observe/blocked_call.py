@@ -46,8 +46,7 @@ def _what(frames: list[FrameType]) -> Wait | None:
         return _work(frames)
     if top.f_code is p2p_record.MONITORED_BARRIER:
         return _monitored_barrier(top)
-    torch_top = frames[1] if store_waits.is_wait(top) and len(frames) > 1 else top
-    maker = find_maker(torch_top)
+    maker = find_meeting(top)
     if maker is not None and names.is_on("meetings"):
         return meetings.describe(maker, frames)
     if store_waits.is_wait(top):
@@ -109,6 +108,20 @@ def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameTyp
     if all(gives_up(known[home]) for home in homes if home in known):
         return None
     return Wait("collective", options, root=_root(frames))
+
+
+def is_known(frame: FrameType) -> bool:
+    """Tell whether a thread is in a call whose wait would be described if nothing ended it: one
+    that is not has a time limit, or is over."""
+    code = frame.f_code
+    known = code in (p2p_record.WAIT, p2p_record.MONITORED_BARRIER) or store_waits.is_wait(frame)
+    return known or find_meeting(frame) is not None
+
+
+def find_meeting(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the call that makes a group, also behind a store's wait of ours."""
+    ours = frame is not None and store_waits.is_wait(frame)
+    return find_maker(frame.f_back if ours and frame is not None else frame)
 
 
 def find_maker(top: FrameType | None) -> FrameType | None:

@@ -30,6 +30,7 @@ from . import (
     flight_recorder,
     issuers,
     p2p_record,
+    store_waits,
     system_call,
     traffic,
 )
@@ -124,7 +125,7 @@ class Looker:
             self._move()
             return
         frame = main_frame()
-        if self._has_moved(frame, ran) or cpu_clock.main_runs():
+        if self._has_moved(frame, ran):
             self._move(self._spot)
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
@@ -147,11 +148,13 @@ class Looker:
         One that only asks again and again, in short sleeps, whether the others have come counts
         as standing still: torch does so when a group is made, labkit when a GPU is to end.
         """
-        polls = blocked_call.find_maker(frame) is not None or device_wait.is_wait(frame)
-        if not polls:
+        meets = frame is not None and (
+            blocked_call.find_meeting(frame) is not None or store_waits.is_wait(frame)
+        )
+        if not meets and not device_wait.is_wait(frame):
             before, self._spot = self._spot, None
-            return bool(ran) or before is not None
-        spot = (id(frame), frame.f_lasti) if blocked_call.find_maker(frame) and frame else "device"
+            return bool(ran) or before is not None or cpu_clock.main_runs()
+        spot = (id(frame), frame.f_lasti) if meets and frame else "device"
         before, self._spot = self._spot, spot
         return spot != before
 
@@ -171,7 +174,7 @@ class Looker:
                 doubt = "rank {rank} waits for something in its own process"
                 return dataclasses.replace(wait, doubt=doubt)
             return wait
-        if system_call.waits_for_time():
+        if blocked_call.is_known(frame) or system_call.waits_for_time():
             return None
         if device_wait.is_pending():
             return device_wait.describe(frame)

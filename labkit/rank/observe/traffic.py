@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 import struct
 import sys
 from typing import NamedTuple
@@ -64,10 +65,17 @@ def count_bytes() -> tuple[int, int]:
     out = unread = 0
     for name in os.listdir(FILES):
         with contextlib.suppress(OSError, ValueError):
-            if os.readlink(f"{FILES}/{name}").startswith("socket:"):
+            if os.readlink(f"{FILES}/{name}").startswith("socket:") and _is_tcp(int(name)):
                 out += _waiting(int(name), _SIOCOUTQ)
                 unread += _waiting(int(name), _SIOCINQ)
     return out, unread
+
+
+def _is_tcp(descriptor: int) -> bool:
+    """Tell whether a socket is TCP's: gloo's are; those that carry labkit's questions, on one
+    host, are not."""
+    with socket.socket(fileno=os.dup(descriptor)) as twin:
+        return twin.family in (socket.AF_INET, socket.AF_INET6)
 
 
 def _waiting(descriptor: int, request: int) -> int:
