@@ -176,6 +176,13 @@ CASES = {
         case(in_call(2), in_call(2, call(kind="Double"))),
         "They call all_reduce with different types of tensors.",
     ),
+    "splits that do not fit": (
+        case(
+            in_call(2, dataclasses.replace(call("all_to_all"), splits=((1, 2), (1, 3)))),
+            in_call(2, dataclasses.replace(call("all_to_all"), splits=((3, 4), (1, 4)))),
+        ),
+        "They call all_to_all with splits that do not fit: what one rank gives another",
+    ),
     "two sources": (
         case(in_call(2, call("scatter", root=0)), in_call(2, call("scatter", root=1))),
         "They name different ranks as the source of scatter.",

@@ -305,9 +305,6 @@ def splits(to, back):
     ("mine", "theirs", "fit"),
     [
         (splits((1, 2), (1, 3)), splits((3, 4), (2, 4)), True),
-        (splits((1, 2), (1, 3)), splits((3, 4), (1, 4)), False),
-        (splits((1, 2), (1, 3)), splits((2, 4), (2, 4)), False),
-        (splits((1,), (1,)), splits((1, 1), (1, 1)), False),
         (splits((1, 1), (1, 1)), call(1, "all_to_all"), False),
         (call(1, "all_to_all"), call(1, "all_to_all"), True),
         (call(1, "all_to_all"), call(1, "all_to_all", (5,)), False),
@@ -318,18 +315,30 @@ def splits(to, back):
     ],
 )
 def test_all_have_come_and_only_calls_that_fit_are_certain_to_end(mine, theirs, fit):
-    """Splits that differ prove nothing: gloo takes less than it was told to expect."""
     expected = NOBODY if fit else ({0, 1}, (UNSEEN,))
     assert suspicion(2, in_call(0, 2, mine), in_call(1, 2, theirs)) == expected
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (splits((1, 2), (1, 3)), splits((3, 4), (1, 4))),
+        (splits((1, 2), (1, 3)), splits((2, 4), (2, 4))),
+        (splits((1,), (1,)), splits((1, 1), (1, 1))),
+    ],
+    ids=["takes less", "gives less", "too few"],
+)
+def test_splits_that_do_not_fit_are_a_conflict_once_both_stand_there(mine, theirs):
+    assert stuck(2, in_call(0, 2, mine), in_call(1, 2, theirs)) == {0, 1}
+    gone = ended(1, group(range(2), theirs))
+    assert suspicion(2, in_call(0, 2, mine), gone) == ({0}, (UNSEEN,))
 
 
 @pytest.mark.parametrize("moves", [0, 1])
 def test_calls_that_nobody_can_see_are_no_suspicion_while_data_is_on_its_way(moves):
     ranks = [in_call(r, 2, call(1, "broadcast")) for r in range(2)]
     ranks[moves] = has(ranks[moves], still=False)
-    found, doubts = suspicion(2, *ranks)
-    assert moves not in found or doubts == (UNSEEN,)
-    assert 1 - moves not in found  # what moves at the other may be for it
+    assert decide(2, *ranks) == Verdict()
 
 
 def test_a_call_that_the_recorder_has_forgotten_has_met_the_others():

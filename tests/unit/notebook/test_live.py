@@ -27,18 +27,26 @@ def _nothing_is_set(monkeypatch):
 
 
 def test_nobody_ends_a_suspicion_where_somebody_looks_on(monkeypatch):
-    monkeypatch.setattr(live, "screen", lambda: Line(io.StringIO()))
+    monkeypatch.setattr(live.sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    assert patience() is None
+
+
+def test_a_cell_that_has_shown_something_itself_is_looked_at_all_the_same(monkeypatch):
+    """Nothing else can be shown there, but the stop button works."""
+    monkeypatch.setattr(live.shell, "of_notebook", object)
+    monkeypatch.setattr(live.cell_output, "current", lambda: None)
+    assert live.screen() is None
     assert patience() is None
 
 
 def test_where_nobody_looks_on_a_suspicion_has_a_minute(monkeypatch):
-    monkeypatch.setattr(live, "screen", lambda: None)
+    monkeypatch.setattr(live.sys, "stdout", SimpleNamespace(isatty=lambda: False))
     assert patience() == live.SUSPECT_SECONDS == 60
 
 
-@pytest.mark.parametrize("on", [None, Line(io.StringIO())])
-def test_the_setting_decides_wherever_it_is_set(monkeypatch, on):
-    monkeypatch.setattr(live, "screen", lambda: on)
+@pytest.mark.parametrize("watched", [True, False])
+def test_the_setting_decides_wherever_it_is_set(monkeypatch, watched):
+    monkeypatch.setattr(live.sys, "stdout", SimpleNamespace(isatty=lambda: watched))
     monkeypatch.setenv(live.SUSPECT, "2.5")
     assert patience() == 2.5
 

@@ -47,7 +47,7 @@ def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
 
 
 def keeper(*, join=True, deaths=None, starter_ended=False):
-    warm = SimpleNamespace(closed=threading.Event())
+    warm = SimpleNamespace(closed=threading.Event(), root="")
     if starter_ended:
         warm.closed.set()
     cluster = SimpleNamespace(deaths=deaths or {}, launcher=ForkedLauncher(warm))

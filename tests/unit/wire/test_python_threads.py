@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import functools
 import importlib.util
@@ -212,6 +213,9 @@ class Callee:
     def method(self) -> None:
         """Do nothing."""
 
+    def __call__(self) -> None:
+        """Do nothing."""
+
 
 @pytest.mark.parametrize(
     ("function", "expected"),
@@ -220,15 +224,17 @@ class Callee:
         (functools.partial(functools.partial(parked), 1), True),
         (Callee().method, True),
         (Callee.method, True),
-        (threading.Event().set, False),
-        (functools.partial(threading.Thread), False),
+        (Callee(), True),
+        (threading.Event().set, True),  # somebody may wait for it
+        (threading.Lock().release, True),
+        (queue.SimpleQueue().put, True),
+        (asyncio.sleep, False),
         (python_threads.look, False),
-        (len, False),
         (None, False),
     ],
 )
-def test_whose_function_it_is(function: object, expected: bool) -> None:
-    assert python_threads.is_users(function) is expected
+def test_what_may_issue_something_when_it_is_called_later(function: object, expected: bool) -> None:
+    assert python_threads.may_issue(function) is expected
 
 
 @pytest.mark.parametrize(

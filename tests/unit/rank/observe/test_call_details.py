@@ -22,6 +22,11 @@ class Group:
         return 2
 
 
+def serving(group, tensors):
+    """Name the backend of some tensors, as a group of two backends has it."""
+    return "nccl" if any(t.device.type == "meta" for t in tensors) else "gloo"
+
+
 class Work:
     """What a call returns."""
 
@@ -31,6 +36,7 @@ def counted(monkeypatch):
     """Count the operations of a group by hand, and let the records be empty."""
     state = SimpleNamespace(number=0)
     monkeypatch.setattr(groups, "operation", lambda work: state.number)
+    monkeypatch.setattr(groups, "serving", serving)
     monkeypatch.setattr(groups, "issued", lambda group: state.number)
     for name in ("calls", "sizes", "origins"):
         monkeypatch.setattr(call_details, name, WeakKeyDictionary())
@@ -48,7 +54,7 @@ def test_the_place_of_a_call_is_the_innermost_line_of_a_cell(monkeypatch):
     code = "def step():\n    note()\n\nstep()\n"
     note = lambda: call_details.note_call(group, "allreduce", (), work)  # noqa: E731
     in_cell(monkeypatch, code, note=note)
-    assert call_details.calls[group] == {0: Call(("In[7]", 2))}
+    assert call_details.calls[group] == {("gloo", 0): Call(("In[7]", 2))}
     assert call_details.origins[work] == ("In[7]", 2)
 
 
@@ -58,7 +64,7 @@ def test_a_call_outside_of_cells_has_no_place(monkeypatch):
     assert call_details.describe(None) == ("", "")
     group, work = Group(), Work()
     call_details.note_call(group, "allreduce", (), work)
-    assert call_details.calls[group] == {0: Call(None)}
+    assert call_details.calls[group] == {("gloo", 0): Call(None)}
     assert work not in call_details.origins
 
 
@@ -114,7 +120,7 @@ def test_records_have_a_limit(counted):
         call_details.note_call(group, "allreduce", (), Work())
         call_details.note_message(group, ("send", 1, 0, number), [], None)
     assert len(call_details.calls[group]) == len(call_details.sizes[group]) == call_details.KEPT
-    assert min(call_details.calls[group]) == 5
+    assert min(call_details.calls[group]) == ("gloo", 5)
     assert ("send", 1, 0, 4) not in call_details.sizes[group]
 
 
@@ -124,6 +130,15 @@ def test_a_call_that_torch_does_not_number_is_not_kept(monkeypatch):
     group = Group()
     call_details.note_call(group, "allreduce", (), Work())
     assert group not in call_details.calls
+
+
+def test_calls_of_two_backends_under_one_number_are_told_apart():
+    """A group may have NCCL for tensors on the GPU and gloo for those on the CPU."""
+    group = Group()
+    call_details.note_call(group, "allreduce", ([torch.zeros(1)],), Work())
+    call_details.note_call(group, "broadcast", ([torch.zeros(1, device="meta")], ROOT), Work())
+    found = call_details.calls[group]
+    assert (found["gloo", 0].root, found["nccl", 0].root) == (None, 1)
 
 
 def test_what_is_kept_goes_with_its_group():

@@ -143,11 +143,28 @@ def test_a_foreign_thread_that_wakes_up_now_and_then_does_not_compute():
 
 @linux
 def test_the_time_of_gloos_collectives_is_read_apart():
-    before = cpu_clock.carriers()
+    before, _ = cpu_clock.carriers()
     with Foreign(cpu_clock.RUNNING):
         time.sleep(0.1)
-        during = cpu_clock.carriers()
+        during, awake = cpu_clock.carriers()
     assert during - before > 10_000_000
+    assert not awake
+
+
+@linux
+def test_gloos_thread_that_moves_data_is_seen_awake():
+    with Foreign(cpu_clock.POLLING):
+        assert any(cpu_clock.carriers()[1] for _ in range(50))
+
+
+@linux
+def test_a_main_thread_that_is_blocked_does_not_run_and_one_that_was_woken_does():
+    def look():
+        time.sleep(0.1)
+        return cpu_clock.main_runs()
+
+    assert cpu_clock.main_runs()
+    assert not beside(look)
 
 
 @linux

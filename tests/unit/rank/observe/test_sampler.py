@@ -23,7 +23,7 @@ class Rank:
 
     def __init__(self, monkeypatch):
         self.main, self.wait, self.now = 100, None, 0.0
-        self.computes = self.sleeps = self.locked = False
+        self.computes = self.sleeps = self.locked = self.woken = False
         self.busy, self.blind = True, False
         self.clocks = ()  #: of other threads that wait
         self.others = []  #: issuers
@@ -39,6 +39,7 @@ class Rank:
         self.eyes._computes = lambda: self.computes
         for module, name, value in (
             (cpu_clock, "main_clock", lambda: self.main),
+            (cpu_clock, "main_runs", lambda: self.woken),
             (blocked_call, "find_maker", lambda frame: None),
             (blocked_call, "describe", lambda frame: self.wait),
             (device_wait, "is_wait", lambda frame: False),
@@ -84,6 +85,17 @@ def test_a_thread_that_runs_is_never_said_to_wait(rank):
         rank.main += 1
         rank.look()
     assert told == []
+
+
+def test_a_thread_that_was_woken_and_has_not_run_yet_does_not_wait(rank):
+    told = []
+    rank.wait, rank.woken = Wait("recv"), True
+    rank.eyes.watch((), told.append)
+    rank.look(5)
+    assert told == []
+    rank.woken = False
+    rank.look(5)
+    assert len(told) == 1
 
 
 def test_a_wait_inside_torch_counts_once_no_thread_computes_for_it(rank):
