@@ -269,7 +269,7 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
         return Need()
     own = _entry(s, rank, key, number)
     missing, conflict, uncertain = set(), False, False
-    fits = own is not None
+    fits, over = own is not None, False
     for other in others:
         group = s.group(other, key)
         if group is None or group.last < number:
@@ -281,9 +281,14 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
             # Both stand at this number with different calls: neither will make the other's.
             conflict = conflict or _stands_at(s.samples[other], key, number)
         fits = fits and own is not None and _fit(own, entry, key, rank, other)
+        over = over or (entry is not None and entry.done)
     if not missing and not fits:
         unsure = "everybody has come, but labkit cannot see whether the calls fit"
         return Need(partners=others, conflict=conflict, doubt=unsure)
+    if not missing and over:
+        # Elsewhere it is over, perhaps by an error: what is to come from there has been sent.
+        doubt = "everybody has come, and it is over on other ranks, but nothing is on its way"
+        return Need(partners=others | {rank}, conflict=conflict, doubt=doubt)
     if own is None or own.name not in ROOTED:
         return Need(frozenset(missing), others, uncertain=uncertain, conflict=conflict)
     known = wait.root if own.root is None else own.root
@@ -431,6 +436,8 @@ def _new_group(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) 
 
     missing = frozenset(r for r in others if not has_come(r))
     past = {r for r in missing if r in s.samples and 0 <= wait.number <= s.samples[r].made}
+    if certain := missing - past:
+        return Need(certain, others)
     if past:
         # It has made another group under this number; or this one, and has left it again.
         doubt = f"rank {min(past)} has made as many groups, perhaps this one among them"
@@ -461,6 +468,10 @@ def _init(s: Situation, rank: int, wait: Wait) -> Need:
     if len({meeting[r].size for r in mates}) > 1:
         doubt = "the ranks gave different world sizes, and other processes may have the same"
         return Need(partners=frozenset(mates) - {rank}, doubt=doubt)
+    if lacking <= 0 and joined:
+        # They may have joined this group a moment ago, or be in an older one still.
+        doubt = "other ranks are in a group already, perhaps an older one"
+        return Need(partners=frozenset(joined | mates) - {rank}, doubt=doubt)
     if lacking <= 0:
         return Need()
     outside = frozenset(range(s.size)) - joined - mates

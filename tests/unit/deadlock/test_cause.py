@@ -106,7 +106,7 @@ CASES = {
         "With use_local_synchronization=True, new_group waits for the members of the group: each",
     ),
     "new_group, not the same": (
-        case(makes(0, 1, 2), makes(0, 1), ended(made=0)),
+        case(makes(0, 1, 2), makes(0, 1), ended(made=9)),
         "They make different groups. Every rank has to make the same groups in one order.",
     ),
     "init": (

@@ -589,8 +589,11 @@ def test_init_of_fewer_ranks_than_the_lab_has():
     assert found == ({0}, (OTHERS_JOIN,))
 
 
-def test_a_rank_that_has_joined_already_is_not_missing_from_init():
-    assert decide(2, joining(0, 2), ended(1, joined=True)) == Verdict()
+def test_a_rank_that_has_joined_already_may_be_in_an_older_group():
+    older = "other ranks are in a group already, perhaps an older one"
+    joined = ended(1, joined=True)
+    assert suspicion(2, joining(0, 2), joined) == ({0}, (older,))
+    assert decide(2, joining(0, 2), has(joined, still=False)) == Verdict()
 
 
 def test_init_at_different_addresses():

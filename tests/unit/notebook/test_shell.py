@@ -53,8 +53,7 @@ def test_a_cell_that_does_not_parse_is_named_with_its_line(ipython):
     assert str(caught.value) == (
         "line 3 does not parse (expected ':'): if x   No rank ran this cell."
     )
-    with pytest.raises(CellSyntaxError, match=r"^line 1 does not parse"):
-        shell.check_syntax(ipython, "await nothing()")
+    shell.check_syntax(ipython, "await nothing()")
 
 
 def test_without_a_shell_magics_do_not_parse():

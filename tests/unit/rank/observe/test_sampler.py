@@ -167,7 +167,7 @@ def test_a_thread_that_runs_changes_the_stamp_if_it_waited(rank):
 def test_a_rank_that_asks_in_short_sleeps_for_the_others_stands_still(rank, monkeypatch):
     """As where a group is made: the same line of the same frame, and hardly any time used."""
     maker = sampler.main_frame()
-    monkeypatch.setattr(blocked_call, "find_maker", lambda frame: maker)
+    monkeypatch.setattr(blocked_call, "find_meeting", lambda frame: maker)
     monkeypatch.setattr(sampler, "main_frame", lambda: SPOT)
     told = []
     rank.wait = Wait("new_group")
@@ -183,7 +183,7 @@ def test_a_rank_that_asks_in_short_sleeps_for_the_others_stands_still(rank, monk
 
 
 #: A frame as far as it matters: where it stands.
-SPOT = SimpleNamespace(f_lasti=4)
+SPOT = SimpleNamespace(f_lasti=4, f_code=None)
 
 
 def test_a_wait_that_is_known_is_not_told_again_but_the_next_is(rank):
