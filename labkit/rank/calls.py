@@ -12,7 +12,7 @@ import torch
 
 from ..wire.outcome import Returned
 from . import device, tracebacks
-from .observe import p2p_record
+from .observe import cell_messages, p2p_record
 
 #: True while a function of `lab.run` runs here.
 running = False
@@ -26,12 +26,14 @@ def begin_cell(info: object = None) -> None:
     """Note that a cell begins."""
     global in_cell
     in_cell = True
+    cell_messages.begin()
 
 
 def end_cell(result: object = None) -> None:
     """Note that a cell has ended."""
     global in_cell
     in_cell = False
+    cell_messages.publish()
 
 
 def note_loop() -> None:
@@ -68,6 +70,7 @@ def call(payload: bytes) -> Returned:
     global running
     running = True
     p2p_record.places.clear()
+    cell_messages.begin()
     try:
         fn, args, kwargs = cloudpickle.loads(payload)
         value = fn(*args, **kwargs)
@@ -77,6 +80,7 @@ def call(payload: bytes) -> Returned:
         return _failed(error)
     finally:
         running = False
+        cell_messages.publish()
 
 
 def pull(name: str) -> Returned:

@@ -12,7 +12,7 @@ import cloudpickle
 
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
-from . import diagnosis, recovery
+from . import diagnosis, recovery, too_short
 from .diagnosis import Ending
 from .request import Request
 
@@ -112,6 +112,10 @@ def _collect(request: Request, ending: Ending) -> Finished:
             outcome.stderr = diagnosis.without_torch_log(outcome.stderr)
     errors = {o.rank: o.error for o in outcomes if o.error}
     error = diagnosis.judge(request.group, request.dead(), errors, ending)
+    if error is None and not ending.kind:
+        warnings = too_short.find(request.messages())
+        for outcome in outcomes:
+            outcome.stderr += "".join(f"{w}\n" for w in warnings.get(outcome.rank, ()))
     return Finished(outcomes, ending, error)
 
 

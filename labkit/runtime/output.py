@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from ..launch import ipyparallel_internals
+from ..wire.protocol import MESSAGES
 from .terminal_text import Screen
 
 STREAMS = ("stdout", "stderr")
@@ -29,6 +30,8 @@ class Output:
         #: Mime bundles as ``{"data": …, "metadata": …}``, in order.
         self.displays: list[dict[str, Any]] = []
         self.result: dict[str, Any] | None = None  #: the last expression's
+        #: What the rank says of the messages that it has posted, encoded; None: it posted none.
+        self.messages: object = None
 
     def note(self, message: dict[str, Any]) -> None:
         """Take in a message of the engine's output channel. Called in ipyparallel's thread."""
@@ -38,6 +41,8 @@ class Output:
             _collected += len(content["text"])
             with self._lock:
                 self._screens[content["name"]].write(content["text"])
+        elif kind == "display_data" and MESSAGES in content["data"]:
+            self.messages = content["data"][MESSAGES]
         elif kind in ("display_data", "execute_result"):
             _collected += sum(len(v) for v in content["data"].values() if isinstance(v, str))
             bundle = {"data": content["data"], "metadata": content["metadata"]}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ipyparallel as ipp
 
+from ..deadlock.samples import renumber
 from ..errors import RankDied
 from ..launch import ipyparallel_internals
 from ..wire import errands
+from ..wire.encoding import ProtocolError, decode
 from ..wire.outcome import Outcome
+from ..wire.samples import Sample
 from . import diagnosis
 from .cluster import RankCluster
 from .output import STREAMS, Output, tidy
@@ -78,6 +82,18 @@ class Request:
         written = {r: reply.labkit_output for r, reply in self.replies.items()}
         out, err = ({r: seen.text(name) for r, seen in written.items()} for name in STREAMS)
         return out, err
+
+    def messages(self) -> dict[int, Sample]:
+        """Return what ranks say of the messages that they have posted; who has none, says nothing.
+
+        One that another version of labkit has written is left out.
+        """
+        told: dict[int, Sample] = {}
+        for rank, reply in self.replies.items():
+            if (plain := reply.labkit_output.messages) is not None:
+                with contextlib.suppress(ProtocolError):
+                    told[rank] = decode(Sample, plain)
+        return renumber(told)
 
     def outcomes(self) -> list[Outcome]:
         """Collect what the ranks have made so far, in the order in which they were asked."""

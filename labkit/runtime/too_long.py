@@ -31,7 +31,7 @@ def find(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
         else:
             pairs = [(r, s, size) for r in receives for s, size in _sends(rank, r, samples)]
         for receive, sender, size in pairs:
-            if _bytes(size) > _bytes(receive):
+            if count_bytes(size) > count_bytes(receive):
                 return (
                     "Cause: gloo aborts a rank that gets more than its tensor holds. "
                     f"Rank {sender} sent {_describe(size)}; rank {rank} had room for "
@@ -74,7 +74,7 @@ def _to(
             )
 
 
-def _bytes(size: Size | Receive) -> int:
+def count_bytes(size: Size | Receive) -> int:
     """Return how many bytes elements of a type take: ``bfloat16`` 2, ``complex64`` 8, bool 1."""
     bits = re.search(r"\d+", size.type)
     return size.elements * (int(bits[0]) // 8 if bits else 1)

@@ -22,6 +22,11 @@ RECORD_FOLDER = "LABKIT_RECORD_FOLDER"
 #: The folder of the notebook, which a rank's host may have too.
 WORK_FOLDER = "LABKIT_WORK_FOLDER"
 
+# -- what a rank displays for the notebook alone ---------------------------------------------------
+
+#: The messages of a cell or a call: a ``samples.Sample`` as ``encoding`` writes it.
+MESSAGES = "application/vnd.labkit.messages+json"
+
 # -- torch's collectives --------------------------------------------------------------------------
 
 #: Collectives in which one rank gives to the others, or takes from them: one end can finish

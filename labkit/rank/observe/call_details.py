@@ -43,6 +43,8 @@ calls: WeakKeyDictionary[ProcessGroup, dict[tuple[str, int], Call]] = WeakKeyDic
 sizes: WeakKeyDictionary[ProcessGroup, dict[MessageKey, tuple[int, str, Place | None]]] = (
     WeakKeyDictionary()
 )
+#: group -> messages noted since the cell began
+fresh: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
 #: where the call stood that a Work came from
 origins: WeakKeyDictionary[Work, Place] = WeakKeyDictionary()
 
@@ -120,6 +122,7 @@ def note_message(
         origins[work] = place
     kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
     _keep(sizes.setdefault(group, {}), key, (sum(t.numel() for t in tensors), kind, place))
+    fresh[group] = fresh.get(group, 0) + 1
 
 
 def _keep(record: dict[Any, Any], key: Any, value: Any) -> None:

@@ -38,7 +38,7 @@ def counted(monkeypatch):
     monkeypatch.setattr(groups, "operation", lambda work: state.number)
     monkeypatch.setattr(groups, "serving", serving)
     monkeypatch.setattr(groups, "issued", lambda group: state.number)
-    for name in ("calls", "sizes", "origins"):
+    for name in ("calls", "sizes", "fresh", "origins"):
         monkeypatch.setattr(call_details, name, WeakKeyDictionary())
     return state
 
