@@ -213,7 +213,7 @@ class _Reading:
                 if need.doubt:
                     said[about(need.doubt, node[0])] = None
                 for rank in sorted(need.missing):
-                    if self.situation.is_outsider(rank):
+                    if self.situation.is_outsider(rank) and not need.doubt:
                         said[OUTSIDER] = None
                     for doubt in self.free.get(rank, ()):
                         if doubt:
@@ -482,4 +482,6 @@ def _init(s: Situation, rank: int, wait: Wait) -> Need:
         doubt = "ranks gave the same number, and other processes may have the ones that lack"
     elif size != s.size or outside & s.not_asked:
         doubt = "a process that is no rank of this lab may join the group"
-    return Need(outside, enough=lacking, doubt=doubt)
+    # Whoever lacks beyond the ranks that are here would be a process from outside.
+    strangers = {s.size} if lacking > len(outside) else set()
+    return Need(outside | strangers, enough=lacking, doubt=doubt)

@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ipyparallel.controller.app import IPController
 from traitlets import Unicode
 from traitlets.config import Config
 
-from ..wire.protocol import LAB_FOLDER, LAST_COMMAND, OWNER_PID
+from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import ipyparallel_internals
 
 
@@ -63,7 +64,13 @@ class LabController(IPController):
             self.transport, self.ip, self.location = "ipc", self.socket_folder, "127.0.0.1"
         super().init_hub()
         ipyparallel_internals.measure_heartbeats_in_thread(self)
-        ipyparallel_internals.tell_of_clients(self.hub, "labkit_client")
+        ipyparallel_internals.on_client(self.hub, self._note_client)
+
+    def _note_client(self, session: str) -> None:
+        """Leave a file for each client, where the lab's owner can see how many there are."""
+        if self.socket_folder:
+            with contextlib.suppress(OSError):
+                (Path(self.socket_folder) / f"{CLIENT}{session}").touch()
 
 
 ipyparallel_internals.use_unix_sockets(LabController)

@@ -11,6 +11,7 @@ from ..errors import StartError
 from ..rank_names import how_to_replace
 from ..wire.exit_code import describe_exit
 from ..wire.machine import has_gpu
+from ..wire.protocol import CLIENT
 from .ipp_launchers import CONTROLLER
 from .launcher import Launcher
 from .warm_process import WarmProcess
@@ -67,6 +68,9 @@ class ForkedLauncher(Launcher):
 
     def record_folder(self) -> str:
         return str(self.warm.root)
+
+    def clients(self) -> list[str]:
+        return [path.name for path in (self.warm.root / "zmq").glob(f"{CLIENT}*")]
 
     def delay(self) -> str:
         return ""

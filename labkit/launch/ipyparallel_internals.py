@@ -277,16 +277,16 @@ def add_notice(
     hub.query_handlers["unregistration_request"] = unregister_engine
 
 
-def tell_of_clients(hub: Any, kind: str) -> None:
-    """Let a hub tell all clients of each one that connects."""
+def on_client(hub: Any, note: Callable[[str], None]) -> None:
+    """Call ``note(session)`` for each client that connects to a hub."""
     handlers = getattr(hub, "query_handlers", {})
     stock = handlers.get("connection_request")
-    if stock is None or not hasattr(hub, "notifier"):
+    if stock is None:
         return
 
     def connection_request(ident: Any, message: dict[str, Any]) -> None:
+        note(message["header"]["session"])
         stock(ident, message)
-        hub.session.send(hub.notifier, kind, content={"session": message["header"]["session"]})
 
     handlers["connection_request"] = connection_request
 

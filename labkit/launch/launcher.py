@@ -105,6 +105,10 @@ class Launcher(ABC):
         """Name the folder for what shall outlive a rank (``RECORD_FOLDER``), "" if none."""
         return ""
 
+    def clients(self) -> list[str]:
+        """List the clients that have connected to the controller; none where nobody knows."""
+        return []
+
     def log(self) -> str:
         """Return the end of what the ranks have written, as the rest of a sentence."""
         text = self.engine_set.get_output().strip() if self.engine_set is not None else ""

@@ -45,12 +45,10 @@ class RankCluster:
         #: rank -> exit code of its process: negative for a signal, None if nobody saw it end
         self.deaths: dict[int, int | None] = {}
         self.missing: list[Missing] = []  #: features that are off, here or on a rank
-        self.strangers: set[str] = set()  #: sessions of other clients that have connected
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
         self._client = client
         launcher.on_exit = self._on_exit
         ipyparallel_internals.on_notice(client, "labkit_exit", self._on_notice)
-        ipyparallel_internals.on_notice(client, "labkit_client", self._on_client)
         output.collect(client)
 
     @classmethod
@@ -145,12 +143,9 @@ class RankCluster:
                 how = describe_exit(code)
                 _log.info("the controller says that rank %d ended with %s", place.rank, how)
 
-    def _on_client(self, message: Mapping[str, Any]) -> None:
-        """Note that another client has connected, which may send something to a rank."""
-        session = message["content"]["session"]
-        if self._client is not None and session != self._client.session.session:
-            self.strangers.add(session)
-            _log.info("another client has connected")
+    def has_strangers(self) -> bool:
+        """Tell whether another client has connected to the controller, as far as that is known."""
+        return len(self.launcher.clients()) > 1
 
     def connected(self) -> list[int]:
         """List the engines that are there; of those that have left, the hub may not know yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
@@ -27,9 +27,9 @@ _SENDING = frozenset(
 )
 
 
-def doubts(client: Any, strangers: Collection[str] = ()) -> tuple[str, ...]:
+def doubts(client: Any, strangers: bool = False) -> tuple[str, ...]:
     """Say what may still send something to a rank: threads and timers of the notebook, tasks of
-    its views, other clients (``strangers``)."""
+    its views, other clients if there are any (``strangers``)."""
     threads = python_threads.look({threading.get_ident()})
     found = [THREAD.format(t.name) for t in threads if not python_threads.joins(t.frame)]
     found += [TIMER.format(name) for name in _alarms()]

@@ -231,7 +231,7 @@ class Watcher:
             gone,
             dead,
             not_asked=gone - frozenset(self.asked),
-            outside=outside.doubts(self.cluster.client, self.cluster.strangers),
+            outside=outside.doubts(self.cluster.client, self.cluster.has_strangers()),
         )
 
     def _update(self, situation: Situation) -> None:

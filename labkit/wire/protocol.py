@@ -5,6 +5,9 @@ Their messages are in ``requests`` and ``samples`` (the control channel) and ``e
 
 from __future__ import annotations
 
+#: Begins the name of the file that a controller leaves for each client that connects.
+CLIENT = "client-"
+
 # -- environment variables, by what they carry from the process that starts another ---------------
 
 #: The launcher's own number for an engine: ranks of a host are in its order.
