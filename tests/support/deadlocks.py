@@ -94,7 +94,7 @@ THREADS = [
         only(1),
         10,
         ("rank 0, which has ended its cell", "recv from rank 0"),
-        after="ticking = False",
+        after="ticking = False; time.sleep(0.3)",
     ),
     Program(
         "a thread ticks on the rank that others wait for",
@@ -114,7 +114,7 @@ THREADS = [
         ("rank 0", r"all_reduce \(float32 \[1\]"),
         SUSPECTED,
         (r"rank 0.*Thread-\d+ \(tick\)",),
-        after="ticking = False",
+        after="ticking = False; time.sleep(0.3)",
     ),
     Program(
         "a thread ticks where two ranks both receive first",
@@ -136,7 +136,7 @@ THREADS = [
         ("recv",),
         SUSPECTED,
         ("rank 0.*heartbeat",),
-        after="ticking = False",
+        after="ticking = False; time.sleep(0.3)",
     ),
     Program(
         "a thread ticks on a rank that nobody waits for",
@@ -155,7 +155,7 @@ THREADS = [
         only(1),
         11,
         ("rank 0, which has ended its cell",),
-        after="ticking = False",
+        after="ticking = False; time.sleep(0.3)",
         sizes=(4,),
     ),
     Program(

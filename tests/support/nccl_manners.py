@@ -125,13 +125,15 @@ class Given:
         self.storages = frozenset(storages_of(tensors))
         self.bytes = sum(t.numel() * t.element_size() for t in tensors)
         self.ordered = False
+        #: gloo's Work of it does not know that it is done unless somebody waits for it
+        self.is_silent = kind != "collective"
         self.work: Any = None
         self._carried: Any = None
 
     def carry(self, work: Any) -> None:
         """Follow the Work that gloo has made."""
         self.work = work
-        if self.kind != "collective":  # gloo's Work of a message knows nothing unless waited for
+        if self.is_silent:
             self._carried = torch.futures.Future()
             _thread.start_new_thread(_carry, (stock["wait"], work, self._carried))
 
@@ -316,6 +318,7 @@ def collective(name: str) -> Callable[..., Any]:
         tensors = list(tensors_in((args, named)))
         begin(self, "collective", tensors)
         given = Given(self, "collective", tensors, None)
+        given.is_silent = "reduce_scatter" in name
         work = stock[name](self, *args, **named)
         options = [o for o in (*args, *named.values()) if hasattr(o, "asyncOp")]
         is_async = not options or bool(options[0].asyncOp)
@@ -415,10 +418,16 @@ def touches(func: Any) -> bool:
     return not str(getattr(func, "__module__", "")).startswith("torch.distributed")
 
 
-def run_backward(*args: Any, **named: Any) -> Any:
-    """Run a backward, in which hooks may look: torch has left the mode to call it."""
-    with Looks():
-        return stock["_engine_run_backward"](*args, **named)
+#: A backward, in which hooks may look: torch has left the mode to call it. It has the file name of
+#: torch's, so that labkit does not take its frame for the program's.
+_RUNNING = """
+def _running(stock, looks):
+    def run_backward(*args, **named):
+        with looks():
+            return stock["_engine_run_backward"](*args, **named)
+    return run_backward
+"""
+exec(compile(_RUNNING, torch.autograd.__file__, "exec"), _names)
 
 
 #: The frame between Python's own and the program's on a thread: it has the file name of Python's,
@@ -485,19 +494,29 @@ def start_watchdog() -> None:
 # -- putting it in place ------------------------------------------------------------------------
 
 
-def make_gloo(self: Any, store: Any, rank: int, size: int, *args: Any, **named: Any) -> None:
-    """Make gloo's part of a group with one thread: its collectives are done in order."""
+def options_of(*args: Any, **named: Any) -> Any:
+    """Return options for gloo's part of a group with one thread: collectives are done in order."""
     start_watchdog()
     options = dist.ProcessGroupGloo._Options()
-    options._threads = 1
     options._devices = [dist.ProcessGroupGloo.create_default_device()]
     timeout = named.get("timeout", args[0] if args else None)
     if isinstance(timeout, timedelta):
         options._timeout = timeout
     elif timeout is not None:  # options of the program's own
         options = timeout
-        options._threads = 1
-    stock["make_gloo"](self, store, rank, size, options)
+    options._threads = 1
+    return options
+
+
+#: Where ranks wait for one another while a group is made. It has the file name of torch's, which
+#: stands there without it, so that labkit sees the same meeting.
+_MAKING = """
+def _making(stock, options_of):
+    def make_gloo(self, store, rank, size, *args, **named):
+        stock["make_gloo"](self, store, rank, size, options_of(*args, **named))
+    return make_gloo
+"""
+exec(compile(_MAKING, c10d.__file__, "exec"), _names)
 
 
 def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
@@ -521,9 +540,10 @@ def install(options: Sequence[str]) -> None:
     replace(group, "_end_coalescing", end_coalescing)
     replace(group, "shutdown", shutdown)
     replace(work, "wait", wait)
+    make_gloo = _names["_making"](stock, options_of)
     replace(dist.ProcessGroupGloo, "__init__", make_gloo, "make_gloo")
     dist.ProcessGroupGloo.supports_coalescing = property(lambda self: True)  # type: ignore
-    replace(torch.autograd, "_engine_run_backward", run_backward)
+    replace(torch.autograd, "_engine_run_backward", _names["_running"](stock, Looks))
     replace(threading.Thread, "start", start_thread, "start_thread")
     Looks().__enter__()  # for the main thread, which outlives a fork
     device.queue = queue

@@ -1,0 +1,274 @@
+"""The tables of faults, deadlocks and correct programs hold where calls return at once, as NCCL's.
+
+They run on gloo with the manners of NCCL (``tests.support.nccl_manners``), which proves nothing
+about NCCL itself: it shows that labkit names the same ranks with the same certainty where a call
+is only given to a device. What is otherwise by these manners stands in ``MANNERS``, ``ENDING`` and
+``LEFT_OUT``, each with its reason. Programs that never form a group, and those of RPC, do not come
+as far as a device. Of the correct programs every third is run, by turns on two and on four ranks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import labkit
+from tests.ranks import test_correct_programs as correct
+from tests.ranks import test_deadlock_programs as deadlocked
+from tests.ranks import test_faults as faults
+from tests.ranks.test_faults import CONDITION
+from tests.support import deadlocks
+from tests.support.cells import finish_cell, results, run_cell, send_cell
+from tests.support.correct_programs.program import Program as Correct
+from tests.support.deadlocks import SUSPECTED
+from tests.support.manners import start_with_manners
+
+pytestmark = pytest.mark.slow
+
+
+@dataclasses.dataclass(frozen=True)
+class Manner:
+    """What is otherwise in a row, and why."""
+
+    why: str
+    changes: dict[str, Any]
+
+
+def told(why: str, **changes: Any) -> Manner:
+    """Replace some fields of a row."""
+    return Manner(why, changes)
+
+
+CAUSE = "labkit names the call that the device waits for, not yet what messages or loops lack"
+VIA = "the work is torch's own; what it was made for is on no stack any more"
+ISSUED = "wait() returns at once, so the line is that of the call that was issued"
+PLACE = "the thread that made the call has ended, and it had no frame of the cell's"
+USED = "the message's tensor is used again, so the next call waits for it, before it is made"
+THREAD = "a thread that waits in C for its tensor may do anything, as far as labkit knows"
+CELL = "a cell ends when all that it has given to the device is done"
+
+#: By the row's name.
+MANNERS = {
+    # -- faults
+    "a rank names another group on the same line": told(
+        CAUSE, says=("rank 0, which has ended", r"all_reduce \(float32 \[1\]")
+    ),
+    "a rank skips all_gather_object": told(VIA, says=(CONDITION, r"all_gather \(int64 \[1\]")),
+    "the source skips broadcast_object_list": told(
+        VIA, says=(CONDITION, r"broadcast \(int64 \[1\]")
+    ),
+    "a loop is shorter on one rank": told(CAUSE, says=("rank 0, which has ended", "all_reduce")),
+    "nobody receives": told(CAUSE, says=("rank 1, which has ended", "send to rank 1")),
+    "nobody sends": told(CAUSE, says=("rank 0, which has ended", "recv from rank 0")),
+    "both send first": told(
+        USED, says=("wait for one another", r"send to rank 1, started at In\[7\], line 4")
+    ),
+    "both receive first": told(
+        USED, says=("wait for one another", r"recv from rank 1, started at In\[7\], line 4")
+    ),
+    "a ring of sends": told(
+        USED, says=("wait for one another", r"send to rank 1, started at In\[7\], line 3")
+    ),
+    "isend is waited for before the receive": told(
+        USED,
+        line=5,
+        says=("wait for one another", r"send to rank 1, started at In\[7\], line 3"),
+    ),
+    "the tags differ": told(
+        CAUSE,
+        line=4,
+        says=("send to rank 1 with tag 5", r"recv from rank 0 with tag 6 at In\[7\], line 6"),
+    ),
+    "one send too many": told(CAUSE, says=("rank 1, which has ended", "send to rank 1")),
+    "a collective here, a receive there": told(CAUSE, says=("recv from rank 1", "all_reduce")),
+    "an asynchronous all_reduce that one rank never starts": told(ISSUED, line=3),
+    # -- deadlocks
+    "tqdm's monitor runs on every rank": told(CAUSE, says=("rank 0, which has ended its cell",)),
+    "an executor receives what nobody sends": told(PLACE, line=None),
+    "both sides receive in an executor before they send": told(
+        THREAD,
+        answer=SUSPECTED,
+        line=6,
+        says=("a wait for another thread of its own",),
+        doubts=("a thread of rank 0 is alive: ThreadPoolExecutor",),
+    ),
+    "a thread receives and the main thread joins it, on both sides": told(USED, line=7),
+    "an executor's task starts a thread that reduces with a rank that does not": told(
+        PLACE, line=None
+    ),
+    "the end of a with block waits for a task that waits": told(
+        THREAD,
+        answer=SUSPECTED,
+        says=("a wait for another thread of its own",),
+        doubts=("a thread of rank 0 is alive: ThreadPoolExecutor",),
+    ),
+    "as_completed waits for a receive": told(PLACE, line=None),
+    "coroutines run in a thread that the main thread joins": told(
+        THREAD,
+        answer=SUSPECTED,
+        says=("a wait for another thread of its own",),
+        doubts=("a thread of rank 1 is alive: asyncio",),
+    ),
+    "irecv is waited for before isend on every rank of a ring": told(
+        ISSUED + "; the send waits for it: " + CELL,
+        line=5,
+        says=("wait for one another", r"recv from rank \d, started at In\[7\], line 3"),
+    ),
+    "a partner is missing in batch_isend_irecv": told(ISSUED, line=6),
+    "send_object_list without a receiver": told(VIA, says=("for rank 0", "send to rank 0")),
+    "gather_object without its destination": told(
+        VIA, says=("rank 0, which has ended its cell", r"all_gather \(int64 \[1\]")
+    ),
+    "scatter_object_list without its source": told(
+        VIA, says=("rank 0, which has ended its cell", r"broadcast \(int64 \[1\]")
+    ),
+    "a cached function makes the call only once": told(CAUSE, says=("for rank 0", "all_reduce")),
+    "early stopping by the loss of one rank": told(CAUSE, says=("for rank 1", "all_reduce")),
+    "a handle of another cell is waited for": told(
+        CELL,
+        code=next(p.before for p in deadlocks.HANDLES if p.name.startswith("a handle of another")),
+        before="",
+        line=3,
+        says=("rank 0, which has ended its cell", "all_reduce"),
+    ),
+    "a receive of another cell is waited for": told(
+        CELL,
+        code=next(p.before for p in deadlocks.HANDLES if p.name.startswith("a receive of another")),
+        before="",
+        says=("for rank 0", "recv from rank 0"),
+    ),
+    "a coalesced batch on some ranks": told(ISSUED, line=4),
+    "handles are waited for in the order of a list that one rank has shorter": told(ISSUED, line=3),
+    "a rank catches an error and goes on without the call": told(
+        CAUSE, says=("rank 0, which has ended its cell", "all_reduce")
+    ),
+    "a rank continues where a value is not finite": told(CAUSE, says=("for rank 1", "all_reduce")),
+}
+
+KEPT = "what was given to the device is kept until it is done, also if its handle is dropped"
+LATER = "a send that nobody waits for lets the program go on to what the other rank needs first"
+#: Deadlocks of gloo's manners that are none here: their cells end.
+ENDING = {
+    "the handle of isend is dropped and the receive comes late": KEPT,
+    "the handle of irecv is dropped, and its message is in the way of the next call": KEPT,
+    "the order of two tags differs": LATER,
+    "a send before the barrier that the receiver passes first": LATER,
+}
+
+ANY = "NCCL has no receive from any rank; the stand-in leaves it to gloo, below a frame of its own"
+EARLY = "the stand-in does not see that C++ looks at a tensor, which is not there yet"
+LIMIT = "wait() returns at once; what a limit ends raises its error at the end of the cell"
+#: Rows that say nothing here.
+LEFT_OUT = {
+    "nobody sends to one that takes from any": ANY,
+    "everybody takes from anybody first": ANY,
+    "a worker of a data loader lives on the rank that skips": (
+        "labkit takes the loader's handler for SIGCHLD for the user's, on gloo too: this and all "
+        "that comes after it on these ranks is only suspected"
+    ),
+    "a pool maps over two sources of which one sends nothing": (
+        "the rows that it receives share their memory: which of them waits for which is chance"
+    ),
+    "a thread waits for a message before it sends the one that rank 0 waits for": (
+        "in one stream the send comes after the receive that needs it: this hangs on NCCL too"
+    ),
+    "a callback of a collective's future sends": (
+        "the stand-in's only thread of gloo runs the callback, which waits for that thread"
+    ),
+    "an RPC function makes the all_reduce of an idle rank": EARLY,
+    "a gradient flows back through an all_reduce, one rank late": EARLY,
+    "two groups' limits run out one after the other on one rank": LIMIT,
+    "a wait for a message with a limit, which runs out": LIMIT,
+    "a group's limit ends its all_reduce, which is survived": LIMIT,
+    "two hundred works of two groups, waited for in another cell, one rank late": CELL,
+    "an irecv of one cell is waited for in a third, the isend comes late in the second": CELL,
+}
+
+
+def rows(table: Any, argument: str) -> Any:
+    """Run a test for every row that says something here, with what is otherwise in it."""
+    marked = []
+    for row in table:
+        manner = MANNERS.get(row.name)
+        changed = dataclasses.replace(row, **manner.changes) if manner else row
+        known = getattr(row, "gap", "")
+        if row.name in LEFT_OUT or row.name in ENDING or known not in ("", deadlocks.FLICKERS):
+            continue  # what labkit does not do on gloo either is left to the table's own test
+        marks = [pytest.mark.xfail(reason=known, strict=False)] if known else []
+        marked.append(pytest.param(changed, id=row.name, marks=marks))
+    return pytest.mark.parametrize(argument, marked)
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def module_lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
+    with start_with_manners(request.param, preload=deadlocked.PRELOAD) as started:
+        run_cell(started, deadlocked.WARM)
+        yield started
+
+
+@pytest.fixture
+def lab(module_lab: labkit.Lab) -> labkit.Lab:
+    """Replace ranks that a test before this one left dead or busy."""
+    return deadlocked.restored(module_lab)
+
+
+@pytest.fixture(scope="module")
+def seconds() -> list[float]:
+    return []
+
+
+_alarm = deadlocked._alarm
+
+
+@rows(faults.FAULTS, "fault")
+def test_a_fault_is_named_and_survived(lab: labkit.Lab, fault: faults.Fault) -> None:
+    faults.test_a_fault_is_named_and_survived(lab, fault)
+
+
+@rows(deadlocks.PROGRAMS, "program")
+def test_a_deadlock_is_named_and_survived(
+    lab: labkit.Lab, program: deadlocks.Program, seconds: list[float]
+) -> None:
+    if len(lab) not in program.sizes:
+        pytest.skip(f"not on {len(lab)} ranks")
+    deadlocked.test_a_deadlock_is_named_and_survived(lab, program, seconds)
+
+
+@pytest.mark.parametrize(
+    "program", [p for p in deadlocks.PROGRAMS if p.name in ENDING], ids=lambda p: p.name
+)
+def test_a_deadlock_of_blocking_calls_ends(lab: labkit.Lab, program: deadlocks.Program) -> None:
+    finished = finish_cell(send_cell(lab, program.cell))
+    assert finished.error is None
+    assert not finished.ending.kind
+    n = len(lab)
+    assert results(run_cell(lab, deadlocked.SUM)) == [str(n * (n + 1) / 2)] * n
+
+
+CORRECT = [p for table in correct.TABLES for p in table.PROGRAMS if p.name not in LEFT_OUT][::3]
+
+
+@pytest.mark.parametrize("program", CORRECT, ids=lambda p: p.name)
+def test_a_correct_program_is_no_deadlock(lab: labkit.Lab, program: Correct) -> None:
+    turn = program.sizes[CORRECT.index(program) % len(program.sizes)]
+    if len(lab) != turn:
+        pytest.skip(f"its turn is on {turn} ranks")
+    with correct.left_alone(lab):
+        correct.run_all(lab, program)
+    if program.reset:
+        lab.reset()
+
+
+def test_every_reason_belongs_to_one_row() -> None:
+    table = [*faults.FAULTS, *deadlocks.PROGRAMS]
+    names = [row.name for row in [*table, *(p for t in correct.TABLES for p in t.PROGRAMS)]]
+    reasons = [*MANNERS, *ENDING, *LEFT_OUT]
+    assert len(set(reasons)) == len(reasons)
+    assert set(reasons) <= set(names)
+    for row in table:  # each says something that the row does not
+        manner = MANNERS.get(row.name)
+        for field, value in manner.changes.items() if manner else ():
+            assert value != getattr(row, field), (row.name, field)
