@@ -70,7 +70,7 @@ class LabController(IPController):
         """Leave a file for each client, where the lab's owner can see how many there are."""
         if self.socket_folder:
             with contextlib.suppress(OSError):
-                (Path(self.socket_folder) / f"{CLIENT}{session}").touch()
+                (Path(self.socket_folder).parent / f"{CLIENT}{session}").touch()
 
 
 ipyparallel_internals.use_unix_sockets(LabController)

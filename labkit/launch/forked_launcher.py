@@ -70,7 +70,7 @@ class ForkedLauncher(Launcher):
         return str(self.warm.root)
 
     def clients(self) -> list[str]:
-        return [path.name for path in (self.warm.root / "zmq").glob(f"{CLIENT}*")]
+        return [path.name for path in self.warm.root.glob(f"{CLIENT}*")]
 
     def delay(self) -> str:
         return ""

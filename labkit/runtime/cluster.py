@@ -45,6 +45,7 @@ class RankCluster:
         #: rank -> exit code of its process: negative for a signal, None if nobody saw it end
         self.deaths: dict[int, int | None] = {}
         self.missing: list[Missing] = []  #: features that are off, here or on a rank
+        self._clients: set[str] = set()  # that connected while the lab started: its own
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
         self._client = client
         launcher.on_exit = self._on_exit
@@ -73,6 +74,7 @@ class RankCluster:
                 cluster._wait_for_ranks(time.monotonic() + cluster.start_seconds())
                 _log.debug("every rank is connected after %.3f s", time.monotonic() - began)
                 cluster._map()
+                cluster._clients = set(launcher.clients())
             except LabError as error:
                 _log.info("the ranks did not start: %s", error)
                 raise
@@ -145,7 +147,7 @@ class RankCluster:
 
     def has_strangers(self) -> bool:
         """Tell whether another client has connected to the controller, as far as that is known."""
-        return len(self.launcher.clients()) > 1
+        return bool(set(self.launcher.clients()) - self._clients)
 
     def connected(self) -> list[int]:
         """List the engines that are there; of those that have left, the hub may not know yet."""

@@ -51,8 +51,8 @@ HARMLESS = frozenset(
 #: The package of the client, whose functions send things to ranks; and the function of asyncio
 #: that is on the stack of its own threads, each of which runs an event loop.
 CLIENT, LOOP = "ipyparallel", "run_forever"
-#: Files below torch whose threads carry data for a loader, and issue nothing.
-CARRIERS = ("torch/utils/data/_utils/pin_memory.py",)
+#: Where torch carries data for a loader: threads and handlers there issue nothing.
+CARRIERS = "/torch/utils/data/_utils/"
 _STDLIB = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
 )
@@ -127,7 +127,7 @@ def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
     began = next((name for name in libraries if name != "python"), "python")
     if began in HARMLESS or (began == CLIENT and not _is_clients(own)):
         return True
-    if any(f.f_code.co_filename.replace(os.sep, "/").endswith(CARRIERS) for f in own):
+    if any(_carries(f.f_code) for f in own):
         return True
     return packages == {"python"} and _is_listener(own)
 
@@ -143,6 +143,11 @@ def _sends(code: CodeType) -> bool:
     """Tell whether code is of ipyparallel's client, whose views send things to ranks."""
     parts = code.co_filename.split(os.sep)
     return CLIENT in parts and "client" in parts[parts.index(CLIENT) :]
+
+
+def _carries(code: CodeType) -> bool:
+    """Tell whether code only carries data for a loader of torch's."""
+    return CARRIERS in code.co_filename.replace(os.sep, "/")
 
 
 def _is_listener(own: list[FrameType]) -> bool:
@@ -178,6 +183,8 @@ def may_issue(function: object) -> bool:
         builtin = isinstance(function, BuiltinMethodType)
         return builtin and not isinstance(owner, asyncio.Future)
     home = package(code.co_filename)
+    if _carries(code):
+        return False
     if home == "python":
         return not code.co_filename.startswith(_ASYNCIO)
     if home == CLIENT:  # a view's methods send something; the engine's own serve it

@@ -17,9 +17,7 @@ import pytest
 
 import labkit
 from labkit import hosts
-from labkit.runtime.finish import finish
-from labkit.runtime.follow import follow
-from tests.support.cells import results, send_cell
+from tests.support.cells import results, send_cell, watch_cell
 from tests.support.sshd import sshd
 from tests.support.system import needs, needs_hosts
 
@@ -240,7 +238,7 @@ class Site:
     def run(self, code: str) -> list[str | None]:
         """Run a cell; return what its last lines show."""
         sent = send_cell(self.lab, f"#px In[7]\n{code}\n")
-        finished = finish(sent, follow(sent, timeout=SECONDS))
+        finished = watch_cell(sent, SECONDS)
         assert not finished.ending.kind, finished.ending
         return results(finished.outcomes)
 

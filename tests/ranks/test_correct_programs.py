@@ -22,9 +22,7 @@ from pathlib import Path
 import pytest
 
 import labkit
-from labkit.runtime.finish import finish
-from labkit.runtime.follow import follow
-from tests.support.cells import inside, results, send_cell
+from tests.support.cells import inside, results, send_cell, watch_cell
 from tests.support.correct_programs import calls, limits, providers, slow, worlds
 from tests.support.correct_programs.program import Program
 
@@ -95,7 +93,7 @@ def lab_of() -> Iterator[LabOf]:
 def run(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[str | None]:
     """Run a cell on some ranks (all if None); return what their last lines show."""
     sent = send_cell(lab, f"#px In[7]\n{code}\n", ranks)
-    finished = finish(sent, follow(sent, timeout=SECONDS))
+    finished = watch_cell(sent, SECONDS)
     assert not finished.ending.kind, finished.ending
     return results(finished.outcomes)
 

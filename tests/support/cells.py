@@ -37,6 +37,12 @@ def finish_cell(sent: Request, suspect: float = SUSPECT_SECONDS) -> Finished:
     return finish(sent, follow(sent, suspect=suspect), tolerate=True)
 
 
+def watch_cell(sent: Request, timeout: float) -> Finished:
+    """Wait for a cell as where somebody looks on: what is suspected goes on, ``timeout`` seconds
+    at most; raise what it raises."""
+    return finish(sent, follow(sent, timeout=timeout))
+
+
 def results(outcomes: Sequence[Outcome]) -> list[str | None]:
     """Return what each rank's last expression shows, None where there is none."""
     return [o.result["data"]["text/plain"] if o.result else None for o in outcomes]

@@ -278,10 +278,10 @@ def storages_of(tensors: Sequence[torch.Tensor]) -> Iterator[int]:
 # -- calls --------------------------------------------------------------------------------------
 
 
-def is_gloo(group: Any) -> bool:
-    """Tell whether gloo serves the CPU in a group."""
+def is_gloo(of_torch: Any) -> bool:
+    """Tell whether gloo serves the CPU in a process group."""
     try:
-        return isinstance(group._get_backend(CPU), dist.ProcessGroupGloo)
+        return isinstance(of_torch._get_backend(CPU), dist.ProcessGroupGloo)
     except RuntimeError:
         return False
 
