@@ -82,7 +82,8 @@ def suspicion_html(suspicion: Suspicion | None) -> str:
     lines += [f"It may still go on: {doubt}." for doubt in case.doubts]
     if seconds > OFFER_SECONDS:
         lines += [f"If not: {likely_cause(case)}", "The stop button (■) ends the cell."]
-    style = f"color: {_ALARM}; white-space: pre-wrap; {_SMALL}"
+    colour = f"color: {_ALARM}" if seconds > OFFER_SECONDS else _GREY
+    style = f"{colour}; white-space: pre-wrap; {_SMALL}"
     return f'<div style="{style}">{escape(chr(10).join(lines))}</div>'
 
 
