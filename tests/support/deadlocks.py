@@ -21,6 +21,8 @@ PROVED, SUSPECTED, EITHER = "proved", "suspected", "either"
 POLLS = "a store that asks again and again in C++ looks like a rank that computes"
 #: It depends on the load of the machine.
 FLICKERS = "bytes in any socket of a rank, also the notebook's, begin a suspicion anew"
+#: It depends on the load as well.
+RESTLESS = "a rank that is freed while it connects to the others may connect once more"
 IN_THE_WAY = "a message whose receive was dropped is not seen to be in the way of the next call"
 SIZES = "ranks that believe in worlds of different sizes are not compared"
 
@@ -578,6 +580,7 @@ GROUPS = [
         4,
         ("new_group", "order"),
         EITHER,
+        gap=RESTLESS,
     ),
     Program(
         "a rank leaves out a group that it is a member of",

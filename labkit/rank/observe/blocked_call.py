@@ -30,7 +30,8 @@ def describe(frame: FrameType | None) -> Wait | None:
     if what is None:
         return None
     where, line = tracebacks.innermost(frame) or ("", "")
-    issued = what.issued if what.issued != where else ""
+    # Within one cell the line of the wait says enough.
+    issued = what.issued if what.issued.partition(",")[0] != where.partition(",")[0] else ""
     return dataclasses.replace(what, call=_call(frames), where=where, line=line, issued=issued)
 
 
