@@ -28,7 +28,7 @@ class Recorder:
         self.shown = []
         self.cleared = 0
 
-    def show(self, out, err, board, seconds):
+    def show(self, out, err, board, seconds, suspicion=None):
         self.shown.append((dict(out), dict(err), list(board)))
 
     def clear(self, *, wait):
