@@ -9,7 +9,7 @@ from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
 from ..wire.samples import Entry, Sample, Wait
 from .fate import ENDED, NOT_ASKED, Fate
-from .wait_graph import SAME_SIZE, Situation, needs
+from .needs import SAME_SIZE, Situation, needs
 
 #: torch's short names of types, as the flight recorder has them.
 TYPES = {

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ..wire.encoding import decode, encode
 from .message import describe
-from .wait_graph import Situation, Verdict, about, judge, needs
+from .needs import Situation, needs
+from .wait_graph import Verdict, about, judge
 
 #: What stands before a situation in a line of the log.
 MARK = "judges: "

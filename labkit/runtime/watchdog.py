@@ -17,9 +17,10 @@ from typing import Any
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
+from ..deadlock.needs import Situation
 from ..deadlock.replay import MARK, Written, tell
 from ..deadlock.samples import renumber
-from ..deadlock.wait_graph import Situation, Verdict, about, judge
+from ..deadlock.wait_graph import Verdict, about, judge
 from ..wire.requests import AskSample, AskWatch, Watched
 from ..wire.samples import Issuer, Sample
 from . import control, outside

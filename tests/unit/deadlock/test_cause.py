@@ -8,7 +8,8 @@ import pytest
 
 from labkit.deadlock.cause import EXPLANATIONS, Case, likely_cause
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
-from labkit.deadlock.wait_graph import Situation, judge
+from labkit.deadlock.needs import Situation
+from labkit.deadlock.wait_graph import judge
 from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
 
 

@@ -9,7 +9,8 @@ import pytest
 from labkit.deadlock import message as story
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
-from labkit.deadlock.wait_graph import Situation, judge
+from labkit.deadlock.needs import Situation
+from labkit.deadlock.wait_graph import judge
 from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
 
 WORLD = ("0", (0, 1, 2, 3))

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from labkit.deadlock import replay
-from labkit.deadlock.wait_graph import Situation, judge
+from labkit.deadlock.needs import Situation
+from labkit.deadlock.wait_graph import judge
 from labkit.wire.encoding import ProtocolError
 from labkit.wire.samples import Entry, Group, Issuer, Sample, Wait
 

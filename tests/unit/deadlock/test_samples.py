@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from labkit.deadlock.needs import Situation
 from labkit.deadlock.samples import renumber
-from labkit.deadlock.wait_graph import Situation, Verdict, judge
+from labkit.deadlock.wait_graph import Verdict, judge
 from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Size, Wait
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
-from labkit.deadlock.wait_graph import Situation
+from labkit.deadlock.needs import Situation
 from labkit.notebook import board
 from labkit.runtime.watchdog import Suspicion
 from labkit.wire.samples import Group, Sample, Wait

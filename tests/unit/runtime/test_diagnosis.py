@@ -12,7 +12,7 @@ import pytest
 
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
-from labkit.deadlock.wait_graph import Situation
+from labkit.deadlock.needs import Situation
 from labkit.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
 from labkit.launch.forked_launcher import ForkedLauncher
 from labkit.runtime import diagnosis
