@@ -27,7 +27,7 @@ from ..wire.requests import (
     Waiting,
     Wake,
 )
-from . import ipython_internals, memory, process_group, tracebacks, unblock
+from . import file_stores, ipython_internals, memory, process_group, tracebacks, unblock
 from .observe import blocked_call, sampler
 from .torch_internals import rendezvous
 
@@ -54,7 +54,10 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
         AskConnections.answered_by(lambda asked: _connections()),
         Shut.answered_by(
             lambda asked: Count(
-                unblock.shut(asked.pairs) + process_group.abort() + rendezvous.give_up()
+                unblock.shut(asked.pairs)
+                + process_group.abort()
+                + rendezvous.give_up()
+                + file_stores.free(sampler.moves())
             )
         ),
         Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),

@@ -16,6 +16,7 @@ from ..wire.state import ProcessFacts
 from . import (
     calls,
     control,
+    file_stores,
     ipython_internals,
     last_receives,
     memory,
@@ -88,6 +89,7 @@ def assign(
     tracebacks.install(shell)
     p2p_record.install()
     last_receives.install()
+    file_stores.install()
     ipython_internals.at_end_of_cells(shell, devices.finish)
     if names.is_on("meeting again"):
         rendezvous.install()

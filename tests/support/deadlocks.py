@@ -18,7 +18,6 @@ from labkit import Deadlock, RankDied, RankError
 PROVED, SUSPECTED, EITHER = "proved", "suspected", "either"
 
 #: Known gaps.
-POLLS = "a store that asks again and again in C++ looks like a rank that computes"
 #: It depends on the load of the machine.
 FLICKERS = "bytes in any socket of a rank, also the notebook's, begin a suspicion anew"
 #: It depends on the load as well.
@@ -894,7 +893,6 @@ STORES = [
         5,
         ("[Ss]tore",),
         EITHER,
-        gap=POLLS,
     ),
     Program(
         "a store of its own of which one rank wants a key too many",
@@ -1649,7 +1647,6 @@ JOINING = [
         3,
         ("init_process_group",),
         EITHER,
-        gap=POLLS,
     ),
     Program(
         "rank 0 believes in a smaller world",

@@ -13,7 +13,7 @@ from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
 from ..torch_internals import frames as torch_frames
-from ..torch_internals import groups, names
+from ..torch_internals import groups, names, rendezvous
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, flight_recorder, meetings, p2p_record, store_waits
 
@@ -86,6 +86,8 @@ def _monitored_barrier(top: FrameType) -> Wait | None:
 def _store(top: FrameType) -> Wait | None:
     if bounded(store_waits.limit_of(top)):
         return None
+    if store_waits.opens(top):
+        return _unknown("any process may come to the store, or open it, that rank {rank} waits for")
     keys = ", ".join(repr(key) for key in store_waits.keys_of(top))
     return Wait("store", at=keys, doubt="any process that reaches the store may set the key")
 
@@ -192,7 +194,7 @@ def _unobserved(work: Work, issued: str) -> Wait | None:
 
 
 def bounded(timeout: object) -> bool:
-    return isinstance(timeout, timedelta) and timedelta(0) < timeout <= p2p_record.BOUND
+    return isinstance(timeout, timedelta) and timedelta(0) < timeout < p2p_record.BOUND
 
 
 def gives_up(group: ProcessGroup) -> bool:
@@ -215,7 +217,7 @@ def _root(frames: list[FrameType]) -> int | None:
 
 
 #: Files of labkit's that stand between torch's Python and its C++.
-_OURS = (p2p_record.__file__, store_waits.__file__)
+_OURS = (p2p_record.__file__, store_waits.__file__, rendezvous.__file__)
 
 
 def _call(frames: list[FrameType]) -> str:

@@ -38,7 +38,7 @@ from . import (
 log = logging.getLogger("labkit")
 #: Seconds between looks.
 LOOK_SECONDS = 0.1
-#: Processor time between two looks that a thread may use and still only poll.
+#: Processor time between two looks that labkit's own polling of a device may use.
 POLLING_NANOSECONDS = 20_000_000
 #: Seconds that it goes on looking after the last question.
 LINGER_SECONDS = 3.0
@@ -121,9 +121,6 @@ class Looker:
     def _look(self) -> None:
         main = cpu_clock.main_clock()
         ran, self._main = main - self._main, main
-        if ran > POLLING_NANOSECONDS:  # wherever it is: frames take most of the time of a look
-            self._move()
-            return
         frame = main_frame()
         if self._has_moved(frame, ran):
             self._move(self._spot)
@@ -146,15 +143,16 @@ class Looker:
         """Tell whether the main thread has run since the look before.
 
         One that only asks again and again, in short sleeps, whether the others have come counts
-        as standing still: torch does so when a group is made, labkit when a GPU is to end.
+        as standing still, as much of the processor as that takes (a ``FileStore`` reads a file a
+        hundred times a second): torch does so in a store, when a group or an RPC agent is made,
+        labkit when a GPU is to end.
         """
-        meets = frame is not None and (
-            blocked_call.find_meeting(frame) is not None or store_waits.is_wait(frame)
-        )
-        if not meets and not device_wait.is_wait(frame):
+        meets = frame is not None and _meets(frame)
+        polls = not meets and ran <= POLLING_NANOSECONDS and device_wait.is_wait(frame)
+        if not meets and not polls:
             before, self._spot = self._spot, None
             return bool(ran) or before is not None or cpu_clock.main_runs()
-        spot = (id(frame), frame.f_lasti) if meets and frame else "device"
+        spot = _spot(frame) if meets and frame else "device"
         before, self._spot = self._spot, spot
         return spot != before
 
@@ -168,7 +166,8 @@ class Looker:
             return _awaiting()
         wait = blocked_call.describe(frame)
         if wait is not None:
-            if torch_frames.is_blind(frame) and self._computes():
+            blind = torch_frames.is_blind(frame) and not _meets(frame)
+            if blind and self._computes():
                 return None
             if wait.kind == "thread" and self._threads.is_alone():
                 doubt = "rank {rank} waits for something in its own process"
@@ -203,7 +202,8 @@ class Looker:
         """Return numbers that stay the same as long as nothing that waits has run."""
         if self._spot is None:
             return (self._main, *self._threads.stamp())
-        polled = device_wait.progress() if self._spot == "device" else (groups.count_made(),)
+        device = self._spot == "device"
+        polled = device_wait.progress() if device else (groups.count_made(), store_waits.calls)
         return (0, *polled, *self._threads.stamp())
 
     def _sample(self) -> Sample:
@@ -228,6 +228,32 @@ class Looker:
             issuers=others,
             doubts=names.blindness(),
         )
+
+
+def _meets(frame: FrameType) -> bool:
+    """Tell whether a thread asks others in C++, through a store: nothing else runs there."""
+    return (
+        blocked_call.find_meeting(frame) is not None
+        or store_waits.is_wait(frame)
+        or torch_frames.is_rpc_start(frame)
+    )
+
+
+def _spot(frame: FrameType) -> object:
+    """Return what stays the same for as long as a thread is in one call; its frame does not, of
+    which Python makes a new object at each look."""
+    return (frame.f_code, frame.f_lasti, groups.count_made(), store_waits.calls)
+
+
+def moves() -> Callable[[], bool]:
+    """Return what tells whether the main thread has left the call that it is in now."""
+
+    def spot() -> object:
+        frame = main_frame()
+        return frame and _spot(frame)
+
+    before = spot()
+    return lambda: spot() != before
 
 
 def _awaits(frame: FrameType) -> bool:

@@ -1,7 +1,8 @@
-"""Recognise a rank that waits for a key of a store: nothing of torch's Python is on its stack.
+"""Recognise a rank that waits in a store: nothing of torch's Python is on its stack.
 
-The methods of ``Store`` that wait are replaced by ones that pass on; a rank that waits stands
-inside one of ours, whose frame holds the store and the keys.
+The methods of ``Store`` that wait for a key, and the constructor of ``TCPStore``, in which a server
+waits for its clients and a client for its server, are replaced by ones that pass on; a rank that
+waits stands inside one of ours, whose frame holds the store and what it was given.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+import torch.distributed as dist
+
 from ..torch_internals import names, stores
 
 #: torch's own methods, which ours call
 stock: dict[str, Any] = {}
+#: how many calls have begun: two looks that see the same one have the same number
+calls = 0
 
 
 def install() -> None:
@@ -25,22 +30,45 @@ def install() -> None:
         name = function.__name__
         stock[name] = getattr(stores.Store, name)
         setattr(stores.Store, name, function)
+    stock["open"] = dist.TCPStore.__init__
+    setattr(dist.TCPStore, "__init__", TCPStore.__init__)  # noqa: B010
 
 
 def get(self: stores.Store, key: Any) -> Any:
+    _count()
     return stock["get"](self, key)
 
 
 def wait(self: stores.Store, keys: Any, *timeout: timedelta, **named: timedelta) -> Any:
+    _count()
     return stock["wait"](self, keys, *timeout, **named)
 
 
-_CODES = {get.__code__, wait.__code__}
+def _count() -> None:
+    global calls
+    calls += 1
+
+
+class TCPStore:
+    """Where the constructor of torch's class of this name gets its own from."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        _count()
+        stock["open"](self, *given, **named)
+
+
+_OPENS = TCPStore.__init__.__code__
+_CODES = {get.__code__, wait.__code__, _OPENS}
 
 
 def is_wait(frame: FrameType) -> bool:
-    """Tell whether a frame is a call that waits for keys of a store."""
+    """Tell whether a frame is a call that waits in a store."""
     return frame.f_code in _CODES
+
+
+def opens(frame: FrameType) -> bool:
+    """Tell whether a call makes a server, which waits for its clients, or looks for one."""
+    return frame.f_code is _OPENS
 
 
 def keys_of(frame: FrameType) -> tuple[str, ...]:
@@ -55,5 +83,11 @@ def keys_of(frame: FrameType) -> tuple[str, ...]:
 def limit_of(frame: FrameType) -> timedelta | None:
     """Return how long a call waits, None if torch does not say."""
     values = frame.f_locals
-    given = (*values.get("timeout", ()), *values.get("named", {}).values())
-    return next((t for t in given if isinstance(t, timedelta)), stores.limit(values["self"]))
+    if opens(frame):
+        return _limit(*values["given"], *values["named"].values()) or stores.LIMIT
+    given = _limit(*values.get("timeout", ()), *values.get("named", {}).values())
+    return given or stores.limit(values["self"])
+
+
+def _limit(*given: Any) -> timedelta | None:
+    return next((value for value in given if isinstance(value, timedelta)), None)

@@ -125,10 +125,10 @@ def has_store(maker: FrameType) -> bool:
 
 
 def limit_of(maker: FrameType, frames: list[FrameType], bound: timedelta) -> bool:
-    """Tell whether a call that makes a group gives up by itself, within ``bound``."""
+    """Tell whether a call that makes a group gives up by itself before ``bound``."""
     for frame in frames:
         limit = frame.f_locals.get(LIMIT) if frame.f_code.co_filename == C10D else None
-        if isinstance(limit, timedelta) and timedelta(0) < limit <= bound:
+        if isinstance(limit, timedelta) and timedelta(0) < limit < bound:
             return True
         if frame is maker:
             break
@@ -163,6 +163,16 @@ def is_distributed(frame: FrameType) -> bool:
 def is_rpc(frame: FrameType) -> bool:
     """Tell whether a frame is of torch's RPC."""
     return frame.f_code.co_filename.startswith(_RPC)
+
+
+def is_rpc_start(frame: FrameType) -> bool:
+    """Tell whether ranks meet there to start RPC."""
+    outer: FrameType | None = frame
+    while outer is not None and is_rpc(outer):
+        if outer.f_code.co_name == "init_rpc":
+            return True
+        outer = outer.f_back
+    return False
 
 
 def root_of(frame: FrameType) -> tuple[Any, int | None, int | None] | None:

@@ -29,7 +29,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from . import groups
 
-#: Torch searches by itself, in C++, where the limit is no longer than this.
+#: Torch searches by itself, in C++, where the limit is shorter than this.
 BOUND = timedelta(seconds=60)
 #: Seconds of a longer limit that are left to torch, for the error that it raises at the end.
 LAST_SECONDS = 1.0
@@ -154,10 +154,10 @@ def _find_server(
     """
     global _search
     seconds = limit.total_seconds()
-    if limit <= BOUND and old is None:
+    if limit < BOUND and old is None:
         return limit
     began = time.monotonic()
-    _search = search = _Search(address, old, needs_next=limit > BOUND)
+    _search = search = _Search(address, old, needs_next=limit >= BOUND)
     try:
         search.done.acquire(timeout=max(0.0, seconds - min(LAST_SECONDS, seconds / 2)))
     finally:

@@ -7,6 +7,8 @@ from datetime import timedelta
 import torch.distributed as dist
 
 Store = dist.Store
+#: How long a ``TCPStore`` waits that is given no limit.
+LIMIT = timedelta(minutes=5)
 
 
 def limit(store: Store) -> timedelta | None:

@@ -173,11 +173,18 @@ def test_a_rank_that_asks_in_short_sleeps_for_the_others_stands_still(rank, monk
     rank.wait = Wait("new_group")
     rank.eyes.watch((), told.append)
     for _ in range(5):
-        rank.main += 1_000_000
+        rank.main += 10 * sampler.POLLING_NANOSECONDS  # whatever it takes to ask
         rank.look()
     assert [answer.sample.stamp[0] for answer in told] == [0]
+    elsewhere = (x for x in ())  # a frame that stands still
+    monkeypatch.setattr(sampler, "main_frame", lambda: elsewhere.gi_frame)
     for _ in range(5):
-        rank.main += 10 * sampler.POLLING_NANOSECONDS
+        rank.main += 1_000_000
+        rank.look()
+    assert rank.eyes.sample().state == "waiting"
+    monkeypatch.setattr(blocked_call, "find_meeting", lambda frame: None)
+    for _ in range(5):
+        rank.main += 1_000_000
         rank.look()
     assert rank.eyes.sample().state == "computing"
 

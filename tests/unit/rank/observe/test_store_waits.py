@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from datetime import timedelta
@@ -18,6 +19,7 @@ def _installed(monkeypatch):
     """Replace torch's methods for a test, and put them back."""
     for name in ("get", "wait"):
         monkeypatch.setattr(stores.Store, name, getattr(stores.Store, name))
+    monkeypatch.setattr(dist.TCPStore, "__init__", dist.TCPStore.__init__)
     monkeypatch.setattr(store_waits, "stock", {})
     store_waits.install()
 
@@ -85,3 +87,38 @@ def test_it_is_installed_once():
     store = dist.HashStore()
     store.set("a", "x")
     assert store.get("a") == b"x"
+
+
+def test_a_server_waits_for_its_clients_as_long_as_it_is_told():
+    limit = timedelta(seconds=70)
+    made, port = [], []
+
+    def serve():
+        made.append(dist.TCPStore("127.0.0.1", port[0], 2, True, limit))
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port.append(free.getsockname()[1])
+    thread = threading.Thread(target=serve)
+    thread.start()
+    for _ in range(500):
+        frame = sys._current_frames().get(thread.ident)
+        if frame is not None and store_waits.is_wait(frame):
+            break
+        thread.join(0.01)
+    assert frame is not None
+    assert store_waits.opens(frame)
+    assert store_waits.limit_of(frame) == limit
+    client = dist.TCPStore("127.0.0.1", port[0], 2, False)
+    thread.join(5)
+    client.set("key", "value")
+    assert made[0].get("key") == b"value"
+
+
+def test_a_store_without_a_limit_waits_for_what_torch_says(monkeypatch):
+    frames = []
+    monkeypatch.setitem(store_waits.stock, "open", lambda *given: frames.append(sys._getframe(1)))
+    store_waits.TCPStore.__init__(None, "127.0.0.1", 0)
+    (frame,) = frames
+    monkeypatch.undo()
+    own = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    assert store_waits.limit_of(frame) == own.timeout
