@@ -12,7 +12,7 @@ from ..errors import LabStopped, UsageError
 from ..runtime import request, variables
 from ..runtime.finish import values
 from ..runtime.session import Session
-from ..runtime.survey import survey
+from ..runtime.survey import find_fault, survey
 from ..timeline.request import Cell, record
 from ..timeline.timeline import Timeline
 from ..wire.features import sentences
@@ -269,7 +269,8 @@ class Lab:
     # -- look -------------------------------------------------------------------------------
 
     def status(self) -> Table:
-        """Show what each rank is doing now, and at which line of which cell.
+        """Show what each rank is doing now, and at which line of which cell; below the table,
+        who waits in vain.
 
         Examples
         --------
@@ -279,7 +280,8 @@ class Lab:
         {'cpu'}
         """
         cluster = self._session.cluster
-        return Table(survey(cluster), sentences(cluster.missing))
+        states = survey(cluster)
+        return Table(states, [*sentences(cluster.missing), *find_fault(cluster, states)])
 
     def __repr__(self) -> str:
         """Say what is known without asking any rank; ``lab.status()`` asks."""

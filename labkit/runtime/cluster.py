@@ -10,7 +10,7 @@ import logging
 import socket
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import ipyparallel as ipp
@@ -44,6 +44,7 @@ class RankCluster:
         self.places: list[Place] = []
         #: rank -> exit code of its process: negative for a signal, None if nobody saw it end
         self.deaths: dict[int, int | None] = {}
+        self.asked: set[int] = set()  #: ranks that something was sent to since all were idle
         self.missing: list[Missing] = []  #: features that are off, here or on a rank
         self._clients: set[str] = set()  # that connected while the lab started: its own
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
@@ -211,6 +212,10 @@ class RankCluster:
         """Tell whether a rank has anything to do: a request of this client without a reply."""
         engine, client = self.places[rank].engine, self.client
         return rank not in self.deaths and ipyparallel_internals.has_work(client, engine)
+
+    def note_asked(self, ranks: Iterable[int]) -> None:
+        """Note that something is about to be sent to some ranks."""
+        self.asked = {*ranks, *(self.asked if self.busy_ranks() else ())}
 
     def busy_ranks(self) -> list[int]:
         """List the ranks that have something to do."""

@@ -50,6 +50,7 @@ class Request:
         cluster = group.cluster
         if dead := [r for r in ranks if r in cluster.deaths]:
             raise RankDied(*diagnosis.died(cluster, dead))
+        cluster.note_asked(ranks)
         result = send(cluster.client.direct_view([cluster.places[r].engine for r in ranks]))
         replies = ipyparallel_internals.replies(result)
         return cls(group, list(ranks), result, dict(zip(ranks, replies, strict=True)))

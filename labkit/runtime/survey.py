@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -16,10 +16,12 @@ from ..wire.samples import Sample
 from ..wire.state import RankState
 from . import control
 from .cluster import RankCluster
-from .watchdog import sample
+from .watchdog import Watcher, sample
 
 #: A rank tells what it waits for when it has stood still between two looks, so long apart.
 LOOK_AGAIN_SECONDS = 0.25
+#: How long to look for a deadlock: it takes half a second to be certain of one.
+FAULT_SECONDS = 1.0
 
 
 def survey(cluster: RankCluster) -> list[RankState]:
@@ -33,6 +35,26 @@ def survey(cluster: RankCluster) -> list[RankState]:
     samples = sample(cluster, running)
     waits = {r: s for r, s in samples.items() if s.wait is not None}
     return [_state(cluster, s.rank, None, waits[s.rank]) if s.rank in waits else s for s in states]
+
+
+def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
+    """Say in one sentence who waits for whom in vain, if it is seen within a moment; none if all
+    may go on.
+
+    Parameters
+    ----------
+    states
+        What the ranks do: nobody is asked where none waits.
+    """
+    if not any(state.state == "waiting" for state in states):
+        return []
+    watcher = Watcher(cluster, sorted(cluster.asked))
+    deadline = time.monotonic() + FAULT_SECONDS
+    while time.monotonic() < deadline:
+        if (case := watcher.look((), {}, 0.1)) is not None:
+            return [f"Deadlock: {message.headline(case)}"]
+    found = watcher.suspicion
+    return message.suspicion(found.case)[:1] if found is not None else []
 
 
 def look(cluster: RankCluster, waits: Mapping[int, Sample] | None = None) -> list[RankState]:

@@ -7,7 +7,7 @@ import signal
 import time
 
 from labkit.runtime import control, request
-from labkit.runtime.survey import look, survey
+from labkit.runtime.survey import find_fault, look, survey
 from tests.conftest import freeze
 from tests.support.cells import finish_cell, inside, run_cell, send_cell
 
@@ -25,6 +25,31 @@ def test_who_waits_is_told_with_what_and_where(lab4):
     assert states[0].detail.startswith("barrier (collective ")
     assert (states[0].where, states[0].line) == ("In[7], line 5", "dist.barrier()")
     assert states[3].where == "In[7], line 4"
+
+
+def test_who_waits_in_vain_is_told(lab4):
+    cluster = inside(lab4).cluster
+    sent = run(lab4, "if rank != 3:\n    dist.barrier()")
+    time.sleep(0.5)
+    told = find_fault(cluster, survey(cluster))
+    finish_cell(sent)
+    assert told == ["Deadlock: ranks 0–2 wait for rank 3, which has ended its cell."]
+    sent = send_cell(lab4, "dist.barrier()", [0])
+    time.sleep(0.5)
+    told = find_fault(cluster, survey(cluster))
+    finish_cell(sent)
+    assert told == ["Deadlock: rank 0 waits for ranks 1–3, which were not asked to run the cell."]
+
+
+def test_of_those_who_wait_for_a_slow_one_nothing_is_told(lab4):
+    cluster = inside(lab4).cluster
+    sent = run(lab4, "import time\nif rank == 3:\n    time.sleep(3)\ndist.barrier()")
+    time.sleep(0.5)
+    states = survey(cluster)
+    assert [s.state for s in states] == ["waiting"] * 3 + ["running"]
+    assert find_fault(cluster, states) == []
+    finish_cell(sent)
+    assert find_fault(cluster, survey(cluster)) == []
 
 
 def test_a_function_of_the_notebook_is_named(lab4):
