@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from datetime import timedelta
 from types import FrameType
 
@@ -25,7 +24,7 @@ def describe(frame: FrameType | None) -> Wait | None:
     """
     if frame is None:
         return None
-    frames = list(_outwards(frame))
+    frames = list(python_threads.frames(frame))
     what = _what(frames)
     if what is None:
         return None
@@ -33,12 +32,6 @@ def describe(frame: FrameType | None) -> Wait | None:
     # Within one cell the line of the wait says enough.
     issued = what.issued if what.issued.partition(",")[0] != where.partition(",")[0] else ""
     return dataclasses.replace(what, call=_call(frames), where=where, line=line, issued=issued)
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _what(frames: list[FrameType]) -> Wait | None:
@@ -131,7 +124,7 @@ def find_maker(top: FrameType | None) -> FrameType | None:
     """Return the frame of the call that makes a group, if a thread waits there for the others."""
     if top is None or not torch_frames.is_meeting(top):
         return None
-    return next(filter(torch_frames.is_maker, _outwards(top)), None)
+    return next(filter(torch_frames.is_maker, python_threads.frames(top)), None)
 
 
 def _work(frames: list[FrameType]) -> Wait | None:

@@ -18,9 +18,6 @@ from .. import tracebacks
 from ..torch_internals import collectives, groups
 from ..torch_internals.groups import ProcessGroup, Work
 
-_FAMILIES = {
-    method: family for family, methods in collectives.METHODS.items() for method in methods
-}
 #: Calls and messages of a group that are kept: the newest.
 KEPT = 128
 
@@ -89,7 +86,7 @@ def _ends(
     group: ProcessGroup, name: str, args: Sequence[Any]
 ) -> tuple[int | None, tuple[tuple[int, ...], tuple[int, ...]] | None]:
     """Return the root and the splits that a method was given."""
-    family = _FAMILIES.get(name, "")
+    family = collectives.family(name)
     if family in ROOTED:
         roots = (getattr(a, "rootRank", None) for a in args)
         return next((int(r) for r in roots if r is not None), None), None

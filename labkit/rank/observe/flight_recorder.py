@@ -133,21 +133,19 @@ def _part(group: ProcessGroup, backend: str, part: GroupKey, own: list[Issued]) 
     if home_of(name) != name:
         return Group(key=part, last=last, entries=entries, posted={}, barriers=0)
     posted = p2p_record.posted.get(group) or Counter()
+    world = (*members, -1)  # of a peer, its rank in the world; -1 is any
     return Group(
         key=part,
         last=last,
         entries=entries,
-        posted={
-            (kind, members[peer] if peer >= 0 else -1, tag): count
-            for (kind, peer, tag), count in posted.items()
-        },
+        posted={(kind, world[peer], tag): count for (kind, peer, tag), count in posted.items()},
         barriers=p2p_record.barriers.get(group, 0),
         sizes={
-            (kind, members[peer] if peer >= 0 else -1, tag, number): size
+            (kind, world[peer], tag, number): size
             for (kind, peer, tag, number), size in call_details.sizes_of(group, RECENT).items()
         },
         dropped=frozenset(
-            (kind, members[peer] if peer >= 0 else -1, tag, number)
+            (kind, world[peer], tag, number)
             for kind, peer, tag, number in p2p_record.dropped.get(group) or ()
         ),
     )

@@ -9,7 +9,6 @@ was sent stays sent.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import weakref
@@ -23,7 +22,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...wire.samples import MessageKey
-from .. import tracebacks
 from ..torch_internals import collectives, groups, names, recorder
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, store_waits
@@ -204,11 +202,8 @@ def monitored_barrier(
 
 
 def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and not tracebacks.is_cell(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame.f_back is not None:
-        places.append((frame.f_code.co_filename, frame.f_lineno, _group_of(self)))
+    if (place := call_details.find_place()) is not None:
+        places.append((*place, _group_of(self)))
     began = time.time_ns()
     result = stock["wait"](self, *timeout, **named)
     _open.pop(id(self), None)

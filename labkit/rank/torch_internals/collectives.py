@@ -78,9 +78,12 @@ OPERATORS = {
 }  # fmt: skip
 
 
+_FAMILIES = {method: family for family, methods in METHODS.items() for method in methods}
+
+
 def family(method: str) -> str:
     """Return the collective that a method of a process group belongs to, "" if to none."""
-    return next((name for name, methods in METHODS.items() if method in methods), "")
+    return _FAMILIES.get(method, "")
 
 
 def owners() -> list[Any]:

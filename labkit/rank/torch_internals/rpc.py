@@ -8,5 +8,7 @@ import sys
 def is_called() -> bool:
     """Tell whether an agent of RPC lives here, which runs what other processes ask for."""
     api = sys.modules.get("torch.distributed.rpc.api")
+    if api is None:
+        return False
     is_set = getattr(api, "_is_current_rpc_agent_set", None)
-    return bool(is_set is not None and is_set())
+    return is_set is None or bool(is_set())  # where torch hides it, nobody can tell
