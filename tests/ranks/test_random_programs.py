@@ -2,7 +2,8 @@
 
 ``programs`` draws them, ``reference`` works out how each ends, ``verdicts`` compares. Half of them
 are correct, half have one fault. hypothesis makes a failing one smaller and prints its cell.
-``LABKIT_PROGRAMS=300`` runs so many of each kind in place of the share below.
+``LABKIT_PROGRAMS=300`` runs so many of each kind in place of the share below, and with
+``LABKIT_PROGRAMS_SEED=1`` others.
 """
 
 from __future__ import annotations

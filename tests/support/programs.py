@@ -173,7 +173,8 @@ def _statements(op: Op, program: Program, ops: tuple[Op, ...]) -> tuple[list[str
     tensor = f"{x} = torch.full([{program.elements}], {op.value})"
     notes = [f"got.append({x}.unique().item())" if many else f"got.append({x}.item())"]
     look = "y.unique().item()" if many else "y.item()"
-    if op.kind == "look" and next(o for o in ops if o.name == op.name).kind == "all_gather":
+    begun = [o.kind for o in ops if o.begins and o.name == op.name]
+    if op.kind == "look" and begun == ["all_gather"]:
         notes = [f"got.append([{look} for y in {out}])"]
     note = [] if op.quiet else notes
     keep = [f"works.append({work})"]  # gloo may give up a message whose handle has gone
@@ -519,8 +520,8 @@ def _drop(draw: st.DrawFn, program: Program, rank: int, thread: int) -> Change:
     i = _where(draw, ops, (*COLLECTIVES, *MESSAGES, "wait", "new", "start"))
     if i is None:
         return None
-    start = ops[i].begins
-    left = [op for j, op in enumerate(ops) if j != i and not (start and op.name == ops[i].name)]
+    later = [op for op in ops if op.kind in LATER and op.name == ops[i].name]
+    left = [op for op in ops[:i] + ops[i + 1 :] if not (ops[i].begins and op in later)]
     what = ops[i].group if ops[i].kind == "new" else ops[i].name
     return left, f"leaves out {ops[i].kind} {what}"
 

@@ -97,6 +97,7 @@ class Prediction:
 
     hopeful: Run
     fearful: Run
+    others: tuple[Run, ...] = ()  #: that end as these do, in another order of threads
 
     @property
     def loose(self) -> bool:
@@ -111,11 +112,12 @@ class Prediction:
 
     @property
     def stages(self) -> list[Stage]:
-        return [*self.hopeful.stages, *self.fearful.stages]
+        runs = (self.hopeful, self.fearful, *self.others)
+        return [stage for run in runs for stage in run.stages]
 
     @property
     def suspicion(self) -> float:
-        return max(self.hopeful.suspicion, self.fearful.suspicion)
+        return max(run.suspicion for run in (self.hopeful, self.fearful, *self.others))
 
 
 def predict(program: Program) -> Prediction:

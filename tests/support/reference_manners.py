@@ -10,7 +10,11 @@ The same as ``reference``, for NCCL's manners as ``nccl_manners`` gives them to 
 - A cell ends when all that its rank has begun is done, also one that has raised an error.
 
 The threads of a rank share its stream: which of them is first can decide how a program ends. It is
-run with the threads in different orders, and loose if that makes a difference.
+run with the threads in different orders, and loose if that makes a difference. In each order the
+first thread that can go on does, until it cannot: a thread can then be many calls ahead of another
+one, which is what it takes (a thread drawn anew for each step is never far ahead). As in
+"probabilistic concurrency testing" (Burckhardt and others, ASPLOS 2010), the order changes now and
+then.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ from dataclasses import dataclass, replace
 from .programs import COLLECTIVES, LATER, MAIN, MESSAGES, STARTS, Op, Program
 from .reference import Prediction, Simulation, Strand
 
-#: Orders of threads that are tried.
-ORDERS = 8
+#: Orders of threads that are tried, how often one changes at most, and among how many first steps.
+ORDERS, CHANGES, STEPS = 32, 2, 60
+#: Seconds that a rank may compute and still be first on a busy machine.
+SHORT = 0.1
 
 
 def predict_manners(program: Program) -> Prediction:
@@ -35,7 +41,7 @@ def predict_manners(program: Program) -> Prediction:
     exact = [prediction.exact for prediction in found]
     same = all((run.ends, run.threads) == (runs[0].ends, runs[0].threads) for run in runs)
     if not any(exact) or (all(exact) and same):
-        return first
+        return replace(first, others=tuple(runs))
     return replace(first, hopeful=replace(first.hopeful, loose=True))
 
 
@@ -68,14 +74,26 @@ class _Manners(Simulation):
     def __init__(self, program: Program, seed: int, *, hopeful: bool) -> None:
         super().__init__(program, hopeful=hopeful)
         self._chance = random.Random(seed)
+        strands = list(self.strands)
+        self._order = self._chance.sample(strands, len(strands))
+        changes = self._chance.randint(0, CHANGES)
+        self._changes = set(self._chance.sample(range(STEPS), changes))
+        self._steps = 0
         self.given: list[list[_Given]] = [[] for _ in range(program.size)]  # by rank
         #: What a thread waits for at the operation that it is at.
         self.waits: dict[int, list[_Given]] = {}
 
     def turns(self) -> list[Strand]:
-        strands = super().turns()
-        self._chance.shuffle(strands)
-        return strands
+        if self._steps in self._changes:
+            place = self._chance.randrange(len(self._order))
+            self._order.append(self._order.pop(place))
+        self._steps += 1
+        return [self.strands[key] for key in self._order]
+
+    def issue(self, strand: Strand, op: Op) -> None:
+        super().issue(strand, op)
+        if op.kind == "compute" and op.seconds < SHORT and self._chance.random() < 0.5:
+            strand.until = self.now
 
     def step(self, strand: Strand) -> bool:
         op = strand.op

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import labkit
 from labkit import Deadlock, RankDied, RankError
@@ -25,6 +25,8 @@ from .reference_manners import predict_manners
 
 #: So many programs of each kind, instead of the share that each test runs.
 VARIABLE = "LABKIT_PROGRAMS"
+#: Draws others than those that each test runs: a number.
+SEED = "LABKIT_PROGRAMS_SEED"
 #: Seconds that a suspicion may last; of those that come to nothing, the reference drops any that
 #: lasts so long that a busy machine could make the difference.
 SUSPECT_SECONDS = 2.0
@@ -148,8 +150,9 @@ def _judge_exact(
         found = [s for s in sets if s and s.keys() == waits.keys()]
         final = sets[-1]
         assert found, f"{sorted(final)} are stuck, not {sorted(waits)}"
-        for rank, index in found[0].items() if places is not None else ():
-            compare(program, rank, index, waits[rank], verdict.case.entry(rank), places)
+        if places is not None:
+            wrong = [_mismatches(program, stage, verdict.case, places) for stage in found]
+            assert not all(wrong), wrong[0]
     whole = not right or verdict.case.waits.keys() == sure.stuck.keys()
     expected = {"": type(None), "deadlock": Deadlock, "suspected": labkit.SuspectedDeadlock}[right]
     actual = type(verdict.error)
@@ -169,29 +172,40 @@ def _judge_exact(
     return sure.verdict if right else "raised" if raised else "ended"
 
 
-def compare(
+def _mismatches(
+    program: Program, stage: dict[int, int], case: Any, places: dict[Place, int]
+) -> list[str]:
+    """Say which ranks wait elsewhere, or for something else, than in a stage of the program."""
+    told = (
+        _mismatch(program, rank, index, case.waits[rank], case.entry(rank), places)
+        for rank, index in stage.items()
+    )
+    return [text for text in told if text]
+
+
+def _mismatch(
     program: Program, rank: int, index: int, found: Any, entry: Any, places: dict[Place, int]
-) -> None:
+) -> str:
     """Compare where a rank waits, and for what: itself, or a thread that it waits for."""
-    ops, thread = program.ranks[rank], MAIN
+    ops = program.ranks[rank]
     op = ops[index]
     lines = [f"In[7], line {places[rank, MAIN, index]}"]
     if op.kind == "join":
-        thread = op.name
-        lines += [f"In[7], line {line}" for p, line in places.items() if p[:2] == (rank, thread)]
-        assert found.where in lines, f"rank {rank} waits in {lines[0]}, not {found.where}"
-        return
-    assert found.where in lines, f"rank {rank} waits in {lines[0]}, not {found.where}"
+        lines += [f"In[7], line {line}" for p, line in places.items() if p[:2] == (rank, op.name)]
+    if found.where not in lines:
+        return f"rank {rank} waits in {lines[0]}, not {found.where}"
     if op.kind == "wait":
-        name = op.name
-        op = next(o for o in ops if o.name == name and o.kind in programs.STARTS)
+        op = next(o for o in ops if o.name == op.name and o.kind in programs.STARTS)
+    if op.kind == "join":
+        return ""
     if op.kind == "new":
-        assert found.kind == "new_group"
+        fits = found.kind == "new_group"
     elif op.kind in programs.COLLECTIVES:
-        assert found.kind == "collective"
-        assert entry.name == op.kind.removeprefix("async_")
+        fits = found.kind == "collective" and entry.name == op.kind.removeprefix("async_")
     else:
-        assert (found.kind, found.peer, found.tag) == (op.kind.removeprefix("i"), op.peer, op.tag)
+        ends = (op.kind.removeprefix("i"), op.peer, op.tag)
+        fits = (found.kind, found.peer, found.tag) == ends
+    return "" if fits else f"rank {rank} waits in {op}, not {found}"
 
 
 def describe(prediction: Prediction, verdict: Verdict | None) -> str:
@@ -344,6 +358,8 @@ def check_many(
     def check(program: Program) -> None:
         checker.check(program)
 
+    if number_of_draw := os.environ.get(SEED):
+        check = seed(int(number_of_draw))(check)
     start = time.monotonic()
     check()
     checker.usable()
