@@ -6,7 +6,7 @@ receive, when calls under one number do not fit. ``wait_graph`` decides from it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..wire.protocol import ROOTED
@@ -68,8 +68,8 @@ class Need:
 
 
 def needs(situation: Situation, rank: int, wait: Wait) -> list[Need]:
-    """Say what a wait needs: one entry for each thing that it may be waiting for (all of them
-    in "device")."""
+    """Say what a wait needs: one entry for each thing that it may be waiting for (all of them in
+    "device", unless it is partial)."""
     if wait.kind == "init":
         return [_init(situation, rank, wait)]
     if wait.kind == "thread":
@@ -77,8 +77,9 @@ def needs(situation: Situation, rank: int, wait: Wait) -> list[Need]:
     if wait.kind in ("store", "unknown"):
         return [Need(frozenset(range(situation.size)), enough=1, doubt=wait.doubt)]
     if wait.kind == "device":
+        options = _first_of_each(wait.options) if wait.partial else wait.options
         return [
-            *(_collective(situation, rank, wait, key, n) for key, n in wait.options),
+            *(_collective(situation, rank, wait, key, n) for key, n in options),
             *(_message(situation, rank, message) for message in wait.messages),
         ]
     if wait.kind in ("send", "recv", "recv_any"):
@@ -90,6 +91,14 @@ def needs(situation: Situation, rank: int, wait: Wait) -> list[Need]:
         "new_group": _new_group,
     }
     return [kinds[wait.kind](situation, rank, wait, key, n) for key, n in wait.options]
+
+
+def _first_of_each(options: Iterable[tuple[GroupKey, int]]) -> Iterator[tuple[GroupKey, int]]:
+    """Yield the oldest collective of each group: a device does them one after the other."""
+    oldest: dict[GroupKey, int] = {}
+    for key, number in options:
+        oldest[key] = min(number, oldest.get(key, number))
+    yield from oldest.items()
 
 
 def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) -> Need:

@@ -121,7 +121,7 @@ class _Reading:
             return True
         wanted = needs(self.situation, node[0], wait)
         possible = (self._possible(need, node[0]) for need in wanted)
-        if wait.kind == "device":
+        if wait.kind == "device" and not wait.partial:
             return all(possible)
         return not wanted or any(possible)
 
@@ -173,4 +173,4 @@ def _held_by(issuer: Issuer, sample: Sample, idle: bool) -> tuple[Wait | None, s
     awaits = sample.wait is not None and sample.wait.kind == "thread"
     if issuer.when_idle and not idle and not awaits:
         wait = sample.wait  # it goes on after the main thread
-    return wait, "" if wait is not None else issuer.name
+    return wait, "" if wait is not None or issuer.ends else issuer.name

@@ -208,8 +208,9 @@ class Watcher:
             self.suspicion = replace(before, case=case)
 
     def _refute(self, situation: Situation) -> None:
-        """Drop a suspicion: at once if a rank of it has run, else when data moved several times
-        in a row; one byte that moves by chance is no sign that somebody comes."""
+        """Drop a suspicion: at once if a rank of it has run or somebody can go on, else when data
+        moved several times in a row; one byte that moves by chance is no sign that somebody comes.
+        """
         if self.suspicion is None:
             return
         before, now = self.suspicion.case.situation.samples, situation.samples
@@ -218,6 +219,8 @@ class Watcher:
             r in now and now[r].wait is not None and now[r].stamp == before[r].stamp
             for r in self.suspicion.case.stuck
         )
+        at_rest = {r: replace(s, still=True) for r, s in now.items()}
+        same = same and bool(judge(replace(situation, samples=at_rest)).suspected)
         if not same or self._misses > MISSES:
             self.suspicion, self._misses = None, 0
 

@@ -88,7 +88,8 @@ class Wait:
     """What a thread waits for.
 
     ``options`` has (group, number) of what it may be waiting for: more than one where torch does
-    not say which of several pending ones it is. In "device" and "messages" it waits for all.
+    not say which of several pending ones it is. In "device" it waits for all, and for ``messages``;
+    for at least one of them if it is ``partial``.
 
     ============================= ==============================================================
     ``kind``                      it waits for
@@ -117,6 +118,7 @@ class Wait:
     issued: str = ""  #: where the call was made, if it waits somewhere else: "In[6], line 2"
     at: str = ""  #: of "init": the address of the meeting; of "store": the keys
     messages: tuple[Message, ...] = ()  #: of "device": what it waits for besides collectives
+    partial: bool = False  #: of "device": within a cell, where nobody sees which of them it needs
     making: GroupKey | None = None  #: of "new_group": the group that is made
     doubt: str = ""  #: what else could end it that labkit cannot see into: it is never proved
 
@@ -133,6 +135,7 @@ class Issuer:
     wait: Wait | None = None
     #: it can act only while the main thread is idle: a timer or task of its event loop
     when_idle: bool = False
+    ends: bool = False  #: what holds it has a time limit: it can go on for certain
 
 
 @dataclass(frozen=True)

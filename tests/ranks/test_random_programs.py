@@ -264,6 +264,12 @@ KNOWN_THREADS = [
         ("ended", {}, {1: ("ended", ("late",))}),
     ),
     (
+        "a thread that wakes up waits in a call with a limit, and two ranks wait for it",
+        [[start(1), join(1), send(2, 1)], [recv(2, 0)], []],
+        {1: thread(0, sleep(SLEEP), reduce(1, 1, BRIEF))},
+        ("ended", {}, {1: ("ended", ("late",))}),
+    ),
+    (
         "a rank goes on when its time is up, but another has gone",
         [[reduce(1, 1, BRIEF), BARRIER], [], [BARRIER]],
         {},
@@ -359,6 +365,10 @@ def test_each_operation_has_its_line():
 
 # -- the reference with the manners of NCCL ------------------------------------------------------
 
+#: Seconds in which a wrong verdict would come.
+LATE = 2.0
+GROUPS_WITH_MANNERS = {"a": Group((0, 1)), "b": Group((0, 1)), "c": Group((0, 2))}
+
 #: name, what each rank does, its threads, the verdict, who waits for ever at which operation (the
 #: one after the last is the end of the cell), what each rank has got
 KNOWN_MANNERS = [
@@ -402,6 +412,26 @@ KNOWN_MANNERS = [
         ("ended", {}, [(11, 3), (11, 3), ()]),
     ),
     (
+        "a rank looks at a message that comes late, and a send of it waits for what it does then",
+        [
+            [send(1, 1, "isend", tag=1), recv(2, 2), send(3, 1, tag=2)],
+            [recv(3, 0, tag=2), recv(1, 0, tag=1)],
+            [sleep(LATE), send(2, 0)],
+        ],
+        {},
+        ("ended", {}, [(2,), (3, 1), ()]),
+    ),
+    (
+        "a rank looks at a sum that comes late, and another sum waits for what it does then",
+        [
+            [Op("async_all_reduce", 1, "a", value=1), reduce(2, 1, "c"), send(3, 1), wait(1)],
+            [recv(3, 0), reduce(1, 2, "a")],
+            [sleep(LATE), reduce(2, 4, "c")],
+        ],
+        {},
+        ("ended", {}, [(5, 3), (3, 3), (5,)]),
+    ),
+    (
         "an error does not end a cell that has begun something",
         [[Op("async_all_reduce", 1), RAISE], [], []],
         {},
@@ -419,8 +449,8 @@ KNOWN_MANNERS = [
 @pytest.mark.parametrize("known", KNOWN_MANNERS, ids=lambda known: known[0])
 def test_the_reference_knows_the_manners_of_nccl(known):
     name, ranks, threads, (verdict, waits, got) = known
-    groups = {"a": Group((0, 1)), "b": Group((0, 1))}
-    prediction = predict_manners(Program(tuple(map(tuple, ranks)), groups, threads))
+    program = Program(tuple(map(tuple, ranks)), GROUPS_WITH_MANNERS, threads)
+    prediction = predict_manners(program)
     assert prediction.exact
     run = prediction.hopeful
     assert (run.verdict, run.stuck, [end.got for end in run.ends]) == (verdict, waits, got)
@@ -463,14 +493,8 @@ def test_labkit_agrees_with_the_reference_on_threads_groups_and_limits(lab, know
     assert checker.kinds.total() == 1
 
 
-#: A thread that waits in a broadcast, and one whose rank's GPU waits, are not judged as the
-#: reference does: stuck ranks are one too many, or suspected where they are proved. Which of the
-#: programs meet that depends on the order of threads.
-GAP = pytest.mark.xfail(reason="threads and the device of a rank are not told apart", strict=False)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [programs.correct, pytest.param(programs.faulty, marks=GAP)])
+@pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
 def test_no_verdict_is_wrong(lab, strategy, capsys):
     check_many(Checker(lab), strategy, Mix(), SHARE, capsys)
 
@@ -486,11 +510,10 @@ def lab_with_manners(request):
 def test_labkit_agrees_with_the_reference_on_the_manners_of_nccl(lab_with_manners, known):
     ranks = tuple(map(tuple, [*known[1], *[[]] * (len(lab_with_manners) - 3)]))
     checker = Checker(lab_with_manners, manners=True)
-    checker.check(Program(ranks, {"a": Group((0, 1)), "b": Group((0, 1))}, known[2]))
+    checker.check(Program(ranks, GROUPS_WITH_MANNERS, known[2]))
     assert checker.kinds.total() == 1
 
 
-@GAP
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
 def test_no_verdict_is_wrong_with_the_manners_of_nccl(lab_with_manners, strategy, capsys):

@@ -119,7 +119,8 @@ HEAD = """#px In[7]
 import threading, time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-got, notes, works, threads, over = [], {}, [], [], threading.Event()
+got, notes, works, over = [], {}, [], threading.Event()
+threads, gone = [], []
 """
 
 
@@ -138,6 +139,7 @@ def write(program: Program) -> tuple[str, dict[Place, int]]:
         lines += [f"def thread{number}():", f"    got = notes[{number}] = []", "    try:"]
         _write_ops(program, thread.rank, number, " " * 8, lines, places)
         lines += ["    except Exception as error:", "        got.append(type(error).__name__)"]
+        lines += ["    finally:", f"        gone.append({number})"]
     for rank in range(program.size):
         lines.append(f"{'el' if rank else ''}if rank == {rank}:")
         _write_ops(program, rank, MAIN, " " * 4, lines, places)

@@ -162,9 +162,16 @@ class _Manners(Simulation):
         op = strand.op
         if strand.how or (op is not None and op.kind not in (*COLLECTIVES, *MESSAGES, *LATER)):
             return super().may_go_on(strand, able, ranks, threads_may)
-        lacks = [self._lacks(given) for given in self._blockers(strand)]
-        if op is None and not lacks:
+        blockers = self._blockers(strand)
+        if op is None and not blockers:
             return False  # over
-        if strand.number != MAIN and threads_may:
-            return True  # nobody sees that a thread waits for its device, and not for a while
-        return all(not conflict and missing <= ranks for missing, conflict in lacks)
+        if op is None:
+            return all(self._can_come(given, ranks) for given in blockers)
+        # From outside nobody sees for what of its device a thread waits within a cell.
+        given = self.given[strand.rank]
+        return any(self._can_come(g, ranks) for g in given if self._lacks(g) != (set(), False))
+
+    def _can_come(self, given: _Given, ranks: set[int]) -> bool:
+        """Tell whether ranks that can go on may still bring what a call lacks."""
+        missing, conflict = self._lacks(given)
+        return not conflict and missing <= ranks

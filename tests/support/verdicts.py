@@ -36,12 +36,14 @@ SHRINK_SECONDS = 60
 #: Sub-groups pile up on the ranks: after so many programs the lab begins anew.
 RESET = 25
 
-#: Ends the threads of a program: those that tick at once, the others when they have done all.
+#: Ends the threads of a program: those that tick at once, the others when they have done all. They
+#: tell by themselves: in Python 3.11 a thread whose ``join`` was interrupted counts as ended.
 CLEAN_UP = """#px In[9]
 over.set()
-for task in threads:
-    task.join({seconds}) if hasattr(task, "join") else task.result({seconds})
-left = sum(hasattr(task, "join") and task.is_alive() for task in threads)
+end = time.monotonic() + {seconds}
+while len(gone) < len(threads) and time.monotonic() < end:
+    time.sleep(0.01)
+left = len(threads) - len(gone)
 made = {made}[rank]
 for _ in range({most} - made):
     dist.new_group([rank], use_local_synchronization=True)  # torch names them by their number
@@ -310,6 +312,7 @@ class Checker:
             code = CLEAN_UP.format(made=made, most=max(made), seconds=20)
             cleaned = run(self.lab, code, self.bounds.hang)
             assert cleaned.error is None, f"threads cannot be waited for: {cleaned.error}"
+            assert not any(self.lab["left"]), f"threads do not end: {self.lab['left']}"
         notes = self.lab["notes"] if found.threads else []
         for number, end in found.threads.items():
             got = notes[program.threads[number].rank].get(number)

@@ -30,15 +30,15 @@ def progress() -> tuple[int, ...]:
 def describe(frame: FrameType | None = None) -> Wait | None:
     """Describe what the device waits for, None if it waits for no other rank.
 
-    ``frame`` is where the main thread stands, if it has not come to the end of its cell: the
-    message names the line there, and the one of the oldest call.
+    ``frame`` is where a thread stands within its cell, None at the end of one. Within, nobody sees
+    which of it the thread waits for; the message names the line there, and the one of the oldest
+    call.
     """
-    known = {str(group.group_name): group for group in groups.members()}
-    options = tuple(
-        (key, number)
-        for key, number in device.pending()
-        if key[0] not in known or not blocked_call.gives_up(known[key[0]])
-    )
+    brief = {str(g.group_name) for g in groups.members() if blocked_call.gives_up(g)}
+    given = device.pending()
+    options = tuple((key, number) for key, number in given if key[0] not in brief)
+    if frame is not None and len(options) < len(given):
+        return None  # it may wait for a call that ends when its time is up
     messages = tuple(filter(None, map(_message, device.pending_messages())))
     if not (options or messages):
         return None
@@ -52,6 +52,7 @@ def describe(frame: FrameType | None = None) -> Wait | None:
         where=where,
         line=line,
         messages=messages,
+        partial=frame is not None,
         issued=issued if issued != where else "",
     )
 

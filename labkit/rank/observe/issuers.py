@@ -6,6 +6,7 @@ wait: the proof takes it for something that may do anything.
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import threading
 import time
@@ -15,7 +16,7 @@ from ...wire import python_threads
 from ...wire.samples import Issuer, Wait
 from .. import calls, ipython_internals, tracebacks
 from ..torch_internals import rpc
-from . import blocked_call, flight_recorder, p2p_record
+from . import blocked_call, device_wait, flight_recorder, p2p_record, system_call
 
 #: Sentences about an issuer; {rank} is filled in where they are told.
 THREAD = "a thread of rank {{rank}} is alive: {}"
@@ -43,8 +44,7 @@ class Threads:
         for seen in python_threads.look({main, threading.get_ident()}):
             clock = self._clocks[seen.ident] = _clock(seen.ident)
             still = before.get(seen.ident) == clock
-            wait = blocked_call.describe(seen.frame) if still else None
-            self._found.append((clock, Issuer(THREAD.format(seen.name), wait)))
+            self._found.append((clock, _issuer(seen) if still else _doubtful(seen)))
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change when a thread runs that waited for another rank."""
@@ -57,6 +57,28 @@ class Threads:
     def is_alone(self) -> bool:
         """Tell whether there is no thread here that could end a wait of the main one."""
         return not self._found
+
+
+def _doubtful(seen: python_threads.Seen) -> Issuer:
+    return Issuer(THREAD.format(seen.name))
+
+
+def _issuer(seen: python_threads.Seen) -> Issuer:
+    """Describe a thread that has not run between two looks."""
+    issuer, wait = _doubtful(seen), blocked_call.describe(seen.frame)
+    if wait is None and blocked_call.is_known(seen.frame):
+        return dataclasses.replace(issuer, ends=True)
+    if wait is None and device_wait.is_pending() and _waits_for_lock(seen.ident):
+        # In C, and nothing but the device is known to keep it: the main thread is judged alike.
+        wait = device_wait.describe(seen.frame)
+    return dataclasses.replace(issuer, wait=wait)
+
+
+def _waits_for_lock(ident: int) -> bool:
+    """Tell whether a thread waits in C, without a time limit, for another one."""
+    tasks = (t.native_id for t in threading.enumerate() if t.ident == ident)
+    task = next(tasks, None)
+    return task is not None and system_call.waits_for_lock(task)
 
 
 def _clock(ident: int) -> int:

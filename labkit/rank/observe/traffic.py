@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
 import struct
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from . import cpu_clock
 
+log = logging.getLogger("labkit")
 #: Bytes that wait in a socket: to go out (or to be acknowledged), and to be read.
 _SIOCOUTQ, _SIOCINQ = 0x5411, 0x541B
 FILES = "/proc/self/fd"
@@ -44,10 +46,16 @@ class Looks:
         nobody takes it, for it fits no call that was made.
         """
         now, before = self._now, self._before
-        if now is None or before is None or (now.awake and before.awake):
+        if now is None or before is None:
+            return False
+        if now.awake and before.awake:
+            log.debug("data may be on its way: gloo's thread is awake")
             return False
         sent = now.out == before.out == 0
-        return sent and (now.unread, now.carried) == (before.unread, before.carried)
+        still = sent and (now.unread, now.carried) == (before.unread, before.carried)
+        if not still:
+            log.debug("data is on its way: %s, then %s", before, now)
+        return still
 
 
 class _Look(NamedTuple):

@@ -668,6 +668,31 @@ def test_a_device_waits_for_messages_too(posted, last, expected):
     assert stuck(2, on_device(0, world, messages=[end]), other) == expected
 
 
+def in_part(sample):
+    """Let a rank wait for its device within a cell."""
+    return has(sample, wait=dataclasses.replace(sample.wait, partial=True))
+
+
+def test_within_a_cell_a_device_may_need_any_part_of_what_was_given_to_it():
+    """A value that rank 2 brings late may be all that the rank looks at, and then it may do what
+    rank 1 waits for."""
+    a, b = group((0, 1), call(1), name="1"), group((0, 2), call(1), name="2")
+    own = on_device(0, a, b, options=((a.key, 1), (b.key, 1)))
+    assert stuck(3, own, ended(1), computes(2)) == {0}
+    assert decide(3, in_part(own), ended(1), computes(2)) == Verdict()
+    assert stuck(3, in_part(own), ended(1), ended(2)) == {0}
+    send = Message("send", a.key, 1, 1, 0)
+    own = on_device(0, a, b, options=((b.key, 1),), messages=[send])
+    assert decide(3, in_part(own), ended(1), computes(2)) == Verdict()
+
+
+def test_a_device_does_the_collectives_of_a_group_one_after_the_other():
+    pair, both = group((0, 1), call(1), call(2, "barrier")), group((0, 1), call(1, "barrier"))
+    own = in_part(on_device(0, pair, options=((pair.key, 2), (pair.key, 1))))
+    assert stuck(2, own, waits(1, "collective", both)) == {0, 1}
+    assert decide(2, own, computes(1, group((0, 1), call(1)))) == Verdict()
+
+
 def test_a_device_that_waits_for_nothing_goes_on():
     assert decide(2, on_device(0), ended(1)) == Verdict()
 
@@ -685,6 +710,11 @@ TICKS = "a thread of rank {} is alive: Thread-1 (tick)"
 def test_a_thread_may_make_the_call_that_the_others_wait_for():
     ticking = ended(0, issuers=(THREAD,))
     assert suspicion(2, ticking, in_call(1, 2, call(1))) == ({1}, (TICKS.format(0),))
+
+
+def test_a_thread_whose_wait_has_a_limit_goes_on_for_certain():
+    brief = ended(0, issuers=(held(None, ends=True),))
+    assert decide(2, brief, in_call(1, 2, call(1))) == Verdict()
 
 
 def test_a_thread_of_a_rank_that_nobody_waits_for_does_not_matter():

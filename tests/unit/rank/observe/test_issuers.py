@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.rank import calls, ipython_internals, tracebacks
-from labkit.rank.observe import blocked_call, flight_recorder, issuers, p2p_record
+from labkit.rank.observe import blocked_call, device_wait, flight_recorder, issuers, p2p_record
 from labkit.rank.torch_internals import rpc
 from labkit.wire import python_threads
 from labkit.wire.samples import Issuer, Wait
@@ -39,6 +40,7 @@ def thread(monkeypatch):
     monkeypatch.setattr(python_threads, "look", lambda without: [seen] if state.there else [])
     monkeypatch.setattr(issuers, "_clock", lambda ident: state.clock)
     monkeypatch.setattr(blocked_call, "describe", lambda f: state.wait if f is frame else None)
+    monkeypatch.setattr(blocked_call, "is_known", lambda f: False)
     return state
 
 
@@ -64,6 +66,50 @@ def test_a_thread_in_nothing_that_is_known_is_listed_without_a_wait(thread):
     threads.look()
     threads.look()
     assert threads.issuers() == [Issuer(NAME)]
+
+
+def test_a_wait_of_a_thread_with_a_limit_ends_for_certain(thread, monkeypatch):
+    thread.wait = None
+    monkeypatch.setattr(blocked_call, "is_known", lambda frame: True)
+    threads = issuers.Threads()
+    threads.look()
+    assert threads.issuers() == [Issuer(NAME)]
+    threads.look()
+    assert threads.issuers() == [Issuer(NAME, ends=True)]
+
+
+@pytest.mark.parametrize("in_lock", [True, False])
+def test_a_thread_that_waits_in_c_waits_for_the_device(thread, monkeypatch, in_lock):
+    thread.wait = None
+    on_device = Wait("device", partial=True)
+    monkeypatch.setattr(device_wait, "is_pending", lambda: True)
+    monkeypatch.setattr(device_wait, "describe", lambda frame: on_device)
+    monkeypatch.setattr(issuers, "_waits_for_lock", lambda ident: in_lock and ident == 77)
+    threads = issuers.Threads()
+    threads.look()
+    threads.look()
+    assert threads.issuers() == [Issuer(NAME, on_device if in_lock else None)]
+
+
+def test_a_lock_is_told_from_a_sleep():
+    lock, over = threading.Lock(), threading.Event()
+    lock.acquire()
+    kept = threading.Thread(target=lock.acquire)
+    asleep = threading.Thread(target=lambda: [time.sleep(0.01) for _ in iter(over.is_set, True)])
+    for thread in (kept, asleep):
+        thread.start()
+    try:
+        deadline = time.monotonic() + 10
+        while not issuers._waits_for_lock(kept.ident) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert issuers._waits_for_lock(kept.ident) is sys.platform.startswith("linux")
+        assert not any(issuers._waits_for_lock(asleep.ident) for _ in range(20))
+    finally:
+        lock.release()
+        over.set()
+        kept.join()
+        asleep.join()
+    assert not issuers._waits_for_lock(kept.ident)
 
 
 def test_a_main_thread_is_alone_where_there_is_no_other(thread):
