@@ -77,7 +77,8 @@ class Launcher(ABC):
 
     def connect(self) -> Any:
         """Return an ``ipyparallel.Client`` of the controller."""
-        return self.cluster.connect_client_sync()
+        # All that it needs is in the lab's folder; else it looks for, or makes, one in the home.
+        return self.cluster.connect_client_sync(ipython_dir=self.cluster.profile_dir)
 
     @property
     def timeout(self) -> float:

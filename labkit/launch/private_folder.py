@@ -6,14 +6,17 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+from .. import trust
 from ..errors import StartError
 
 PREFIX = "labkit-"
-#: Longest name of a folder: a unix socket's name has at most 107 bytes, ours add "/zmq:65535".
+#: Longest name of a folder in bytes: a unix socket's has at most 107, ours add "/zmq:65535".
 MAX_LENGTH = 96
 #: Seconds before a folder without an owner counts as left behind: a new one is locked by then.
 SETTLED = 10
@@ -25,17 +28,13 @@ class PrivateFolder:
     Raises
     ------
     StartError
-        If there is no room for it, or its name would be too long for sockets.
+        If there is no room for it, if its name could not be a socket's, or if somebody else
+        could put another folder in its place.
     """
 
     def __init__(self) -> None:
         parent = tempfile.gettempdir()
-        room = MAX_LENGTH - len(PREFIX) - 9
-        if len(parent) > room:
-            raise StartError(
-                f"The folder for temporary files has too long a name for sockets: {parent}; "
-                f"point TMPDIR at one of at most {room} characters."
-            )
+        check_place(parent)
         self._lock: int | None = None
         path = None
         try:
@@ -61,17 +60,70 @@ class PrivateFolder:
             os.close(lock)
 
 
+def check_place(parent: str) -> None:
+    """Raise StartError unless private folders can be made in a folder, with sockets in them."""
+    try:
+        length = len(parent.encode())
+    except UnicodeEncodeError:  # bytes that are no letters in the encoding of file names
+        raise StartError(
+            f"The folder for temporary files has a name that sockets cannot have: {parent!a} "
+            f"(file names are {sys.getfilesystemencoding()} here); point TMPDIR at one in plain "
+            "letters, or set LC_ALL to C.UTF-8."
+        ) from None
+    room = MAX_LENGTH - len(PREFIX) - 9
+    if length > room:
+        raise StartError(
+            f"The folder for temporary files has too long a name for sockets: {parent}; "
+            f"point TMPDIR at one of at most {room} characters (bytes in UTF-8)."
+        )
+    if why := trust.why_not(parent, crowded=True):
+        raise StartError(
+            f"The folder for temporary files, {parent}, is not safe from other users: {why}; "
+            "point TMPDIR at a folder that only you can write to, or that has the sticky bit "
+            "as /tmp has."
+        )
+
+
 def sweep() -> None:
     """Remove folders of this user whose owner is gone: it and the warm process were killed at
-    once, so nobody could tidy up."""
-    for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
-        with contextlib.suppress(OSError):
-            status = (path / "owner").stat()
-            if status.st_uid != os.getuid() or time.time() - status.st_mtime < SETTLED:
+    once, so nobody could tidy up.
+
+    Others can lay folders there that look like ours: only one that this user alone can enter is
+    looked into, and no link is followed.
+    """
+    parent = tempfile.gettempdir()
+    if trust.why_not(parent, crowded=True):
+        return
+    for path in Path(parent).glob(PREFIX + "*"):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            stack.callback(os.close, folder)
+            if not _is_own(os.fstat(folder)):
                 continue
-            lock = os.open(path / "owner", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it has an owner
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
+            status = os.stat("owner", dir_fd=folder, follow_symlinks=False)
+            fresh = time.time() - status.st_mtime < SETTLED
+            if fresh or not (_is_own(status) and stat.S_ISREG(status.st_mode)):
+                continue
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open("owner", flags, dir_fd=folder)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it has an owner
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Tell whether a file or folder is this user's, and nobody else can do anything with it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
+def home_variables(folder: Path) -> dict[str, str]:
+    """Return the variables that put into ``folder`` what belongs in a home, if that takes nothing.
+
+    IPython and matplotlib otherwise make a new folder for temporary files in each process, and
+    leave it there.
+    """
+    home = os.path.expanduser("~")
+    if os.path.isdir(home) and os.access(home, os.W_OK):
+        return {}
+    wanted = {"IPYTHONDIR": folder / "ipython", "MPLCONFIGDIR": folder / "matplotlib"}
+    return {name: str(path) for name, path in wanted.items() if not os.environ.get(name)}

@@ -96,7 +96,12 @@ class WarmProcess:
         private_folder.sweep()
         folder = private_folder.PrivateFolder()
         ours, theirs = socket.socketpair()
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
+        env = {
+            **os.environ,
+            **private_folder.home_variables(folder.path),
+            "OPENBLAS_NUM_THREADS": "1",
+            **(environment or {}),
+        }
         args = [str(theirs.fileno()), str(folder.path), *preload]
         # -P: a stray random.py in the learner's folder must not be taken for Python's own.
         command = [sys.executable, "-P", "-m", __package__ + ".fork_server", *args]

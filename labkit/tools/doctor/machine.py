@@ -14,7 +14,7 @@ import psutil
 from ...course import datasets, material
 from ...errors import LabError
 from ...files import reason
-from ...launch.private_folder import PREFIX
+from ...launch.private_folder import PREFIX, check_place
 from ...launch.warm_process import fork_is_safe
 from ...notebook import startup
 from ...wire.machine import count_cores
@@ -91,6 +91,9 @@ def check_temp() -> Finding:
             Path(folder, "file").write_bytes(bytes(4096))
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.bind(os.path.join(folder, "zmq:65535"))
+        check_place(where)
+    except LabError as error:
+        return Finding("temporary files", "problem", str(error))
     except OSError as error:
         text = f"{where or 'none'} cannot be used ({reason(error)}); set TMPDIR to a short path"
         return Finding("temporary files", "problem", text)

@@ -191,3 +191,13 @@ def test_tools() -> None:
     some = machine.check_tools(lambda tool: "/usr/bin/srun" if tool == "srun" else None)
     assert some.state == "note"
     assert some.text.startswith("found srun; not here: mpiexec (")
+
+
+def test_a_temporary_folder_that_others_could_exchange(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = machine.check_temp()
+    assert found.state == "problem"
+    assert f"is not safe from other users: everybody can write to {tmp_path}" in found.text
