@@ -65,8 +65,8 @@ def judge(
         return RankError(*_stopped(keeper, errors, ending, "TimedOut: its time was up."))
     case = ending.case if ending.kind in ("deadlock", "suspected") else None
     # A rank that waits for its GPU at the end of its cell may have raised before.
-    waits = {} if case is None else case.waits
-    ended = {r for r, w in waits.items() if w.kind == "device" and not w.partial}
+    held = {} if case is None else case.waits
+    ended = {r for r, w in held.items() if w.kind == "device" and not w.partial}
     freed = set(ending.freed) - ended
     own = {r: e for r, e in errors.items() if r not in freed and r not in dead}
     if dead or case is not None:
