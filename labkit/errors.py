@@ -174,9 +174,9 @@ class Deadlock(RankError):
     ) -> None:
         because = f"Cause: {cause}"
         shown = [f"{red(type(self).__name__)}: {headline}", *waits]
-        shown.append(_wrapped(because).replace("Cause:", "\x1b[1mCause:\x1b[0m", 1))
+        shown.append(wrapped(because).replace("Cause:", "\x1b[1mCause:\x1b[0m", 1))
         # What labkit did is not part of the cause.
-        shown += ["\n".join(["", *map(_wrapped, done)])] if done else []
+        shown += ["\n".join(["", *map(wrapped, done)])] if done else []
         super().__init__("\n".join([headline, *waits, because, *done]), ["\n".join(shown)])
 
 
@@ -194,7 +194,10 @@ class SuspectedDeadlock(Deadlock):
     """
 
 
-def _wrapped(sentence: str) -> str:
+def wrapped(sentence: str) -> str:
+    """Break a sentence where a notebook would break it within a word; lines of tables stay."""
+    if sentence.startswith(" "):
+        return sentence
     return textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 

@@ -19,7 +19,14 @@ from ..deadlock.message import (
     who_is_absent,
     who_waits,
 )
-from ..errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
+from ..errors import (
+    Deadlock,
+    Interrupted,
+    RankDied,
+    RankError,
+    SuspectedDeadlock,
+    wrapped,
+)
 from ..rank_names import label
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
@@ -102,7 +109,7 @@ def _stopped(
         done = [*suspicion(ending.case), *done]
     name, _, rest = why.partition(":")
     head = [f"{rank_names.red(name)}:{rest}"]
-    tail = ["\n".join(done)] if done else []
+    tail = ["\n".join(map(wrapped, done))] if done else []
     return "\n".join(filter(None, [summary, *done])), [*head, *blocks, *tail]
 
 

@@ -21,6 +21,14 @@ pytestmark = [pytest.mark.slow, needs("chromium")]
 
 ALL_REDUCE = "%%px\ny = torch.ones(1)\ndist.all_reduce(y)\ny.item()"
 START = "import labkit\n\nlab = labkit.start(4)"
+BESIDE = """%%px
+import threading, time
+end, kept = False, 1
+def tick():
+    while not end:
+        time.sleep(0.1)
+if rank == 2:
+    threading.Thread(target=tick).start()"""
 MEANT = {"tags": ["raises-exception"]}
 
 
@@ -84,6 +92,24 @@ def test_the_stop_button_ends_a_cell(own: page.NotebookPage) -> None:
     assert "asleep" in text
     assert "interrupt" in text.lower()
     assert "▶ rank" not in text
+    assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
+
+
+def test_what_is_suspected_is_told_and_ends_at_the_stop_button(own: page.NotebookPage) -> None:
+    """A thread of rank 2 could still come: nothing is ended for the learner."""
+    own.run_new(BESIDE)
+    at = own.append("%%px\nx = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)")
+    own.start(at)
+    own.wait_text(at, "rank 2.*Thread-", 15)
+    own.wait_text(at, "[Ss]top", 15)
+    own.keep("what_is_suspected")
+    assert own.prompt(at) == "[*]:"
+    own.interrupt()
+    own.wait_ended(at, 10)
+    (error,) = own.errors(at)
+    assert error.startswith("Interrupted: the cell was stopped.")
+    assert "rank 2" in error
+    assert own.text(own.run_new("%%px\nend = True\nkept")).strip() == "ranks 0–3: 1"
     assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from labkit import errors
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
 from labkit.deadlock.needs import Situation
@@ -239,7 +240,9 @@ def test_a_stop_tells_what_was_suspected(kind, expected):
     assert f"  Not proved: {DOUBT}." in lines
     assert any(line.startswith("Cause, if it is one: ") for line in lines)
     assert lines[-1] == "labkit freed ranks 1–2; variables are kept."
-    assert "\n".join(lines[1:]) in error.blocks[-1]
+    shown = error.blocks[-1]
+    assert " ".join("\n".join(lines[1:]).split()) in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= errors.WIDTH
 
 
 def test_a_stop_without_a_suspicion_tells_of_none():
