@@ -118,6 +118,8 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
         if own and (disagree(own, entry) or _split_apart(own, entry, key, rank, other)):
             # Both stand at this number with different calls: neither will make the other's.
             conflict = conflict or _stands_at(s.samples[other], key, number)
+            # Nor will one that has begun another collective and gone on, where each needs all.
+            conflict = conflict or (own.name in PLAIN and _is_under_way(own, entry))
         fits = fits and own is not None and _fit(own, entry, key, rank, other)
         over = over or (entry is not None and entry.done)
     if not missing and not fits:
@@ -132,6 +134,12 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
     known = wait.root if own.root is None else own.root
     root = None if uncertain else known
     return _rooted(rank, root, own.name, frozenset(missing), others, conflict)
+
+
+def _is_under_way(own: Entry, other: Entry | None) -> bool:
+    """Tell whether another rank has begun another collective, which is not over: with asynchronous
+    calls it may stand elsewhere."""
+    return other is not None and other.name != own.name and not other.done
 
 
 def _stands_at(sample: Sample, key: GroupKey, number: int) -> bool:

@@ -231,9 +231,25 @@ def test_different_calls_at_one_number_are_a_conflict_though_a_third_rank_is_liv
 
 @pytest.mark.parametrize(("position", "expected"), [(2, set()), (1, {0})])
 def test_only_a_rank_that_stands_at_the_number_is_in_conflict(position, expected):
-    world = group(range(3), call(1, "barrier"), call(2))
+    world = group(range(3), call(1, shape=(5,)), call(2))
     other = waits(1, "collective", world, number=position)
     assert stuck(3, in_call(0, 3, call(1)), other, computes(2)) & {0} == expected
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "done", "expected"),
+    [
+        ("all_reduce", "barrier", False, {0}),
+        ("all_reduce", "barrier", True, set()),
+        ("all_reduce", "all_reduce", False, set()),
+        ("gather", "barrier", False, set()),  # it may need nothing of that rank
+    ],
+)
+def test_another_collective_that_is_under_way_is_in_conflict_too(mine, theirs, done, expected):
+    """Rank 1 has begun it and gone on to the next one."""
+    theirs = dataclasses.replace(call(1, theirs), done=done)
+    other = waits(1, "collective", group(range(3), theirs, call(2)), number=2)
+    assert stuck(3, in_call(0, 3, call(1, mine)), other, computes(2)) & {0} == expected
 
 
 def test_shapes_with_equal_numbers_of_elements_agree():
