@@ -240,12 +240,13 @@ class Watcher:
 
     def _update(self, situation: Situation) -> None:
         """Forget the waits of ranks that have run since: they tell by themselves when they
-        wait again. One that has not is only awake by chance."""
+        wait again. One that has not is only awake by chance, and one that gave no answer (its
+        host may be out of reach for a moment) would not tell the same wait again."""
         for rank, old in list(self.waiting.items()):
             new = situation.samples.get(rank)
             if new is not None and new.wait is not None:
                 self._note({rank: new})
-            elif new is None or new.stamp != old.stamp:
+            elif rank in situation.dead or (new is not None and new.stamp != old.stamp):
                 del self.waiting[rank]
 
     def _fates(self, gone: frozenset[int], failures: Mapping[int, str]) -> dict[int, Fate]:

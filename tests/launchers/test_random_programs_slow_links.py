@@ -6,18 +6,15 @@ The verdicts must be the same as on one machine, however long the data takes.
 from __future__ import annotations
 
 import contextlib
-import random
-import threading
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
 import labkit
 from labkit import hosts
-from labkit.hosts import commands
 from tests.support import programs
 from tests.support.conda_versions import ROOT
+from tests.support.outages import Outages
 from tests.support.programs import Mix
 from tests.support.sshd import sshd
 from tests.support.system import needs, needs_hosts
@@ -29,49 +26,7 @@ pytestmark = [pytest.mark.slow, needs("sshd"), needs_hosts()]
 SHARE = 12
 #: Bits per second that a host can send; a tensor of so many elements takes 0.16 s.
 RATE, ELEMENTS = "20mbit", 50_000
-#: Seconds for which the link is down, and between two such times.
-DOWN, UP = 2.0, (3.0, 6.0)
-
-
-class Outages:
-    """A link between two hosts that is down now and then: nothing passes, and nobody is told.
-
-    By turns only the hosts do not reach one another, and one of them reaches nobody, so that the
-    lab does not know either what its ranks do.
-    """
-
-    def __init__(self, network: hosts.Network) -> None:
-        keeper = psutil.Process(network._keeper.pid)
-        # The first process that it started holds the switch.
-        self._switch = min(keeper.children(), key=lambda process: process.create_time()).pid
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.count = 0
-
-    def __enter__(self) -> Outages:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        chance = random.Random(0)
-        while not self._over.wait(chance.uniform(*UP)):
-            if self.count % 2:
-                down, up = ["link set h2 down"], ["link set h2 up"]
-            else:
-                ports = [f"link set {port} type bridge_slave isolated" for port in ("h1", "h2")]
-                down, up = [f"{port} on" for port in ports], [f"{port} off" for port in ports]
-            self._ip(down)
-            self._over.wait(DOWN)
-            self._ip(up)
-            self.count += 1
-
-    def _ip(self, lines: list[str]) -> None:
-        enter = [commands.find("nsenter"), "--target", str(self._switch), "--net"]
-        commands.do([*enter, commands.find("ip"), "-batch", "-"], "\n".join(lines))
+BOUNDS = Bounds(seconds=40, hang=60, slow=True)
 
 
 @contextlib.contextmanager
@@ -111,7 +66,7 @@ def test_no_verdict_is_wrong_on_a_slow_link(
     slow: labkit.Lab, strategy: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mix = Mix(limit=8.0, elements=ELEMENTS)
-    check_many(Checker(slow, Bounds(seconds=40, hang=60)), strategy, mix, SHARE, capsys)
+    check_many(Checker(slow, BOUNDS), strategy, mix, SHARE, capsys)
 
 
 @pytest.mark.parametrize("strategy", [programs.correct, programs.faulty])
@@ -119,4 +74,4 @@ def test_no_verdict_is_wrong_on_a_link_with_outages(
     broken: labkit.Lab, strategy: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # A time limit would run out in an outage.
-    check_many(Checker(broken, Bounds(seconds=40, hang=60)), strategy, Mix(limit=0), SHARE, capsys)
+    check_many(Checker(broken, BOUNDS), strategy, Mix(limit=0), SHARE, capsys)
