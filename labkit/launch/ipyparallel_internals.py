@@ -10,9 +10,13 @@ Imports nothing heavy: the exit notice, the controller and the warm process come
 from __future__ import annotations
 
 import atexit
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec, module_from_spec
 from threading import Thread
+from types import CodeType
 from typing import Any
 
 from ..wire.features import Feature, Missing, find_missing_in_sources, is_defined
@@ -342,6 +346,31 @@ def call_later(kernel: Any, seconds: float, function: Callable[..., object], *ar
 
 
 # -- the notebook's kernel ----------------------------------------------------------------------
+
+
+class _WithDocstrings(SourceFileLoader):
+    """Compiles a module as without ``-OO``, and leaves Python's cache of compiled files alone."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True, optimize=1)
+
+
+def mend_magics() -> None:
+    """Import ipyparallel's magics where Python drops docstrings (``-OO``), before its client does:
+    the module fills in its own, and ends in an AttributeError where it has none."""
+    name = "ipyparallel.client.magics"
+    if sys.flags.optimize < 2 or name in sys.modules:
+        return
+    spec = find_spec(name)
+    if spec is None or not isinstance(spec.loader, SourceFileLoader):
+        return
+    spec.loader = _WithDocstrings(name, spec.loader.path)
+    sys.modules[name] = module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 def has_printed(shell: Any) -> bool | None:

@@ -63,6 +63,7 @@ def start(
 
     with contextlib.ExitStack() as undo:
         undo.callback(launcher.end)
+        ipyparallel_internals.mend_magics()
         size = n or launcher.count_gpus() or DEFAULT_RANKS
         cluster = RankCluster.start(size, launcher)
         undo.callback(cluster.close)

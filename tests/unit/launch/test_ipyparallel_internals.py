@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -142,3 +144,15 @@ def test_without_sources_nothing_counts_as_hidden(monkeypatch: pytest.MonkeyPatc
     assert not features.is_defined("tail", "ipyparallel", "client/client.py")
     monkeypatch.setattr(features, "folder_of", lambda package: None)
     assert features.is_defined("tail", "ipyparallel", "client/client.py")
+
+
+@pytest.mark.parametrize("option", [[], ["-O"], ["-OO"]])
+def test_the_magics_are_there_without_docstrings(option: list[str]) -> None:
+    code = (
+        "from labkit.launch.ipyparallel_internals import mend_magics as go; go(); go()\n"
+        "from labkit.notebook.magics import LabMagics\n"
+        "import ipyparallel.client.magics as stock, sys\n"
+        "print(stock.ParallelMagics in LabMagics.__mro__, sys.modules[stock.__name__] is stock)"
+    )
+    command = [sys.executable, *option, "-c", code]
+    assert subprocess.check_output(command, text=True) == "True True\n"
