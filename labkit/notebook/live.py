@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..errors import UsageError
+from .. import variables
 from ..rank_names import fold, label
 from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
@@ -26,7 +26,7 @@ LIVE = "LABKIT_LIVE"
 #: Seconds after which the board comes, and between two looks at the ranks for it.
 BOARD_SECONDS = 1.0
 #: Seconds that a deadlock may be suspected before it ends a cell; where nobody looks on, so many.
-SUSPECT, SUSPECT_SECONDS = "LABKIT_SUSPECT_SECONDS", 60.0
+SUSPECT, SUSPECT_SECONDS = variables.SUSPECT, 60.0
 #: Asks every rank what it does.
 Look = Callable[[], Sequence[RankState]]
 
@@ -52,11 +52,8 @@ def patience() -> float | None:
     None where somebody looks on, who can stop the cell. ``LABKIT_SUSPECT_SECONDS`` decides where
     it is set.
     """
-    if (given := os.environ.get(SUSPECT)) is not None:
-        try:
-            return float(given)
-        except ValueError:
-            raise UsageError(f"{SUSPECT} must be a number of seconds, got {given!r}.") from None
+    if (given := variables.seconds(SUSPECT)) is not None:
+        return given
     return None if _is_watched() else SUSPECT_SECONDS
 
 

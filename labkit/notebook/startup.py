@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from .. import log
+from .. import log, variables
 from ..errors import StartError, UsageError
 from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
@@ -50,6 +50,8 @@ def start(
     check_timeout(timeout)
     check_preload(preload, engines)
     check_config(config, engines)
+    variables.threads()
+    variables.seconds(variables.SUSPECT)
     if engines != "local":
         from ..launch import external
 
@@ -139,14 +141,8 @@ def check_size(n: object, engines: str) -> int | None:
 
 def override_size(n: int | None) -> int | None:
     """Let the variable LABKIT_RANKS (``labkit run --ranks``) replace the notebook's number."""
-    text = os.environ.get("LABKIT_RANKS")
-    if not text:
-        return n
-    if not text.isdigit():
-        raise UsageError(
-            f"The variable LABKIT_RANKS must be a whole number from 1 up, got {text!r}."
-        )
-    return int(text)
+    given = variables.whole_number(variables.RANKS)
+    return n if given is None else given
 
 
 def check_engines(engines: object) -> None:
@@ -191,7 +187,8 @@ def check_config(config: object, engines: str) -> None:
 def thread_settings(size: int | None) -> dict[str, str]:
     """Share the cores among the ranks, unless OMP_NUM_THREADS says otherwise already."""
     threads = max(1, count_cores() // (size or DEFAULT_RANKS))
-    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
+    given = "" if variables.threads() is None else os.environ[variables.THREADS]
+    return {variables.THREADS: given or str(threads)}
 
 
 def _load_magics() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from .. import variables
+from ..errors import LabError
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
@@ -36,13 +38,13 @@ def describe() -> ProcessFacts:
 
     Initialises no CUDA context: counting devices does not need one.
     """
-    hint = next((int(os.environ[name]) for name in HINTS if name in os.environ), None)
+    hints = (variables.place(name) for name in HINTS)
     gpus = torch.cuda.device_count()
     has_nccl = gpus and dist.is_nccl_available()
     return ProcessFacts(
         host=socket.gethostname(),
         pid=os.getpid(),
-        hint=hint,
+        hint=next((hint for hint in hints if hint is not None), None),
         gpus=gpus,
         nccl=tuple(torch.cuda.nccl.version()) if has_nccl else None,
         cores=count_cores(),
@@ -69,7 +71,7 @@ def assign(
         process_group.use_address(address)
     else:
         process_group.loopback_only()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", threads)))
+    _use_threads(variables.threads() or threads)
     target = torch.device(device)
     if target.type == "cuda":
         devices.use_blocking_sync(target)  # before anything makes a context
@@ -101,6 +103,17 @@ def assign(
     ipython_internals.note_sessions(shell.kernel)
     ipython_internals.let_cells_await(shell.kernel)
     control.install(shell.kernel)
+
+
+def _use_threads(number: int) -> None:
+    """Let an operation of torch's use so many threads."""
+    try:
+        torch.set_num_threads(number)
+    except RuntimeError as error:  # it starts them at once
+        raise LabError(
+            f"The system gives a rank no {number} threads ({error}); {variables.THREADS} asks for "
+            "them."
+        ) from None
 
 
 def write_gpu_count(path: str) -> None:

@@ -8,6 +8,8 @@ import sysconfig
 from collections.abc import Sequence
 from typing import NoReturn
 
+from .. import variables
+
 
 def kernel_environment(ranks: int | None = None) -> dict[str, str]:
     """Return this process's variables for a kernel, or for the Jupyter server that starts it.
@@ -22,7 +24,7 @@ def kernel_environment(ranks: int | None = None) -> dict[str, str]:
     if paths[0] != scripts:
         environment["PATH"] = os.pathsep.join([scripts, *paths])
     if ranks is not None:
-        environment["LABKIT_RANKS"] = str(ranks)
+        environment[variables.RANKS] = str(ranks)
     return environment
 
 

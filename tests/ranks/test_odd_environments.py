@@ -7,6 +7,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+import pytest
+
+import labkit
+from labkit.wire.machine import count_cores
+from tests.conftest import descendants
+
 #: What a notebook does, in a plain shell of IPython.
 CELLS = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -35,3 +41,43 @@ def test_without_docstrings_the_magics_work() -> None:
     done = run_python(CELLS, options=["-OO"], variables={"PYTHONOPTIMIZE": "2"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "from 0" in done.stdout
+
+
+#: Numbers of threads as OpenMP and a shell write them, and hints of a launcher that are none.
+NUMBERS = {
+    "OMP_NUM_THREADS": "2, 1",
+    "MKL_NUM_THREADS": "",
+    "LABKIT_RANKS": "",
+    "LABKIT_SUSPECT_SECONDS": "",
+    "TORCH_FR_BUFFER_SIZE": "",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": " ",
+    "SLURM_PROCID": "",
+    "OMPI_COMM_WORLD_RANK": "none",
+    "WORLD_SIZE": "",
+    "RANK": "first",
+}
+
+
+def test_numbers_in_the_environment_that_openmp_or_a_shell_allow() -> None:
+    code = (
+        "import labkit, torch\n"
+        "with labkit.start(1) as lab:\n    print(lab.run(torch.get_num_threads))"
+    )
+    for threads, given in (("2, 1", [2]), ("", [count_cores()])):
+        done = run_python(code, variables={**NUMBERS, "OMP_NUM_THREADS": threads})
+        assert (done.returncode, done.stdout) == (0, f"{given}\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OMP_NUM_THREADS", "many"), ("LABKIT_RANKS", "²"), ("TORCH_FR_BUFFER_SIZE", "big")],
+)
+def test_a_number_that_is_none_is_one_sentence(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(
+        labkit.LabError, match=rf"The variable {variable} must be [^\n]*{value}'\.$"
+    ):
+        labkit.start(1)
+    assert descendants() == []

@@ -70,6 +70,10 @@ def test_threads_are_shared_unless_the_user_says(monkeypatch):
     assert startup.thread_settings(10_000) == {"OMP_NUM_THREADS": "1"}
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert startup.thread_settings(4) == {"OMP_NUM_THREADS": "7"}
+    monkeypatch.setenv("OMP_NUM_THREADS", " 2, 1 ")  # OpenMP's to read
+    assert startup.thread_settings(4) == {"OMP_NUM_THREADS": " 2, 1 "}
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    assert startup.thread_settings(10_000) == {"OMP_NUM_THREADS": "1"}
 
 
 def test_importing_labkit_loads_nothing_heavy():

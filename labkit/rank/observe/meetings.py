@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from types import FrameType
 
+from ... import variables
 from ...wire.samples import GroupKey, Wait
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups
@@ -24,10 +25,10 @@ def describe(maker: FrameType, frames: list[FrameType]) -> Wait | None:
 def _init(maker: FrameType) -> Wait:
     size, rank = torch_frames.size_of(maker), torch_frames.rank_of(maker)
     method = torch_frames.method_of(maker)
-    if size < 1:
-        size = int(os.environ.get("WORLD_SIZE", -1))
-    if rank < 0:
-        rank = int(os.environ.get("RANK", -1))
+    if size < 1 and (given := variables.place("WORLD_SIZE")) is not None:
+        size = given
+    if rank < 0 and (given := variables.place("RANK")) is not None:
+        rank = given
     if method in ("", "env://"):
         address = ":".join(os.environ.get(f"MASTER_{part}", "") for part in ("ADDR", "PORT"))
         method = f"tcp://{address}" if address != ":" and not torch_frames.has_store(maker) else ""

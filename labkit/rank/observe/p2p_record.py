@@ -98,6 +98,7 @@ def install() -> None:
 
     What torch hides is left out: sends and receives are recorded all together or not at all.
     """
+    recorder.check_settings()
     os.environ.setdefault(recorder.SIZE, RECORDER_SIZE)
     if stock or not names.is_on("deadlocks"):
         return

@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import _C
 
+from ...errors import UsageError
+
 #: How many entries it keeps; torch reads it once, when the first group is made. Torch reads an
 #: older name too, TORCH_NCCL_TRACE_BUFFER_SIZE, but only where this one is not set: labkit sets it.
-SIZE = "TORCH_FR_BUFFER_SIZE"
+SIZE, FORMER_SIZE = "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"
 #: Bytes of an element, by the name that the recorder has for its type.
 BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
@@ -101,6 +103,27 @@ def read_message(entry: Issued) -> tuple[str, int, int] | None:
     none: "nccl:send 0->1", "nccl:recv 1<-0"."""
     match = MESSAGE.fullmatch(entry.name)
     return None if match is None else (match[1], int(match[2]), int(match[3]))
+
+
+def check_settings(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Take back settings of the recorder that are empty: torch would end the process over them.
+
+    Raises
+    ------
+    UsageError
+        If one is no number, over which it would end the process too.
+    """
+    for name in (SIZE, FORMER_SIZE):
+        value = environment.get(name)
+        if value is None:
+            continue
+        if not value.strip():
+            del environment[name]
+        elif not re.fullmatch(r"\s*[+-]?[0-9]{1,9}", value):
+            raise UsageError(
+                f"The variable {name} must be a whole number, the entries of torch's flight "
+                f"recorder; got {value!r}."
+            )
 
 
 def switched_off(environment: Mapping[str, str] = os.environ) -> str:

@@ -53,7 +53,7 @@ def test_the_setting_decides_wherever_it_is_set(monkeypatch, watched):
 
 def test_a_setting_that_is_no_number_is_refused(monkeypatch):
     monkeypatch.setenv(live.SUSPECT, "soon")
-    with pytest.raises(UsageError, match=r"^LABKIT_SUSPECT_SECONDS must be .* got 'soon'\.$"):
+    with pytest.raises(UsageError, match=r"^The variable LABKIT_SUSPECT_SECONDS .* got 'soon'\.$"):
         patience()
 
 
