@@ -23,6 +23,7 @@ from . import (
     last_receives,
     memory,
     process_group,
+    streams,
     tracebacks,
 )
 from . import device as devices
@@ -89,6 +90,7 @@ def assign(
         interactive=False,
     )
     tracebacks.install(shell)
+    streams.install()
     p2p_record.install()
     last_receives.install()
     file_stores.install()

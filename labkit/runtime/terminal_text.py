@@ -24,9 +24,20 @@ class Screen:
         self._above: list[str] = []  # lines that nothing can change any more, with their ends
         self._open = ""  # raw text of the rest
         self._cut = ""
+        self._new: list[str] = []  # what was written since
+        self._length = 0  # of it
 
     def write(self, text: str) -> None:
         """Write at the cursor."""
+        self._new.append(text)
+        self._length += len(text)
+        if self._length > len(self._open):  # else a long line would be read with each of its dots
+            self._take()
+
+    def _take(self) -> None:
+        """Read what is new."""
+        text = "".join(self._new)
+        self._new, self._length = [], 0
         raw = (self._open + self._cut + text).replace("\r\n", "\n")  # as terminals end lines
         self._cut = "".join(_CUT.findall(raw))
         raw = raw.removesuffix(self._cut)
@@ -47,6 +58,7 @@ class Screen:
         self._open = raw
 
     def __str__(self) -> str:
+        self._take()
         rest = self._open
         if MOVES.search(rest):
             rest = "\n".join(_join(_draw(rest)[0]))

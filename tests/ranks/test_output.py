@@ -5,9 +5,10 @@ import threading
 
 import pytest
 
+from labkit.launch import ipyparallel_internals
 from labkit.runtime import output
 from labkit.runtime.output import Output, collect
-from tests.support.cells import run_cell
+from tests.support.cells import finish_cell, run_cell, send_cell
 
 
 def message(kind, **content):
@@ -115,3 +116,28 @@ def test_pyplot_on_a_rank_gives_a_picture_of_each(lab4):
     outcomes = run_cell(lab4, code, [0, 2])
     pictures = [outcome.displays[0]["data"]["image/png"] for outcome in outcomes]
     assert len(set(pictures)) == 2
+
+
+def test_many_flushes_lose_nothing_and_keep_their_place(lab4):
+    """Each used to be a message: they came faster than they could be read, and the end too late."""
+    code = (
+        "from IPython.display import display\n"
+        "for _ in range(50_000):\n    print('.', end='', flush=True)\n"
+        "display('between')\n"
+        "for _ in range(50_000):\n    print('!', end='', flush=True)\n"
+        "import sys; print('end', file=sys.stderr)\nlen('dots')"
+    )
+    before = []
+    sent = send_cell(lab4, code, [0, 1])
+    for reply in sent.replies.values():
+
+        def watch(message, seen=reply.labkit_output):
+            if message["header"]["msg_type"] == "display_data":
+                before.append(seen.text("stdout"))
+
+        ipyparallel_internals.on_output(reply, watch)
+    outcomes = finish_cell(sent).outcomes
+    assert [o.stdout for o in outcomes] == ["." * 50_000 + "!" * 50_000] * 2
+    assert [o.stderr for o in outcomes] == ["end\n"] * 2
+    assert [o.result["data"]["text/plain"] for o in outcomes] == ["4"] * 2
+    assert before == ["." * 50_000] * 2

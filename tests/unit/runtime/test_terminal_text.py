@@ -86,3 +86,14 @@ def test_a_long_text_is_not_drawn_again_with_every_piece():
         screen.write(f"line {i}\n")
     assert screen._open.count("\n") < REACH + 1
     assert str(screen).count("\n") == 20_000
+
+
+def test_a_long_line_is_not_read_again_with_each_of_its_dots(monkeypatch):
+    read = []
+    stock = Screen._take
+    monkeypatch.setattr(Screen, "_take", lambda self: (read.append(1), stock(self)))
+    screen = Screen()
+    for _ in range(20_000):
+        screen.write(".")
+    assert str(screen) == "." * 20_000
+    assert len(read) < 50
