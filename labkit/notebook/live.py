@@ -114,8 +114,9 @@ class Live:
         out, err = texts()
         self._look(look)
         seconds = int(time.monotonic() - self._began)
-        new = (sum(map(len, out.values())), sum(map(len, err.values())), self._board, seconds)
-        if self._board or new[:2] != (0, 0):
+        new = (out, err, self._board, seconds)
+        # What is there may have been cleared, or cleared and written anew.
+        if self._board or self._shown is not None or any((*out.values(), *err.values())):
             if new != self._shown:
                 self._screen.show(out, err, self._board, seconds, suspicion)
             self._shown = new

@@ -14,10 +14,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..rank_names import block, bold_label, fold, label, rank_colour
-from . import shell
+from . import displays, shell
 
 if TYPE_CHECKING:
-    from ..wire.outcome import Outcome
+    from ..wire.outcome import Bundle, Outcome
 
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
 #: One with at most ``SPARED`` more is shown as it is: what is not worth a click.
@@ -32,11 +32,15 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
     for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
         texts = {o.rank: getattr(o, stream) for o in outcomes if getattr(o, stream)}
         _show_texts(texts, target)
+    for changed in displays.update(outcomes):
+        publish(*changed.data(), name=changed.name, update=True)
     for position in range(max((len(o.displays) for o in outcomes), default=0)):
-        shown = {o.rank: o.displays[position] for o in outcomes if position < len(o.displays)}
-        _show_bundles(shown)
+        here = [o for o in outcomes if position < len(o.displays)]
+        shown = {o.rank: o.displays[position] for o in here}
+        names = {o.rank: o.names[position] for o in here if position < len(o.names)}
+        _show_bundles(shown, {rank: name for rank, name in names.items() if name})
     if results:
-        _show_bundles({o.rank: o.result for o in outcomes if o.result})
+        _show_bundles({o.rank: o.result for o in outcomes if o.result}, {})
 
 
 def _show_texts(texts: Mapping[int, str], target: Any) -> None:
@@ -100,14 +104,25 @@ def html_label(ranks: Sequence[int], *, coloured: bool = True) -> str:
     return f'<b style="font-family: {FONT}{colour}">{label(ranks)}</b>'
 
 
-def _show_bundles(bundles: Mapping[int, Mapping[str, Any]]) -> None:
+def _show_bundles(bundles: Mapping[int, Bundle], names: Mapping[int, str]) -> None:
     """Show one mime bundle a rank; plain text goes with its label, the rest below it.
 
-    A bundle is ``{"data": …, "metadata": …}``, as in Jupyter's messages.
+    Those that have a name (``display_id``) are displays of the notebook too: a later cell may
+    update them.
     """
     texts: dict[int, str] = {}
     for ranks, bundle in fold(bundles, lambda bundle: json.dumps(bundle, sort_keys=True)):
-        if set(bundle["data"]) == {"text/plain"}:
+        named = {rank: names[rank] for rank in ranks if rank in names}
+        if named and shell.of_notebook() is not None:
+            _show_texts(texts, sys.stdout)
+            texts = {}
+            kept = displays.share(dict.fromkeys(ranks, bundle), named, html_label)
+            if not displays.is_text(bundle):
+                sys.stdout.write(f"{bold_label(ranks)}:\n")
+            sys.stdout.flush()
+            publish(*kept.data(), name=kept.name)
+            continue
+        if displays.is_text(bundle):
             texts |= dict.fromkeys(ranks, bundle["data"]["text/plain"])
             continue
         _show_texts(texts, sys.stdout)
@@ -118,11 +133,21 @@ def _show_bundles(bundles: Mapping[int, Mapping[str, Any]]) -> None:
     _show_texts(texts, sys.stdout)
 
 
-def publish(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
-    """Show a mime bundle; outside IPython its text."""
+def publish(
+    data: dict[str, Any],
+    metadata: dict[str, Any] | None = None,
+    *,
+    name: str = "",
+    update: bool = False,
+) -> None:
+    """Show a mime bundle; outside IPython its text.
+
+    Under a ``name`` it can be shown anew in its place, with ``update``.
+    """
     if shell.current() is not None:
         from IPython.display import display
 
-        display(data, metadata=metadata, raw=True)
+        named: dict[str, Any] = {"display_id": name, "update": update} if name else {}
+        display(data, metadata=metadata, raw=True, **named)
     else:
         sys.stdout.write(data.get("text/plain", f"<{next(iter(data))}>") + "\n")

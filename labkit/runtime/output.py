@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from ..launch import ipyparallel_internals
+from ..wire.outcome import Bundle, Outcome
 from ..wire.protocol import MESSAGES
 from .terminal_text import Screen
 
@@ -22,39 +23,98 @@ _collected = 0
 
 
 class Output:
-    """What came from one rank for one request."""
+    """What came from one rank for one request, as a notebook's page would hold it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._screens = {name: Screen() for name in STREAMS}
-        #: Mime bundles as ``{"data": …, "metadata": …}``, in order.
-        self.displays: list[dict[str, Any]] = []
-        self.result: dict[str, Any] | None = None  #: the last expression's
+        self._clear_next = False  # all of it goes when the next output comes
+        self.displays: list[Bundle] = []  #: in order, each as it was updated last
+        self.names: list[str] = []  #: the ``display_id`` of each, "" if it has none
+        self.updates: dict[
+            str, Bundle
+        ] = {}  #: what displays under a name shall be, also earlier cells'
+        self.result: Bundle | None = None  #: the last expression's
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
 
     def note(self, message: dict[str, Any]) -> None:
         """Take in a message of the engine's output channel. Called in ipyparallel's thread."""
-        global _collected
         kind, content = message["header"]["msg_type"], message["content"]
-        if kind == "stream":
-            _collected += len(content["text"])
-            with self._lock:
-                self._screens[content["name"]].write(content["text"])
-        elif kind == "display_data" and MESSAGES in content["data"]:
+        if kind == "display_data" and MESSAGES in content["data"]:
             self.messages = content["data"][MESSAGES]
-        elif kind in ("display_data", "execute_result"):
-            _collected += sum(len(v) for v in content["data"].values() if isinstance(v, str))
-            bundle = {"data": content["data"], "metadata": content["metadata"]}
-            if kind == "display_data":
-                self.displays.append(bundle)
-            else:
-                self.result = bundle
+            return
+        with self._lock:
+            if kind == "stream":
+                self._begin()
+                _count(content["text"])
+                self._screens[content["name"]].write(content["text"])
+            elif kind == "clear_output":
+                self._clear_next = True
+                if not content.get("wait"):
+                    self._begin()
+            elif kind in ("display_data", "execute_result", "update_display_data"):
+                _count(*content["data"].values())
+                self._note_bundle(kind, content)
+
+    def _note_bundle(self, kind: str, content: dict[str, Any]) -> None:
+        bundle = {"data": content["data"], "metadata": content["metadata"]}
+        name = (content.get("transient") or {}).get("display_id") or ""
+        if name:  # a new display under a name that is there updates those, too
+            self.displays = [
+                bundle if named == name else shown
+                for shown, named in zip(self.displays, self.names, strict=True)
+            ]
+            self.updates[name] = bundle
+        if kind == "update_display_data":  # is no new output
+            return
+        self._begin()
+        if kind == "display_data":
+            self.displays.append(bundle)
+            self.names.append(name)
+        else:
+            self.result = bundle
+
+    def _begin(self) -> None:
+        """Clear what is there if that was asked for: an output comes."""
+        if self._clear_next:
+            self._clear_next = False
+            self._screens = {name: Screen() for name in STREAMS}
+            self.displays, self.names, self.result = [], [], None
 
     def text(self, stream: str) -> str:
         """Return what is to be seen of "stdout" or "stderr"."""
         with self._lock:
             return str(self._screens[stream])
+
+    def shown(self) -> str:
+        """Return what is to be seen of stdout and, below it, of displays that are text."""
+        with self._lock:
+            text = str(self._screens["stdout"])
+            for part in filter(None, map(_text_of, self.displays)):
+                text += ("\n" if text and not text.endswith("\n") else "") + part
+        return text
+
+    def outcome(self, rank: int) -> Outcome:
+        """Return all of it."""
+        stdout, stderr = (self.text(stream) for stream in STREAMS)
+        with self._lock:
+            shown, updates = list(self.displays), dict(self.updates)
+            return Outcome(rank, stdout, stderr, shown, self.result, list(self.names), updates)
+
+
+def _text_of(bundle: Bundle) -> str:
+    """Return the text of a display, "" if it is a picture."""
+    data = bundle["data"]
+    if any(kind.startswith("image/") for kind in data):
+        return ""
+    return str(data.get("text/plain", ""))
+
+
+def _count(*parts: object) -> None:
+    """Note how much has come that will be garbage one day."""
+    global _collected
+    _collected += sum(len(part) for part in parts if isinstance(part, str))
 
 
 def collect(client: Any) -> None:

@@ -18,7 +18,7 @@ from ..wire.outcome import Outcome
 from ..wire.samples import Sample
 from . import diagnosis
 from .cluster import RankCluster
-from .output import STREAMS, Output, tidy
+from .output import Output, tidy
 from .process_group import GroupKeeper
 
 
@@ -79,10 +79,10 @@ class Request:
         return {r: error[0] for r, error in errors.items() if error is not None}
 
     def texts(self) -> tuple[dict[int, str], dict[int, str]]:
-        """Return what the ranks have written to stdout and stderr so far."""
+        """Return what the ranks show so far: text of stdout and displays, and of stderr."""
         written = {r: reply.labkit_output for r, reply in self.replies.items()}
-        out, err = ({r: seen.text(name) for r, seen in written.items()} for name in STREAMS)
-        return out, err
+        err = {r: seen.text("stderr") for r, seen in written.items()}
+        return {r: seen.shown() for r, seen in written.items()}, err
 
     def messages(self) -> dict[int, Sample]:
         """Return what ranks say of the messages that they have posted; who has none, says nothing.
@@ -103,8 +103,7 @@ class Request:
 
 def _outcome(rank: int, reply: Any) -> Outcome:
     seen: Output = reply.labkit_output
-    stdout, stderr = (seen.text(name) for name in STREAMS)
-    out = Outcome(rank, stdout, stderr, list(seen.displays), seen.result)
+    out = seen.outcome(rank)
     value = reply.result() if reply.done() else None
     out.error = _unwrap_error(value)
     out.value = value if out.error is None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,10 @@ class Returned(NamedTuple):
     content: bytes | Error | None = None  #: of "ok" the pickled value, of "error" the error
 
 
+#: What Jupyter's messages have of an output: ``{"data": mime bundle, "metadata": …}``.
+Bundle = dict[str, Any]
+
+
 @dataclass
 class Outcome:
     """What one rank made of a cell or a call."""
@@ -23,8 +28,10 @@ class Outcome:
     rank: int
     stdout: str = ""
     stderr: str = ""
-    #: What it displayed, each as {"data": mime bundle, "metadata": …}; the last expression's too.
-    displays: list[dict[str, Any]] = field(default_factory=list)
-    result: dict[str, Any] | None = None
+    displays: list[Bundle] = field(default_factory=list)  #: in order
+    result: Bundle | None = None  #: of the last expression
+    names: Sequence[str] = ()  #: the ``display_id`` of each display, "" if it has none
+    #: What displays under a ``display_id`` shall be, also those of earlier cells.
+    updates: Mapping[str, Bundle] = field(default_factory=dict)
     value: Any = None  #: of a call
     error: Error | None = None

@@ -60,6 +60,14 @@ def test_output_comes_at_once_and_only_when_it_is_new():
     assert screen.cleared == 1
 
 
+def test_output_that_is_cleared_and_written_anew_is_shown():
+    screen = Recorder()
+    shown = live.Live(screen)
+    for text in ("step 1", "step 2", ""):
+        shown.offer(lambda text=text: ({0: text}, {}), list)
+    assert [out for out, *_ in screen.shown] == [{0: "step 1"}, {0: "step 2"}, {0: ""}]
+
+
 @pytest.mark.parametrize(("took", "pause"), [(0.01, 1.0), (1.0, 3.0)])
 def test_the_board_comes_later_and_leaves_time_between_two_looks(monkeypatch, took, pause):
     clock = [100.0]

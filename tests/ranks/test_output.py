@@ -89,6 +89,62 @@ def test_much_output_is_not_left_to_the_collector(monkeypatch):
     assert collections == [1]
 
 
+def display(text, name=None, kind="display_data"):
+    transient = {"display_id": name} if name else {}
+    return message(kind, data={"text/plain": text}, metadata={}, transient=transient)
+
+
+def texts_of(seen):
+    return [bundle["data"]["text/plain"] for bundle in seen.displays]
+
+
+def test_clear_output_clears_now_or_when_the_next_output_comes():
+    for wait in (False, True):
+        seen = Output()
+        for name in ("stdout", "stderr"):
+            seen.note(message("stream", name=name, text="old"))
+        seen.note(display("old"))
+        seen.note(message("clear_output", wait=wait))
+        assert (seen.text("stdout"), texts_of(seen)) == (("old", ["old"]) if wait else ("", []))
+        seen.note(display("unseen", "elsewhere", kind="update_display_data"))  # is no output
+        assert (seen.text("stderr"), texts_of(seen)) == (("old", ["old"]) if wait else ("", []))
+        seen.note(message("stream", name="stdout", text="new"))
+        assert (seen.text("stdout"), seen.text("stderr"), texts_of(seen)) == ("new", "", [])
+    seen.note(message("clear_output", wait=True))
+    seen.note(display("42", kind="execute_result"))
+    assert seen.text("stdout") == ""
+    assert seen.result["data"]["text/plain"] == "42"
+
+
+def test_an_update_changes_the_displays_of_its_name():
+    seen = Output()
+    for text, name in [("a", "x"), ("b", "y"), ("c", None), ("d", "x")]:
+        seen.note(display(text, name))
+    assert texts_of(seen) == ["d", "b", "c", "d"]
+    seen.note(display("new", "x", kind="update_display_data"))
+    seen.note(display("later", "z", kind="update_display_data"))
+    assert texts_of(seen) == ["new", "b", "c", "new"]
+    outcome = seen.outcome(3)
+    assert outcome.names == ["x", "y", "", "x"]
+    assert outcome.updates["z"]["data"] == {"text/plain": "later"}
+    assert seen.shown() == "new\nb\nc\nnew"
+
+
+def test_ranks_clear_and_update_what_they_show(lab4):
+    code = (
+        "from IPython.display import clear_output, display, update_display\n"
+        "print('first'); display('gone')\nclear_output(wait=True)\nprint('of', rank)\n"
+        "handle = display('0 %', display_id=True)\nhandle.update('100 %')"
+    )
+    outcomes = run_cell(lab4, code, [1, 3])
+    assert [o.stdout for o in outcomes] == ["of 1\n", "of 3\n"]
+    assert [[b["data"]["text/plain"] for b in o.displays] for o in outcomes] == [["'100 %'"]] * 2
+    (later,) = run_cell(lab4, "handle.update('again')", [3])
+    assert later.displays == []
+    assert [b["data"]["text/plain"] for b in later.updates.values()] == ["'again'"]
+    assert list(later.updates) == outcomes[1].names
+
+
 @pytest.mark.parametrize("how", ["tqdm", "tqdm.auto", "tqdm.notebook"])
 def test_every_tqdm_on_a_rank_leaves_one_line_of_text(lab4, how, capsys):
     def train(how):

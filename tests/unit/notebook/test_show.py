@@ -38,7 +38,7 @@ def published(monkeypatch):
     """Pretend to be in a notebook; return what is published there."""
     bundles = []
     monkeypatch.setattr(shell, "of_notebook", lambda: object())
-    monkeypatch.setattr(show, "publish", lambda data, metadata=None: bundles.append(data))
+    monkeypatch.setattr(show, "publish", lambda data, metadata=None, **_: bundles.append(data))
     return bundles
 
 
@@ -96,3 +96,50 @@ def test_rich_results_come_under_their_label_with_what_describes_them(monkeypatc
     show.show([Outcome(0, displays=[image]), Outcome(1, displays=[image, text("last")])])
     assert shown == [(image["data"], image["metadata"])]
     assert plain(capsys.readouterr().out) == "ranks 0–1:\nrank 1: last\n"
+
+
+@pytest.fixture
+def page(monkeypatch, capsys):
+    """Pretend to be in a notebook; return its displays by their names, as they are now."""
+    there = {}
+
+    def publish(data, metadata=None, *, name="", update=False):
+        assert update == (name in there)
+        there[name] = data
+
+    monkeypatch.setattr(shell, "of_notebook", lambda: object())
+    monkeypatch.setattr(show, "publish", publish)
+    return there
+
+
+def named(rank, content, name="h", **more):
+    return Outcome(rank, displays=[content], names=[f"{name}{rank}"], **more)
+
+
+def test_a_later_cell_updates_a_display_of_an_earlier_one(page):
+    show.show([named(rank, text("0 %")) for rank in range(3)])
+    assert [plain(data["text/plain"]) for data in page.values()] == ["ranks 0–2: 0 %"]
+    show.show([Outcome(r, updates={f"h{r}": text("50 %"), "none": text("x")}) for r in range(3)])
+    assert [plain(data["text/plain"]) for data in page.values()] == ["ranks 0–2: 50 %"]
+    show.show([Outcome(1, updates={"h1": text("100 %")})])
+    (data,) = page.values()
+    assert plain(data["text/plain"]) == "ranks 0, 2: 50 %\nrank 1: 100 %"
+
+
+def test_pictures_that_are_no_longer_the_same_stand_below_one_another(page, capsys):
+    def image(content):
+        return {"data": {"image/png": content, "text/plain": "<Figure>"}, "metadata": {}}
+
+    show.show([named(rank, image("AAAA")) for rank in range(2)])
+    assert plain(capsys.readouterr().out) == "ranks 0–1:\n"
+    show.show([Outcome(r, updates={f"h{r}": image("BBBB")}) for r in range(2)])
+    assert list(page.values()) == [image("BBBB")["data"]]
+    show.show([Outcome(0, updates={"h0": image("CCCC")})])
+    (data,) = page.values()
+    assert re.findall(r"base64,(....)", data["text/html"]) == ["CCCC", "BBBB"]
+    assert plain(data["text/plain"]) == "rank 0: <Figure>\nrank 1: <Figure>"
+
+
+def test_outside_a_notebook_a_display_with_a_name_is_text(capsys):
+    show.show([named(0, text("x"))])
+    assert plain(capsys.readouterr().out) == "rank 0: x\n"
