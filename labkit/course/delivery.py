@@ -119,7 +119,7 @@ class _Record:
         self.path = folder / RECORD
         self.sums: dict[str, str] = {}
         try:
-            stored = json.loads(self.path.read_text())
+            stored = json.loads(self.path.read_text(encoding="utf-8"))
             self.sums = {str(name): str(value) for name, value in stored["delivered"].items()}
         except FileNotFoundError:
             pass
@@ -135,7 +135,7 @@ class _Record:
     def store(self) -> None:
         """Remember what the folder has now been given."""
         text = json.dumps({"delivered": dict(sorted(self.sums.items()))}, indent=1) + "\n"
-        if self.path.read_text() != text:
+        if self.path.read_text(encoding="utf-8") != text:
             write_whole(self.path, text.encode())
 
 

@@ -63,11 +63,11 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
             failure = full / ".failed"
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - failure.stat().st_mtime < FAILURE_SECONDS:
-                    return failure.read_text()
+                    return failure.read_text(encoding="utf-8")
             try:
                 _store(full, _download(lengths))
             except _DownloadError as error:
-                failure.write_text(str(error))
+                failure.write_text(str(error), encoding="utf-8")
                 return str(error)
             failure.unlink(missing_ok=True)
             return None

@@ -26,7 +26,9 @@ def trouble(launcher: Any) -> str:
     if not has_job(launcher):
         return ""
     log = Path(launcher.output_file)
-    return slurm.trouble(launcher.job_id, log.read_text(errors="replace") if log.exists() else "")
+    return slurm.trouble(
+        launcher.job_id, log.read_text("utf-8", errors="replace") if log.exists() else ""
+    )
 
 
 def delay(launcher: Any) -> str:

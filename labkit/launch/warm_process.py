@@ -286,7 +286,7 @@ def pid_file(root: Path, name: str) -> Path:
 def read_log(root: Path, name: str, limit: int) -> str:
     """Return the last ``limit`` characters of a child's log, "" if there is none."""
     try:
-        return log_file(root, name).read_text(errors="replace")[-limit:]
+        return log_file(root, name).read_text("utf-8", errors="replace")[-limit:]
     except OSError:
         return ""
 

@@ -19,6 +19,7 @@ from ..errors import StartError, UsageError
 from ..launch import ipyparallel_internals
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
+from ..wire.legible import mend_streams
 from ..wire.machine import count_cores
 from . import shell
 
@@ -43,6 +44,7 @@ def start(
     config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
+    mend_streams()
     check_libraries()
     log.begin()
     n = check_size(override_size(n), engines)

@@ -90,7 +90,7 @@ def assign(
         interactive=False,
     )
     tracebacks.install(shell)
-    streams.install()
+    streams.install(shell.kernel.session)
     p2p_record.install()
     last_receives.install()
     file_stores.install()

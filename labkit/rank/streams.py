@@ -19,6 +19,8 @@ from typing import Any
 
 from ipykernel.iostream import OutStream
 
+from ..wire.legible import packer
+
 #: Flushes that are served at once in a row, and how many more of them each second.
 BURST, RATE = 1000, 100
 #: Seconds after which text leaves the rank that nobody flushes.
@@ -53,8 +55,13 @@ class Flushing:
             self._stock()
 
 
-def install() -> None:
-    """Count the flushes of stdout and stderr from now on, where they are ipykernel's."""
+def install(session: Any = None) -> None:
+    """Count the flushes of stdout and stderr from now on, where they are ipykernel's.
+
+    Let ``session``, which packs this rank's messages, pack any text.
+    """
+    if session is not None and session.packer in ("json", "orjson"):
+        session.pack = packer(session.pack)
     streams = [s for s in (sys.stdout, sys.stderr) if type(s) is OutStream and s.pub_thread]
     for stream in streams:
         if not isinstance(stream.flush, Flushing):

@@ -14,6 +14,7 @@ from ..errors import RankDied
 from ..launch import ipyparallel_internals
 from ..wire import errands
 from ..wire.encoding import ProtocolError, decode
+from ..wire.legible import legible
 from ..wire.outcome import Outcome
 from ..wire.samples import Sample
 from . import diagnosis
@@ -114,12 +115,13 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
     """Return name, message and lines of the error that a reply stands for, None if none."""
     if isinstance(value, ipp.error.RemoteError):
         lines = value.traceback.split("\n") if value.traceback else []
-        return value.ename, value.evalue, lines
+        return value.ename, legible(value.evalue), [*map(legible, lines)]
     if isinstance(value, Exception):
         name = type(value).__name__
-        return name, str(value), [f"{name}: {value}"]
+        return name, legible(str(value)), [legible(f"{name}: {value}")]
     if isinstance(value, tuple) and value[:1] == ("error",):  # of labkit.rank.calls
-        return value[1]
+        error = value[1]
+        return None if error is None else (error[0], legible(error[1]), [*map(legible, error[2])])
     return None
 
 

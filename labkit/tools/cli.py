@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from .. import __version__
 from ..errors import LabError
+from ..wire.legible import mend_streams
 
 app = typer.Typer(
     help="A notebook lab for distributed PyTorch.",
@@ -63,6 +64,7 @@ def main(
     ] = False,
 ) -> None:
     """Learn distributed PyTorch in notebooks whose cells run on real ranks."""
+    mend_streams()
 
 
 @app.command(cls=_PassesOn)

@@ -81,3 +81,31 @@ def test_a_number_that_is_none_is_one_sentence(
     ):
         labkit.start(1)
     assert descendants() == []
+
+
+ASCII = {
+    "LC_ALL": "C",
+    "PYTHONIOENCODING": "ascii",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+}
+
+
+def test_in_a_plain_ascii_locale_nothing_is_lost() -> None:
+    code = (
+        "import labkit\n"
+        "lab = labkit.start(2)\n"
+        "def meet():\n"
+        "    import torch.distributed as dist\n"
+        "    print('\\xfc', dist.get_rank())\n"
+        "    if dist.get_rank(): dist.barrier()\n"
+        "try: lab.run(meet)\n"
+        "except labkit.Deadlock as error: print(error)\n"
+        "lab.run(print, 'same')\n"
+        "raise labkit.LabError('ranks 0\\u20131')"
+    )
+    done = run_python(code, variables=ASCII)
+    assert "rank 0\x1b[0m: \\xfc 0\n" in done.stdout
+    assert "rank 1 waits for rank 0, which has ended its cell." in done.stdout
+    assert "ranks 0-1\x1b[0m: same\n" in done.stdout
+    assert done.stderr.endswith("LabError: ranks 0-1\n")

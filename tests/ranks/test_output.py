@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from labkit import RankError
 from labkit.launch import ipyparallel_internals
 from labkit.runtime import output
 from labkit.runtime.output import Output, collect
@@ -197,3 +198,27 @@ def test_many_flushes_lose_nothing_and_keep_their_place(lab4):
     assert [o.stderr for o in outcomes] == ["end\n"] * 2
     assert [o.result["data"]["text/plain"] for o in outcomes] == ["4"] * 2
     assert before == ["." * 50_000] * 2
+
+
+def test_text_with_lone_surrogates_is_shown(lab4):
+    """Its messages could not be packed: output was lost, and an error's reply never came."""
+    (outcome,) = run_cell(
+        lab4,
+        "class Odd:\n    def __repr__(self): return '<\\udc80>'\n"
+        "from IPython.display import HTML, display\n"
+        "print('a\\ud800')\ndisplay(HTML('<b>\\udcff</b>'))\nOdd()",
+        [1],
+    )
+    assert outcome.stdout == "a\\ud800\n"
+    assert outcome.displays[0]["data"]["text/html"] == "<b>\\udcff</b>"
+    assert outcome.result["data"]["text/plain"] == "<\\udc80>"
+    ended = finish_cell(send_cell(lab4, "raise ValueError('b\\ud800')", [0, 1]))
+    assert str(ended.error) == "ranks 0–1: ValueError: b\\ud800"
+
+    def fail():
+        raise ValueError("c\ud800")
+
+    with pytest.raises(RankError) as caught:
+        lab4.run(fail)
+    assert str(caught.value) == "ranks 0–3: ValueError: c\\ud800"
+    assert lab4.run(lambda: "d\ud800", ranks=[0]) == ["d\ud800"]
