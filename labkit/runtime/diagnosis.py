@@ -41,6 +41,12 @@ GROUP_ANEW = (
     "models again."
 )
 
+#: Said after torch's error about a second default group.
+JOINED = (
+    "The lab's ranks are in a process group already. For a program that forms its own, start the "
+    "lab with labkit.start({}, join=False), or call dist.destroy_process_group() before."
+)
+
 #: Name, message and formatted lines of what a rank raised.
 Raised = tuple[str, str, list[str]]
 
@@ -82,6 +88,9 @@ def judge(
         return RankDied(*died(keeper.cluster, dead, own, ending))
     if own:
         summary, blocks = rank_names.error_texts(own)
+        if keeper.join and any(torch_texts.TWICE in message for _, message, _ in own.values()):
+            hint = JOINED.format(keeper.cluster.size)
+            summary, blocks = f"{summary}\n{hint}", [*blocks, hint]
         if case is not None:
             text = [*_waited(case, own), *what_may_come(case), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]

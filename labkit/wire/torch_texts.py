@@ -15,6 +15,9 @@ CONSEQUENCE = re.compile(
     r"sendBytes failed|Failed to recv|Timed out waiting|Application timeout"
 )
 
+#: What ``init_process_group`` raises where there is a group already.
+TWICE = "trying to initialize the default process group twice"
+
 #: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``,
 #: with the C++ stack that may follow.
 LOG = re.compile(

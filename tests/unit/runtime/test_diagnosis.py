@@ -363,3 +363,20 @@ def test_the_stack_that_follows_torchs_log_goes_with_it():
     assert without_torch_log(f"mine\n{log}frame by frame, mine too\n") == (
         "mine\nframe by frame, mine too\n"
     )
+
+
+TWICE = "trying to initialize the default process group twice!"
+
+
+def test_who_forms_a_second_group_is_told_how():
+    lab = keeper()
+    lab.cluster.size = 3
+    error = judge(lab, [], {0: raised("ValueError", TWICE)}, Ending())
+    assert str(error).splitlines()[0] == f"rank 0: ValueError: {TWICE}"
+    assert "labkit.start(3, join=False)" in str(error).splitlines()[1]
+    assert "labkit.start(3, join=False)" in error.blocks[-1]
+
+
+def test_who_was_left_to_form_the_group_is_told_nothing_more():
+    error = judge(keeper(join=False), [], {0: raised("ValueError", TWICE)}, Ending())
+    assert str(error) == f"rank 0: ValueError: {TWICE}"
