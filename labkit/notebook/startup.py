@@ -16,7 +16,7 @@ import psutil
 
 from .. import log, variables
 from ..errors import StartError, UsageError
-from ..launch import ipyparallel_internals
+from ..launch import ipyparallel_internals, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
 from ..wire.legible import mend_streams
@@ -58,6 +58,9 @@ def start(
         from ..launch import external
 
         n = external.check(n, engines, config)
+    else:
+        preconditions.check_open_files(n or DEFAULT_RANKS)
+        preconditions.check_loopback()
     stop_current()
     launcher = choose_launcher(n, engines, preload, config)
 

@@ -109,3 +109,38 @@ def test_in_a_plain_ascii_locale_nothing_is_lost() -> None:
     assert "rank 1 waits for rank 0, which has ended its cell." in done.stdout
     assert "ranks 0-1\x1b[0m: same\n" in done.stdout
     assert done.stderr.endswith("LabError: ranks 0-1\n")
+
+
+def test_too_few_open_files_are_one_sentence() -> None:
+    code = (
+        "import labkit, resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+        "labkit.start(2)"
+    )
+    last = run_python(code).stderr.splitlines()[-1]
+    assert last.startswith("labkit.errors.StartError: A process may open 64 files here; 2 ranks ")
+    assert last.endswith("ulimit -n 4096.")
+
+
+def test_the_limit_of_open_files_is_as_low_as_it_may_be() -> None:
+    code = (
+        "import labkit, resource\nfrom labkit.launch import preconditions as p\n"
+        "needed = p.FILES + 2 * p.FILES_PER_RANK\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))\n"
+        "with labkit.start(2) as lab:\n    print(lab.run(int))"
+    )
+    assert run_python(code).stdout == "[0, 0]\n"
+
+
+def test_without_a_loopback_interface_the_start_says_so_at_once() -> None:
+    code = "import time, labkit; t = time.monotonic()\ntry: labkit.start(2)\n"
+    code += "except labkit.StartError as error: print(error, time.monotonic() - t < 10)"
+    unshare = ["unshare", "-n", sys.executable, "-c", code]
+    try:
+        subprocess.run([*unshare[:2], "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a network namespace of its own needs root")
+    done = subprocess.run(unshare, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.startswith("The ranks talk over 127.0.0.1, and no connection can be made ")
+    assert done.stdout.endswith(" True\n")
