@@ -23,7 +23,7 @@ from traitlets import Unicode
 from traitlets.config import Config
 
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
-from . import ipyparallel_internals
+from . import import_path, ipyparallel_internals
 
 
 class LabController(IPController):
@@ -53,6 +53,10 @@ class LabController(IPController):
         made.HeartMonitor.period = cls.heartbeat_ms
         made.HeartMonitor.max_heartmonitor_misses = cls.misses
         return made
+
+    def initialize(self, argv: list[str] | None = None) -> None:
+        with import_path.closed():
+            super().initialize(argv)
 
     def init_hub(self) -> None:
         settings = self.settings()

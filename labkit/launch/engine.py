@@ -10,7 +10,7 @@ from typing import Any
 from ipyparallel.engine.app import IPEngine
 from traitlets import Unicode
 
-from . import ipyparallel_internals
+from . import import_path, ipyparallel_internals
 
 
 class LabEngine(IPEngine):
@@ -24,6 +24,10 @@ class LabEngine(IPEngine):
     name = "ipengine"
     id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
 
+    def initialize(self, argv: list[str] | None = None) -> None:
+        with import_path.closed():
+            super().initialize(argv)
+
     def after_registration(self, maybe_tunnel: Any) -> None:
         """Do what has to wait for the id that the hub gives."""
         ipyparallel_internals.answer_control(self.kernel, "signal_request", self._signal_request)
@@ -31,6 +35,12 @@ class LabEngine(IPEngine):
             with contextlib.suppress(OSError):
                 # A link's target needs no room of its own: this works on a full disk too.
                 os.symlink(str(self.id), self.id_file)
+        if self.may_import_from_here():
+            import_path.add_working_folder()
+
+    def may_import_from_here(self) -> bool:
+        """Tell whether cells may import from the working folder: it is the notebook's."""
+        return True
 
     def end_now(self) -> None:
         """End now: run exit handlers, but leave torch's and zmq's teardown to the system."""

@@ -17,12 +17,14 @@ from typing import Any
 
 from traitlets.config import Config
 
+from .. import trust
 from ..errors import StartError, UsageError
 from ..wire.protocol import (
     LAB_FOLDER,
     LAST_COMMAND,
     OWNER_PID,
     REMOTE_FOLDER,
+    SHARED_WORK,
     WORK_FOLDER,
 )
 from . import slurm, ssh
@@ -149,6 +151,12 @@ def _ranks(made: Config, python: str) -> None:
     made.EngineLauncher.engine_cmd = [python, "-P", "-m", "labkit.launch.external_engine"]
 
 
+def _work_folder() -> dict[str, str]:
+    """Tell ranks where the notebook is, and whether others can write there."""
+    here = os.getcwd()
+    return {WORK_FOLDER: here, **({SHARED_WORK: "1"} if trust.why_not(here) else {})}
+
+
 def _mpi(made: Config, own: Mapping[str, Mapping[str, Any]]) -> None:
     """As many ranks as asked for on the cores that there are, for root too.
 
@@ -156,6 +164,7 @@ def _mpi(made: Config, own: Mapping[str, Mapping[str, Any]]) -> None:
     """
     wanted = {**_OPEN_MPI, **(_OPEN_MPI_ROOT if os.geteuid() == 0 else {})}
     made.MPIEngineSetLauncher.environment = {
+        **_work_folder(),
         **{name: value for name, value in wanted.items() if name not in os.environ},
         **_value(_merge(Config(), own), "environment", {}, "MPILauncher"),
     }
@@ -167,14 +176,11 @@ def _mpi(made: Config, own: Mapping[str, Mapping[str, Any]]) -> None:
 def _slurm(made: Config, own: Mapping[str, Mapping[str, Any]], folder: Path | str) -> None:
     """A job with what the user asked for, which leaves no file behind and is cancelled when this
     process ends, also while it waits in the queue."""
-    name = f"labkit-{secrets.token_hex(4)}"
+    name = f"labkit-{secrets.token_hex(4)}"  # everybody sees it in the queue
     given = _merge(Config(), own)
     chosen = {**given["SlurmLauncher"], **given["SlurmEngineSetLauncher"]}
     made.SlurmEngineSetLauncher.update(slurm.settings(folder, name, chosen))
-    # Each node has its own: nothing in there is for others.
-    remote = f"/tmp/{name}"
-    made.SlurmEngineSetLauncher.engine_args = [f"--profile-dir={remote}"]
-    made.SlurmEngineSetLauncher.environment = {REMOTE_FOLDER: remote}
+    made.SlurmEngineSetLauncher.environment = _work_folder()
     made.LocalControllerLauncher.environment[LAST_COMMAND] = json.dumps(slurm.cancel_command(name))
 
 
@@ -198,7 +204,8 @@ def _ssh(made: Config, own: Mapping[str, Mapping[str, Any]], size: int) -> tuple
     arguments = _ssh_value(given, "ssh_args", base)
     python = _ssh_value(given, "remote_python", sys.executable)
     _ranks(made, python)
-    folder = f"/tmp/labkit-ssh-{secrets.token_hex(8)}"
+    # Below the home of each host, from where ssh begins: everybody on the host sees its name.
+    folder = f"{ssh.FOLDER}/{secrets.token_hex(8)}"
     made.SSHLauncher.ssh_args = base
     made.SSHLauncher.scp_args = base
     made.SSHLauncher.remote_python = sys.executable
@@ -206,7 +213,7 @@ def _ssh(made: Config, own: Mapping[str, Mapping[str, Any]], size: int) -> tuple
     made.SSHEngineLauncher.to_send = []
     made.SSHEngineSetLauncher.environment = {
         REMOTE_FOLDER: folder,
-        WORK_FOLDER: os.getcwd(),
+        **_work_folder(),
         **_value(given, "environment", {}, "SSHLauncher"),
     }
     command = _ssh_value(given, "ssh_cmd", ["ssh"])

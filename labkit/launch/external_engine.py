@@ -21,8 +21,14 @@ import threading
 import time
 from typing import Any
 
-from ..wire.protocol import REMOTE_FOLDER, WORK_FOLDER
+from .. import trust
+from ..errors import StartError
+from ..wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
 from .exit_notice import unregister
+from .private_folder import PrivateFolder, home_variables, sweep
+
+#: Where ipyparallel's launchers name the folder of IPython's profile.
+PROFILE = "IPP_PROFILE_DIR"
 
 #: Seconds without a sign of the controller after which a rank ends: when its connection was
 #: closed, and when nothing is heard at all, which a slow network explains better.
@@ -39,7 +45,12 @@ def main(argv: list[str]) -> int:
     """Start the rank and wait for it; return what the launcher is to see as exit code."""
     # ipyparallel's MPI launcher adds this: it would need mpi4py, for which a rank has no use.
     argv = [arg for arg in argv if arg != "--mpi"]
-    lock = _lock_folder()
+    try:
+        lock = _lock_folder()
+        own = _choose_profile(argv)
+    except StartError as error:
+        print(f"labkit: {error}", file=sys.stderr)
+        return 1
     registered, registration = os.pipe()
     parent = os.getpid()
     child = os.fork()
@@ -50,6 +61,8 @@ def main(argv: list[str]) -> int:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)  # its own session: everything it started
     _remove_folder(lock)  # before what takes longer: there may be no time for it
+    if own is not None:
+        own.remove()
     about = os.read(registered, 1 << 16)
     if not about:
         return code if code > 0 else 1
@@ -83,18 +96,58 @@ def _wait(child: int) -> int:
 
 
 def _lock_folder() -> int | None:
-    """Note that this rank uses the folder."""
+    """Note that this rank uses the folder, which ranks of one lab on this host share.
+
+    Raises
+    ------
+    StartError
+        If somebody else could have laid it.
+    """
     import fcntl
 
     if REMOTE_FOLDER not in os.environ:
         return None
+    folder = os.environ[REMOTE_FOLDER] = os.path.abspath(os.environ[REMOTE_FOLDER])
+    if why := trust.why_not(folder):
+        raise StartError(f"A rank cannot use the folder {folder}: {why}.")
     try:
-        os.makedirs(os.environ[REMOTE_FOLDER], mode=0o700, exist_ok=True)
-        lock = os.open(os.environ[REMOTE_FOLDER], os.O_RDONLY | os.O_CLOEXEC)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_SH)
     except OSError:
         return None
     return lock
+
+
+def _choose_profile(argv: list[str]) -> PrivateFolder | None:
+    """Choose IPython's profile of this rank: what is in there is run.
+
+    The launcher names one on the notebook's host. Where that is another host, everybody can make
+    a folder of that name, so this rank then makes one of its own, which is returned.
+
+    Raises
+    ------
+    StartError
+        If the arguments name one that somebody else could have laid.
+    """
+    options = ("--profile-dir=", "--ProfileDir.location=")
+    named = [arg.partition("=")[2] for arg in argv if arg.startswith(options)]
+    for folder in named:
+        if why := trust.why_not(folder):
+            raise StartError(f"A rank cannot use the profile {folder}: {why}.")
+    told = os.environ.get(PROFILE)
+    if named:
+        return None
+    if told and os.path.isdir(told) and not trust.why_not(told):
+        os.environ[PROFILE] = os.path.abspath(told)  # before the working folder changes
+        return None
+    sweep()
+    own = PrivateFolder()
+    profile = own.path / "profile"
+    profile.mkdir(mode=0o700)
+    os.environ[PROFILE] = str(profile)
+    os.environ.update(home_variables(own.path))
+    return own
 
 
 def _remove_folder(lock: int | None) -> None:
@@ -118,9 +171,7 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
 
         end_with_parent(parent)
         os.setsid()
-        if WORK_FOLDER in os.environ:
-            with contextlib.suppress(OSError):  # another host may not have it
-                os.chdir(os.environ[WORK_FOLDER])
+        _enter_work_folder()
         from .warm_process import PRELOAD
 
         import_without_debugger()
@@ -146,6 +197,17 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
         os._exit(code)
 
 
+def _enter_work_folder() -> None:
+    """Go to the notebook's folder, where this host has it."""
+    folder = os.environ.get(WORK_FOLDER)
+    if folder is None:
+        return
+    # The notebook is in a folder of the user alone: one that others can write to is another one.
+    if os.environ.get(SHARED_WORK) or not trust.why_not(folder):
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+
+
 def _engine_class() -> Any:
     """Make the class of the engine; ipyparallel is imported in the rank only."""
     from .engine import LabEngine
@@ -154,6 +216,12 @@ def _engine_class() -> Any:
         """An engine that ends when its controller has gone."""
 
         registration = -1  # where to write as whom the controller knows this rank
+
+        def may_import_from_here(self) -> bool:
+            """Not where a host without the notebook's folder has put this rank, such as /tmp."""
+            here = os.getcwd()
+            shared = os.environ.get(SHARED_WORK) and here == os.environ.get(WORK_FOLDER)
+            return bool(shared) or not trust.why_not(here)
 
         def obey(self, signum: int) -> None:
             if signum == signal.SIGKILL:

@@ -47,6 +47,7 @@ class ExternalLauncher(Launcher):
         return torch.cuda.device_count()
 
     def start(self, size: int) -> None:
+        private_folder.sweep()
         self._folder = private_folder.PrivateFolder()
         root = self._folder.path
         settings = external.config(self.engines, self.config, size, root)

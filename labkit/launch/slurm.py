@@ -14,6 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import trust
+from ..errors import StartError
+from ..files import reason
+
 #: Seconds for one of Slurm's commands: they wait long for a controller that does not answer.
 COMMAND_SECONDS = 60
 #: States of a job that is there or still comes; whatever else Slurm says is an end.
@@ -78,10 +82,27 @@ def cancel_command(name: str) -> list[str]:
 
 
 def shared_folder() -> str:
-    """Return a folder that the job's nodes have too; what is for all to see is in there."""
+    """Return a folder that the job's nodes have too, for what the job writes.
+
+    Raises
+    ------
+    StartError
+        If it cannot be made, or somebody else could lay something there.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(cache) / "labkit"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if why := trust.why_not(folder):
+        raise StartError(
+            f"The output of a job of Slurm cannot go to {folder}: {why}; point XDG_CACHE_HOME at "
+            "a folder that only you can write to and that the job's nodes have too."
+        )
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartError(
+            f"The output of a job of Slurm cannot go to {folder} ({reason(error)}); point "
+            "XDG_CACHE_HOME at a folder that the job's nodes have too."
+        ) from None
     return str(folder)
 
 

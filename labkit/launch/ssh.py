@@ -21,10 +21,15 @@ LOOK_SECONDS = 30.0
 #: Runs a command without its error output: what hosts say while all is well would come to stand in
 #: the notebook.
 HUSH = ("sh", "-c", 'exec "$@" 2>/dev/null', "sh")
+#: Where what ranks need on a host has its place, below the home there.
+FOLDER = ".cache/labkit"
 #: What a rank needs there; prints the address by which that host sees this machine.
 _CODE = (
     "import importlib, os; importlib.import_module('labkit.launch.external_engine'); "
     "import ipyparallel; assert importlib.util.find_spec('torch'), 'there is no torch'; "
+    "from labkit import trust; "
+    f"trust.why_not({FOLDER!r}) and exit(os.getcwd() + '/{FOLDER} is not safe from other users: ' "
+    f"+ trust.why_not({FOLDER!r})); "
     "print('labkit', os.environ.get('SSH_CONNECTION', '').partition(' ')[0])"
 )
 

@@ -16,7 +16,7 @@ import psutil
 
 from .. import log, variables
 from ..errors import StartError, UsageError
-from ..launch import ipyparallel_internals, preconditions
+from ..launch import import_path, ipyparallel_internals, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
 from ..wire.legible import mend_streams
@@ -45,6 +45,22 @@ def start(
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
     mend_streams()
+    with import_path.without_working_folder():
+        return _start(
+            n, engines=engines, join=join, timeout=timeout, preload=preload, config=config
+        )
+
+
+def _start(
+    n: int | None,
+    *,
+    engines: str,
+    join: bool,
+    timeout: float,
+    preload: Sequence[str],
+    config: Mapping[str, Mapping[str, Any]],
+) -> Lab:
+    import_path.check()
     check_libraries()
     log.begin()
     n = check_size(override_size(n), engines)

@@ -18,12 +18,15 @@ OWNER_PID = "LABKIT_OWNER"
 LAB_FOLDER = "LABKIT_FOLDER"
 #: and a command (JSON) to run then, such as the one that cancels a job.
 LAST_COMMAND = "LABKIT_LAST_COMMAND"
-#: A folder that is only for ranks of one lab on one host: the last of them removes it.
+#: A folder that is only for ranks of one lab on one host, below the home: the last of them
+#: removes it.
 REMOTE_FOLDER = "LABKIT_REMOTE_FOLDER"
 #: A folder on the notebook's host for what shall outlive a rank.
 RECORD_FOLDER = "LABKIT_RECORD_FOLDER"
-#: The folder of the notebook, which a rank's host may have too.
+#: The folder of the notebook, which a rank's host may have too,
 WORK_FOLDER = "LABKIT_WORK_FOLDER"
+#: and whether others can write there, as far as the notebook's host knows.
+SHARED_WORK = "LABKIT_SHARED_WORK"
 
 # -- what a rank displays for the notebook alone ---------------------------------------------------
 

@@ -53,7 +53,7 @@ def started() -> list[psutil.Process]:
 
 def folders() -> set[str]:
     """List what ranks of ssh have on this machine."""
-    return {str(path) for path in Path("/tmp").glob("labkit-ssh-*")}
+    return {str(path) for path in Path.home().glob(f"{ssh.FOLDER}/*")}
 
 
 @pytest.mark.slow
