@@ -22,13 +22,16 @@ nobody listens, a line costs one look at a level.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import platform
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import TextIO
 
+from . import trust
 from .errors import DataError, UsageError
 from .files import reason
 
@@ -83,10 +86,29 @@ def _open(file: str) -> logging.Handler:
     if not file:
         return logging.StreamHandler(sys.stderr)
     path = Path(file).expanduser()
+    if why := trust.why_not_link(path):
+        raise DataError(f"The log {path} cannot be written: {why}; name a file of your own.")
     try:
-        return logging.FileHandler(path, encoding="utf-8")
+        return _LogFile(path, encoding="utf-8")
     except OSError as error:
         raise DataError(f"The log {path} cannot be written ({reason(error)}).") from None
+
+
+class _LogFile(logging.FileHandler):
+    """Append to a file of this user's own, which is not another's under a second name."""
+
+    def _open(self) -> TextIO:
+        place = os.path.realpath(self.baseFilename)
+        if os.path.exists(self.baseFilename) and not os.path.isfile(self.baseFilename):
+            return open(self.baseFilename, "a", encoding=self.encoding)  # a device or a pipe
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        stream = os.fdopen(os.open(place, flags, 0o666), "a", encoding=self.encoding)
+        status = os.fstat(stream.fileno())
+        if status.st_uid in (0, os.geteuid()) and status.st_nlink <= 1:
+            return stream
+        stream.close()
+        why = "it has a second name" if status.st_nlink > 1 else "it belongs to another user"
+        raise OSError(errno.EPERM, why)
 
 
 def _versions() -> str:

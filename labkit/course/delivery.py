@@ -15,6 +15,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import trust
 from ..errors import DataError, UsageError
 from ..files import reason, write_whole
 from . import edition, material
@@ -69,6 +70,9 @@ def new_course(directory: str | os.PathLike[str]) -> Delivery:
     record = _Record(folder)
     delivery = Delivery(folder)
     steps = [_plan(name, source, folder, record, delivery) for name in _names(source)]
+    for place in (folder, *{(folder / step.target).parent for step in steps if step}):
+        if why := trust.why_not_link(place):
+            raise DataError(f"The course cannot be copied to {folder}: {why}.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         record.begin()

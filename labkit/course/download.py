@@ -6,6 +6,7 @@ torchvision has a download of its own, but no time limit, no lock and no whole-o
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import os
@@ -18,6 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from .. import trust
+from ..files import write_whole
 
 #: Compressed size of the full set, bytes.
 DOWNLOAD_BYTES = 11_594_722
@@ -51,10 +55,14 @@ def problem(folder: Path, lengths: Mapping[str, int]) -> str:
 def get(full: Path, lengths: Mapping[str, int]) -> str | None:
     """Put the full set into ``full``, unless another process just did or failed.
 
-    Returns why it is not there, or None. Raises OSError if the folder cannot take it.
+    Returns why it is not there, or None. Raises OSError if the folder cannot take it, or another
+    user leads elsewhere from there.
     """
     from filelock import FileLock, Timeout
 
+    for path in (full / ".lock", full / "MNIST" / "raw"):
+        if why := trust.why_not_link(path):
+            raise OSError(errno.EPERM, why)
     full.mkdir(exist_ok=True)
     try:
         with FileLock(full / ".lock", timeout=WAIT_SECONDS):
@@ -67,7 +75,7 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
             try:
                 _store(full, _download(lengths))
             except _DownloadError as error:
-                failure.write_text(str(error), encoding="utf-8")
+                write_whole(failure, str(error).encode())
                 return str(error)
             failure.unlink(missing_ok=True)
             return None

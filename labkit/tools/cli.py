@@ -83,12 +83,13 @@ def lab(
     from ..course import delivery
     from . import environment, jupyterlab
 
+    if warning := jupyterlab.warn_of_root():
+        typer.echo(f"labkit: {warning}", err=True)
     with _one_sentence():
         typer.echo(delivery.new_course(directory))
-    argv = jupyterlab.command(directory, port=port, browser=browser, extra=context.obj)
-    if "--allow-root" in argv:
-        typer.echo("You are root: JupyterLab is started with --allow-root.")
-    environment.become(argv)
+    if warning := jupyterlab.warn_of_others(directory):
+        typer.echo(f"labkit: {warning}", err=True)
+    environment.become(jupyterlab.command(directory, port=port, browser=browser, extra=context.obj))
 
 
 @app.command()

@@ -7,7 +7,39 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import trust
+
 FIRST_PAGE = "notebooks/00_start_here.ipynb"
+
+
+def warn_of_root() -> str:
+    """Say what it means to start JupyterLab as root, and what to do instead; "" for others."""
+    if os.geteuid() != 0:
+        return ""
+    user = os.environ.get("SUDO_USER")
+    instead = (
+        f"start it without sudo, as {user}"
+        if user and user != "root"
+        else "start it as an ordinary user; in a container, one that has a line USER in its "
+        "Dockerfile or an option --user"
+    )
+    return (
+        "You are root: every cell, and whoever else reaches the server, can change anything on "
+        f"this machine. Better: {instead}. JupyterLab starts with --allow-root all the same."
+    )
+
+
+def warn_of_others(folder: Path) -> str:
+    """Say who else can put code beside the notebooks, "" if nobody.
+
+    A kernel starts in the folder of its notebook, and Jupyter lets it import from there.
+    """
+    places = [folder.resolve() / part for part in ("", "notebooks")]
+    why = next((why for place in places if (why := trust.why_not(place))), "")
+    return why and (
+        f"Other users can put code beside your notebooks, which Jupyter would run as you: {why}. "
+        "Better: a folder that only you can write to, as in labkit lab ~/work."
+    )
 
 
 def command(

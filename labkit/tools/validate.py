@@ -45,7 +45,8 @@ def _inside(folder: Path) -> Iterable[Path]:
 def command(notebooks: Sequence[Path], *, timeout: float) -> list[str]:
     """Return the pytest command that validates ``notebooks``, ``timeout`` seconds a cell.
 
-    It reads no configuration file, so that the same notebook passes or fails everywhere.
+    It reads no configuration file and runs no ``conftest.py``, which lies beside the notebooks,
+    so that the same notebook passes or fails everywhere.
     """
     return [
         sys.executable,
@@ -54,6 +55,7 @@ def command(notebooks: Sequence[Path], *, timeout: float) -> list[str]:
         "pytest",
         f"--config-file={os.devnull}",
         f"--rootdir={os.path.commonpath([path.parent for path in notebooks])}",
+        "--noconftest",
         "--nbval",
         "--nbval-current-env",
         f"--nbval-cell-timeout={timeout:g}",

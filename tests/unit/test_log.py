@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from labkit import DataError, UsageError, log
+from tests.support.others import NOBODY, as_nobody, as_root, open_folder, reachable
 
 OURS = logging.getLogger("labkit")
 
@@ -93,3 +95,40 @@ def test_a_program_can_listen_without_the_variable(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG, "labkit"):
         said("a look")
     assert [record.getMessage() for record in caplog.records] == ["a look", "A LOOK"]
+
+
+@as_root
+def test_a_log_goes_to_no_file_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder for all: a link to a file of ours, a file of theirs, a second name of ours."""
+    folder, precious = open_folder(reachable(tmp_path) / "class"), tmp_path / "precious"
+    precious.touch()
+    as_nobody("ln", "-s", precious, folder / "link")
+    as_nobody("touch", folder / "theirs")
+    os.link(precious, folder / "second")
+    for name, why in (
+        ("link", f"{folder}/link is a link that was made by user"),
+        ("theirs", "it belongs to another user"),
+        ("second", "it has a second name"),
+    ):
+        monkeypatch.setenv(log.VARIABLE, f"debug:{folder / name}")
+        with pytest.raises(DataError) as caught:
+            log.begin()
+        assert why in str(caught.value)
+    assert precious.read_bytes() == (folder / "theirs").read_bytes() == b""
+    os.chown(folder, NOBODY, NOBODY)
+    monkeypatch.setenv(log.VARIABLE, f"debug:{folder / 'own'}")
+    log.begin()
+    said("a look")
+    assert "A LOOK" in (folder / "own").read_text()
+
+
+def test_a_log_follows_a_link_of_the_user_and_goes_to_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to("file")
+    monkeypatch.setenv(log.VARIABLE, f"debug:{tmp_path / 'link'}")
+    log.begin()
+    assert "Python" in (tmp_path / "file").read_text()
+    for device in ("/dev/null", "/dev/stderr"):
+        monkeypatch.setenv(log.VARIABLE, f"debug:{device}")
+        log.begin()

@@ -23,6 +23,7 @@ import torch
 from labkit import DataError, UsageError
 from labkit.course import datasets, download
 from tests.support.mnist_mirror import Mirror, idx_files
+from tests.support.others import as_nobody, as_root, open_folder, reachable
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "data"
@@ -390,3 +391,15 @@ def test_folder_that_cannot_take_it(
     assert len(datasets.mnist()) == 4000
     assert f"because it cannot be stored in {place}/full ({why})." in capsys.readouterr().out
     assert mirror.gets() == []
+
+
+@as_root
+def test_the_full_set_is_not_stored_where_somebody_else_leads(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    data = open_folder(reachable(tmp_path) / "data")
+    as_nobody("mkdir", "-m", "777", data / "full")
+    as_nobody("ln", "-s", precious, data / "full" / ".lock")
+    with pytest.raises(OSError, match=r"full/\.lock is a link that was made by user"):
+        download.get(data / "full", {"train": 1})
+    assert precious.read_text() == "mine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -11,6 +12,7 @@ import pytest
 
 import labkit
 from labkit.course import delivery, material
+from tests.support.others import as_nobody, as_root, open_folder, reachable
 
 ONE, TWO, DATA = "notebooks/one.ipynb", "notebooks/two.ipynb", "data/digits/raw.idx"
 
@@ -318,3 +320,20 @@ def test_the_course_itself(source: Path) -> None:
     assert "choose a folder outside it" in refused(source / "notebooks")
     assert "choose a folder outside it" in refused(source / "data" / "work")
     assert "is no copy of the course" in refused(source)
+
+
+@as_root
+def test_links_that_somebody_else_has_laid(source: Path, tmp_path: Path) -> None:
+    """In a folder for all: what is written through them would be written elsewhere."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    shared = open_folder(reachable(tmp_path) / "class")
+    as_nobody("ln", "-s", precious, shared / "work")
+    assert "class/work is a link that was made by user" in refused(shared / "work")
+    (shared / "mine").mkdir()
+    (shared / "mine").chmod(0o777)
+    delivery.new_course(shared / "mine")
+    shutil.rmtree(shared / "mine" / "notebooks")
+    as_nobody("ln", "-s", precious, shared / "mine" / "notebooks")
+    assert "mine/notebooks is a link that was made by user" in refused(shared / "mine")
+    assert list(precious.iterdir()) == []

@@ -141,9 +141,27 @@ def test_lab_says_that_root_needs_more(
     says: bool,
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.delenv("SUDO_USER", raising=False)
     result = labkit_command("lab", tmp_path / "mine")
-    assert ("You are root" in result.output) is says
+    assert ("You are root" in result.stderr) is says
+    assert ("Better: start it as an ordinary user; in a container" in result.stderr) is says
     assert ("--allow-root" in started[0]) is says
+    if says:  # before anything is made
+        assert result.output.index("You are root") < result.output.index("Course in")
+        monkeypatch.setenv("SUDO_USER", "alice")
+        result = labkit_command("lab", tmp_path / "mine")
+        assert "Better: start it without sudo, as alice." in result.stderr
+
+
+def test_lab_warns_where_others_can_put_code_beside_the_notebooks(
+    tmp_path: Path, started: list[list[str]]
+) -> None:
+    folder = tmp_path / "class"
+    assert "Other users" not in labkit_command("lab", folder).stderr
+    (folder / "notebooks").chmod(0o777)
+    result = labkit_command("lab", folder)
+    assert f"run as you: everybody can write to {folder}/notebooks. Better" in result.stderr
+    assert len(started) == 2
 
 
 def test_lab_starts_nothing_if_there_is_no_copy(tmp_path: Path, started: list[list[str]]) -> None:

@@ -58,5 +58,6 @@ def test_pytest_is_strict_and_reads_no_configuration(folder: Path) -> None:
         "labkit.tools.nbval_plugin",
         "--nbval-cell-timeout=2.5",
         f"--config-file={os.devnull}",
+        "--noconftest",
         f"--rootdir={folder}",
     } <= set(argv)
