@@ -132,7 +132,13 @@ def _value(made: Config, trait: str, default: Any, *classes: str) -> Any:
 
 def _controller(made: Config, folder: Path | str, ip: str = "", location: str = "") -> None:
     """Few processes, quick to connect, ends with this process, and on loopback unless the ranks
-    are on other hosts."""
+    are on other hosts.
+
+    Its channels are TCP, which every user of a host can connect to. Encrypted by ZeroMQ (CURVE),
+    they say nothing to those who do not have the key; signed messages alone can be read by all.
+    """
+    import zmq
+
     python = [sys.executable, "-P", "-m", "labkit.launch.controller"]
     made.LocalControllerLauncher.controller_cmd = python
     made.LocalControllerLauncher.environment = {
@@ -142,6 +148,7 @@ def _controller(made: Config, folder: Path | str, ip: str = "", location: str = 
     made.LocalControllerLauncher.controller_args = [
         f"--ip={ip or '*'}",
         *([f"--location={location}"] if location else []),
+        *(["--IPController.enable_curve=True"] if zmq.has("curve") else []),
         "--log-level=30",
     ]
 

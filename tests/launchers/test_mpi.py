@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
 from pathlib import Path
 
 import pytest
+import zmq
 
 import labkit
 from labkit import LabError, RankDied
 from tests.conftest import descendants
 from tests.support import external_lab
+from tests.support.cells import inside, run_cell
 from tests.support.system import needs
 
 pytestmark = [pytest.mark.slow, needs("mpi")]
@@ -64,3 +67,24 @@ def test_without_mpiexec_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(LabError, match=r"needs the command mpiexec of Open MPI or MPICH, which is"):
         labkit.start(2, engines="mpi")
+
+
+def test_nobody_without_the_key_reads_what_the_ranks_say() -> None:
+    with labkit.start(2, engines="mpi") as lab, zmq.Context() as context:
+        security = Path(inside(lab).cluster.launcher.cluster.profile_dir) / "security"
+        info = json.loads((security / "ipcontroller-client.json").read_text())
+        stranger, friend = context.socket(zmq.SUB), context.socket(zmq.SUB)
+        friend.curve_publickey, friend.curve_secretkey = zmq.curve_keypair()
+        friend.curve_serverkey = info["curve_serverkey"].encode()
+        for ear in (stranger, friend):
+            ear.linger = 0
+            ear.subscribe(b"")
+            ear.connect(f"{info['interface']}:{info['iopub']}")
+        deadline = time.monotonic() + 20
+        while not friend.poll(100):  # connected by now, as the stranger would be
+            assert time.monotonic() < deadline
+            run_cell(lab, "print('secret')")
+        run_cell(lab, "print('secret')")
+        assert stranger.poll(500) == 0
+        stranger.close()
+        friend.close()
