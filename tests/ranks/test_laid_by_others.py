@@ -14,11 +14,12 @@ import pytest
 
 import labkit
 from labkit import LabError, StartError
-from labkit.launch import external_engine, slurm
+from labkit.launch import external_engine, slurm, ssh
 from labkit.wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
 from tests.conftest import descendants
 from tests.support.cells import results, run_cell
 from tests.support.others import NOBODY, as_nobody, as_root, bait, open_folder, reachable
+from tests.support.system import needs
 
 #: What a lab, Python or a library could import or read if it looked into a folder.
 MODULES = (
@@ -75,12 +76,10 @@ def nobody_searched(lab: labkit.Lab) -> bool:
 # -- the working folder -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engines", ["local", "mpi"])
+@pytest.mark.parametrize("engines", ["local", pytest.param("mpi", marks=needs("mpi"))])
 def test_a_lab_imports_nothing_from_a_working_folder_of_others(
     place: Path, monkeypatch: pytest.MonkeyPatch, engines: str
 ) -> None:
-    if engines == "mpi" and not external_engine.shutil.which("mpiexec"):
-        pytest.skip("needs mpiexec")
     folder, marker = open_folder(place / "class"), place / "marker"
     lay(folder, marker)
     (folder / "mine.py").write_text("answer = 42\n")
@@ -153,12 +152,10 @@ def test_a_pythonpath_of_others_is_refused(
 
 
 @as_root
-@pytest.mark.parametrize("engines", ["local", "mpi"])
+@pytest.mark.parametrize("engines", ["local", pytest.param("mpi", marks=needs("mpi"))])
 def test_a_tmpdir_of_others_is_refused(
     place: Path, monkeypatch: pytest.MonkeyPatch, engines: str
 ) -> None:
-    if engines == "mpi" and not external_engine.shutil.which("mpiexec"):
-        pytest.skip("needs mpiexec")
     folder = open_folder(place / "tmp")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     assert "is not safe from other users: everybody can write to" in refused(engines=engines)
@@ -295,6 +292,26 @@ def test_a_rank_uses_no_folder_that_somebody_else_has_laid(place: Path, mode: in
     assert not marker.exists()
     assert sorted(laid.rglob("*")) == before
     assert [path.name for path in place.iterdir() if path.name.startswith("labkit-")] == []
+
+
+@as_root
+def test_a_host_where_others_could_lay_the_folder_of_ssh_is_refused(place: Path) -> None:
+    """ipyparallel makes a profile there, and runs what is in it, before any rank starts."""
+    open_folder(place / ".cache")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ssh._CODE],
+        cwd=place,  # from where ssh begins: the home
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"{place}/.cache/labkit is not safe from other users: {place}/.cache/labkit is not there, "
+        "and everybody can make it\n"
+    )
 
 
 def test_a_rank_does_not_go_to_a_folder_of_others_that_is_called_as_the_notebook_s(
