@@ -38,6 +38,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import connection_guard
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -275,6 +277,7 @@ def _children() -> list[int]:
 def main(argv: list[str]) -> Callable[[], None] | None:
     fd, root, *preload = argv
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    connection_guard.start()
     server = ForkServer(socket.socket(fileno=int(fd)), Path(root))
     importlib.import_module("ipyparallel.controller.app")
     import_without_debugger()

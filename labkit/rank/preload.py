@@ -18,7 +18,16 @@ from . import (
 )
 from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
 from .profile import classify, clocks, marks, profiler
-from .torch_internals import frames, groups, names, profiling, recorder, rendezvous, threads
+from .torch_internals import (
+    frames,
+    groups,
+    listeners,
+    names,
+    profiling,
+    recorder,
+    rendezvous,
+    threads,
+)
 from .trial import call_counter, trial
 
 # Look at all names once here, not on every rank.
@@ -40,6 +49,7 @@ __all__ = [
     "groups",
     "ipython_internals",
     "last_receives",
+    "listeners",
     "marks",
     "memory",
     "names",

@@ -19,6 +19,7 @@ from . import (
     calls,
     control,
     file_stores,
+    guarded,
     ipython_internals,
     last_receives,
     memory,
@@ -28,7 +29,7 @@ from . import (
 )
 from . import device as devices
 from .observe import p2p_record
-from .torch_internals import names, rendezvous
+from .torch_internals import listeners, names, rendezvous
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -91,6 +92,8 @@ def assign(
     )
     tracebacks.install(shell)
     streams.install(shell.kernel.session)
+    guarded.install()
+    listeners.install()
     p2p_record.install()
     last_receives.install()
     file_stores.install()

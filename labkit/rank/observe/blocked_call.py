@@ -22,6 +22,7 @@ def describe(frame: FrameType | None) -> Wait | None:
 
     Meaningful for a thread that does not run: see ``sampler``.
     """
+    frame = torch_frames.skip(frame)
     if frame is None:
         return None
     frames = list(python_threads.frames(frame))

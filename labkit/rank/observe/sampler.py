@@ -278,7 +278,7 @@ def _places() -> frozenset[tuple[str, str]]:
 
 def main_frame() -> FrameType | None:
     """Return the frame in which the main thread is."""
-    return sys._current_frames().get(threading.main_thread().ident or 0)
+    return torch_frames.skip(sys._current_frames().get(threading.main_thread().ident or 0))
 
 
 def is_busy() -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from ...wire.protocol import FROM_ROOT, ROOTED
+from .. import guarded
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 C10D = c10d.__file__
@@ -72,8 +73,18 @@ def path(part: str) -> str:
 
 _BLIND = tuple(map(path, BLIND))
 _RPC = path("distributed/rpc/")
+_HERE = os.path.dirname(__file__)
 #: Ours too: it stands between ``init_process_group`` and torch's rendezvous.
-_MEETINGS = (*map(path, MEETINGS), os.path.join(os.path.dirname(__file__), "rendezvous.py"))
+_MEETINGS = (*map(path, MEETINGS), os.path.join(_HERE, "rendezvous.py"))
+#: Ours, which pass on to torch's C++ what torch's Python calls.
+_PASSING = (*(os.path.join(_HERE, name) for name in ("listeners.py", "rpc.py")), guarded.__file__)
+
+
+def skip(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that has called C++, as far as a thread is there by ways of ours."""
+    while frame is not None and frame.f_code.co_filename in _PASSING:
+        frame = frame.f_back
+    return frame
 
 
 def is_torch(frame: FrameType) -> bool:

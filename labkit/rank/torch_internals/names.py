@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ...wire.features import Feature, Missing, find_missing
-from . import collectives, frames, profiling, recorder
+from . import collectives, frames, profiling, recorder, rpc
 
 #: Functions of torch.distributed that an exercise can limit and forbid.
 COUNTED = (
@@ -109,6 +109,16 @@ FEATURES = {
         ("distributed_c10d.rendezvous", "distributed_c10d._unregister_all_process_groups"),
         "a second init_process_group at the same port may wait for ever",
     ),
+    "guard": Feature(
+        (
+            "ProcessGroupGloo.create_default_device",
+            "ProcessGroupGloo.create_device",
+            "ProcessGroupGloo._Options",
+            f"api.{rpc.START}",
+            f"options.{rpc.OPTIONS}",
+        ),
+        "other users of this host can take part in groups and remote calls",
+    ),
     "timelines": Feature(
         (
             *(f"autograd.{name}" for name in profiling.FUNCTIONS),
@@ -158,6 +168,9 @@ _OWNERS = {
     "_world": "distributed.distributed_c10d._world",
     "distributed_c10d": "distributed.distributed_c10d",
     "_distributed_c10d": "_C._distributed_c10d",
+    "ProcessGroupGloo": "distributed.distributed_c10d.ProcessGroupGloo",
+    "api": "distributed.rpc.api",
+    "options": "distributed.rpc.options",
     "autograd": "autograd",
     "_profiler": "_C._profiler",
     "profile": "autograd.profiler.profile",

@@ -110,6 +110,15 @@ def check_features(facts: Mapping[str, Any]) -> Finding:
     return Finding("features", state, " ".join(sentences(missing)))
 
 
+def check_strangers(facts: Mapping[str, Any]) -> Finding:
+    """Say whether other users of this machine are kept out of groups and remote calls."""
+    title, why = "other users", facts.get("open", "torch cannot be used")
+    if not why:
+        return Finding(title, "ok", "cannot connect to the ranks that labkit starts here")
+    text = f"can take part in process groups and remote calls of this machine: {why}"
+    return Finding(title, "note", text)
+
+
 def _torch_version(facts: Mapping[str, Any]) -> Finding:
     problem = facts.get("torchvision_problem")
     if problem:

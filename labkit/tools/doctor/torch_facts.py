@@ -15,9 +15,13 @@ def gather() -> dict[str, Any]:
 
     The key "place" holds the facts that ``placement.place_ranks`` decides by.
     """
+    from ...launch import connection_guard
+
+    connection_guard.start()  # before torch starts threads
     import torch
     import torch.distributed as dist
 
+    from ...rank import guarded
     from ...rank.setup import describe
     from ...wire.encoding import encode
 
@@ -31,6 +35,8 @@ def gather() -> dict[str, Any]:
         "gloo": dist.is_gloo_available(),
         "gpus": [],
     }
+    guarded.install()
+    facts["open"] = guarded.why_open()
     for index in range(process.gpus):
         gpu = torch.cuda.get_device_properties(index)
         facts["gpus"].append({"name": gpu.name, "bytes": gpu.total_memory})

@@ -1,0 +1,140 @@
+"""Let torch's store, gloo and RPC talk to processes of this user only.
+
+Each of them listens at a port of this host, and lets everybody in who connects. So what listens
+is made in a guarded thread (``rank.guarded``): the server of a ``TCPStore``, gloo's devices, the
+transports of RPC's agent. Whatever waits for other ranks while it is made stays in the thread
+that calls it, where the deadlock watch sees it and what ends it is as before.
+
+The other way round, a process that connects to a store looks who serves it: another user may have
+been faster to take the port that the environment names.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from ...wire import peers
+from ...wire.connections import list_connections
+from .. import guarded
+from . import names, rpc
+
+#: torch's own functions, which ours call
+stock: dict[str, Callable[..., Any]] = {}
+_Gloo: Any = getattr(c10d, "ProcessGroupGloo", None)
+#: Arguments of TCPStore behind the host and the port.
+_STORE = (
+    "world_size",
+    "is_master",
+    "timeout",
+    "wait_for_workers",
+    "multi_tenant",
+    "master_listen_fd",
+    "use_libuv",
+)
+#: Where gloo is told which interfaces to use.
+_INTERFACES = "GLOO_SOCKET_IFNAME"
+
+
+def install() -> None:
+    """Begin to do so; once, before the first store and the first group are made."""
+    if stock or not names.is_on("guard"):
+        return
+    stock["store"], stock["gloo"] = dist.TCPStore.__init__, _Gloo.__init__
+    rpc.install()
+    dist.TCPStore.__init__ = tcp_store  # type: ignore[method-assign]
+    _Gloo.__init__ = process_group_gloo
+
+
+def tcp_store(self: dist.TCPStore, host_name: str, port: int, *args: Any, **named: Any) -> None:
+    """Do what ``TCPStore(...)`` does; the server lets this user's processes in."""
+    init = stock["store"]
+    given = dict(zip(_STORE, args, strict=False)) | named
+    if not given.get("is_master"):
+        init(self, host_name, port, *args, **named)
+        _check_server(host_name, port)
+        return
+    if not guarded.is_there():
+        init(self, host_name, port, *args, **named)
+        return
+    listener = _listen(host_name, port) if given.get("master_listen_fd") is None else None
+    if listener is not None:
+        port = listener.getsockname()[1]
+        given["master_listen_fd"] = listener.detach()
+    if not given.get("wait_for_workers", True):
+        guarded.call(lambda: init(self, host_name, port, **given))
+        return
+    # The server first, which waits for nobody; then torch finds it, as a second tenant, and waits
+    # for the others here.
+    server = dist.TCPStore.__new__(dist.TCPStore)
+    own = {**given, "wait_for_workers": False, "multi_tenant": True}
+    guarded.call(lambda: init(server, host_name, port, **own))
+    given = {**given, "multi_tenant": True, "master_listen_fd": None}
+    init(self, host_name, server.port, **given)
+
+
+def _listen(host: str, port: int) -> socket.socket | None:
+    """Listen at an address of the loopback interface alone: torch does at every interface.
+
+    None for another address; and if the port is taken, for torch has the words for that.
+    """
+    if host.startswith("127."):
+        with suppress(OSError):
+            return socket.create_server((host, port), backlog=512)
+    return None
+
+
+def _check_server(host: str, port: int) -> None:
+    """Make sure that the store is not one of another user of this host.
+
+    Raises
+    ------
+    DistNetworkError
+        If it is.
+    """
+    for _, own, other in list_connections():
+        if other[1] == port:
+            user = peers.find_user(other, own)
+            # Root's is also what nobody has accepted yet, such as a look for the server.
+            if user not in (None, 0, os.geteuid()):
+                raise dist.DistNetworkError(
+                    f"The store at {host}, port {port}, is served by a process of another user "
+                    f"(number {user}), so this rank left it. Choose another MASTER_PORT."
+                )
+
+
+def process_group_gloo(
+    self: Any, store: dist.Store, rank: int, size: int, *args: Any, **named: Any
+) -> None:
+    """Do what ``ProcessGroupGloo(...)`` does; it lets this user's processes in."""
+    init = stock["gloo"]
+    options = _Gloo._Options()
+    if "options" in named or isinstance(next(iter(args), None), type(options)):
+        init(self, store, rank, size, *args, **named)  # they hold devices already
+        return
+    if not guarded.is_there():
+        init(self, store, rank, size, *args, **named)
+        return
+    given = dict(zip(("timeout", "enable_reconfigure"), args, strict=False)) | named
+    options._devices = guarded.call(_make_devices)
+    options._threads = 2 * len(options._devices)
+    if isinstance(limit := given.pop("timeout", None), timedelta):
+        options._timeout = limit
+    for name, value in given.items():
+        setattr(options, name, value)
+    init(self, store, rank, size, options)
+
+
+def _make_devices() -> list[Any]:
+    """Make gloo's devices, as torch does where it is given none."""
+    interfaces = os.environ.get(_INTERFACES)
+    if not interfaces:
+        return [_Gloo.create_default_device()]
+    return [_Gloo.create_device(interface=name) for name in interfaces.split(",")]
