@@ -28,8 +28,8 @@ import os
 import platform
 import sys
 from importlib import metadata
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
 
 from . import trust
 from .errors import DataError, UsageError
@@ -97,7 +97,7 @@ def _open(file: str) -> logging.Handler:
 class _LogFile(logging.FileHandler):
     """Append to a file of this user's own, which is not another's under a second name."""
 
-    def _open(self) -> TextIO:
+    def _open(self) -> TextIOWrapper:
         place = os.path.realpath(self.baseFilename)
         if os.path.exists(self.baseFilename) and not os.path.isfile(self.baseFilename):
             return open(self.baseFilename, "a", encoding=self.encoding)  # a device or a pipe
