@@ -157,9 +157,19 @@ class Host:
         ...     h1.processes(), process.wait()
         ([], -9)
         """
-        for process in self._started:
-            process.kill()  # one that is still on its way to the host
+        self._kill_started()
         namespaces.kill(self.processes)
+
+    def _kill_started(self) -> None:
+        """Kill what was started here, also what is still on its way to the host: nobody finds
+        that by the host's namespace."""
+        for process in self._started:
+            process.kill()
+
+    def _end(self) -> None:
+        """Let nothing more be started here, and kill what was."""
+        self._closed = True
+        self._kill_started()
 
     def _close(self) -> None:
         """Wait for what was started here and has been killed."""

@@ -154,7 +154,7 @@ class Network:
         if self.closed:
             return
         for host in self._hosts:
-            host._closed = True
+            host._end()
         spaces = [host._namespace for host in self._hosts]
         namespaces.clean(spaces, self._link, self._address(0))
         self._keeper.terminate()

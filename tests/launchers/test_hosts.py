@@ -270,6 +270,16 @@ def test_everything_ends_with_the_network() -> None:
             call(["true"])
 
 
+def test_what_is_still_on_its_way_to_a_host_ends_with_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with hosts.network(1) as (h1,):
+        slow = ["sh", "-c", "sleep 2; exit 3"]  # stands for an nsenter on a busy machine
+        monkeypatch.setattr(h1, "argv", lambda command, cwd="": slow)
+        process = h1.popen(["sleep", "60"])
+    assert process.returncode == -signal.SIGKILL
+
+
 def test_everything_ends_with_an_owner_that_is_killed(eventually: Eventually) -> None:
     owner, mark = own(OWNER)
     with owner:
