@@ -39,7 +39,9 @@ def test_settle(text, seen):
 def bars(steps, *, nested):
     """Let tqdm write bars; return all that it wrote."""
     stream = io.StringIO()
-    for i in tqdm(range(steps), file=stream, ncols=60, mininterval=0, desc="outer"):
+    # A bar that another test has left open would move this one to the next line.
+    outer = {"desc": "outer", "position": 0, "mininterval": 0}
+    for i in tqdm(range(steps), file=stream, ncols=60, **outer):
         if i == 1:
             tqdm.write("hello", file=stream)
         if nested:
