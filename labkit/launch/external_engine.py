@@ -142,7 +142,7 @@ def _choose_profile(argv: list[str]) -> PrivateFolder | None:
         os.environ[PROFILE] = os.path.abspath(told)  # before the working folder changes
         return None
     sweep()
-    own = PrivateFolder()
+    own = PrivateFolder(sockets=False)
     profile = own.path / "profile"
     profile.mkdir(mode=0o700)
     os.environ[PROFILE] = str(profile)

@@ -25,6 +25,11 @@ SETTLED = 10
 class PrivateFolder:
     """Make a folder (mode 0700), locked for as long as this process lives.
 
+    Parameters
+    ----------
+    sockets
+        Whether there will be sockets in it, whose names must be short.
+
     Raises
     ------
     StartError
@@ -32,9 +37,11 @@ class PrivateFolder:
         could put another folder in its place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sockets: bool = True) -> None:
         parent = tempfile.gettempdir()
-        check_place(parent)
+        if sockets:
+            _check_name(parent)
+        _check_others(parent)
         self._lock: int | None = None
         path = None
         try:
@@ -62,6 +69,11 @@ class PrivateFolder:
 
 def check_place(parent: str) -> None:
     """Raise StartError unless private folders can be made in a folder, with sockets in them."""
+    _check_name(parent)
+    _check_others(parent)
+
+
+def _check_name(parent: str) -> None:
     try:
         length = len(parent.encode())
     except UnicodeEncodeError:  # bytes that are no letters in the encoding of file names
@@ -76,6 +88,9 @@ def check_place(parent: str) -> None:
             f"The folder for temporary files has too long a name for sockets: {parent}; "
             f"point TMPDIR at one of at most {room} characters (bytes in UTF-8)."
         )
+
+
+def _check_others(parent: str) -> None:
     if why := trust.why_not(parent, crowded=True):
         raise StartError(
             f"The folder for temporary files, {parent}, is not safe from other users: {why}; "

@@ -110,6 +110,10 @@ def test_the_length_of_a_name_counts_in_bytes(place, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "é" * 45)
     with pytest.raises(StartError, match="too long a name for sockets"):
         PrivateFolder()
+    deep = place / ("long" * 25)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    PrivateFolder(sockets=False).remove()
 
 
 def test_what_belongs_in_a_home_goes_into_the_folder_where_there_is_none(place, monkeypatch):
