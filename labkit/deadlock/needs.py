@@ -125,6 +125,9 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
     if not missing and not fits:
         unsure = "everybody has come, but labkit cannot see whether the calls fit"
         return Need(partners=others, conflict=conflict, doubt=unsure)
+    lost = _in_the_way(s, key, others | {rank})
+    if not missing and lost:
+        return Need(partners=others | {rank}, conflict=conflict, doubt=lost)
     if not missing and over:
         # Elsewhere it is over, perhaps by an error: what is to come from there has been sent.
         doubt = "everybody has come, and it is over on other ranks, but nothing is on its way"
@@ -224,10 +227,23 @@ def _posted(s: Situation, rank: int, key: GroupKey, kind: str, peer: int, tag: i
     return group.posted.get((kind, peer, tag), 0) if group else 0
 
 
-def _lost(s: Situation, rank: int, key: GroupKey, kind: str, peer: int, tag: int) -> int:
-    """Count the messages of a rank whose handle was dropped: they may never go out."""
-    group = s.group(rank, key)
-    return sum(m[:3] == (kind, peer, tag) for m in group.dropped) if group else 0
+def _in_the_way(s: Situation, key: GroupKey, ranks: frozenset[int]) -> str:
+    """Say which message between some ranks of a group lost its handle before anybody waited for
+    it, "" if none did.
+
+    If it had not gone out by then, gloo neither sends nor takes it any more; and what comes after
+    it on the connection of its two ranks, whatever call that belongs to, stays behind it.
+    """
+    for rank in sorted(ranks):
+        group = s.group(rank, key)
+        for kind, peer, _, _ in sorted(group.dropped if group else ()):
+            if peer in ranks or peer < 0:
+                call = "isend" if kind == "send" else "irecv"
+                return (
+                    f"the handle of an {call} of rank {rank} was dropped, so its message may be "
+                    "lost, and what comes after it between the two ranks"
+                )
+    return ""
 
 
 def _send(s: Situation, rank: int, end: Message) -> Need:
@@ -235,9 +251,7 @@ def _send(s: Situation, rank: int, end: Message) -> Need:
     taken = _posted(s, end.peer, key, "recv", rank, end.tag)
     from_any = _posted(s, end.peer, key, "recv_any", -1, end.tag)
     if taken >= end.number:
-        if taken - _lost(s, end.peer, key, "recv", rank, end.tag) < end.number:
-            return Need(partners=peer, doubt=_dropped("irecv", end.peer))
-        return Need(partners=peer)
+        return Need(partners=peer, doubt=_in_the_way(s, key, peer | {rank}))
     # A receive from any may have taken another rank's message.
     return Need(peer, peer, uncertain=taken + from_any >= end.number)
 
@@ -247,15 +261,11 @@ def _recv(s: Situation, rank: int, end: Message) -> Need:
     sent = _posted(s, end.peer, key, "send", rank, end.tag)
     if sent < end.number:
         return Need(peer, peer)
-    if sent - _lost(s, end.peer, key, "send", rank, end.tag) < end.number:
-        return Need(partners=peer, doubt=_dropped("isend", end.peer))
+    if lost := _in_the_way(s, key, peer | {rank}):
+        return Need(partners=peer, doubt=lost)
     # A receive from any of this rank may have taken the message.
     taken = _posted(s, rank, key, "recv_any", -1, end.tag) > 0
     return Need(peer if taken else frozenset(), peer, uncertain=taken)
-
-
-def _dropped(call: str, rank: int) -> str:
-    return f"the handle of an {call} of rank {rank} was dropped, so its message may be lost"
 
 
 def _recv_any(s: Situation, rank: int, end: Message) -> Need:

@@ -55,6 +55,7 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
         Shut.answered_by(
             lambda asked: Count(
                 unblock.shut(asked.pairs)
+                + unblock.expire()
                 + process_group.abort()
                 + rendezvous.give_up()
                 + file_stores.free(sampler.moves())

@@ -28,7 +28,7 @@ from . import (
     tracebacks,
 )
 from . import device as devices
-from .observe import p2p_record
+from .observe import p2p_record, traffic
 from .torch_internals import listeners, names, rendezvous
 
 #: Where a launcher tells a process its place among the others, first found first.
@@ -69,6 +69,8 @@ def assign(
     ("": all ranks are on one host, and it stays on loopback).
     """
     os.environ.update(environment)
+    if not dist.is_initialized():
+        traffic.leave_out_notebook()
     if address:
         process_group.use_address(address)
     else:

@@ -1,20 +1,26 @@
 """Free a rank that is blocked: end its connections with the other ranks, or send to it.
 
 A receive from any rank is tied to no connection, so the end of them all does not reach it; one
-byte does.
+byte does. And gloo does not read a connection any more, not even its end, where a message has come
+for a receive whose handle was dropped; a time limit that runs out closes that one too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Collection
+from datetime import timedelta
 
 import torch
 
 from ..wire.connections import Pair, list_connections
 from .observe import p2p_record
 from .torch_internals import groups
+
+#: The time limit of a receive that is to fail.
+MOMENT = timedelta(milliseconds=1)
 
 
 def shut(pairs: Collection[Pair]) -> int:
@@ -46,3 +52,24 @@ def wake(group: str, peer: int, tag: int) -> int:
     for g in found:
         send(g, [torch.zeros(1, dtype=torch.uint8)], peer, tag)
     return len(found)
+
+
+def expire() -> int:
+    """Let waits fail in the groups in which the handle of a receive was dropped; return in how
+    many.
+
+    Gloo closes all connections of a group when the time limit of one receive in it runs out.
+    """
+    issue, wait = p2p_record.stock.get("recv"), p2p_record.stock.get("wait")
+    count = 0
+    for group, lost in list(p2p_record.dropped.items()):
+        receives = [(peer, tag) for kind, peer, tag, _ in lost if kind != "send"]
+        if not receives or issue is None or wait is None:
+            continue
+        peer, tag = receives[-1]
+        if peer < 0:  # it takes from any: every connection will do
+            peer = (group.rank() + 1) % group.size()
+        with contextlib.suppress(RuntimeError):  # its time is up, or the connection has ended
+            wait(issue(group, [torch.zeros(1, dtype=torch.uint8)], peer, tag), MOMENT)
+        count += 1
+    return count

@@ -51,7 +51,7 @@ def _ask_socket(fd: int) -> Connection | None:
             return None
         if twin.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) != socket.SOCK_STREAM:
             return None
-        return Connection(fd, _plain(*twin.getsockname()[:2]), _plain(*twin.getpeername()[:2]))
+        return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
     except OSError:  # it listens, or has been shut down
         return None
     finally:
@@ -106,14 +106,14 @@ def _address(text: str) -> Address:
     words, _, port = text.partition(":")
     packed = b"".join(struct.pack("=I", int(words[i : i + 8], 16)) for i in range(0, len(words), 8))
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    return _plain(socket.inet_ntop(family, packed), int(port, 16))
+    return plain(socket.inet_ntop(family, packed), int(port, 16))
 
 
 def _ask_psutil(pid: int) -> list[Connection]:
     found = psutil.Process(pid).net_connections("tcp")
-    return [Connection(c.fd, _plain(*c.laddr), _plain(*c.raddr)) for c in found if c.raddr]
+    return [Connection(c.fd, plain(*c.laddr), plain(*c.raddr)) for c in found if c.raddr]
 
 
-def _plain(host: str, port: int) -> Address:
+def plain(host: str, port: int) -> Address:
     """Write an IPv4 address the same way whether its socket is IPv4 or IPv6."""
     return host.removeprefix("::ffff:"), port

@@ -190,7 +190,7 @@ LEFT_OUT = {
 
 
 #: Gaps that depend on the load of the machine.
-BY_LOAD = (deadlocks.FLICKERS, deadlocks.RESTLESS)
+BY_LOAD = (deadlocks.RESTLESS,)
 
 
 def rows(table: Any, argument: str) -> Any:

@@ -19,10 +19,7 @@ PROVED, SUSPECTED, EITHER = "proved", "suspected", "either"
 
 #: Known gaps.
 #: It depends on the load of the machine.
-FLICKERS = "bytes in any socket of a rank, also the notebook's, begin a suspicion anew"
-#: It depends on the load as well.
 RESTLESS = "a rank that is freed while it connects to the others may connect once more"
-IN_THE_WAY = "a message whose receive was dropped is not seen to be in the way of the next call"
 SIZES = "ranks that believe in worlds of different sizes are not compared"
 
 
@@ -698,7 +695,6 @@ MESSAGES = [
         8,
         ("recv from rank 0",),
         EITHER,
-        gap=FLICKERS,
     ),
     Program(
         "the handle of irecv is dropped, and its message is in the way of the next call",
@@ -716,7 +712,6 @@ MESSAGES = [
         9,
         ("all_reduce",),
         EITHER,
-        gap=IN_THE_WAY,
     ),
     Program(
         "the order of two tags differs",
@@ -964,7 +959,6 @@ MISMATCHES = [
         ("^rank 0: RuntimeError: .*alltoall", "all_to_all|waited"),
         EITHER,
         errors=(RankError,),
-        gap=FLICKERS,
     ),
     Program(
         "all_gather of other sizes",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..torch_internals.threads import POLLING, RUNNING, STORE, WATCHING
@@ -26,6 +27,16 @@ class Clock(NamedTuple):
     main: int  #: by the main thread
     others: int  #: by threads that are not Python's: OpenMP's, autograd's
     runs: bool  #: one of those is on the processor or waits for it right now
+
+
+class Carriers(NamedTuple):
+    """Gloo's threads at one moment."""
+
+    carried: int  #: processor time of those that run collectives, nanoseconds
+    runs: bool  #: one of those is on the processor or waits for it
+    #: those that move data between sockets and memory: processor time, and whether it is awake;
+    #: by the thread's number
+    movers: Mapping[int, tuple[int, bool]]
 
 
 def main_clock() -> int:
@@ -66,18 +77,25 @@ def read() -> Clock:
     return Clock(main_clock(), others, runs)
 
 
-def carriers() -> tuple[int, bool]:
-    """Return the processor time of the threads that run gloo's collectives, nanoseconds, and
-    whether the one that moves its data is awake right now."""
-    if not sys.platform.startswith("linux"):
-        return 0, False
-    used, awake = 0, False
-    for task, name, rest in _threads(lambda name: name.startswith((RUNNING, POLLING))):
-        if name.startswith(RUNNING):
-            used += _used(str(task), rest)
-        else:
-            awake = awake or rest.split()[0] in "RD"
-    return used, awake
+def carriers() -> Carriers:
+    """Look at gloo's threads, which run its collectives and move their data."""
+    carried, runs, movers = 0, False, dict[int, tuple[int, bool]]()
+    if sys.platform.startswith("linux"):
+        for task, name, rest in _threads(lambda name: name.startswith((RUNNING, POLLING))):
+            awake = rest.split()[0] in "RD"
+            if name.startswith(RUNNING):
+                carried += _used(str(task), rest)
+                runs = runs or awake
+            else:
+                with contextlib.suppress(OSError):  # it has just ended
+                    movers[task] = time.clock_gettime_ns(_clock_of(task)), awake
+    return Carriers(carried, runs, movers)
+
+
+def _clock_of(task: int) -> int:
+    """Return the clock of a thread's processor time by the thread's number, as the C library's
+    ``pthread_getcpuclockid`` does. It is exact while the thread runs; schedstat lags behind."""
+    return (~task << 3) | 6
 
 
 def _threads(wanted: Callable[[str], bool]) -> Iterator[tuple[int, str, str]]:

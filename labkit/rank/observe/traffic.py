@@ -3,6 +3,10 @@
 What was sent stays in the sender's queue until the other end has it, however slow or broken the
 link is; what has come stays in the receiver's queue until somebody reads it. Gloo's own threads
 carry it between those and the tensors.
+
+The thread that does so for a connection may also run in vain: gloo's transport (``Pair::write``
+and ``Pair::prepareRead`` in its ``tcp/pair.cc``) tries again and again to send from a buffer, or to
+read into one, that went with its handle. That moves no byte, however long it runs.
 """
 
 from __future__ import annotations
@@ -16,12 +20,31 @@ import struct
 import sys
 from typing import NamedTuple
 
+from ...wire.connections import Address, list_connections, plain
 from . import cpu_clock
 
 log = logging.getLogger("labkit")
 #: Bytes that wait in a socket: to go out (or to be acknowledged), and to be read.
 _SIOCOUTQ, _SIOCINQ = 0x5411, 0x541B
 FILES = "/proc/self/fd"
+#: Where Linux's ``struct tcp_info`` has what a connection has sent (and the other end has) and
+#: received so far; older kernels leave them out.
+_BYTES_MOVED = struct.Struct("=120xQQ")
+#: Nanoseconds of processor time in which gloo's transport takes all that it could take: hundreds
+#: of rounds over its connections. If it has moved nothing in them, it moves nothing.
+SPINNING_NANOSECONDS = 2_000_000
+
+#: The other ends of the connections by which the notebook reaches this rank.
+_notebook: frozenset[Address] = frozenset()
+
+
+def leave_out_notebook() -> None:
+    """Leave out the connections that this process has now, which carry labkit's own questions.
+
+    Call it before there is a process group. They are known by their other ends from then on.
+    """
+    global _notebook
+    _notebook = frozenset(c.other for c in list_connections())
 
 
 class Looks:
@@ -30,10 +53,20 @@ class Looks:
     def __init__(self) -> None:
         self._now: _Look | None = None
         self._before: _Look | None = None
+        #: processor time of each thread of gloo's transport when bytes were seen to move last
+        self._moved: dict[int, int] = {}
 
     def look(self) -> None:
         """Look once more."""
-        self._before, self._now = self._now, _Look(*count_bytes(), *cpu_clock.carriers())
+        # In this order the bytes are counted before the time is taken from which on it counts,
+        # and after the time up to which it does.
+        threads = cpu_clock.carriers()
+        now = _Look(count_bytes(), threads)
+        if self._now is None or self._now.bytes != now.bytes:
+            self._moved = {n: used for n, (used, _) in cpu_clock.carriers().movers.items()}
+        for number, (used, _) in threads.movers.items():
+            self._moved.setdefault(number, used)
+        self._before, self._now = self._now, now
 
     def forget(self) -> None:
         """Forget the looks so far."""
@@ -48,42 +81,77 @@ class Looks:
         now, before = self._now, self._before
         if now is None or before is None:
             return False
-        if now.awake and before.awake:
+        if any(before.is_awake(n) and now.is_awake(n) and not self._spins(n) for n in self._moved):
             log.debug("data may be on its way: gloo's thread is awake")
             return False
-        sent = now.out == before.out == 0
-        still = sent and (now.unread, now.carried) == (before.unread, before.carried)
+        sent = now.bytes.out == before.bytes.out == 0
+        read = now.bytes.unread == before.bytes.unread
+        carries = now.threads.runs or before.threads.runs
+        still = sent and read and not carries and now.threads.carried == before.threads.carried
         if not still:
             log.debug("data is on its way: %s, then %s", before, now)
         return still
 
+    def _spins(self, number: int) -> bool:
+        """Tell whether a thread of gloo's transport has run, and moved nothing."""
+        assert self._now is not None
+        used, _ = self._now.threads.movers[number]
+        known = self._now.bytes.moved >= 0
+        return known and used - self._moved[number] >= SPINNING_NANOSECONDS
+
+
+class Bytes(NamedTuple):
+    """Bytes in sockets."""
+
+    out: int  #: that the other ends do not have yet
+    unread: int  #: that have come
+    moved: int  #: that the other ends have, and that have come, in all; -1: not known
+
 
 class _Look(NamedTuple):
-    out: int  #: bytes that the other ends do not have yet
-    unread: int  #: bytes that have come
-    carried: int  #: processor time of gloo's threads that run collectives, nanoseconds
-    awake: bool  #: the one that moves data runs right now; it wakes up by chance too
+    bytes: Bytes
+    threads: cpu_clock.Carriers  #: that move them
+
+    def is_awake(self, number: int) -> bool:
+        """Tell whether a thread of gloo's transport ran right then; it wakes up by chance too."""
+        return self.threads.movers.get(number, (0, False))[1]
 
 
-def count_bytes() -> tuple[int, int]:
+def count_bytes() -> Bytes:
     """Count the bytes in this process's sockets: those that the other ends do not have yet, and
-    those that nobody has read; (1, 0) where the system does not say."""
+    those that nobody has read; one that has to go out where the system does not say."""
     if not sys.platform.startswith("linux"):
-        return 1, 0
-    out = unread = 0
+        return Bytes(1, 0, -1)
+    out = unread = moved = 0
     for name in os.listdir(FILES):
         with contextlib.suppress(OSError, ValueError):
-            if os.readlink(f"{FILES}/{name}").startswith("socket:") and _is_tcp(int(name)):
-                out += _waiting(int(name), _SIOCOUTQ)
-                unread += _waiting(int(name), _SIOCINQ)
-    return out, unread
+            if not os.readlink(f"{FILES}/{name}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as twin:
+                if not _counts(twin):
+                    continue
+                out += _waiting(twin.fileno(), _SIOCOUTQ)
+                unread += _waiting(twin.fileno(), _SIOCINQ)
+                gone = _moved(twin)
+                moved = moved + gone if moved >= 0 and gone >= 0 else -1
+    return Bytes(out, unread, moved)
 
 
-def _is_tcp(descriptor: int) -> bool:
-    """Tell whether a socket is TCP's: gloo's are; those that carry labkit's questions, on one
-    host, are not."""
-    with socket.socket(fileno=os.dup(descriptor)) as twin:
-        return twin.family in (socket.AF_INET, socket.AF_INET6)
+def _counts(twin: socket.socket) -> bool:
+    """Tell whether a socket is TCP's, as gloo's are, and none that the notebook has."""
+    if twin.family not in (socket.AF_INET, socket.AF_INET6) or twin.type != socket.SOCK_STREAM:
+        return False
+    if not _notebook:
+        return True
+    with contextlib.suppress(OSError):  # it listens, or has been closed at the other end
+        return plain(*twin.getpeername()[:2]) not in _notebook
+    return True
+
+
+def _moved(twin: socket.socket) -> int:
+    """Count the bytes that a connection has carried in both directions; -1 if it is not known."""
+    about = twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return sum(_BYTES_MOVED.unpack_from(about)) if len(about) >= _BYTES_MOVED.size else -1
 
 
 def _waiting(descriptor: int, request: int) -> int:

@@ -426,20 +426,47 @@ def test_a_message_that_both_posted_is_on_its_way_however_long(kind, theirs):
     assert decide(2, own, ended(1, group(range(2), posted={theirs: 1}))) == Verdict()
 
 
+def dropped(call_, rank=1):
+    return (
+        f"the handle of an {call_} of rank {rank} was dropped, so its message may be lost, and "
+        "what comes after it between the two ranks"
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "theirs", "call_"), [("send", "recv", "irecv"), ("recv", "send", "isend")]
 )
 def test_a_message_whose_handle_was_dropped_may_be_lost(kind, theirs, call_):
-    own = waits(0, kind, group(range(2)), peer=1)
+    own = waits(0, kind, group(range(3)), peer=1)
     lost = frozenset({(theirs, 0, 0, 1)})
-    other = ended(1, group(range(2), posted={(theirs, 0, 0): 1}, dropped=lost))
-    doubt = f"the handle of an {call_} of rank 1 was dropped, so its message may be lost"
-    assert suspicion(2, own, other) == ({0}, (doubt,))
-    assert decide(2, own, has(other, still=False)) == Verdict()  # it is on its way
-    again = ended(1, group(range(2), posted={(theirs, 0, 0): 2}, dropped=lost))
-    assert decide(2, own, again) == Verdict()  # the other one is enough
-    elsewhere = group(range(2), posted={(theirs, 0, 0): 1}, dropped=frozenset({(theirs, 0, 7, 1)}))
-    assert decide(2, own, ended(1, elsewhere)) == Verdict()
+    other = ended(1, group(range(3), posted={(theirs, 0, 0): 1}, dropped=lost))
+    assert suspicion(3, own, other, ended(2)) == ({0}, (dropped(call_),))
+    assert decide(3, own, has(other, still=False), ended(2)) == Verdict()  # it is on its way
+    third = group(range(3), posted={(theirs, 0, 0): 1}, dropped=frozenset({(theirs, 2, 0, 1)}))
+    assert decide(3, own, ended(1, third), ended(2)) == Verdict()  # between two other ranks
+
+
+@pytest.mark.parametrize("tag", [0, 7])
+@pytest.mark.parametrize(("end", "call_"), [("send", "isend"), ("recv", "irecv")])
+def test_a_message_whose_handle_was_dropped_is_in_the_way_of_others(tag, end, call_):
+    """Whichever of the two ranks dropped it, whatever its tag."""
+    sent = {("send", 0, 0): 2}
+    other = ended(1, group(range(2), posted=sent, dropped=frozenset({(end, 0, tag, 1)})))
+    own = waits(0, "recv", group(range(2)), peer=1, number=2)
+    assert suspicion(2, own, other) == ({0}, (dropped(call_),))
+    here = group(range(2), dropped=frozenset({(end, 1, tag, 1)}))
+    own = waits(0, "recv", here, peer=1, number=2)
+    assert suspicion(2, own, ended(1, group(range(2), posted=sent))) == ({0}, (dropped(call_, 0),))
+
+
+@pytest.mark.parametrize("peer", [1, -1])
+def test_a_message_whose_handle_was_dropped_is_in_the_way_of_a_collective(peer):
+    lost = frozenset({("recv" if peer >= 0 else "recv_any", peer, 0, 1)})
+    fine = [in_call(r, 3, call(1)) for r in range(3)]
+    own = waits(0, "collective", group(range(3), call(1), dropped=lost))
+    assert suspicion(3, own, *fine[1:]) == ({0, 1, 2}, (dropped("irecv", 0),))
+    assert decide(3, has(own, still=False), *fine[1:]) == Verdict()  # it is on its way
+    assert decide(3, *fine) == Verdict()
 
 
 def test_recv_any_waits_for_the_last_one_that_may_send():

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 
+import pytest
+
 from labkit.rank import unblock
+from labkit.rank.observe import p2p_record
 from labkit.wire.connections import list_connections
 
 
@@ -47,3 +50,53 @@ def test_descriptors_do_not_leak():
         for _ in range(5):
             unblock.shut([(ours.getsockname(), ours.getpeername())])
         assert len(list_connections()) <= before
+
+
+class Group:
+    """A group of three as far as a receive in it matters."""
+
+    def rank(self):
+        return 2
+
+    def size(self):
+        return 3
+
+
+@pytest.fixture
+def receives(monkeypatch):
+    """Return the receives that were made to fail: the peer, the tag, and their time limit."""
+    made = []
+
+    def issue(group, tensors, peer, tag):
+        return peer, tag
+
+    def wait(work, limit):
+        made.append((*work, limit))
+        raise RuntimeError("Timed out waiting 1ms for recv operation to complete")
+
+    monkeypatch.setattr(p2p_record, "stock", {"recv": issue, "wait": wait})
+    monkeypatch.setattr(p2p_record, "dropped", {})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("lost", "end"),
+    [(("recv", 1, 5, 1), (1, 5)), (("recv_any", -1, 5, 1), (0, 5))],
+    ids=["from one", "from any"],
+)
+def test_a_group_in_which_a_receive_was_dropped_is_closed_by_a_time_limit(receives, lost, end):
+    p2p_record.dropped[Group()] = [("send", 0, 0, 1), lost]
+    assert unblock.expire() == 1
+    assert receives == [(*end, unblock.MOMENT)]
+
+
+def test_a_group_in_which_only_a_send_was_dropped_hears_that_connections_end(receives):
+    p2p_record.dropped[Group()] = [("send", 0, 0, 1)]
+    assert unblock.expire() == 0
+    assert receives == []
+
+
+def test_nothing_is_made_to_fail_where_torch_hides_its_receives(receives, monkeypatch):
+    p2p_record.dropped[Group()] = [("recv", 0, 0, 1)]
+    monkeypatch.setattr(p2p_record, "stock", {})
+    assert unblock.expire() == 0

@@ -143,18 +143,39 @@ def test_a_foreign_thread_that_wakes_up_now_and_then_does_not_compute():
 
 @linux
 def test_the_time_of_gloos_collectives_is_read_apart():
-    before, _ = cpu_clock.carriers()
+    before = cpu_clock.carriers()
     with Foreign(cpu_clock.RUNNING):
+        assert any(cpu_clock.carriers().runs for _ in range(50))
         time.sleep(0.1)
-        during, awake = cpu_clock.carriers()
-    assert during - before > 10_000_000
-    assert not awake
+        during = cpu_clock.carriers()
+    assert during.carried - before.carried > 10_000_000
+    assert not during.movers
+    assert not before.runs
 
 
 @linux
 def test_gloos_thread_that_moves_data_is_seen_awake():
     with Foreign(cpu_clock.POLLING):
-        assert any(cpu_clock.carriers()[1] for _ in range(50))
+        looks = [cpu_clock.carriers() for _ in range(50)]
+    assert any(awake for look in looks for _, awake in look.movers.values())
+    assert all(look.carried == looks[0].carried and not look.runs for look in looks)
+
+
+@linux
+def test_the_time_of_gloos_thread_that_moves_data_is_exact():
+    """What schedstat says of a thread that runs stays the same for milliseconds."""
+
+    def look():
+        number = threading.get_native_id()
+        with open(f"/proc/self/task/{number}/comm", "w") as file:
+            file.write(cpu_clock.POLLING)
+        before = time.thread_time_ns()
+        used, awake = cpu_clock.carriers().movers[number]
+        return before, used, time.thread_time_ns(), awake
+
+    before, used, after, awake = beside(look)
+    assert before < used < after
+    assert awake
 
 
 @linux

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import sys
 import time
 
 import pytest
 
 from labkit.rank.observe import cpu_clock, traffic
+from labkit.wire.connections import list_connections
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux")
 
@@ -64,10 +66,46 @@ def test_all_sockets_of_the_process_are_counted(pair):
     here, there = pair
     here.sendall(b"12345")
     time.sleep(0.1)
-    _, before = traffic.count_bytes()
+    before = traffic.count_bytes()
     there.recv(5)
-    _, after = traffic.count_bytes()
-    assert before - after == 5
+    after = traffic.count_bytes()
+    assert before.unread - after.unread == 5
+
+
+def test_what_has_been_carried_is_counted_whether_it_is_read_or_not(pair):
+    here, there = pair
+    before = traffic.count_bytes()
+    here.sendall(b"12345")
+    time.sleep(0.1)
+    after = traffic.count_bytes()
+    there.recv(5)
+    assert after.moved - before.moved == 10  # they left one end and came to the other
+    assert traffic.count_bytes().moved == after.moved
+
+
+def test_an_older_kernel_does_not_say_what_was_carried(pair, monkeypatch):
+    monkeypatch.setattr(traffic, "_BYTES_MOVED", struct.Struct("=1000xQQ"))
+    assert traffic.count_bytes().moved == -1
+
+
+def test_the_connections_of_the_notebook_are_left_out(pair, monkeypatch):
+    here, there = pair
+    monkeypatch.setattr(traffic, "_notebook", frozenset())
+    before = traffic.count_bytes()
+    there.sendall(b"12345")
+    time.sleep(0.1)
+    assert traffic.count_bytes().unread - before.unread == 5
+    found = [c for c in list_connections() if c.fd == here.fileno()]
+    monkeypatch.setattr(traffic, "list_connections", lambda: found)
+    traffic.leave_out_notebook()
+    assert traffic.count_bytes().unread == before.unread
+    with socket.create_server(("127.0.0.1", 0)) as server:  # the group's, made later
+        late = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+    with late, other:
+        late.sendall(b"123")
+        time.sleep(0.1)
+        assert traffic.count_bytes().unread - before.unread == 3
 
 
 def test_a_socket_that_listens_or_is_closed_has_nothing():
@@ -80,7 +118,7 @@ def test_a_socket_that_listens_or_is_closed_has_nothing():
 
 def test_where_the_system_does_not_say_something_may_always_be_on_its_way(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert traffic.count_bytes() == (1, 0)
+    assert traffic.count_bytes() == (1, 0, -1)
 
 
 # -- two looks ------------------------------------------------------------------------------------
@@ -90,10 +128,16 @@ def test_where_the_system_does_not_say_something_may_always_be_on_its_way(monkey
 def looks(monkeypatch):
     """Return looks at numbers that the test sets."""
     found = traffic.Looks()
-    monkeypatch.setattr(traffic, "count_bytes", lambda: (found.out, found.unread))
-    monkeypatch.setattr(cpu_clock, "carriers", lambda: (found.carried, found.awake))
-    found.out = found.unread = found.carried = 0
-    found.awake = False
+    monkeypatch.setattr(
+        traffic, "count_bytes", lambda: traffic.Bytes(found.out, found.unread, found.moved)
+    )
+    monkeypatch.setattr(
+        cpu_clock,
+        "carriers",
+        lambda: cpu_clock.Carriers(found.carried, found.runs, {7: (found.used, found.awake)}),
+    )
+    found.out = found.unread = found.moved = found.carried = found.used = 0
+    found.runs = found.awake = False
     return found
 
 
@@ -142,4 +186,55 @@ def test_gloos_thread_that_moves_data_is_awake_now_and_then_by_chance(looks):
     assert looks.is_still()
     look(looks, awake=True)
     look(looks, awake=True)
+    assert not looks.is_still()
+
+
+@pytest.mark.parametrize("when", [0, 1])
+def test_a_thread_of_a_collective_that_has_work_is_not_still(looks, when):
+    for n in range(2):
+        look(looks, runs=n == when)
+    assert not looks.is_still()
+
+
+MUCH = traffic.SPINNING_NANOSECONDS
+
+
+def test_gloos_thread_that_runs_and_moves_nothing_runs_in_vain(looks):
+    look(looks, awake=True, unread=5)
+    look(looks, used=MUCH - 1)
+    assert not looks.is_still()  # it may not have got round to what there is
+    look(looks, used=MUCH)
+    assert looks.is_still()
+    look(looks, used=2 * MUCH, moved=1)  # now it has moved something
+    look(looks)
+    assert not looks.is_still()
+    look(looks, used=3 * MUCH)
+    assert looks.is_still()
+
+
+def test_gloos_thread_that_waits_for_the_processor_has_not_run_in_vain(looks):
+    for _ in range(5):
+        look(looks, awake=True)
+        assert not looks.is_still()
+
+
+def test_where_nobody_counts_what_is_carried_gloos_thread_never_runs_in_vain(looks):
+    for n in range(3):
+        look(looks, awake=True, moved=-1, used=n * MUCH)
+    assert not looks.is_still()
+
+
+def test_each_thread_of_gloos_has_to_run_in_vain(looks, monkeypatch):
+    both = {1: (0, True), 2: (0, True)}
+    monkeypatch.setattr(cpu_clock, "carriers", lambda: cpu_clock.Carriers(0, False, dict(both)))
+    look(looks)
+    both[1] = (MUCH, True)
+    look(looks)
+    assert not looks.is_still()
+    both[2] = (MUCH, True)
+    look(looks)
+    assert looks.is_still()
+    both[3] = (9 * MUCH, True)  # of a group that was made just now
+    look(looks)
+    look(looks)
     assert not looks.is_still()
