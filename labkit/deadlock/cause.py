@@ -110,13 +110,30 @@ def _init(case: Case) -> str:
         same = sorted(r for r, w in waits.items() if numbers.count(w.me) > 1)
         number = waits[same[0]].me
         return f"{label(same).capitalize()} all gave rank={number}. Each needs its own number."
-    sizes = {w.size for w in waits.values()}
-    if max(sizes) > case.situation.size:
+    sizes = _world_sizes(case)
+    if len(sizes) > 1:
+        said = ", ".join(f"{size} on {label(ranks)}" for size, ranks in sorted(sizes.items()))
+        return f"The values of world_size differ: {said}. All ranks of a group need the same one."
+    if max(sizes, default=0) > case.situation.size:
         return (
             f"world_size={max(sizes)} is more than the {case.situation.size} ranks that are "
             "here, so init_process_group waits for ranks that do not exist."
         )
     return "init_process_group returns when all world_size ranks have called it."
+
+
+def _world_sizes(case: Case) -> dict[int, list[int]]:
+    """Return the ranks by the world size that they gave or, where they have formed their group
+    already, by the size of that."""
+    found: dict[int, list[int]] = {}
+    for rank, sample in sorted(case.situation.samples.items()):
+        wait = case.waits.get(rank)
+        size = wait.size if wait is not None and wait.kind == "init" else 0
+        if sample.joined and not size:
+            size = max((len(key[1]) for key in sample.groups), default=0)
+        if size > 0:
+            found.setdefault(size, []).append(rank)
+    return found
 
 
 def _store(case: Case) -> str:

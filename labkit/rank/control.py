@@ -29,7 +29,7 @@ from ..wire.requests import (
 )
 from . import file_stores, ipython_internals, memory, process_group, tracebacks, unblock
 from .observe import blocked_call, sampler
-from .torch_internals import rendezvous
+from .torch_internals import connecting, rendezvous
 
 
 def install(kernel: Any) -> None:
@@ -58,6 +58,7 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
                 + unblock.expire()
                 + process_group.abort()
                 + rendezvous.give_up()
+                + connecting.give_up()
                 + file_stores.free(sampler.moves())
             )
         ),

@@ -29,7 +29,7 @@ from . import (
 )
 from . import device as devices
 from .observe import p2p_record, traffic
-from .torch_internals import listeners, names, rendezvous
+from .torch_internals import connecting, listeners, names, rendezvous
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -99,6 +99,7 @@ def assign(
     p2p_record.install()
     last_receives.install()
     file_stores.install()
+    connecting.install()
     ipython_internals.at_end_of_cells(shell, devices.finish)
     if names.is_on("meeting again"):
         rendezvous.install()

@@ -103,8 +103,25 @@ def _alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-def check(lab, program: Program, seconds: list[float]) -> None:
-    """Run a program: it is named as the table says, and its ranks come back with what they had."""
+def check(lab, program: Program, seconds: list[float], again=lambda: None) -> None:
+    """Run a program: it is named as the table says, and its ranks come back with what they had.
+
+    The time that a machine has for it says nothing when others use that too: a program that took
+    too long to be declared runs once more, after ``again``.
+    """
+    taken = declare(lab, program)
+    if taken is not None and taken >= DECLARE_SECONDS:
+        kept(lab, program)
+        again()
+        taken = declare(lab, program)
+    if taken is not None:
+        assert taken < DECLARE_SECONDS
+        seconds.append(taken)
+
+
+def declare(lab, program: Program) -> float | None:
+    """Run a program that is named as the table says; return the seconds in which it was proved,
+    None if it is no deadlock for certain."""
     n = len(lab)
     lab["marker"] = program.name
     if program.before:
@@ -120,19 +137,18 @@ def check(lab, program: Program, seconds: list[float]) -> None:
     if ending.kind == "died":  # gloo ends a rank that gets more than its tensor holds
         assert RankDied in program.errors
         lab.restart(ranks=sorted(inside(lab).cluster.deaths))
-        return
+        return None
 
     case = ending.case
     assert case is not None, (ending.kind, text)
     kinds = {PROVED: ("deadlock",), EITHER: ("deadlock", "suspected")}
     assert ending.kind in kinds.get(program.answer, ("suspected",)), (case.doubts, text)
-    assert set(case.stuck) == program.stuck(n), text
+    stuck = program.stuck(n)
+    assert stuck <= set(case.stuck) <= stuck | program.perhaps(n), text
     if program.line is not None:
         assert f"In[7], line {program.line}" in text, text
     if ending.kind == "deadlock":
         assert not case.doubts
-        assert ending.moment - began < DECLARE_SECONDS
-        seconds.append(ending.moment - began)
     else:
         assert case.doubts
         for pattern in program.doubts:
@@ -140,6 +156,7 @@ def check(lab, program: Program, seconds: list[float]) -> None:
         if isinstance(finished.error, Deadlock):
             assert all(doubt in text for doubt in case.doubts), (case.doubts, text)
     assert not ending.still
+    return ending.moment - began if ending.kind == "deadlock" else None
 
 
 def kept(lab, program: Program) -> None:
@@ -153,13 +170,8 @@ def kept(lab, program: Program) -> None:
 
 
 def table(programs):
-    """Run a test for every program; the known gaps are expected to fail."""
-    rows = []
-    for p in programs:
-        by_load = p.gap == deadlocks.RESTLESS
-        gap = pytest.mark.xfail(reason=p.gap, strict=not by_load)
-        rows.append(pytest.param(p, id=p.name, marks=[gap] if p.gap else []))
-    return pytest.mark.parametrize("program", rows)
+    """Run a test for every program."""
+    return pytest.mark.parametrize("program", programs, ids=lambda p: p.name)
 
 
 @table(deadlocks.PROGRAMS)
@@ -187,9 +199,13 @@ def test_ranks_that_never_meet_are_named_and_survived(
     n = len(lab)
     if n not in program.sizes:
         pytest.skip(f"not on {n} ranks")
-    lab["port"], lab["path"] = free_port(), str(tmp_path / "store")
+
+    def prepare():
+        lab["port"], lab["path"] = free_port(), str(tmp_path / f"store{free_port()}")
+
+    prepare()
     try:
-        check(lab, program, seconds)
+        check(lab, program, seconds, prepare)
     finally:
         kept(lab, program)
     lab["port"] = free_port()

@@ -189,21 +189,14 @@ LEFT_OUT = {
 }
 
 
-#: Gaps that depend on the load of the machine.
-BY_LOAD = (deadlocks.RESTLESS,)
-
-
 def rows(table: Any, argument: str) -> Any:
     """Run a test for every row that says something here, with what is otherwise in it."""
     marked = []
     for row in table:
         manner = MANNERS.get(row.name)
         changed = dataclasses.replace(row, **manner.changes) if manner else row
-        known = getattr(row, "gap", "")
-        if row.name in LEFT_OUT or row.name in ENDING or known not in ("", *BY_LOAD):
-            continue  # what labkit does not do on gloo either is left to the table's own test
-        marks = [pytest.mark.xfail(reason=known, strict=False)] if known else []
-        marked.append(pytest.param(changed, id=row.name, marks=marks))
+        if row.name not in LEFT_OUT and row.name not in ENDING:
+            marked.append(pytest.param(changed, id=row.name))
     return pytest.mark.parametrize(argument, marked)
 
 

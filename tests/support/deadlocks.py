@@ -17,10 +17,10 @@ from labkit import Deadlock, RankDied, RankError
 #: Must be certain; must not be (something that labkit cannot see could still come); may be both.
 PROVED, SUSPECTED, EITHER = "proved", "suspected", "either"
 
-#: Known gaps.
-#: It depends on the load of the machine.
-RESTLESS = "a rank that is freed while it connects to the others may connect once more"
-SIZES = "ranks that believe in worlds of different sizes are not compared"
+
+def nobody(n: int) -> set[int]:
+    """No rank."""
+    return set()
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Program:
     ranks: Callable[[int], list[int]] | None = None  #: that run the cell, all if None
     sizes: tuple[int, ...] = (2, 4)
     errors: tuple[type[RankError], ...] = (Deadlock,)
-    gap: str = ""  #: what labkit cannot do with it yet
+    perhaps: Callable[[int], set[int]] = nobody  #: that wait or not, by chance
 
     @property
     def cell(self) -> str:
@@ -576,7 +576,6 @@ GROUPS = [
         4,
         ("new_group", "order"),
         EITHER,
-        gap=RESTLESS,
     ),
     Program(
         "a rank leaves out a group that it is a member of",
@@ -1649,11 +1648,24 @@ JOINING = [
         dist.init_process_group(
             "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
         """,
-        everyone,
+        but(0),
         3,
-        ("init_process_group",),
+        ("init_process_group", r"world_size differ: \d on rank 0, \d on ranks? 1"),
         EITHER,
-        gap=SIZES,
+        perhaps=only(0),  # its group is formed if the others connect with it, not it with them
+    ),
+    Program(
+        "the last rank believes in a larger world",
+        """
+        size = world_size + (rank == world_size - 1)
+        dist.init_process_group(
+            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+        """,
+        lambda n: {n - 1},
+        3,
+        ("init_process_group", r"world_size differ: \d on ranks? 0.*, \d on rank \d\."),
+        EITHER,
+        perhaps=everyone,
     ),
 ]
 

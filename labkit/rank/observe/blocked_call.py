@@ -11,8 +11,8 @@ import torch.distributed as dist
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
+from ..torch_internals import connecting, groups, names, rendezvous
 from ..torch_internals import frames as torch_frames
-from ..torch_internals import groups, names, rendezvous
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, flight_recorder, meetings, p2p_record, store_waits
 
@@ -25,7 +25,7 @@ def describe(frame: FrameType | None) -> Wait | None:
     frame = torch_frames.skip(frame)
     if frame is None:
         return None
-    frames = list(python_threads.frames(frame))
+    frames = list(python_threads.frames(connecting.behind(frame)))
     what = _what(frames)
     if what is None:
         return None
@@ -116,9 +116,10 @@ def is_known(frame: FrameType) -> bool:
 
 
 def find_meeting(frame: FrameType | None) -> FrameType | None:
-    """Return the frame of the call that makes a group, also behind a store's wait of ours."""
-    ours = frame is not None and store_waits.is_wait(frame)
-    return find_maker(frame.f_back if ours and frame is not None else frame)
+    """Return the frame of the call that makes a group, also behind a wait of ours."""
+    if frame is None:
+        return None
+    return find_maker(frame.f_back if store_waits.is_wait(frame) else connecting.behind(frame))
 
 
 def find_maker(top: FrameType | None) -> FrameType | None:

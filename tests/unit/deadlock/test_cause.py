@@ -118,6 +118,14 @@ CASES = {
         case(joins(3), joins(3)),
         "world_size=3 is more than the 2 ranks that are here",
     ),
+    "init of different worlds": (
+        case(joins(4), joins(3), joins(4)),
+        "The values of world_size differ: 3 on rank 1, 4 on ranks 0, 2. All ranks of a group need",
+    ),
+    "init of different worlds, of which one was formed": (
+        case(joins(3), ended(groups={group(2).key: group(2)})),
+        "The values of world_size differ: 2 on rank 1, 3 on rank 0. All ranks of a group need",
+    ),
     "init at different addresses": (
         case(joins(2, at="tcp://a:1"), joins(2, at="tcp://a:2")),
         "They meet at different addresses: rank 0 tcp://a:1; rank 1 tcp://a:2. All of a group",

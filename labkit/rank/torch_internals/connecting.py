@@ -1,0 +1,84 @@
+"""Let a rank be freed while gloo connects it with the other ranks of a new group.
+
+The constructor of ``ProcessGroupGloo`` waits in C++, deaf to interrupts, until each of the others
+is connected. Where they have to connect with this rank, it has no connection that could be shut;
+where it connects with them, it does so once more when its connection is shut. So here the
+constructor runs in a thread, and whoever called it waits for that thread: in Python, which can be
+interrupted, or told to give up. The thread goes on until the group's time limit at the most, and
+what it makes is nobody's.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch.distributed as dist
+
+_stock: Callable[..., None] | None = None
+#: Those that are out.
+_attempts: list[_Attempt] = []
+
+
+def install() -> None:
+    """Begin to do so; call it before the first process group is formed."""
+    global _stock
+    if _stock is None and dist.is_gloo_available():
+        _stock = dist.ProcessGroupGloo.__init__
+        dist.ProcessGroupGloo.__init__ = connect
+
+
+def connect(self: Any, *given: Any, **named: Any) -> None:
+    """Do what torch's constructor does."""
+    attempt = _Attempt(lambda: _stock(self, *given, **named))  # type: ignore[misc]
+    _attempts.append(attempt)
+    try:
+        error = attempt.ended.get()
+    finally:
+        _attempts.remove(attempt)
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error, attempt  # an error keeps its frames, and they would keep it
+
+
+def give_up() -> int:
+    """Let what waits for a group to be connected fail; return how much there was."""
+    found = list(_attempts)
+    for attempt in found:
+        attempt.ended.put(
+            dist.DistNetworkError("Connection closed: labkit ended the search for the other ranks.")
+        )
+    return len(found)
+
+
+def behind(frame: FrameType) -> FrameType:
+    """Return the frame that a thread would be in if it connected a group by itself."""
+    outer = frame.f_back
+    return outer if frame.f_code is _CONNECT and outer is not None else frame
+
+
+_CONNECT = connect.__code__
+
+
+class _Attempt:
+    """Run a constructor in a thread; ``ended`` gets None when it is done, or its error."""
+
+    def __init__(self, make: Callable[[], None]) -> None:
+        #: Its ``get`` is one call of C, which leaves its caller's frame on top of the stack.
+        self.ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        threading.Thread(
+            target=self._run, args=(make,), name="labkit connections", daemon=True
+        ).start()
+
+    def _run(self, make: Callable[[], None]) -> None:
+        try:
+            make()
+        except BaseException as error:
+            self.ended.put(error)
+        else:
+            self.ended.put(None)
