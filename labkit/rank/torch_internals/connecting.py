@@ -28,7 +28,7 @@ def install() -> None:
     global _stock
     if _stock is None and dist.is_gloo_available():
         _stock = dist.ProcessGroupGloo.__init__
-        dist.ProcessGroupGloo.__init__ = connect
+        dist.ProcessGroupGloo.__init__ = connect  # type: ignore[method-assign]
 
 
 def connect(self: Any, *given: Any, **named: Any) -> None:
