@@ -27,9 +27,9 @@ _ESTABLISHED = 1
 _REQUEST = struct.Struct("=BBBBI2s2s16s16sI8s")
 _HEADER = struct.Struct("=IHHII")
 #: Of the answer: family, state, two unused, own and other port; then, after the addresses, the
-#: interface, the cookie and three counters, the user.
+#: interface, the cookie and three counters, the user and the number of the file.
 _ANSWER = struct.Struct("=BBBB2s2s")
-_USER, _USER_AT = struct.Struct("=I"), 64
+_USER, _USER_AT = struct.Struct("=II"), 64
 
 
 class Unknown(Exception):
@@ -63,7 +63,8 @@ def _lives(connection: socket.socket) -> bool:
 
 
 def find_user(own: Address, other: Address) -> int | None:
-    """Return the user of this host's socket with these addresses, None if it has none.
+    """Return the user of this host's socket with these addresses, None if it has none, or if
+    nobody has accepted the connection there: the kernel gives such a one to root.
 
     Raises
     ------
@@ -135,7 +136,8 @@ def _ask(own: _End, other: _End) -> int | None:
     # Where there is no such connection, it answers with the socket that listens at that port.
     if state != _ESTABLISHED or there != struct.pack("!H", other[1]):
         return None
-    return int(_USER.unpack_from(answer, _HEADER.size + _USER_AT)[0])
+    user, file = _USER.unpack_from(answer, _HEADER.size + _USER_AT)
+    return int(user) if file else None
 
 
 def _read_tables(own: _End, other: _End) -> int | None:
@@ -146,7 +148,7 @@ def _read_tables(own: _End, other: _End) -> int | None:
             next(lines)
             for row in map(str.split, lines):
                 if (row[1], row[2]) in wanted and int(row[3], 16) == _ESTABLISHED:
-                    return int(row[7])
+                    return int(row[7]) if int(row[9]) else None
             seen = True
     if not seen:
         raise Unknown

@@ -66,10 +66,12 @@ def enter_network() -> None:
 def use(folder: str) -> None:
     """Do what a lab can do."""
     import labkit
-    from tests.support.cells import finish_cell, run_cell, send_cell
+    from tests.support.cells import finish_cell, send_cell
 
     def cell(code: str) -> list[str]:
-        return [outcome.stdout.strip() for outcome in run_cell(lab, code)]
+        finished = finish_cell(send_cell(lab, code))
+        assert finished.error is None, [outcome.error for outcome in finished.outcomes]
+        return [outcome.stdout.strip() for outcome in finished.outcomes]
 
     results = {}
     for start in range(2):

@@ -54,6 +54,19 @@ def test_one_that_has_ended_is_nobodys(ends):
     assert not peers.is_own(other)
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_one_that_nobody_has_accepted_is_nobodys(asks, monkeypatch):
+    monkeypatch.setattr(peers, "_answers", lambda: asks)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as one,
+    ):
+        ends = one.getpeername(), one.getsockname()
+        assert peers.find_user(*ends) is None
+        with server.accept()[0]:
+            assert peers.find_user(*ends) == os.geteuid()
+
+
 def test_a_unix_socket(monkeypatch):
     one, other = socket.socketpair()
     with one, other:
