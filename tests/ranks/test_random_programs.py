@@ -332,6 +332,17 @@ def test_the_reference_gives_bounds_for_a_broadcast_that_a_receiver_skips():
     assert prediction.fearful.stuck == {0: 0, 1: 0}
 
 
+def test_the_reference_draws_for_each_rank_whether_a_broadcast_lets_it_go():
+    # Rank 0 is through and looks after its thread; rank 1, the source, is not.
+    ranks = ((broadcast(1, 1), start(1), join(1)), (broadcast(1, 1),), (reduce(2, group="d"),))
+    groups = {"d": Group((1, 2))}
+    prediction = predict(Program(ranks, groups, {1: thread(0, sleep(SLEEP))}))
+    proved = [set(stage.proved) for stage in prediction.stages]
+    assert {2} in proved
+    assert {1, 2} in proved
+    assert {0, 1, 2} in proved
+
+
 def test_the_reference_is_sure_of_a_broadcast_that_its_source_skips():
     prediction = predict(Program(((), (broadcast(1, 0),), (broadcast(1, 0),))))
     assert prediction.exact

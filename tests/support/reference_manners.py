@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from .programs import COLLECTIVES, LATER, MAIN, MESSAGES, STARTS, Op, Program
-from .reference import Prediction, Simulation, Strand
+from .reference import DRAWS, Prediction, Simulation, Strand
 
 #: Orders of threads that are tried, how often one changes at most, and among how many first steps.
 ORDERS, CHANGES, STEPS = 32, 2, 60
@@ -40,7 +40,10 @@ def predict_manners(program: Program) -> Prediction:
     runs = [run for prediction in found for run in (prediction.hopeful, prediction.fearful)]
     exact = [prediction.exact for prediction in found]
     same = all((run.ends, run.threads) == (runs[0].ends, runs[0].threads) for run in runs)
-    if not any(exact) or (all(exact) and same):
+    if not any(exact):
+        drawn = (_Manners(program, seed, hopeful=random.Random(seed)) for seed in range(DRAWS))
+        return replace(first, others=(*runs, *(simulation.result() for simulation in drawn)))
+    if all(exact) and same:
         return replace(first, others=tuple(runs))
     return replace(first, hopeful=replace(first.hopeful, loose=True))
 
@@ -71,7 +74,7 @@ class _Given:
 class _Manners(Simulation):
     """One run in which calls return at once."""
 
-    def __init__(self, program: Program, seed: int, *, hopeful: bool) -> None:
+    def __init__(self, program: Program, seed: int, *, hopeful: bool | random.Random) -> None:
         super().__init__(program, hopeful=hopeful)
         self._chance = random.Random(seed)
         strands = list(self.strands)
