@@ -52,6 +52,7 @@ def test_a_stranger_has_tried(told):
         ("calls", ["True", "True"]),
         ("restart", ["3.0", "3.0"]),
         ("again", ["3.0", "3.0"]),
+        ("and again", ["3.0", "3.0"]),
         ("start 1", ["3.0", "3.0"]),
     ],
 )

@@ -26,13 +26,8 @@ SUBGROUP = (
     "g = dist.new_group([0, 1])\ny = torch.tensor([rank + 1.0])\n"
     "dist.all_reduce(y, group=g)\nprint(y.item())\ndist.destroy_process_group(g)"
 )
-#: Twice, as a learner does who runs the cell again.
-AGAIN = f"""
-for _ in range(2):
-    dist.destroy_process_group()
-    dist.init_process_group("gloo")
-{SUM}
-"""
+#: With the environment that the lab has set.
+AGAIN = f"dist.destroy_process_group()\ndist.init_process_group('gloo')\n{SUM}"
 AGENTS = """
 from torch.distributed import rpc
 import os
@@ -89,7 +84,7 @@ def use(folder: str) -> None:
             results["calls"] = cell(CALLS)
             lab.restart()
             results["restart"] = cell(SUM)
-            results["again"] = cell(AGAIN)
+            results["again"], results["and again"] = cell(AGAIN), cell(AGAIN)
     print(json.dumps(results), flush=True)
 
 
