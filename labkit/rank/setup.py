@@ -19,6 +19,7 @@ from . import (
     calls,
     control,
     file_stores,
+    forks,
     guarded,
     ipython_internals,
     last_receives,
@@ -100,6 +101,7 @@ def assign(
     last_receives.install()
     file_stores.install()
     connecting.install()
+    forks.install()
     ipython_internals.at_end_of_cells(shell, devices.finish)
     if names.is_on("meeting again"):
         rendezvous.install()
