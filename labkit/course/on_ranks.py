@@ -7,6 +7,7 @@ from typing import Any
 
 import cloudpickle
 
+from .. import interrupts
 from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
 from ..notebook.run import run
@@ -39,12 +40,18 @@ def try_on_ranks(exercise: Exercise) -> Result:
     KeyboardInterrupt
         If the learner stops it.
     """
+    with interrupts.held():
+        return _try_on_ranks(exercise)
+
+
+def _try_on_ranks(exercise: Exercise) -> Result:
     session = lab.session_of(lab.running())
     group, cluster = session.group, session.cluster
     if cluster.deaths:
         raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
     group.check()
-    _prepare(exercise, group)
+    with interrupts.stoppable():
+        _prepare(exercise, group)
     uncounted = cluster.why_off("counting") if exercise.goals or exercise.forbids else ""
     if uncounted:  # nobody shall fail for what was not counted
         exercise = replace(exercise, goals=(), forbids=())

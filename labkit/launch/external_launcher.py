@@ -52,7 +52,8 @@ class ExternalLauncher(Launcher):
         root = self._folder.path
         settings = external.config(self.engines, self.config, size, root)
         self._make_cluster(root, engines=self.engines, controller="local", config=settings)
-        self._start_cluster(size)
+        self.cluster.start_controller_sync()
+        self.cluster.start_engines_sync(size)
 
     def why_not_coming(self, size: int) -> str:
         if time.monotonic() > self._next_look:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from traitlets.config import Config
 
+from .. import interrupts
 from ..errors import StartError
 from ..rank_names import how_to_replace
 from ..wire.exit_code import describe_exit
@@ -16,7 +19,7 @@ from .ipp_launchers import CONTROLLER
 from .launcher import Launcher
 from .warm_process import WarmProcess
 
-#: Seconds to count the GPUs: torch is imported first.
+#: Seconds to count the GPUs, and for the controller: torch is imported first.
 COUNT_SECONDS = 120.0
 #: What the controller and the ranks write is shown when a start fails: not all that they log.
 QUIET = ["--log-level=30"]
@@ -44,7 +47,7 @@ class ForkedLauncher(Launcher):
         path = self.warm.root / "gpus"
         argv = ["labkit.rank.setup:write_gpu_count", str(path)]
         child = self.warm.fork("gpus", "call", argv)
-        child.exited.wait(COUNT_SECONDS)
+        interrupts.wait_by(child.exited.wait, COUNT_SECONDS)
         return int(path.read_text()) if path.exists() else 0
 
     def start(self, size: int) -> None:
@@ -53,8 +56,25 @@ class ForkedLauncher(Launcher):
         config.LabkitEngineSetLauncher.engine_args = QUIET
         self._make_cluster(self.warm.root, engines="labkit", controller="labkit", config=config)
         self.cluster.warm = self.warm
-        self._start_cluster(size)
+        self.cluster.start_controller_sync()
+        self._wait_for_controller()
+        self.cluster.start_engines_sync(size)
         self.engine_set.observers.append(self._observe)
+
+    def _wait_for_controller(self) -> None:
+        """Wait until it has written how to reach it, or has ended: the engines need it."""
+        controller = self.cluster.controller
+        files = [Path(path) for path in controller.connection_files.values()]
+
+        def is_there(seconds: float) -> bool:
+            deadline = time.monotonic() + seconds
+            while controller.poll() is None and not all(path.exists() for path in files):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.005)
+            return True
+
+        interrupts.wait_by(is_there, COUNT_SECONDS)
 
     def _observe(self, index: int, pid: int, code: int) -> None:
         if self.on_exit is not None:
@@ -65,6 +85,9 @@ class ForkedLauncher(Launcher):
             index, (_, code) = next(iter(exits.items()))
             return f"Rank {index} ended at start-up ({describe_exit(code)}){self.log()}"
         return self.warm.how_ended() if self.warm.closed.is_set() else ""
+
+    def signal(self, pid: int, signum: int) -> bool:
+        return self.warm.signal_process(pid, signum)
 
     def record_folder(self) -> str:
         return str(self.warm.root)

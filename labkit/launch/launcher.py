@@ -71,10 +71,6 @@ class Launcher(ABC):
             **settings,
         )
 
-    def _start_cluster(self, size: int) -> None:
-        self.cluster.start_controller_sync()
-        self.cluster.start_engines_sync(size)
-
     def connect(self) -> Any:
         """Return an ``ipyparallel.Client`` of the controller."""
         # All that it needs is in the lab's folder; else it looks for, or makes, one in the home.
@@ -105,6 +101,10 @@ class Launcher(ABC):
     def record_folder(self) -> str:
         """Name the folder for what shall outlive a rank (``RECORD_FOLDER``), "" if none."""
         return ""
+
+    def signal(self, pid: int, signum: int) -> bool:
+        """Send a signal to a rank's process; tell whether it is in reach and has it."""
+        return False
 
     def clients(self) -> list[str]:
         """List the clients that have connected to the controller; none where nobody knows."""

@@ -34,6 +34,8 @@ PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.prelo
 
 #: Seconds from SIGTERM to SIGKILL, and for a killed process to be gone.
 PATIENCE, KILL_SECONDS = 0.5, 10.0
+#: Seconds for a warm process to end that still imports what it shares.
+IMPORT_PATIENCE = 0.1
 
 
 def fork_is_safe() -> bool:
@@ -175,6 +177,21 @@ class WarmProcess:
         _log.debug("asks to send signal %d to %s", signum, name)
         self._send({"op": "signal", "name": name, "signal": int(signum)})
 
+    def signal_process(self, pid: int, signum: int) -> bool:
+        """Send a signal to a child, by its process id, at once; tell whether it runs.
+
+        Its end is heard within milliseconds: nothing else has the process id by then.
+        """
+        running = [c for c in list(self.children.values()) if not c.exited.is_set()]
+        if pid not in [child.pid for child in running]:
+            return False
+        _log.debug("sends signal %d to process %d", signum, pid)
+        try:
+            os.kill(pid, signum)
+        except ProcessLookupError:
+            return False
+        return True
+
     def log_file(self, name: str) -> Path:
         """Name the file that collects what a child writes outside Python's own streams."""
         return log_file(self.root, name)
@@ -197,15 +214,19 @@ class WarmProcess:
 
     def stop(self) -> None:
         """End the children, those that wish it by themselves; then close."""
-        self.end(list(self.children))
+        if self.ready.is_set():  # else it would not hear of it, see ``close``
+            self.end(list(self.children))
         self.close()
 
     def close(self, timeout: float = 10) -> None:
         """End the warm process and everything it forked; remove the private folder."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
+        # One that imports does not look at its socket; it has forked the controller at most,
+        # which ends with it.
+        patience = timeout if self.ready.is_set() else IMPORT_PATIENCE
         try:
-            self.process.wait(timeout)
+            self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

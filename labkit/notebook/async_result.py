@@ -9,6 +9,7 @@ from typing import Any
 
 import ipyparallel as ipp
 
+from .. import interrupts
 from ..errors import Interrupted, RankError
 from ..launch import ipyparallel_internals
 from ..runtime.diagnosis import Ending
@@ -42,6 +43,10 @@ class Watched:
         KeyboardInterrupt
             If somebody pressed stop; the ranks go on.
         """
+        with interrupts.held():
+            self._follow(seconds, enough)
+
+    def _follow(self, seconds: float | None, enough: Callable[[], bool] | None) -> None:
         if self.error is not None:
             raise self.error
         if self._finished:
@@ -76,11 +81,12 @@ class Watched:
 
     def finish(self, ending: Ending) -> None:
         """End it as a cell that blocks is ended: free its ranks, repair their group."""
-        self._finished = True
-        finished = finish(self.request, ending, tolerate=True)
-        if ending.kind and finished.error is not None:
-            self.error = finished.error
-            raise finished.error
+        with interrupts.held():
+            self._finished = True
+            finished = finish(self.request, ending, tolerate=True)
+            if ending.kind and finished.error is not None:
+                self.error = finished.error
+                raise finished.error
 
 
 class AsyncResult(ipp.AsyncResult):

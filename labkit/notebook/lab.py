@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 
+from .. import interrupts
 from ..errors import LabStopped, UsageError
 from ..runtime import request, variables
 from ..runtime.finish import values
@@ -151,9 +152,11 @@ class Lab:
         [1, 3]
         """
         chosen = self.check_ranks(ranks)
-        self._session.check_idle(chosen)
+        self._check_idle(chosen)
         payload = cloudpickle.dumps((fn, args, kwargs))
-        return values(run(request.call(self._session.group, chosen, payload)).outcomes)
+        with interrupts.held():
+            finished = run(request.call(self._session.group, chosen, payload))
+        return values(finished.outcomes)
 
     def timeline(
         self,
@@ -209,9 +212,10 @@ class Lab:
             what = fn
         else:
             raise UsageError(f"lab.timeline takes a function or the text of a cell, not {fn!r}.")
-        self._session.check_idle(chosen)
-        group = self._session.group
-        return record(group, chosen, what, args, kwargs, run=run, operators=operators)
+        self._check_idle(chosen)
+        with interrupts.held():
+            group = self._session.group
+            return record(group, chosen, what, args, kwargs, run=run, operators=operators)
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU.
@@ -225,8 +229,9 @@ class Lab:
         [0, 1, 2, 3]
         """
         self._check_name(name)
-        self._session.check_idle()
-        return variables.pull(self._session.group, name)
+        self._check_idle()
+        with interrupts.held():
+            return variables.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank.
@@ -238,8 +243,10 @@ class Lab:
         [0.1, 0.1, 0.1, 0.1]
         """
         self._check_name(name)
-        self._session.check_idle()
-        variables.push(self._session.group, cloudpickle.dumps({name: value}))
+        self._check_idle()
+        payload = cloudpickle.dumps({name: value})
+        with interrupts.held():
+            variables.push(self._session.group, payload)
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
         raise TypeError("a Lab is not iterable; lab.status() lists its ranks")
@@ -248,6 +255,10 @@ class Lab:
     def _check_name(name: object) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise UsageError(f'lab[…] must name one variable, as in lab["x"], got {name!r}.')
+
+    def _check_idle(self, ranks: Sequence[int] | None = None) -> None:
+        with interrupts.held(), interrupts.stoppable():
+            self._session.check_idle(ranks)
 
     def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
         """Return ``ranks`` as a sorted list, all ranks if None.
@@ -279,9 +290,10 @@ class Lab:
         >>> {row.device for row in lab.status()}
         {'cpu'}
         """
-        cluster = self._session.cluster
-        states = survey(cluster)
-        return Table(states, [*sentences(cluster.missing), *find_fault(cluster, states)])
+        with interrupts.held(), interrupts.stoppable():
+            cluster = self._session.cluster
+            states = survey(cluster)
+            return Table(states, [*sentences(cluster.missing), *find_fault(cluster, states)])
 
     def __repr__(self) -> str:
         """Say what is known without asking any rank; ``lab.status()`` asks."""
@@ -314,8 +326,9 @@ class Lab:
         >>> lab["x"]
         [3, 3, 3, 3]
         """
-        self._session.check_idle()
-        self._session.reset()
+        self._check_idle()
+        with interrupts.held():
+            self._session.reset()
 
     def restart(self, ranks: Sequence[int] | None = None) -> None:
         """Replace ranks by fresh processes; a rank keeps its number.
@@ -343,7 +356,8 @@ class Lab:
         ...     print(error)
         There is no variable 'x' on ranks 1–2.
         """
-        self._session.restart(ranks)
+        with interrupts.held():
+            self._session.restart(ranks)
 
     def stop(self) -> None:
         """End every process of the lab. Also happens when the notebook's kernel ends.
@@ -357,10 +371,11 @@ class Lab:
         Lab (stopped)
         """
         global _current
-        if _current is self:
-            _current = None
-        self._session.stop()
-        atexit.unregister(self.stop)
+        with interrupts.held():
+            if _current is self:
+                _current = None
+            self._session.stop()
+            atexit.unregister(self.stop)
 
     def __enter__(self) -> Lab:
         return self

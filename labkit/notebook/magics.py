@@ -11,6 +11,7 @@ from IPython.core import magic_arguments
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 
+from .. import interrupts
 from ..errors import Interrupted, UsageError
 from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
@@ -90,12 +91,13 @@ class LabMagics(ParallelMagics):
             named = self._named(code)
             return self._run(current, ranks, named, shown, args.save_name, args.groupby, signum)
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
-        group = lab.session_of(current).group
-        result = async_result.watch(request.cell(group, ranks, self._named(code)))
-        name_result(result, "%px")
-        self.last_result = result
-        if args.save_name:
-            self.shell.user_ns[args.save_name] = result
+        with interrupts.held():
+            group = lab.session_of(current).group
+            result = async_result.watch(request.cell(group, ranks, self._named(code)))
+            name_result(result, "%px")
+            self.last_result = result
+            if args.save_name:
+                self.shell.user_ns[args.save_name] = result
         if args.local:
             self.shell.run_cell(code)
             if block:
@@ -116,12 +118,14 @@ class LabMagics(ParallelMagics):
     def result(self, line: str = "") -> Any:
         """Show what the last cell came to (``%pxresult``); the stop button ends it, too."""
         watched = getattr(self.last_result, "watched", None)
-        try:
-            return super().result(line)
-        except KeyboardInterrupt as pressed:
-            if watched is None or isinstance(pressed, Interrupted):
-                raise
-            watched.finish(Ending("interrupted"))
+        with interrupts.held():
+            try:
+                with interrupts.stoppable():
+                    return super().result(line)
+            except KeyboardInterrupt as pressed:
+                if watched is None or isinstance(pressed, Interrupted):
+                    raise
+                watched.finish(Ending("interrupted"))
 
     def _lab(self) -> lab.Lab:
         current = lab.running()
@@ -163,10 +167,6 @@ class LabMagics(ParallelMagics):
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
-        sent = request.cell(lab.session_of(current).group, ranks, code)
-        self.last_result = sent.result
-        if save_name:
-            self.shell.user_ns[save_name] = sent.result
 
         def shown_at_the_end(outcomes: Sequence[Outcome]) -> None:
             if groupby != "type" and sent.result.done():
@@ -175,4 +175,9 @@ class LabMagics(ParallelMagics):
                 quiet = DisplayHook.semicolon_at_end_of_expression(code)
                 show.show(outcomes, results=not quiet)
 
-        run(sent, live=shown, show=shown_at_the_end, signum=signum)
+        with interrupts.held():
+            sent = request.cell(lab.session_of(current).group, ranks, code)
+            self.last_result = sent.result
+            if save_name:
+                self.shell.user_ns[save_name] = sent.result
+            run(sent, live=shown, show=shown_at_the_end, signum=signum)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .. import interrupts
 from ..runtime.finish import Finished, finish
 from ..runtime.follow import follow
 from ..runtime.request import Request
@@ -38,8 +39,9 @@ def run(
         live.clear(wait=finished.shows_more())
         show(finished.outcomes)
 
-    try:
-        ending = follow(request, timeout=timeout, suspect=patience(), on_tick=live.offer)
-        return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
-    finally:
-        live.clear(wait=True)  # where it came to nothing else
+    with interrupts.held():
+        try:
+            ending = follow(request, timeout=timeout, suspect=patience(), on_tick=live.offer)
+            return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
+        finally:
+            live.clear(wait=True)  # where it came to nothing else

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from .. import log, variables
+from .. import interrupts, log, variables
 from ..errors import StartError, UsageError
 from ..launch import import_path, ipyparallel_internals, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
@@ -45,7 +45,7 @@ def start(
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
     mend_streams()
-    with import_path.without_working_folder():
+    with interrupts.held(), import_path.without_working_folder():
         return _start(
             n, engines=engines, join=join, timeout=timeout, preload=preload, config=config
         )
@@ -77,24 +77,27 @@ def _start(
     else:
         preconditions.check_open_files(n or DEFAULT_RANKS)
         preconditions.check_loopback()
-    stop_current()
-    launcher = choose_launcher(n, engines, preload, config)
+    with interrupts.held():
+        stop_current()
+        with contextlib.ExitStack() as undo, interrupts.stoppable():
+            interrupts.check()
+            launcher = choose_launcher(n, engines, preload, config)
+            undo.callback(launcher.end)
 
-    from ..runtime.cluster import RankCluster
-    from ..runtime.session import Session
-    from .lab import Lab, make_current
+            from ..runtime.cluster import RankCluster
+            from ..runtime.session import Session
+            from .lab import Lab, make_current
 
-    with contextlib.ExitStack() as undo:
-        undo.callback(launcher.end)
-        ipyparallel_internals.mend_magics()
-        size = n or launcher.count_gpus() or DEFAULT_RANKS
-        cluster = RankCluster.start(size, launcher)
-        undo.callback(cluster.close)
-        launcher.check_preload()
-        lab = Lab(Session.form(cluster, join=join, timeout=timeout))
+            ipyparallel_internals.mend_magics()
+            size = n or launcher.count_gpus() or DEFAULT_RANKS
+            cluster = RankCluster.start(size, launcher)
+            undo.callback(cluster.close)
+            launcher.check_preload()
+            lab = Lab(Session.form(cluster, join=join, timeout=timeout))
+            interrupts.check()
+            undo.pop_all()
         make_current(lab)
-        undo.pop_all()
-    _load_magics()
+        _load_magics()
     for sentence in sentences(cluster.missing):
         print(f"labkit: {sentence}")
     return lab

@@ -11,7 +11,7 @@ import cloudpickle
 import torch
 
 from ..wire.outcome import Returned
-from . import device, tracebacks
+from . import device, interrupts, tracebacks
 from .observe import cell_messages, p2p_record
 
 #: True while a function of `lab.run` runs here.
@@ -65,6 +65,7 @@ def _failed(error: BaseException) -> Returned:
     return Returned("error", (type(error).__name__, tracebacks.tidy(error), lines))
 
 
+@interrupts.reaches
 def call(payload: bytes) -> Returned:
     """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
     global running
@@ -72,6 +73,7 @@ def call(payload: bytes) -> Returned:
     p2p_record.places.clear()
     cell_messages.begin()
     try:
+        interrupts.begin()
         fn, args, kwargs = cloudpickle.loads(payload)
         value = fn(*args, **kwargs)
         device.finish()
@@ -83,6 +85,7 @@ def call(payload: bytes) -> Returned:
         cell_messages.publish()
 
 
+@interrupts.reaches
 def pull(name: str) -> Returned:
     """Return a variable of the cells, pickled."""
     names = tracebacks.get_shell().user_ns
@@ -94,6 +97,7 @@ def pull(name: str) -> Returned:
         return _failed(error)
 
 
+@interrupts.reaches
 def push(payload: bytes) -> Returned:
     """Set variables of the cells from a pickled dict."""
     try:

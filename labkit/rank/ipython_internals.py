@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import CodeType, FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +27,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("Kernel.control_handlers", "Kernel.control_thread"),
             "ranks cannot be asked while a cell runs, so deadlocks are not named and "
             "lab.status() shows no lines",
+        ),
+        "interrupts": Feature(
+            ("Kernel.pre_handler_hook", "Kernel.post_handler_hook"),
+            "the stop button, pressed while a rank sends its reply, may cost the rank",
         ),
         "cells": Feature(
             ("XCachingCompiler.get_code_name",),
@@ -232,12 +239,15 @@ def format_errors(shell: Any, lines_of: Callable[[BaseException], list[str]]) ->
         formatter.structured_traceback = format_one
 
 
-def at_end_of_cells(shell: Any, finish: Callable[[], None]) -> None:
+def at_end_of_cells(
+    shell: Any, finish: Callable[[], None], begin: Callable[[], None] = lambda: None
+) -> None:
     """Call ``finish()`` when the code of a cell has run, before the cell has ended.
 
     What it raises is the cell's error, as if the cell's last line had raised it; an interrupt
     too. (IPython's own hooks, as "post_run_cell", catch both.) It is not called after an
-    interrupt of the cell. An error of the cell's own goes before one of ``finish``.
+    interrupt of the cell. An error of the cell's own goes before one of ``finish``. ``begin()``
+    is called before the code; if it raises an error, none of the code runs.
     """
     stock = getattr(shell, "run_ast_nodes", None)
     if stock is None:
@@ -246,10 +256,12 @@ def at_end_of_cells(shell: Any, finish: Callable[[], None]) -> None:
     @functools.wraps(stock)
     async def run_ast_nodes(*args: Any, **named: Any) -> bool:
         result = named.get("result")
-        raised: bool = await stock(*args, **named)
-        if raised and isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
-            return raised
+        raised = False
         try:
+            begin()
+            raised = await stock(*args, **named)
+            if raised and isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
+                return raised
             finish()
         except BaseException as error:
             if raised:
@@ -261,6 +273,47 @@ def at_end_of_cells(shell: Any, finish: Callable[[], None]) -> None:
         return raised
 
     shell.run_ast_nodes = run_ast_nodes
+
+
+# -- interrupts ---------------------------------------------------------------------------------
+
+
+def code_of(function: Any) -> CodeType:
+    """Return the code of a function or method, also of one that was wrapped."""
+    function = inspect.unwrap(function)
+    code: CodeType = getattr(function, "__func__", function).__code__
+    return code
+
+
+def codes_of_cells(shell: Any) -> list[CodeType]:
+    """Return the code that runs cells and turns what they raise into their errors."""
+    found = getattr(shell, "run_ast_nodes", None)
+    return [] if found is None else [code_of(found)]
+
+
+def is_applied(frame: FrameType) -> bool:
+    """Tell whether a frame is that in which an engine calls the function of an ``apply``."""
+    caller = frame.f_back
+    return (
+        frame.f_code.co_filename == "<string>"
+        and caller is not None
+        and caller.f_code.co_name == "do_apply"
+    )
+
+
+def on_interrupt(
+    kernel: Any, begin: Callable[[], None], handle: Callable[[int, FrameType | None], None]
+) -> None:
+    """Let ``handle`` be the handler of SIGINT while a kernel handles a request, and call
+    ``begin()`` before each. Where IPython hides what runs cells, nothing is done."""
+    if not (hasattr(kernel, "pre_handler_hook") and codes_of_cells(kernel.shell)):
+        return
+
+    def pre_handler_hook() -> None:
+        begin()
+        kernel.saved_sigint_handler = signal.signal(signal.SIGINT, handle)
+
+    kernel.pre_handler_hook = pre_handler_hook
 
 
 def forget_outputs(shell: Any) -> None:

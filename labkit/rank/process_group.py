@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ..wire.connections import list_connections
+from . import interrupts
 from .torch_internals import groups, rendezvous
 
 NCCL = "nccl"
@@ -85,6 +86,7 @@ def export(rank: int, world_size: int, host: str, port: int) -> None:
     )
 
 
+@interrupts.reaches
 def join(
     rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
 ) -> None:

@@ -21,6 +21,7 @@ from . import (
     file_stores,
     forks,
     guarded,
+    interrupts,
     ipython_internals,
     last_receives,
     memory,
@@ -34,6 +35,9 @@ from .torch_internals import connecting, listeners, names, rendezvous
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+#: Whether this process has heard who it is: it may be told twice.
+_assigned = False
 
 
 def describe() -> ProcessFacts:
@@ -67,8 +71,10 @@ def assign(
 
     ``threads`` is the number of threads torch may use inside an operation, unless the user set
     OMP_NUM_THREADS; ``address`` is this host's, on whose interface the traffic between ranks goes
-    ("": all ranks are on one host, and it stays on loopback).
+    ("": all ranks are on one host, and it stays on loopback). A second call, after an answer that
+    nobody has heard, sets the names once more.
     """
+    global _assigned
     os.environ.update(environment)
     if not dist.is_initialized():
         traffic.leave_out_notebook()
@@ -93,6 +99,9 @@ def assign(
         },
         interactive=False,
     )
+    if _assigned:
+        return
+    _assigned = True
     tracebacks.install(shell)
     streams.install(shell.kernel.session)
     guarded.install()
@@ -102,7 +111,9 @@ def assign(
     file_stores.install()
     connecting.install()
     forks.install()
-    ipython_internals.at_end_of_cells(shell, devices.finish)
+    interrupts.install(shell.kernel)
+    interrupts.reaches(devices.finish)
+    ipython_internals.at_end_of_cells(shell, devices.finish, interrupts.begin)
     if names.is_on("meeting again"):
         rendezvous.install()
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())

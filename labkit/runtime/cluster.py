@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import ipyparallel as ipp
 import psutil
 
+from .. import interrupts
 from ..errors import LabError, LabStopped, StartError
 from ..launch import ipyparallel_internals
 from ..launch.launcher import Launcher
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
 ERRAND_SECONDS = 30.0
+#: The same for an errand when an interrupt has come.
+HURRY_SECONDS = 1.0
 
 
 class RankCluster:
@@ -48,6 +51,7 @@ class RankCluster:
         self.missing: list[Missing] = []  #: features that are off, here or on a rank
         self._clients: set[str] = set()  # that connected while the lab started: its own
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
+        self._replaced: list[Place] = []  # whose successors have no places yet
         self._client = client
         launcher.on_exit = self._on_exit
         ipyparallel_internals.on_notice(client, "labkit_exit", self._on_notice)
@@ -125,7 +129,7 @@ class RankCluster:
                     f"Only {len(self.connected())} of {self.size} ranks connected within "
                     f"{self.start_seconds():.0f} s{why and f': {why}'}{launcher.log()}"
                 )
-            time.sleep(0.005)
+            interrupts.sleep(0.005)
 
     def start_seconds(self) -> float:
         """Return how long to wait for the ranks; ipyparallel's own setting can only prolong it."""
@@ -180,17 +184,21 @@ class RankCluster:
         Raises
         ------
         LabError
-            If one does not answer within ``ERRAND_SECONDS`` or fails.
+            If one does not answer within ``ERRAND_SECONDS`` or fails; within
+            ``HURRY_SECONDS`` when somebody has pressed stop and waits.
+        KeyboardInterrupt
+            If it is interrupted where that is stoppable; the errands go on then.
         """
         began = time.monotonic()
         results = {}
         for engine, call in calls.items():
             view = self.client.direct_view(engine)
             results[engine] = view.apply_async(errands.on_rank, call)
-        deadline = time.monotonic() + ERRAND_SECONDS
+        seconds = HURRY_SECONDS if interrupts.has_come() else ERRAND_SECONDS
+        deadline = time.monotonic() + seconds
         out = []
         for engine, result in results.items():
-            if not result.wait(max(0.0, deadline - time.monotonic())):
+            if not interrupts.wait_by(result.wait, deadline - time.monotonic()):
                 raise LabError(
                     f"{self.name_of(engine)} does not answer: it is busy or blocked; "
                     "lab.restart() gives you fresh ranks."
@@ -230,10 +238,16 @@ class RankCluster:
             return psutil.Process(place.pid)
         return None
 
+    def signal(self, rank: int, signum: int) -> bool:
+        """Send a signal to a rank by the system; tell whether its process is in reach."""
+        return rank not in self.deaths and self.launcher.signal(self.places[rank].pid, signum)
+
     # -- restart and stop -------------------------------------------------------------------
 
     def restart(self, ranks: Sequence[int] | None = None) -> None:
         """End some engines (all if None) and start as many fresh ones; the controller stays.
+
+        If it is interrupted, :meth:`arrive` goes on with it.
 
         Raises
         ------
@@ -241,32 +255,48 @@ class RankCluster:
             If only some are to be replaced and their launcher cannot do that.
         """
         client = self.client  # raises if there is no point in fresh ranks
-        deadline = time.monotonic() + self.start_seconds()
         if ranks is not None and not self.launcher.replaces_some:
             raise LabError(
                 f'engines="{self.launcher.engines}" replaces all ranks or none: lab.restart() '
                 "does that."
             )
-        leaving = [p for p in self.places if ranks is None or p.rank in ranks]
+        known = [*self.places, *self._replaced]
+        leaving = [p for p in known if ranks is None or p.rank in ranks]
         _log.info("replaces %s", label([p.rank for p in leaving]))
-        self.places = [p for p in self.places if p not in leaving]  # we end them: no deaths
-        self._left |= self.launcher.replace(client, [p.hint for p in leaving])
-        before = {p.engine for p in leaving}
+        with interrupts.held():
+            self._replaced += [p for p in leaving if p not in self._replaced]
+            self.places = [p for p in self.places if p not in leaving]  # we end them: no deaths
+            for place in leaving:
+                self.deaths.pop(place.rank, None)
+            self._left |= self.launcher.replace(client, [p.hint for p in leaving])
+        self.arrive()
+
+    def arrive(self) -> None:
+        """Wait until the successors of all ranks that were replaced have their places.
+
+        If this is interrupted or fails, another call goes on with it.
+        """
+        if not self._replaced:
+            return
+        deadline = time.monotonic() + self.start_seconds()
+        before = {p.engine for p in self._replaced}
         while before & set(self.connected()) and time.monotonic() < deadline:
-            time.sleep(0.005)
+            interrupts.sleep(0.005)
         self._wait_for_ranks(deadline)
         self._map()
+        self._replaced = []
         _log.info("the fresh ranks have their places")
 
     def close(self) -> None:
         """End every process of the lab and remove its folder. Safe to call twice."""
         _log.info("ends the ranks")
-        client, self._client = self._client, None
-        if client is not None:
-            self.places = []  # we end the ranks: no deaths
-            self.launcher.end_ranks(client)
-            with contextlib.suppress(Exception), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                client.close(linger=0)
-        self.launcher.end()
+        with interrupts.held():
+            client, self._client = self._client, None
+            if client is not None:
+                self.places = []  # we end the ranks: no deaths
+                self.launcher.end_ranks(client)
+                with contextlib.suppress(Exception), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    client.close(linger=0)
+            self.launcher.end()
         _log.info("the ranks have ended")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from .. import interrupts
 from ..errors import LabError
 from ..launch import ipyparallel_internals
 from ..wire.encoding import ProtocolError, decode, encode
@@ -81,15 +83,21 @@ def ask(
     return {
         p.rank: p.answer()
         for p in posted
-        if p is not None and p.future.wait(max(0.0, deadline - time.monotonic()))
+        if p is not None and interrupts.wait_by(p.future.wait, deadline - time.monotonic())
     }
 
 
 def send_signal(
     cluster: RankCluster, ranks: Sequence[int], signum: str | int, seconds: float
 ) -> None:
-    """Send a signal to some ranks; return when they have it, after ``seconds`` at the latest."""
-    if engines := _engines(cluster, ranks):
+    """Send a signal to some ranks; return when they have it, after ``seconds`` at the latest.
+
+    Those that the launcher reaches get it from the system, also while C code in them holds the
+    interpreter; the others on their control channel.
+    """
+    number = getattr(signal, signum) if isinstance(signum, str) else signum
+    far = [r for r in ranks if not cluster.signal(r, number)]
+    if engines := _engines(cluster, far):
         received = cluster.client.send_signal(signum, targets=engines, block=False)
         concurrent.futures.wait([received], seconds)
 

@@ -107,6 +107,12 @@ def judge(
     return None
 
 
+def stopped_too_late() -> Interrupted:
+    """Return the error for a stop that came when every rank had ended the cell."""
+    text = "every rank had ended the cell when it was stopped."
+    return Interrupted(text, [f"{rank_names.red('Interrupted')}: {text}"])
+
+
 def _stopped(
     keeper: GroupKeeper, errors: Mapping[int, Raised], ending: Ending, why: str
 ) -> tuple[str, list[str]]:

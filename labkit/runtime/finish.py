@@ -5,11 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
 
+from .. import interrupts
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
 from . import diagnosis, recovery, too_short
@@ -18,6 +19,8 @@ from .request import Request
 
 #: Seconds to wait for the last output of a rank whose cell has ended.
 OUTPUT_SECONDS = 5.0
+#: The same when an interrupt has come.
+HURRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,26 @@ def finish(
     Interrupted
         If somebody pressed stop.
     """
-    try:
-        _end(request, ending, signum)
-    except KeyboardInterrupt:  # pressed just then
-        ending = Ending("interrupted")
-        _end(request, ending, signum)
-    with contextlib.suppress(KeyboardInterrupt):  # what came of it is still worth showing
-        _repair(request, ending)
-        # The reply can be here before the last output is.
-        ended = [reply.output for r, reply in request.replies.items() if request.has_replied(r)]
-        concurrent.futures.wait(ended, 0 if request.dead() else OUTPUT_SECONDS)
-    finished = _collect(request, ending)
-    if show is not None:
-        show(finished)
-    if finished.error is not None and not tolerate:
-        raise finished.error
-    return finished
+    with interrupts.held():
+        try:
+            _end(request, ending, signum)
+        except KeyboardInterrupt:  # pressed again, for long
+            ending = Ending("interrupted")
+            _end(request, ending, signum)
+        with contextlib.suppress(KeyboardInterrupt):  # what came of it is still worth showing
+            _repair(request, ending)
+            # The reply can be here before the last output is.
+            ended = [reply.output for r, reply in request.replies.items() if request.has_replied(r)]
+            seconds = HURRY_SECONDS if interrupts.has_come() else OUTPUT_SECONDS
+            concurrent.futures.wait(ended, 0 if request.dead() else seconds)
+        finished = _collect(request, ending)
+        if finished.error is None and interrupts.take():
+            finished = replace(finished, error=diagnosis.stopped_too_late())
+        if show is not None:
+            show(finished)
+        if finished.error is not None and not tolerate:
+            raise finished.error
+        return finished
 
 
 def _end(request: Request, ending: Ending, signum: str | int) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from .. import interrupts
 from ..deadlock.cause import Case
 from ..wire.state import RankState
 from . import diagnosis
@@ -60,10 +60,12 @@ def follow(
         How it ended; also that somebody pressed stop, or that the time was up.
     """
     watch = watch or Watch(request)
-    try:
-        ending = _follow(watch, timeout, suspect, on_tick)
-    except KeyboardInterrupt:
-        ending = Ending("interrupted", case=watch.suspected())
+    with interrupts.held():
+        try:
+            with interrupts.stoppable():
+                ending = _follow(watch, timeout, suspect, on_tick)
+        except KeyboardInterrupt:
+            ending = Ending("interrupted", case=watch.suspected())
     _log.debug("what ran on ranks %s: %s", request.ranks, ending.kind or "ended")
     return ending
 
@@ -105,7 +107,7 @@ def _follow(
     checked = False  # that what is suspected is still so
     if watch.watcher is None:
         quiet = UNWATCHED_SECONDS if timeout is None else min(UNWATCHED_SECONDS, timeout)
-        concurrent.futures.wait(request.replies.values(), quiet)
+        interrupts.wait(request.replies.values(), quiet)
     while True:
         if request.dead():
             hint = diagnosis.why_died(cluster, sample(cluster, request.ranks))

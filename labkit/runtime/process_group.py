@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from .. import interrupts
 from ..errors import LabError
 from ..rank_names import how_to_replace, label
 from ..wire import errands
@@ -17,6 +19,10 @@ _log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 #: An address that nobody has (RFC 5737): the way to it is the way to everywhere else.
 ANYWHERE = "192.0.2.1"
+#: Seconds that a group has to be formed, and ranks have to answer, when an interrupt has come.
+GRACE_SECONDS = 0.5
+#: Seconds to wait for ranks that are busy with something earlier when a broken group is needed.
+BUSY_SECONDS = 5.0
 
 
 class GroupKeeper:
@@ -37,20 +43,44 @@ class GroupKeeper:
         self.broken = False  #: its connections were shut, or a rank of it is gone
 
     def settle(self, ranks: Sequence[int] | None = None) -> None:
-        """Tell fresh ranks (all if None) who they are, and form the group."""
-        places = self.cluster.places
-        chosen = places if ranks is None else [places[r] for r in ranks]
-        hand_out(self.cluster, [p.rank for p in chosen])
-        if ranks is not None:
-            self._leave([p.rank for p in places if p.rank not in ranks])
-        self._form()
-        if not self.join:
-            export(self.cluster)
+        """Tell fresh ranks (all if None) who they are, and form the group.
+
+        If it is interrupted or fails, another call does it all again.
+        """
+        everyone = list(range(self.cluster.size))
+        fresh = everyone if ranks is None else ranks
+        joined = everyone if self.broken else [r for r in everyone if r not in fresh]
+        with self._changing():
+            hand_out(self.cluster, fresh)
+            if joined:
+                self._leave(joined)
+            self._form()
+            if not self.join:
+                export(self.cluster)
 
     def rebuild(self) -> None:
         """Leave the group on every rank and form a new one; variables stay."""
-        self._leave(range(self.cluster.size))
-        self._form()
+        with self._changing():
+            self._leave(range(self.cluster.size))
+            self._form()
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change the group: it is broken until it is formed.
+
+        An interrupt has to wait a moment, which is all that this takes as a rule. Otherwise the
+        ranks that are on their way into a group are freed, and it is formed when it is needed.
+        """
+        with interrupts.held():
+            self.broken = True
+            try:
+                with interrupts.stoppable(after=GRACE_SECONDS):
+                    yield
+            except (KeyboardInterrupt, LabError):
+                with contextlib.suppress(LabError):
+                    recovery.interrupt(self.cluster, self.cluster.busy_ranks, "SIGINT")
+                raise
+            self.broken = False
 
     def _leave(self, ranks: Sequence[int]) -> None:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
@@ -59,10 +89,8 @@ class GroupKeeper:
         self.cluster.errand({self.cluster.places[r].engine: errands.leave() for r in ranks})
 
     def _form(self) -> None:
-        self.broken = True  # until it is formed
         if self.join:
             form(self.cluster, self.timeout)
-        self.broken = False
 
     def repair(self) -> bool:
         """Rebuild a broken group if every rank is free for it; tell whether all is well."""
@@ -75,8 +103,18 @@ class GroupKeeper:
         if len(free) == cluster.size:
             self.rebuild()
         else:
-            self._leave(free)
+            with interrupts.held(), interrupts.stoppable(after=GRACE_SECONDS):
+                self._leave(free)
         return not self.broken
+
+    def _wait_for_free(self, seconds: float) -> bool:
+        """Wait until no rank has anything to do; tell whether that is so."""
+        deadline = time.monotonic() + seconds
+        while busy := self.cluster.busy_ranks():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.005)
+        return not busy
 
     def check(self) -> None:
         """Repair a broken group before something runs on it.
@@ -87,6 +125,10 @@ class GroupKeeper:
             If a rank is still busy with what broke it.
         """
         if self.cluster.deaths or self.repair():  # without the dead there is none to rebuild
+            return
+        with interrupts.held(), interrupts.stoppable():
+            interrupts.wait_by(self._wait_for_free, BUSY_SECONDS)
+        if self.cluster.deaths or self.repair():
             return
         busy = self.cluster.busy_ranks()
         raise LabError(

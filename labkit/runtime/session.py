@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
+from .. import interrupts
 from ..errors import LabError, LabStopped, UsageError
 from ..rank_names import fold, how_to_replace, label
 from .cluster import RankCluster
@@ -25,6 +25,7 @@ class Session:
         self._cluster = cluster
         self._group = group
         self.stopped = False
+        self._fresh: list[int] | None = []  # ranks that are being replaced; None: all
 
     @classmethod
     def form(cls, cluster: RankCluster, *, join: bool, timeout: float) -> Session:
@@ -43,14 +44,22 @@ class Session:
 
     @property
     def cluster(self) -> RankCluster:
-        """The processes; LabStopped if the lab was stopped."""
+        """The processes; LabStopped if the lab was stopped.
+
+        A restart that was interrupted comes to its end first.
+        """
         self._check()
+        self._settle()
         return self._cluster
 
     @property
     def group(self) -> GroupKeeper:
-        """The process group; LabStopped if the lab was stopped."""
+        """The process group; LabStopped if the lab was stopped.
+
+        A restart that was interrupted comes to its end first.
+        """
         self._check()
+        self._settle()
         return self._group
 
     def _check(self) -> None:
@@ -80,7 +89,8 @@ class Session:
         UsageError
             If one is not a rank of this lab.
         """
-        size = len(self.cluster.places)
+        self._check()
+        size = self._cluster.size
         if ranks is None:
             return list(range(size))
         chosen = [ranks] if isinstance(ranks, int) else list(ranks)
@@ -102,7 +112,7 @@ class Session:
         cluster = self.cluster
         places: dict[int, str] = {}
         for pause in PAUSES:  # one that has just been sent something does not stand anywhere yet
-            time.sleep(pause)
+            interrupts.sleep(pause)
             busy = [r for r in self.check_ranks(ranks) if cluster.is_busy(r)]
             if not busy:
                 return
@@ -134,11 +144,10 @@ class Session:
         LabError
             If ``ranks`` leaves out one that has ended.
         """
-        cluster = self.cluster
         chosen = self.check_ranks(ranks)
+        cluster = self._cluster
         if ranks is None:
-            cluster.restart()
-            self.group.settle()
+            self._replace(None)
             return
         if missing := sorted(set(cluster.deaths) - set(chosen)):
             everyone = sorted({*chosen, *missing})
@@ -146,11 +155,34 @@ class Session:
                 f"{label(missing).capitalize()} ended too; restart all of them at once: "
                 f"lab.restart(ranks={everyone})."
             )
-        cluster.restart(chosen)
-        self.group.settle(chosen)
+        self._replace(chosen)
+
+    def _replace(self, ranks: Sequence[int] | None) -> None:
+        before = self._fresh
+        everyone = ranks is None or before is None
+        self._fresh = None if everyone else sorted({*(before or ()), *(ranks or ())})
+        places = list(self._cluster.places)
+        with interrupts.held(), interrupts.stoppable():
+            try:
+                self._cluster.restart(ranks)
+            except LabError:
+                if self._cluster.places == places:  # it was refused: nothing has changed
+                    self._fresh = before
+                raise
+            self._group.settle(self._fresh)
+            self._fresh = []
+
+    def _settle(self) -> None:
+        """Bring a restart to its end that was interrupted."""
+        if self._fresh is None or self._fresh:
+            with interrupts.held(), interrupts.stoppable():
+                self._cluster.arrive()
+                self._group.settle(self._fresh)
+                self._fresh = []
 
     def stop(self) -> None:
         """End every process. Safe to call twice."""
-        if not self.stopped:
-            self.stopped = True
-            self._cluster.close()
+        with interrupts.held():
+            if not self.stopped:
+                self.stopped = True
+                self._cluster.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from .. import interrupts
 from ..deadlock import message
 from ..wire.exit_code import describe_exit
 from ..wire.requests import Activity, AskActivity
@@ -31,7 +32,7 @@ def survey(cluster: RankCluster) -> list[RankState]:
     if not running:
         return states
     sample(cluster, running)
-    time.sleep(LOOK_AGAIN_SECONDS)
+    interrupts.sleep(LOOK_AGAIN_SECONDS)
     samples = sample(cluster, running)
     waits = {r: s for r, s in samples.items() if s.wait is not None}
     return [_state(cluster, s.rank, None, waits[s.rank]) if s.rank in waits else s for s in states]

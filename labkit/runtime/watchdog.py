@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import interrupts
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
@@ -95,7 +96,7 @@ class Watcher:
                 posted = control.post(self.cluster, rank, question)
                 if posted is not None:
                     self._open[rank] = posted
-        concurrent.futures.wait(
+        interrupts.wait(
             [*replies, *(posted.future for posted in self._open.values())],
             seconds,
             return_when=concurrent.futures.FIRST_COMPLETED,
@@ -165,7 +166,7 @@ class Watcher:
         first = self._sample(everyone, gone)
         ran = dict.fromkeys(everyone, 0)  # how many times in a row a rank was seen to run
         for _ in range(CONFIRM_TIMES):
-            time.sleep(CONFIRM_SECONDS)
+            interrupts.sleep(CONFIRM_SECONDS)
             second = self._sample(everyone, gone)
             # Who has run in between can go on, whatever it looks like now. An idle one provided
             # by now what it ever will; another client may drive one that is not.
