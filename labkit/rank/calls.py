@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 import torch
 
 from ..wire.outcome import Returned
-from . import device, interrupts, tracebacks
+from . import children, device, interrupts, ipython_internals, tracebacks
 from .observe import cell_messages, p2p_record
 
 #: True while a function of `lab.run` runs here.
@@ -26,6 +27,7 @@ def begin_cell(info: object = None) -> None:
     """Note that a cell begins."""
     global in_cell
     in_cell = True
+    children.note()
     cell_messages.begin()
 
 
@@ -33,7 +35,13 @@ def end_cell(result: object = None) -> None:
     """Note that a cell has ended."""
     global in_cell
     in_cell = False
+    if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
+        children.end(_later)
     cell_messages.publish()
+
+
+def _later(seconds: float, function: Callable[[], None]) -> None:
+    ipython_internals.call_later(tracebacks.get_shell().kernel, seconds, function)
 
 
 def note_loop() -> None:
@@ -71,6 +79,7 @@ def call(payload: bytes) -> Returned:
     global running
     running = True
     p2p_record.places.clear()
+    children.note()
     cell_messages.begin()
     try:
         interrupts.begin()
@@ -79,6 +88,8 @@ def call(payload: bytes) -> Returned:
         device.finish()
         return Returned("ok", dump(value))
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            children.end(_later)
         return _failed(error)
     finally:
         running = False

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from ..wire import errands
-from . import ipython_internals
+from . import ipython_internals, stack_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,12 +34,14 @@ def reaches(function: F) -> F:
 def install(kernel: Any) -> None:
     """Begin, in the kernel of this rank."""
     _runners.update(ipython_internals.codes_of_cells(kernel.shell))
+    stack_file.install()
     ipython_internals.on_interrupt(kernel, _begin_request, handle)
 
 
 def _begin_request() -> None:
     global _begun, _early
     _begun = _early = False
+    stack_file.begin_request()
 
 
 def begin() -> None:
@@ -53,6 +55,7 @@ def begin() -> None:
 def handle(signum: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt where code of the learner's runs."""
     global _early
+    stack_file.note_interrupt()
     if _in_code(frame):
         signal.default_int_handler(signum, frame)
     _early = not _begun

@@ -81,6 +81,13 @@ def control_loop(kernel: Any) -> Any:
     return getattr(getattr(kernel, "control_thread", None), "io_loop", None)
 
 
+def call_later(kernel: Any, seconds: float, function: Callable[[], None]) -> None:
+    """Call a function in the thread of a kernel's control channel, if it has one."""
+    loop = control_loop(kernel)
+    if loop is not None:
+        loop.add_callback(loop.call_later, seconds, function)
+
+
 def answer_control(kernel: Any, handlers: Mapping[str, Callable[..., None]]) -> None:
     """Let a kernel answer requests on its control channel, by the name of the request.
 

@@ -58,6 +58,7 @@ class Ending:
     kind: Literal["", "deadlock", "suspected", "died", "interrupted", "timeout"] = ""
     freed: Sequence[int] = ()  #: were blocked; what they raised is our doing
     still: Sequence[int] = field(default_factory=tuple)  #: did not end
+    in_c: Mapping[int, str] = field(default_factory=dict)  #: of those: where, if in C code
     case: Case | None = None  #: of a deadlock, or what was suspected when something else ended it
     hint: str = ""  #: the likely cause of a death
     moment: float = field(default_factory=time.time)  #: when it was declared
@@ -211,6 +212,14 @@ def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
         still = list(ending.still)
         lines.append(
             f"{label(still)} did not return from the cell; {rank_names.how_to_replace(still)}."
+        )
+    for ranks, place in rank_names.fold(dict(ending.in_c)):
+        one = len(ranks) == 1
+        computes, returns = ("computes", "it returns") if one else ("compute", "they return")
+        where = f": {place}" if place else ""
+        lines.append(
+            f"{label(ranks)} {computes} in C code and cannot be interrupted{where}. "
+            f"If you wait until {returns}, the variables are kept."
         )
     return lines
 

@@ -13,7 +13,7 @@ import cloudpickle
 from .. import interrupts
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
-from . import diagnosis, recovery, too_short
+from . import c_code, diagnosis, recovery, too_short
 from .diagnosis import Ending
 from .request import Request
 
@@ -95,6 +95,10 @@ def _end(request: Request, ending: Ending, signum: str | int) -> None:
     elif ending.kind:
         chosen = signum if ending.kind == "interrupted" else "SIGINT"
         ending.freed, ending.still = recovery.interrupt(request.cluster, request.busy, chosen)
+        if ending.still:
+            ending.in_c = c_code.places(request.cluster, ending.still)
+            ending.freed = [r for r in ending.freed if r not in ending.in_c]
+        request.group.in_c = ending.in_c
 
 
 def _repair(request: Request, ending: Ending) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import interrupts
 from ..errors import LabError
@@ -40,6 +40,7 @@ class GroupKeeper:
         self.cluster = cluster
         self.join = join
         self.timeout = timeout
+        self.in_c: Mapping[int, str] = {}  #: ranks in C code after a stop, and where
         self.broken = False  #: its connections were shut, or a rank of it is gone
 
     def settle(self, ranks: Sequence[int] | None = None) -> None:
@@ -131,9 +132,15 @@ class GroupKeeper:
         if self.cluster.deaths or self.repair():
             return
         busy = self.cluster.busy_ranks()
+        in_c = "".join(
+            f" {label([r]).capitalize()} still computes in C code{place and f' ({place})'}; if you "
+            "wait until it returns, its variables are kept."
+            for r, place in self.in_c.items()
+            if r in busy
+        )
         raise LabError(
             f"{label(busy).capitalize()} did not return from an earlier cell, so the process "
-            f"group cannot be rebuilt; {how_to_replace(busy)}."
+            f"group cannot be rebuilt; {how_to_replace(busy)}.{in_c}"
         )
 
 

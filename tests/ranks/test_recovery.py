@@ -109,11 +109,50 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     assert finished.ending.still == [3]
     said = " ".join(diagnosis.what_was_done(inside(lab).group, finished.ending))
     assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
-    with pytest.raises(LabError, match=r"Rank 3 did not return from an earlier cell"):
+    with pytest.raises(
+        LabError, match=r"Rank 3 did not return from an earlier cell.* in C code \(line 2\)"
+    ):
         run(lab, "1")
     lab.restart(ranks=[3])
     usable(lab)
     marks(lab, [0, 1, 2])
+
+
+def test_a_rank_in_c_code_is_kept_if_it_returns(lab):
+    code = "if rank == 3:\n    sum(range(10**8))\ndist.barrier()"
+    finished, seconds = interrupted(lab, code, after=0.3)
+    assert seconds < BACK_SECONDS
+    assert finished.ending.in_c == {3: "line 2"}
+    said = diagnosis.what_was_done(inside(lab).group, finished.ending)
+    assert said[-1] == (
+        "rank 3 computes in C code and cannot be interrupted: line 2. If you wait until it "
+        "returns, the variables are kept."
+    )
+    deadline = time.monotonic() + 60
+    while inside(lab).cluster.busy_ranks() and time.monotonic() < deadline:
+        time.sleep(0.02)  # on a slow machine it takes longer than a cell waits
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
+def test_a_regular_expression_is_interrupted(lab):
+    finished, seconds = interrupted(lab, "import re\nre.match('(a+)+b', 'a' * 60)")
+    assert seconds < BACK_SECONDS
+    assert not finished.ending.still
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
+def test_processes_that_a_stopped_cell_has_started_end(lab, eventually):
+    before = {process.pid for process in descendants()}
+    code = (
+        "import time, torch.multiprocessing as mp\n"
+        "def work(i):\n    time.sleep(60)\n"
+        "mp.start_processes(work, nprocs=2, start_method='fork')"
+    )
+    interrupted(lab, code)
+    eventually(lambda: {process.pid for process in descendants()} <= before, 10)
+    marks(lab, [0, 1, 2, 3])
 
 
 def test_a_stopped_process_is_named_and_holds_nobody(lab):

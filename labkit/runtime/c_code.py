@@ -1,0 +1,63 @@
+"""Tell which ranks compute in C code, which an interrupt reaches when it returns only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from ..wire import stack_file
+from ..wire.stack_file import Frame
+from .cluster import RankCluster
+
+#: Seconds for a rank to write where it stands: it takes microseconds, or it is stopped.
+WRITE_SECONDS = 0.2
+#: Begin the file names of the learner's code, beside ipykernel's.
+OWN = ("In[", "<ipython-input")
+
+
+def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
+    """Say where those of some interrupted ranks stand whose Python has not seen the interrupt.
+
+    Those that run elsewhere, and those whose process is stopped, are left out.
+    """
+    folder = cluster.launcher.record_folder()
+    if not folder or stack_file.SIGNAL is None:
+        return {}
+    paths = {r: stack_file.path_of(folder, cluster.places[r].pid) for r in ranks}
+    # One that writes no such file would not survive the signal.
+    there = [r for r, path in paths.items() if os.path.exists(path)]
+    asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
+    deadline = time.monotonic() + WRITE_SECONDS
+    found: dict[int, str] = {}
+    while asked and time.monotonic() < deadline:
+        time.sleep(0.01)
+        for rank in list(asked):
+            frames, seen = stack_file.read(paths[rank])
+            if frames or seen:
+                asked.remove(rank)
+            if frames and not seen:
+                found[rank] = describe(frames)
+    return found
+
+
+def describe(frames: Sequence[Frame]) -> str:
+    """Name the place of a stack: ``re.match, In[3], line 2``.
+
+    The function is the innermost one of Python, which C code was called from; if that is the cell
+    itself, there is none to name.
+    """
+    cells = [f for f in frames if f.filename.startswith(OWN) or "/ipykernel_" in f.filename]
+    parts = []
+    if frames[0] not in cells[:1]:
+        path = PurePath(frames[0].filename)
+        module = path.parent.name if path.stem == "__init__" else path.stem
+        parts.append(f"{module}.{frames[0].function}")
+    for cell in cells[:1]:
+        if cell.filename.startswith("In["):
+            parts.append(cell.filename)
+        elif cell.function != "<module>":
+            parts.append(cell.function)
+        parts.append(f"line {cell.line}")
+    return ", ".join(parts)

@@ -1,0 +1,63 @@
+"""What an interrupted cell has started ends; what was there before, and daemons, stay."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from labkit.rank import children
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., multiprocessing.process.BaseProcess]]:
+    with ExitStack() as undo:
+
+        def start(**named: object) -> multiprocessing.process.BaseProcess:
+            process = SPAWN.Process(target=time.sleep, args=(60,), **named)  # type: ignore[arg-type]
+            process.start()
+            undo.callback(process.join)
+            undo.callback(process.kill)
+            return process
+
+        yield start
+
+
+def test_what_was_started_since_gets_one_signal_after_the_other(
+    start: Callable[..., multiprocessing.process.BaseProcess],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = []
+    monkeypatch.setattr(children.os, "kill", lambda pid, signum: sent.append((pid, signum)))
+    before = start()
+    children.note()
+    daemon, own = start(daemon=True), start()
+    due: list[Callable[[], None]] = []
+    children.end(lambda seconds, function: due.append(function))
+    assert sent == [(own.pid, signal.SIGINT)]
+    due.pop()()
+    due.pop()()
+    assert sent[1:] == [(own.pid, signal.SIGTERM), (own.pid, signal.SIGKILL)]
+    due.pop()()
+    assert (len(sent), due) == (3, [])
+    assert daemon.is_alive()
+    assert before.is_alive()
+
+
+def test_one_that_has_ended_gets_no_more(
+    start: Callable[..., multiprocessing.process.BaseProcess],
+) -> None:
+    children.note()
+    own = start()
+    due: list[Callable[[], None]] = []
+    children.end(lambda seconds, function: due.append(function))
+    own.kill()
+    own.join()
+    due.pop()()
+    assert due == []

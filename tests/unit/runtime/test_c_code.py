@@ -1,0 +1,72 @@
+"""Where a rank stands in C code, from what it has written."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labkit.runtime import c_code
+from labkit.wire import stack_file
+from labkit.wire.stack_file import Frame
+
+RE = Frame("/usr/lib/python3.11/re/__init__.py", 166, "match")
+CELL = Frame("In[3]", 2, "<module>")
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        ([RE, CELL], "re.match, In[3], line 2"),
+        ([Frame("In[3]", 5, "work"), CELL], "In[3], line 5"),
+        ([Frame("/lib/statistics.py", 9, "mean"), RE], "statistics.mean"),
+        ([Frame("/tmp/ipykernel_77/12.py", 3, "work")], "work, line 3"),
+        ([Frame("/tmp/ipykernel_77/12.py", 3, "<module>")], "line 3"),
+        ([Frame("<ipython-input-1-97f2>", 1, "<lambda>")], "<lambda>, line 1"),
+    ],
+)
+def test_a_place_is_named_after_its_function_and_its_cell(frames: list[Frame], place: str) -> None:
+    assert c_code.describe(frames) == place
+
+
+class Cluster:
+    """This process in the place of rank 1; rank 0 is out of reach."""
+
+    def __init__(self, folder: Path) -> None:
+        self.launcher = SimpleNamespace(record_folder=lambda: str(folder))
+        self.places = [SimpleNamespace(pid=0), SimpleNamespace(pid=os.getpid())]
+
+    def signal(self, rank: int, signum: int) -> bool:
+        os.kill(self.places[rank].pid, signum)
+        return True
+
+
+@pytest.mark.skipif(stack_file.SIGNAL is None, reason="this system has no such signals")
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_rank_writes_where_it_is_unless_its_python_has_seen_the_interrupt(
+    tmp_path: Path, seen: bool
+) -> None:
+    assert stack_file.SIGNAL is not None
+    path = stack_file.path_of(tmp_path, os.getpid())
+    with open(path, "ab", buffering=0) as file:
+        faulthandler.register(stack_file.SIGNAL, file=file, all_threads=False)
+        try:
+            cluster: Any = Cluster(tmp_path)
+            if seen:
+                file.write(stack_file.SEEN.encode())
+            places = c_code.places(cluster, [0, 1])
+        finally:
+            faulthandler.unregister(stack_file.SIGNAL)
+            signal.signal(stack_file.SIGNAL, signal.SIG_DFL)
+    assert list(places) == ([] if seen else [1])
+    assert seen or places[1] == "test_c_code.signal"
+
+
+def test_a_lab_without_a_folder_knows_nothing() -> None:
+    cluster: Any = SimpleNamespace(launcher=SimpleNamespace(record_folder=str))
+    assert c_code.places(cluster, [0]) == {}
