@@ -283,6 +283,31 @@ def test_out_of_step_is_seen_in_messages_too(lab):
     assert not recovery.out_of_step(inside(lab).cluster)
 
 
+def test_a_child_of_a_freed_rank_does_not_end_its_old_groups(lab):
+    """Their destructors would wait there for threads that the fork did not take along."""
+    run_cell(lab, "import gc\ngc.disable()")
+    for _ in range(2):
+        sent = send_cell(lab, "group = dist.new_group()\nif rank: dist.barrier(group)\ndel group")
+        assert finish_cell(sent).ending.kind == "deadlock"
+    forked = """
+    import os, time
+    child = os.fork()
+    if not child:
+        gc.enable()
+        gc.collect()
+        os._exit(7)
+    deadline = time.monotonic() + 10
+    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not ended[0]:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    gc.enable()
+    ended[0] and os.waitstatus_to_exitcode(ended[1])
+    """
+    assert results(run_cell(lab, textwrap.dedent(forked))) == ["7"] * len(lab)
+
+
 # A notebook has one lab: these end the one above.
 
 
@@ -314,28 +339,3 @@ def test_init_process_group_that_a_rank_never_calls():
         with pytest.raises(labkit.Deadlock, match="returns when all world_size ranks have called"):
             run(lab, code)
         assert run(lab, "1 + 1") == ["2"] * 2
-
-
-def test_a_child_of_a_freed_rank_does_not_end_its_old_groups(lab):
-    """Their destructors would wait there for threads that the fork did not take along."""
-    run_cell(lab, "import gc\ngc.disable()")
-    for _ in range(2):
-        sent = send_cell(lab, "group = dist.new_group()\nif rank: dist.barrier(group)\ndel group")
-        assert finish_cell(sent).ending.kind == "deadlock"
-    forked = """
-    import os, time
-    child = os.fork()
-    if not child:
-        gc.enable()
-        gc.collect()
-        os._exit(7)
-    deadline = time.monotonic() + 10
-    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if not ended[0]:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    gc.enable()
-    ended[0] and os.waitstatus_to_exitcode(ended[1])
-    """
-    assert results(run_cell(lab, textwrap.dedent(forked))) == ["7"] * len(lab)
