@@ -313,7 +313,8 @@ def on_interrupt(
 ) -> None:
     """Let ``handle`` be the handler of SIGINT while a kernel handles a request, and call
     ``begin()`` before each. Where IPython hides what runs cells, nothing is done."""
-    if not (hasattr(kernel, "pre_handler_hook") and codes_of_cells(kernel.shell)):
+    hooks = hasattr(kernel, "pre_handler_hook") and hasattr(kernel, "post_handler_hook")
+    if not (hooks and codes_of_cells(kernel.shell)):
         return
 
     def pre_handler_hook() -> None:
