@@ -137,7 +137,7 @@ def test_nothing_is_left_when_the_kernel_ends(kernel, how, state):
     if state == "blocked":  # rank 0 waits in a collective that nobody else joins
         run_cell(client, "%%px --ranks 0 --noblock\ndist.barrier()")
     below = descendants(kernel_pid(client))
-    assert len(below) == 5  # warm process, controller, three ranks
+    assert len(below) == 6  # warm process, its guard of connections, controller, three ranks
     ENDS[how](manager, client)
     _, alive = psutil.wait_procs(below, timeout=5)
     assert alive == []
@@ -214,7 +214,7 @@ def test_a_plain_script_ends_clean():
     )
     assert out.stderr == ""
     pids = [int(p) for p in out.stdout.split()]
-    assert len(pids) == 4
+    assert len(pids) == 5
     assert not any(map(psutil.pid_exists, pids))
 
 
@@ -493,7 +493,7 @@ def test_nothing_is_left_when_pytest_ends(how, code, place, tmp_path, eventually
         eventually(lambda: (tmp_path / "ready").exists(), 60)
         time.sleep(0.3)  # now rank 0 is in its barrier
         below = descendants(process.pid)
-        assert len(below) == 5  # warm process, controller, three ranks
+        assert len(below) == 6  # warm process, its guard of connections, controller, three ranks
         assert [path.name[:7] for path in place.iterdir()] == ["labkit-"]
         process.send_signal(how)
         assert process.wait(GONE_SECONDS) == code, (tmp_path / "log").read_text()
@@ -557,7 +557,7 @@ def test_nothing_is_left_when_jupyterlab_ends(how, place, tmp_path, monkeypatch,
         finally:
             client.stop_channels()
         below = descendants(server.pid)
-        assert len(below) == 6  # kernel, warm process, controller, three ranks
+        assert len(below) == 7  # kernel, warm process, its guard, controller, three ranks
         assert root.parent == place
         for signum in SERVER_ENDS[how]:
             server.send_signal(signum)
