@@ -23,7 +23,6 @@ from tests.ranks.test_faults import CONDITION
 from tests.support import deadlocks
 from tests.support.cells import finish_cell, results, run_cell, send_cell
 from tests.support.correct_programs.program import Program as Correct
-from tests.support.deadlocks import SUSPECTED
 from tests.support.manners import start_with_manners
 
 pytestmark = pytest.mark.slow
@@ -47,7 +46,6 @@ VIA = "the work is torch's own; what it was made for is on no stack any more"
 ISSUED = "wait() returns at once, so the line is that of the call that was issued"
 PLACE = "the thread that made the call has ended, and it had no frame of the cell's"
 USED = "the message's tensor is used again, so the next call waits for it, before it is made"
-THREAD = "a thread that waits in C for its tensor may do anything, as far as labkit knows"
 CELL = "a cell ends when all that it has given to the device is done"
 
 #: By the row's name.
@@ -89,30 +87,12 @@ MANNERS = {
     # -- deadlocks
     "tqdm's monitor runs on every rank": told(CAUSE, says=("rank 0, which has ended its cell",)),
     "an executor receives what nobody sends": told(PLACE, line=None),
-    "both sides receive in an executor before they send": told(
-        THREAD,
-        answer=SUSPECTED,
-        line=6,
-        says=("a wait for another thread of its own",),
-        doubts=("a thread of rank 0 is alive: ThreadPoolExecutor",),
-    ),
+    "both sides receive in an executor before they send": told(USED, line=6),
     "a thread receives and the main thread joins it, on both sides": told(USED, line=7),
     "an executor's task starts a thread that reduces with a rank that does not": told(
         PLACE, line=None
     ),
-    "the end of a with block waits for a task that waits": told(
-        THREAD,
-        answer=SUSPECTED,
-        says=("a wait for another thread of its own",),
-        doubts=("a thread of rank 0 is alive: ThreadPoolExecutor",),
-    ),
     "as_completed waits for a receive": told(PLACE, line=None),
-    "coroutines run in a thread that the main thread joins": told(
-        THREAD,
-        answer=SUSPECTED,
-        says=("a wait for another thread of its own",),
-        doubts=("a thread of rank 1 is alive: asyncio",),
-    ),
     "irecv is waited for before isend on every rank of a ring": told(
         ISSUED + "; the send waits for it: " + CELL,
         line=5,
