@@ -66,7 +66,9 @@ def _in_code(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code in _runners or ipython_internals.is_applied(frame):
             return True
-        if frame.f_code is errands.on_rank.__code__:
-            return False
-        frame = frame.f_back
+        outer = frame.f_back
+        is_errand = frame.f_code is errands.on_rank.__code__
+        if is_errand and outer and ipython_internals.is_applied(outer):
+            return False  # labkit's own; a trial is one too, within a call
+        frame = outer
     return False

@@ -69,9 +69,8 @@ def test_a_rank_that_dies_at_start_up_is_named_with_its_log(monkeypatch):
 def test_a_killed_controller_is_no_leak(eventually):
     lab = labkit.start(2)
     below = descendants()
-    (controller,) = [
-        p for p in below if p.pid not in lab.run(os.getpid) and p.ppid() != os.getpid()
-    ]
+    others = [p for p in below if p.pid not in lab.run(os.getpid) and p.ppid() != os.getpid()]
+    _guard, controller = sorted(others, key=lambda process: process.create_time())
     controller.send_signal(signal.SIGKILL)
     lab.stop()
     assert psutil.wait_procs(below, timeout=5)[1] == []

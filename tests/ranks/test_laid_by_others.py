@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,8 +41,11 @@ ENTRY_POINT = (
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return reachable(tmp_path)
+def place() -> Iterator[Path]:
+    """Make a folder with a short name: a lab makes sockets below it."""
+    folder = Path(tempfile.mkdtemp(prefix="bait-"))
+    yield reachable(folder)
+    shutil.rmtree(folder)
 
 
 def lay(folder: Path, marker: Path) -> None:

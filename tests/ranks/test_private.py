@@ -66,7 +66,8 @@ def test_the_key_is_on_no_command_line(root):
     """Any user of a machine can read the command lines of all."""
     key = json.loads(connection_files(root)["client"].read_text())["key"]
     lines = [" ".join(process.cmdline()) for process in [psutil.Process(), *descendants()]]
-    assert len(lines) == 7  # this one, warm process, controller, four ranks
+    # This one, the warm process, the guard of connections, the controller, four ranks.
+    assert len(lines) == 8
     assert not any(key in line for line in lines)
 
 
