@@ -34,6 +34,8 @@ MAX_LOCAL_RANKS = 256
 RANK_BYTES = 64 << 20
 
 
+@interrupts.held()
+@import_path.without_working_folder()
 def start(
     n: int | None,
     *,
@@ -45,21 +47,6 @@ def start(
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
     mend_streams()
-    with interrupts.held(), import_path.without_working_folder():
-        return _start(
-            n, engines=engines, join=join, timeout=timeout, preload=preload, config=config
-        )
-
-
-def _start(
-    n: int | None,
-    *,
-    engines: str,
-    join: bool,
-    timeout: float,
-    preload: Sequence[str],
-    config: Mapping[str, Mapping[str, Any]],
-) -> Lab:
     import_path.check()
     check_libraries()
     log.begin()
@@ -77,27 +64,26 @@ def _start(
     else:
         preconditions.check_open_files(n or DEFAULT_RANKS)
         preconditions.check_loopback()
-    with interrupts.held():
-        stop_current()
-        with contextlib.ExitStack() as undo, interrupts.stoppable():
-            interrupts.check()
-            launcher = choose_launcher(n, engines, preload, config)
-            undo.callback(launcher.end)
+    stop_current()
+    with contextlib.ExitStack() as undo, interrupts.stoppable():
+        interrupts.check()
+        launcher = choose_launcher(n, engines, preload, config)
+        undo.callback(launcher.end)
 
-            from ..runtime.cluster import RankCluster
-            from ..runtime.session import Session
-            from .lab import Lab, make_current
+        from ..runtime.cluster import RankCluster
+        from ..runtime.session import Session
+        from .lab import Lab, make_current
 
-            ipyparallel_internals.mend_magics()
-            size = n or launcher.count_gpus() or DEFAULT_RANKS
-            cluster = RankCluster.start(size, launcher)
-            undo.callback(cluster.close)
-            launcher.check_preload()
-            lab = Lab(Session.form(cluster, join=join, timeout=timeout))
-            interrupts.check()
-            undo.pop_all()
-        make_current(lab)
-        _load_magics()
+        ipyparallel_internals.mend_magics()
+        size = n or launcher.count_gpus() or DEFAULT_RANKS
+        cluster = RankCluster.start(size, launcher)
+        undo.callback(cluster.close)
+        launcher.check_preload()
+        lab = Lab(Session.form(cluster, join=join, timeout=timeout))
+        interrupts.check()
+        undo.pop_all()
+    make_current(lab)
+    _load_magics()
     for sentence in sentences(cluster.missing):
         print(f"labkit: {sentence}")
     return lab
