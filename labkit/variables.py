@@ -6,12 +6,14 @@ is how a shell takes a setting back for one command.
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from .errors import UsageError
+
+T = TypeVar("T")
 
 #: What replaces the number of ranks of a notebook; for how long a deadlock may be suspected; how
 #: many threads OpenMP gives to an operation.
@@ -30,15 +32,7 @@ def whole_number(name: str, environment: Mapping[str, str] = os.environ) -> int 
     UsageError
         If it is anything else.
     """
-    text = environment.get(name, "").strip()
-    if not text:
-        return None
-    number = _read(text)
-    if not number:
-        raise UsageError(
-            f"The variable {name} must be a whole number from 1 up, got {environment[name]!r}."
-        )
-    return number
+    return read(name, _positive, "a whole number from 1 up, got", environment)
 
 
 def seconds(name: str, environment: Mapping[str, str] = os.environ) -> float | None:
@@ -49,18 +43,7 @@ def seconds(name: str, environment: Mapping[str, str] = os.environ) -> float | N
     UsageError
         If it is anything else.
     """
-    text = environment.get(name, "").strip()
-    if not text:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not number >= 0:
-        raise UsageError(
-            f"The variable {name} must be a number of seconds, got {environment[name]!r}."
-        )
-    return number
+    return read(name, _duration, "a number of seconds, got", environment)
 
 
 def threads(environment: Mapping[str, str] = os.environ) -> int | None:
@@ -74,16 +57,35 @@ def threads(environment: Mapping[str, str] = os.environ) -> int | None:
     UsageError
         If it is anything else.
     """
-    text = environment.get(THREADS, "").strip()
-    if not text:
+    allowed = "a number of threads from 1 up, or a list of them as in 4,2; got"
+    found = read(THREADS, _list, allowed, environment)
+    return found[0] if found else None
+
+
+def read(
+    name: str, convert: Callable[[str], T], allowed: str, environment: Mapping[str, str]
+) -> T | None:
+    """Read a variable; None where it is not set.
+
+    Parameters
+    ----------
+    convert
+        Makes a value of its text, or raises ValueError.
+    allowed
+        What it may be, in words, up to "got".
+
+    Raises
+    ------
+    UsageError
+        If it is anything else.
+    """
+    given = environment.get(name, "")
+    if not given.strip():
         return None
-    numbers = [_read(part.strip()) for part in text.split(",")]
-    if not all(numbers):
-        raise UsageError(
-            f"The variable {THREADS} must be a number of threads from 1 up, or a list of them as "
-            f"in 4,2; got {environment[THREADS]!r}."
-        )
-    return numbers[0]
+    try:
+        return convert(given)
+    except ValueError:
+        raise UsageError(f"The variable {name} must be {allowed} {given!r}.") from None
 
 
 def place(name: str, environment: Mapping[str, str] = os.environ) -> int | None:
@@ -91,9 +93,33 @@ def place(name: str, environment: Mapping[str, str] = os.environ) -> int | None:
 
     None where it is not set, or is no such number: then it says nothing.
     """
-    return _read(environment.get(name, "").strip())
+    try:
+        return _number(environment.get(name, ""))
+    except ValueError:
+        return None
 
 
-def _read(text: str) -> int | None:
-    number = int(text) if _WHOLE.fullmatch(text) and len(text) < 20 else None
-    return number if number is not None and number <= _LARGEST else None
+def _number(text: str) -> int:
+    """Read a whole number that fits a C int."""
+    text = text.strip()
+    if not _WHOLE.fullmatch(text) or len(text) > 20 or int(text) > _LARGEST:
+        raise ValueError(text)
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _number(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _list(text: str) -> list[int]:
+    return [_positive(part) for part in text.split(",")]
+
+
+def _duration(text: str) -> float:
+    number = float(text)
+    if not number >= 0:  # it is no number either
+        raise ValueError(text)
+    return number

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import _C
 
-from ...errors import UsageError
+from ... import variables
 
 #: How many entries it keeps; torch reads it once, when the first group is made. Torch reads an
 #: older name too, TORCH_NCCL_TRACE_BUFFER_SIZE, but only where this one is not set: labkit sets it.
@@ -113,17 +113,16 @@ def check_settings(environment: MutableMapping[str, str] = os.environ) -> None:
     UsageError
         If one is no number, over which it would end the process too.
     """
+    allowed = "a whole number, the entries of torch's flight recorder; got"
     for name in (SIZE, FORMER_SIZE):
-        value = environment.get(name)
-        if value is None:
-            continue
-        if not value.strip():
-            del environment[name]
-        elif not re.fullmatch(r"\s*[+-]?[0-9]{1,9}", value):
-            raise UsageError(
-                f"The variable {name} must be a whole number, the entries of torch's flight "
-                f"recorder; got {value!r}."
-            )
+        if variables.read(name, _entries, allowed, environment) is None:
+            environment.pop(name, None)
+
+
+def _entries(text: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,9}", text):
+        raise ValueError(text)
+    return int(text)
 
 
 def switched_off(environment: Mapping[str, str] = os.environ) -> str:
