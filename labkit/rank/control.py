@@ -27,9 +27,8 @@ from ..wire.requests import (
     Waiting,
     Wake,
 )
-from . import file_stores, ipython_internals, memory, process_group, tracebacks, unblock
+from . import ipython_internals, memory, tracebacks, unblock
 from .observe import blocked_call, sampler
-from .torch_internals import connecting, rendezvous
 
 
 def install(kernel: Any) -> None:
@@ -52,16 +51,7 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
         AskWatch.answered_later(lambda asked, tell: eyes.watch(asked.known, tell)),
         AskSample.answered_by(lambda asked: eyes.sample()),
         AskConnections.answered_by(lambda asked: _connections()),
-        Shut.answered_by(
-            lambda asked: Count(
-                unblock.shut(asked.pairs)
-                + unblock.expire()
-                + process_group.abort()
-                + rendezvous.give_up()
-                + connecting.give_up()
-                + file_stores.free(sampler.moves())
-            )
-        ),
+        Shut.answered_by(lambda asked: Count(unblock.free(asked.pairs))),
         Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),
         AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
     ]

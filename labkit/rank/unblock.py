@@ -1,5 +1,8 @@
 """Free a rank that is blocked: end its connections with the other ranks, or send to it.
 
+Each way reaches other waits: what waits on a connection ends with it, NCCL is aborted, a store's
+server, the connecting of a group and a ``FileStore`` are given up where they are looked for.
+
 A receive from any rank is tied to no connection, so the end of them all does not reach it; one
 byte does. And gloo does not read a connection any more, not even its end, where a message has come
 for a receive whose handle was dropped; a time limit that runs out closes that one too.
@@ -8,19 +11,32 @@ for a receive whose handle was dropped; a time limit that runs out closes that o
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Collection
 from datetime import timedelta
 
 import torch
 
-from ..wire.connections import Pair, list_connections
-from .observe import p2p_record
-from .torch_internals import groups
+from ..wire.connections import Pair, borrow, list_connections
+from . import file_stores, process_group
+from .observe import p2p_record, sampler
+from .torch_internals import connecting, groups, rendezvous
 
 #: The time limit of a receive that is to fail.
 MOMENT = timedelta(milliseconds=1)
+
+
+def free(pairs: Collection[Pair]) -> int:
+    """Free this rank from whatever it waits for, as far as that is with the connections of these
+    (own, other) addresses or with none; return how many waits there may have been."""
+    return (
+        shut(pairs)
+        + expire()
+        + process_group.abort()
+        + rendezvous.give_up()
+        + connecting.give_up()
+        + file_stores.free(sampler.moves())
+    )
 
 
 def shut(pairs: Collection[Pair]) -> int:
@@ -31,14 +47,12 @@ def shut(pairs: Collection[Pair]) -> int:
     """
     count = 0
     for fd, own, other in list_connections():
-        if (own, other) not in pairs:
-            continue
-        try:
-            with socket.socket(fileno=os.dup(fd)) as twin:
-                twin.shutdown(socket.SHUT_RDWR)
-            count += 1
-        except OSError:  # closed in the meantime
-            continue
+        # It may have been closed in the meantime.
+        with contextlib.suppress(OSError):
+            if (own, other) in pairs:
+                with borrow(fd) as twin:
+                    twin.shutdown(socket.SHUT_RDWR)
+                count += 1
     return count
 
 

@@ -7,6 +7,7 @@ process that looks at itself asks its own sockets instead, and a look at others 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -38,24 +39,33 @@ def list_connections() -> list[Connection]:
     return [found for fd in numbers if (found := _ask_socket(fd)) is not None]
 
 
-def _ask_socket(fd: int) -> Connection | None:
-    """Return a file descriptor's connection, None if it is something else or closed."""
+@contextlib.contextmanager
+def borrow(fd: int) -> Iterator[socket.socket]:
+    """Give the TCP socket behind a file descriptor of this process; it stays its owner's.
+
+    Raises
+    ------
+    OSError
+        If the descriptor is something else, or closed.
+    """
+    # A type that is told keeps Python from making the socket non-blocking, for its owner too, as
+    # it does where socket.setdefaulttimeout was called.
+    twin = socket.socket(-1, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, -1, fileno=fd)
     try:
-        # A type that is told keeps Python from making the socket non-blocking, as it does where
-        # socket.setdefaulttimeout was called.
-        twin = socket.socket(-1, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, -1, fileno=fd)
-    except OSError:
-        return None
-    try:
-        if twin.family not in (socket.AF_INET, socket.AF_INET6):
-            return None
-        if twin.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) != socket.SOCK_STREAM:
-            return None
-        return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
-    except OSError:  # it listens, or has been shut down
-        return None
+        streams = twin.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM
+        if not streams or twin.family not in (socket.AF_INET, socket.AF_INET6):
+            raise OSError(errno.EPROTOTYPE, os.strerror(errno.EPROTOTYPE))
+        yield twin
     finally:
         twin.detach()
+
+
+def _ask_socket(fd: int) -> Connection | None:
+    """Return a file descriptor's connection, None if it is something else or closed."""
+    # It may listen, too, or have been shut down.
+    with contextlib.suppress(OSError), borrow(fd) as twin:
+        return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
+    return None
 
 
 def list_connections_of(pids: Iterable[int]) -> dict[int, list[Connection]]:

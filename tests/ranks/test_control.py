@@ -62,11 +62,11 @@ def test_the_dead_are_not_asked(lab4):
 
 
 def test_a_question_that_fails_on_a_rank_is_an_answer_that_does_not_come(lab4):
-    run_cell(lab4, "from labkit.rank import unblock; kept, unblock.shut = unblock.shut, None", [0])
+    run_cell(lab4, "from labkit.rank import unblock; kept, unblock.free = unblock.free, None", [0])
     try:
         assert control.ask(inside(lab4).cluster, {0: Shut(())}, seconds=0.3) == {}
     finally:
-        run_cell(lab4, "unblock.shut = kept", [0])
+        run_cell(lab4, "unblock.free = kept", [0])
     assert control.ask(inside(lab4).cluster, {0: Shut(())}) == {0: Count(0)}
 
 

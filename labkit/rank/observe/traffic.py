@@ -20,7 +20,7 @@ import struct
 import sys
 from typing import NamedTuple
 
-from ...wire.connections import Address, list_connections, plain
+from ...wire.connections import Address, borrow, list_connections, plain
 from . import cpu_clock
 
 log = logging.getLogger("labkit")
@@ -124,28 +124,23 @@ def count_bytes() -> Bytes:
         return Bytes(1, 0, -1)
     out = unread = moved = 0
     for name in os.listdir(FILES):
-        with contextlib.suppress(OSError, ValueError):
-            if not os.readlink(f"{FILES}/{name}").startswith("socket:"):
+        with contextlib.suppress(OSError), borrow(int(name)) as twin:
+            if _is_notebooks(twin):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as twin:
-                if not _counts(twin):
-                    continue
-                out += _waiting(twin.fileno(), _SIOCOUTQ)
-                unread += _waiting(twin.fileno(), _SIOCINQ)
-                gone = _moved(twin)
-                moved = moved + gone if moved >= 0 and gone >= 0 else -1
+            out += _waiting(twin.fileno(), _SIOCOUTQ)
+            unread += _waiting(twin.fileno(), _SIOCINQ)
+            gone = _moved(twin)
+            moved = moved + gone if moved >= 0 and gone >= 0 else -1
     return Bytes(out, unread, moved)
 
 
-def _counts(twin: socket.socket) -> bool:
-    """Tell whether a socket is TCP's, as gloo's are, and none that the notebook has."""
-    if twin.family not in (socket.AF_INET, socket.AF_INET6) or twin.type != socket.SOCK_STREAM:
-        return False
+def _is_notebooks(twin: socket.socket) -> bool:
+    """Tell whether a connection is one of those by which the notebook reaches this rank."""
     if not _notebook:
-        return True
+        return False
     with contextlib.suppress(OSError):  # it listens, or has been closed at the other end
-        return plain(*twin.getpeername()[:2]) not in _notebook
-    return True
+        return plain(*twin.getpeername()[:2]) in _notebook
+    return False
 
 
 def _moved(twin: socket.socket) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 
 import pytest
 
 from labkit.rank import unblock
-from labkit.rank.observe import p2p_record
+from labkit.rank.observe import p2p_record, traffic
 from labkit.wire.connections import list_connections
 
 
@@ -42,6 +43,19 @@ def test_an_address_that_is_nobodys_shuts_nothing():
     with pair() as (ours, _):
         assert unblock.shut([(ours.getsockname(), ("127.0.0.1", 1))]) == 0
         assert unblock.shut([]) == 0
+
+
+def test_a_default_time_limit_of_the_learners_changes_no_connection():
+    with pair() as (_, theirs), pair() as (a, b):
+        theirs.settimeout(None)
+        socket.setdefaulttimeout(5)
+        try:
+            unblock.shut([(a.getsockname(), a.getpeername())])
+            traffic.count_bytes()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(theirs.fileno())
+        assert b.recv(1) == b""
 
 
 def test_descriptors_do_not_leak():
