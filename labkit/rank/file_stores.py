@@ -24,7 +24,7 @@ SECONDS, PAUSE = 1.0, 0.01
 ASIDE = ".labkit"
 
 #: files of the stores of this process
-paths: dict[str, None] = {}
+paths: set[str] = set()
 _stock: Callable[..., None] | None = None
 
 
@@ -39,7 +39,7 @@ def install() -> None:
 def _open(self: Any, *given: Any, **named: Any) -> None:
     assert _stock is not None
     _stock(self, *given, **named)
-    paths[os.path.abspath(self.path)] = None
+    paths.add(os.path.abspath(self.path))
 
 
 def free(has_moved: Callable[[], bool]) -> int:

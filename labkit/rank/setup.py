@@ -104,6 +104,8 @@ def assign(
     _assigned = True
     tracebacks.install(shell)
     streams.install(shell.kernel.session)
+    # In this order: what is wrapped last is called first. A store or a group is to be noted by the
+    # call that the watch knows, around the one that keeps strangers from what listens in it.
     guarded.install()
     listeners.install()
     p2p_record.install()

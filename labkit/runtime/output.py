@@ -31,9 +31,8 @@ class Output:
         self._clear_next = False  # all of it goes when the next output comes
         self.displays: list[Bundle] = []  #: in order, each as it was updated last
         self.names: list[str] = []  #: the ``display_id`` of each, "" if it has none
-        self.updates: dict[
-            str, Bundle
-        ] = {}  #: what displays under a name shall be, also earlier cells'
+        #: what displays under a name shall be, also earlier cells'
+        self.updates: dict[str, Bundle] = {}
         self.result: Bundle | None = None  #: the last expression's
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None

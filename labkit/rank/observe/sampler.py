@@ -64,7 +64,6 @@ class Looker:
         self._looked = 0.0
         self._spot: object = None
         self._wait: Wait | None = None
-        self._stamps: tuple[int, ...] = ()
         self._clock: cpu_clock.Clock | None = None
         self._traffic = traffic.Looks()
         self._threads = issuers.Threads()
@@ -128,8 +127,7 @@ class Looker:
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
             return
         self._look_around()
-        wait = self._describe(frame)
-        self._wait = wait
+        self._wait = self._describe(frame)
 
     def _look_around(self) -> None:
         """Look at the other threads and at the traffic, once in a while."""
@@ -166,7 +164,7 @@ class Looker:
             return _awaiting()
         wait = blocked_call.describe(frame)
         if wait is not None:
-            blind = torch_frames.is_blind(frame) and not _meets(frame)
+            blind = torch_frames.is_blind(frame) and self._spot is None
             if blind and self._computes():
                 return None
             if wait.kind == "thread" and self._threads.is_alone():

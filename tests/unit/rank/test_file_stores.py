@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 def store(tmp_path, monkeypatch):
     monkeypatch.setattr(dist.FileStore, "__init__", dist.FileStore.__init__)
     monkeypatch.setattr(file_stores, "_stock", None)
-    monkeypatch.setattr(file_stores, "paths", {})
+    monkeypatch.setattr(file_stores, "paths", set())
     file_stores.install()
     made = dist.FileStore(str(tmp_path / "store"), 2)
     made.set("here", "1")
