@@ -95,11 +95,16 @@ class Button:
     def __init__(self, delays: list[float]) -> None:
         self.delays = delays
         self.first = 0.0
-        self._away = threading.Event()
+        self._armed, self._away = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._press, daemon=True)
         self._thread.start()
 
+    def arm(self) -> None:
+        """Let its time run; KeyboardInterrupt may come right now."""
+        self._armed.set()
+
     def _press(self) -> None:
+        self._armed.wait()
         for delay in self.delays:
             if self._away.wait(delay):
                 return
@@ -110,6 +115,7 @@ class Button:
         while True:
             with contextlib.suppress(KeyboardInterrupt):
                 self._away.set()
+                self._armed.set()
                 self._thread.join()
                 time.sleep(0.001)  # what was sent has arrived
                 return
@@ -215,7 +221,11 @@ class Trial:
         delays = [self.random.uniform(0, self.length(kind))]
         delays += [self.random.uniform(0, 0.05) for _ in range(presses - 1)]
         button = Button(delays)
-        error = self.kernel.run(KINDS[kind][0])
+        try:
+            button.arm()
+            error = self.kernel.run(KINDS[kind][0])
+        except KeyboardInterrupt as pressed:  # before the cell began
+            error = pressed
         while True:  # the rest of the presses may come here
             with contextlib.suppress(KeyboardInterrupt):
                 ended = time.monotonic()
