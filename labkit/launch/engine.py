@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import warnings
 from typing import Any
 
 from ipyparallel.engine.app import IPEngine
@@ -25,11 +26,16 @@ class LabEngine(IPEngine):
     id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
 
     def initialize(self, argv: list[str] | None = None) -> None:
+        # IPython's packages warn of each other while an engine is made. Where the user has made
+        # warnings errors, that is meant for cells, which run later.
+        self._starting = contextlib.ExitStack()
+        self._starting.enter_context(warnings.catch_warnings(action="ignore"))
         with import_path.closed():
             super().initialize(argv)
 
     def after_registration(self, maybe_tunnel: Any) -> None:
         """Do what has to wait for the id that the hub gives."""
+        self._starting.close()
         ipyparallel_internals.answer_control(self.kernel, "signal_request", self._signal_request)
         if self.id_file:
             with contextlib.suppress(OSError):

@@ -46,6 +46,7 @@ def start(
     config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
+    preconditions.open_standard_streams()
     mend_streams()
     import_path.check()
     check_libraries()
@@ -63,6 +64,7 @@ def start(
         n = external.check(n, engines, config)
     else:
         preconditions.check_open_files(n or DEFAULT_RANKS)
+        preconditions.check_threads(n or DEFAULT_RANKS)
         preconditions.check_loopback()
     stop_current()
     with contextlib.ExitStack() as undo, interrupts.stoppable():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -144,3 +146,70 @@ def test_without_a_loopback_interface_the_start_says_so_at_once() -> None:
     done = subprocess.run(unshare, capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout.startswith("The ranks talk over 127.0.0.1, and no connection can be made ")
     assert done.stdout.endswith(" True\n")
+
+
+#: Starts a lab of two and lets it sum.
+SUM = """
+import labkit
+def add():
+    import torch, torch.distributed as dist
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    return total.item()
+with labkit.start(2) as lab:
+    found = lab.run(add)
+"""
+
+
+def test_warnings_that_are_errors_are_the_cells_own() -> None:
+    code = SUM + (
+        "    print(found)\n"
+        "    def warn():\n        import warnings; warnings.warn('mine')\n"
+        "    try: lab.run(warn)\n"
+        "    except labkit.RankError as error: print('UserWarning: mine' in str(error))\n"
+    )
+    done = run_python(code, variables={"PYTHONWARNINGS": "error"})
+    assert done.stdout == "[2.0, 2.0]\nTrue\n", done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_standard_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
+    code = SUM + f"open({str(tmp_path / 'found')!r}, 'w').write(str(found))\n"
+    code += "print('said', flush=True)\nlabkit.start(1).stop()\n"
+    command = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, (tmp_path / "found").read_text()) == (0, "[2.0, 2.0]"), done.stderr
+    assert done.stdout == ("" if ">&- 2" in closed or closed == ">&-" else "said\n")
+
+
+def run_with_threads(threads: str, code: str) -> subprocess.CompletedProcess[str]:
+    """Run some code as an ordinary user who may have so many threads."""
+    limit = f"resource.setrlimit(resource.RLIMIT_NPROC, ({threads},) * 2)\n"
+    code = f"import labkit, resource\nfrom labkit.launch import preconditions as p\n{limit}{code}"
+    command = [sys.executable, "-c", code]
+    if os.geteuid() == 0:
+        drop = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"]
+        read = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+        if shutil.which("setpriv") is None:
+            pytest.skip("root has no limit of threads, and there is no setpriv to drop it")
+        command = [*drop, *read, *command]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "HOME": "/nonexistent"},
+    )
+
+
+def test_too_few_threads_are_one_sentence() -> None:
+    last = run_with_threads("20", "labkit.start(2)").stderr.splitlines()[-1]
+    assert last.startswith("labkit.errors.StartError: You may have 20 threads here and have ")
+    assert last.endswith("ulimit -u 4096.")
+
+
+def test_the_limit_of_threads_is_as_low_as_it_may_be() -> None:
+    least = "p.THREADS + 2 * p.THREADS_PER_RANK + p.count_threads()"
+    done = run_with_threads(least, SUM + "    print(found)\n")
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
