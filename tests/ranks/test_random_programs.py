@@ -157,6 +157,7 @@ def thread(rank, *ops, executor=False):
 TICK = Op("tick")
 BRIEF = programs.BRIEF
 LOCAL = {"c": Group((0, 1), local=True), "d": Group((0, 2), local=True)}
+LOCAL["e"] = LOCAL["c"]
 
 #: name, what each rank does, its threads, the verdict, who waits for ever at which operation, how
 #: each thread ends
@@ -250,6 +251,18 @@ KNOWN_THREADS = [
         [[new("d"), new("c")], [new("c")], [new("d")]],
         {},
         ("proved", {0: 1, 1: 0}, {}),
+    ),
+    (
+        "two groups of the same members have their names by the order in which they are made",
+        [[new("c"), new("e"), reduce(1, 1, "c")], [new("e"), new("c"), reduce(1, 2, "e")], []],
+        {},
+        ("ended", {}, {}),
+    ),
+    (
+        "two groups of the same members, made in another order, do not meet by their variables",
+        [[new("c"), new("e"), reduce(1, 1, "c")], [new("e"), new("c"), reduce(1, 2, "c")], []],
+        {},
+        ("proved", {0: 2, 1: 2}, {}),
     ),
     (
         "a call that nobody meets ends when its time is up",

@@ -182,6 +182,9 @@ class Simulation:
         #: (members, groups that a member has made before) -> ranks that have come
         self.made: dict[tuple[tuple[int, ...], int], set[int]] = {}
         self.makings = [0] * program.size  # by rank
+        #: (rank, name in the program) -> name that torch gives to a group with local
+        #: synchronisation: by its members and by how many this rank has made before
+        self.torch_names: dict[tuple[int, str], str] = {}
         self.broken: dict[str, float] = {}  # groups in which a time was up -> first when
         self.racy = False
         self._hopes: dict[tuple[int, str, int], bool] = {}  # by rank, group and number
@@ -265,20 +268,31 @@ class Simulation:
             self.strands[rank, op.name].how = ""
         elif op.kind == "new":
             key = self.program.members(op.group), self.makings[rank]
+            self.torch_names[rank, op.group] = str(key)
             self.makings[rank] += 1
             self.made.setdefault(key, set()).add(rank)
             strand.started[-1] = op, key[1]
         elif op.kind in COLLECTIVES:
-            number = self.counts[op.group, rank] = self.counts.get((op.group, rank), 0) + 1
-            self.calls.setdefault((op.group, number), {})[rank] = op
+            group = self.group(rank, op)
+            number = self.counts[group, rank] = self.counts.get((group, rank), 0) + 1
+            self.calls.setdefault((group, number), {})[rank] = op
             strand.started[op.name] = op, number
             if limit := self.program.limit(op.group):
                 strand.until = self.now + limit
                 self.racy = self.racy or op.group in self.broken
         elif op.kind in MESSAGES:
-            posted = self.posted(op)[1].setdefault(channel(rank, op), [])
+            posted = self.posted(op)[1].setdefault(self.channel(rank, op), [])
             posted.append(op)
             strand.started[op.name] = op, len(posted)
+
+    def group(self, rank: int, op: Op) -> str:
+        """Return torch's name for the group of an operation."""
+        return self.torch_names.get((rank, op.group), op.group)
+
+    def channel(self, rank: int, op: Op) -> tuple[str, int, int, int]:
+        """Return what a message has in common with the one that it meets."""
+        ends = (rank, op.peer) if op.kind in ("send", "isend") else (op.peer, rank)
+        return (self.group(rank, op), *ends, op.tag)
 
     def posted(self, op: Op) -> tuple[dict, dict]:
         """Return what is posted on the other end of a message, and on this one."""
@@ -310,9 +324,9 @@ class Simulation:
     def needs_of(self, rank: int, op: Op, number: int) -> tuple[set[int], bool]:
         """Return the same for a collective or a message of a rank that has been issued."""
         if op.kind in MESSAGES:
-            come = len(self.posted(op)[0].get(channel(rank, op), [])) >= number
+            come = len(self.posted(op)[0].get(self.channel(rank, op), [])) >= number
             return (set() if come else {op.peer}), False
-        calls = self.calls[op.group, number]
+        calls = self.calls[self.group(rank, op), number]
         missing = set(self.program.members(op.group)) - calls.keys()
         # The source waits for some of the receivers, and a receiver may have to pass it on.
         pair = len(self.program.members(op.group)) == 2
@@ -334,10 +348,10 @@ class Simulation:
     def outcome(self, op: Op, number: int, *, rank: int) -> list[object]:
         """Return what an operation that is done adds to ``got``."""
         if op.kind in ("recv", "irecv"):
-            return [self.sent[channel(rank, op)][number - 1].value]
+            return [self.sent[self.channel(rank, op)][number - 1].value]
         if op.kind in ("send", "isend", "barrier"):
             return []
-        calls = self.calls[op.group, number]
+        calls = self.calls[self.group(rank, op), number]
         if op.kind == "broadcast":
             return [calls[op.root].value]
         values = [calls[r].value for r in self.program.members(op.group)]
@@ -389,7 +403,3 @@ class Simulation:
 def _kinds(calls: dict[int, Op]) -> set[tuple[str, int]]:
     return {(op.kind.removeprefix("async_"), op.root) for op in calls.values()}
 
-
-def channel(rank: int, op: Op) -> tuple[str, int, int, int]:
-    ends = (rank, op.peer) if op.kind in ("send", "isend") else (op.peer, rank)
-    return (op.group, *ends, op.tag)

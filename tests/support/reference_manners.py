@@ -154,7 +154,7 @@ class _Manners(Simulation):
         missing: set[int] = set()
         conflict = False
         for number in range(1, given.number + 1):  # one after the other
-            before = self.calls[op.group, number][strand.rank]
+            before = self.calls[self.group(strand.rank, op), number][strand.rank]
             more, excluded = self.needs_of(strand.rank, before, number)
             missing, conflict = missing | more, conflict or excluded
         return missing, conflict
