@@ -21,8 +21,11 @@ from .watchdog import sample
 
 _log = logging.getLogger(__name__)
 
-#: Seconds to wait for freed ranks before they are interrupted too, and after that.
-PATIENCE = (0.5, 0.4)
+#: Seconds to wait for freed ranks before they are interrupted too.
+FREED_SECONDS = 0.5
+#: Seconds to wait after that: where somebody has pressed stop and looks on, and where all have to
+#: come back, be the machine ever so busy, because they were seen to wait for one another.
+STOPPED_SECONDS, STUCK_SECONDS = 0.4, 4.0
 #: Seconds for answers here: they come in milliseconds, or not at all.
 QUICK_SECONDS = 0.2
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
@@ -92,15 +95,19 @@ def end(
     busy: Callable[[], list[int]],
     stuck: Sequence[int],
     signum: str | int = "SIGINT",
+    seconds: float = STUCK_SECONDS,
 ) -> list[int]:
-    """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same."""
+    """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same.
+
+    ``seconds`` is how long to wait for the last of them.
+    """
     send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
-    _wait(lambda: sorted(set(busy()) - silent), PATIENCE[0])
+    _wait(lambda: sorted(set(busy()) - silent), FREED_SECONDS)
     if still := sorted(set(busy()) - silent):  # freed, and waiting again: it caught the error
         send_signal(cluster, still, signum)
         free(cluster, still)
-        _wait(lambda: sorted(set(busy()) - silent), PATIENCE[1])
+        _wait(lambda: sorted(set(busy()) - silent), seconds)
     left = busy()
     _log.info("freed ranks %s; no answer from %s; still busy: %s", stuck, sorted(silent), left)
     return left
@@ -117,7 +124,7 @@ def interrupt(
     blocked = busy()
     if not blocked:
         return [], []
-    return blocked, end(cluster, busy, blocked, signum)
+    return blocked, end(cluster, busy, blocked, signum, STOPPED_SECONDS)
 
 
 def _wait(busy: Callable[[], list[int]], seconds: float) -> None:
