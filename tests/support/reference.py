@@ -402,4 +402,3 @@ class Simulation:
 
 def _kinds(calls: dict[int, Op]) -> set[tuple[str, int]]:
     return {(op.kind.removeprefix("async_"), op.root) for op in calls.values()}
-
