@@ -1,7 +1,8 @@
 """Free a rank that is blocked: end its connections with the other ranks, or send to it.
 
 Each way reaches other waits: what waits on a connection ends with it, NCCL is aborted, a store's
-server, the connecting of a group and a ``FileStore`` are given up where they are looked for.
+server, the connecting of a group, what is large and a ``FileStore`` are given up where they are
+waited for.
 
 A receive from any rank is tied to no connection, so the end of them all does not reach it; one
 byte does. And gloo does not read a connection any more, not even its end, where a message has come
@@ -18,7 +19,7 @@ from datetime import timedelta
 import torch
 
 from ..wire.connections import Pair, borrow, list_connections
-from . import file_stores, process_group
+from . import file_stores, large_waits, process_group
 from .observe import p2p_record, sampler
 from .torch_internals import connecting, groups, rendezvous
 
@@ -35,6 +36,7 @@ def free(pairs: Collection[Pair]) -> int:
         + process_group.abort()
         + rendezvous.give_up()
         + connecting.give_up()
+        + large_waits.give_up()
         + file_stores.free(sampler.moves())
     )
 

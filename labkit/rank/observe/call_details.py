@@ -61,7 +61,7 @@ def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | 
     place = find_place()
     if work is not None and place is not None:
         origins[work] = place
-    backend = groups.serving(group, _tensors(args))
+    backend = groups.serving(group, tensors(args))
     operation = None if work is None else groups.operation(work)
     if operation is None:
         operation = groups.issued(group)
@@ -71,7 +71,7 @@ def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | 
     _keep(calls.setdefault(group, {}), (backend, operation), call)
 
 
-def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
+def tensors(args: Sequence[Any]) -> list[torch.Tensor]:
     """Return the first tensors among the arguments of a method, in lists or not."""
     for arg in args:
         first = arg

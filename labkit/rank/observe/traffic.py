@@ -30,6 +30,8 @@ FILES = "/proc/self/fd"
 #: Where Linux's ``struct tcp_info`` has what a connection has sent (and the other end has) and
 #: received so far; older kernels leave them out.
 _BYTES_MOVED = struct.Struct("=120xQQ")
+#: Where it has for how many bytes the other end has room; since Linux 5.4.
+_ROOM = struct.Struct("=228xI")
 #: Nanoseconds of processor time in which gloo's transport takes all that it could take: hundreds
 #: of rounds over its connections. If it has moved nothing in them, it moves nothing.
 SPINNING_NANOSECONDS = 2_000_000
@@ -103,7 +105,7 @@ class Looks:
 class Bytes(NamedTuple):
     """Bytes in sockets."""
 
-    out: int  #: that the other ends do not have yet
+    out: int  #: that the other ends do not have yet, and would take
     unread: int  #: that have come
     moved: int  #: that the other ends have, and that have come, in all; -1: not known
 
@@ -127,9 +129,11 @@ def count_bytes() -> Bytes:
         with contextlib.suppress(OSError), borrow(int(name)) as twin:
             if _is_notebooks(twin):
                 continue
-            out += _waiting(twin.fileno(), _SIOCOUTQ)
+            about = twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            if not _is_refused(about):
+                out += _waiting(twin.fileno(), _SIOCOUTQ)
             unread += _waiting(twin.fileno(), _SIOCINQ)
-            gone = _moved(twin)
+            gone = _moved(about)
             moved = moved + gone if moved >= 0 and gone >= 0 else -1
     return Bytes(out, unread, moved)
 
@@ -143,9 +147,14 @@ def _is_notebooks(twin: socket.socket) -> bool:
     return False
 
 
-def _moved(twin: socket.socket) -> int:
+def _is_refused(about: bytes) -> bool:
+    """Tell whether the other end of a connection takes nothing at the moment: it has unread bytes
+    as many as it may, and what waits here is on no link. Its own looks say whether it reads."""
+    return len(about) >= _ROOM.size and _ROOM.unpack_from(about)[0] == 0
+
+
+def _moved(about: bytes) -> int:
     """Count the bytes that a connection has carried in both directions; -1 if it is not known."""
-    about = twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     return sum(_BYTES_MOVED.unpack_from(about)) if len(about) >= _BYTES_MOVED.size else -1
 
 

@@ -3,24 +3,22 @@
 The constructor of ``ProcessGroupGloo`` waits in C++, deaf to interrupts, until each of the others
 is connected. Where they have to connect with this rank, it has no connection that could be shut;
 where it connects with them, it does so once more when its connection is shut. So here the
-constructor runs in a thread, and whoever called it waits for that thread: in Python, which can be
-interrupted, or told to give up. The thread goes on until the group's time limit at the most, and
-what it makes is nobody's.
+constructor runs in a side thread, until the group's time limit at the most.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
 
+from ..side_threads import Attempt, begin
+
 _stock: Callable[..., None] | None = None
 #: Those that are out.
-_attempts: list[_Attempt] = []
+_attempts: list[Attempt] = []
 
 
 def install() -> None:
@@ -33,7 +31,8 @@ def install() -> None:
 
 def connect(self: Any, *given: Any, **named: Any) -> None:
     """Do what torch's constructor does."""
-    attempt = _Attempt(lambda: _stock(self, *given, **named))  # type: ignore[misc]
+    attempt = Attempt(lambda: _stock(self, *given, **named))  # type: ignore[misc]
+    begin(attempt, "labkit connections")
     _attempts.append(attempt)
     try:
         error = attempt.ended.get()
@@ -63,22 +62,3 @@ def behind(frame: FrameType) -> FrameType:
 
 
 _CONNECT = connect.__code__
-
-
-class _Attempt:
-    """Run a constructor in a thread; ``ended`` gets None when it is done, or its error."""
-
-    def __init__(self, make: Callable[[], None]) -> None:
-        #: Its ``get`` is one call of C, which leaves its caller's frame on top of the stack.
-        self.ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        threading.Thread(
-            target=self._run, args=(make,), name="labkit connections", daemon=True
-        ).start()
-
-    def _run(self, make: Callable[[], None]) -> None:
-        try:
-            make()
-        except BaseException as error:
-            self.ended.put(error)
-        else:
-            self.ended.put(None)

@@ -72,6 +72,19 @@ def test_all_sockets_of_the_process_are_counted(pair):
     assert before.unread - after.unread == 5
 
 
+def test_what_the_other_end_has_no_room_for_is_on_no_link(pair, monkeypatch, eventually):
+    here, there = pair
+    here.setblocking(False)
+    before = traffic.count_bytes()
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            here.send(bytes(1 << 16))
+    settled(here, there)
+    eventually(lambda: traffic.count_bytes().out == before.out)
+    monkeypatch.setattr(traffic, "_ROOM", struct.Struct("=1000xI"))  # an older kernel
+    assert traffic.count_bytes().out > before.out
+
+
 def test_what_has_been_carried_is_counted_whether_it_is_read_or_not(pair):
     here, there = pair
     before = traffic.count_bytes()
