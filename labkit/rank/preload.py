@@ -27,6 +27,7 @@ from .torch_internals import (
     profiling,
     recorder,
     rendezvous,
+    reprs,
     threads,
 )
 from .trial import call_counter, trial
@@ -61,6 +62,7 @@ __all__ = [
     "profiling",
     "recorder",
     "rendezvous",
+    "reprs",
     "sampler",
     "setup",
     "threads",

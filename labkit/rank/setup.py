@@ -31,7 +31,7 @@ from . import (
 )
 from . import device as devices
 from .observe import p2p_record, traffic
-from .torch_internals import connecting, listeners, names, rendezvous
+from .torch_internals import connecting, listeners, names, rendezvous, reprs
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -88,6 +88,7 @@ def assign(
         devices.use_blocking_sync(target)  # before anything makes a context
         torch.cuda.set_device(target)
     memory.device = target
+    reprs.install(target)
     shell = tracebacks.get_shell()
     shell.push(
         {

@@ -50,6 +50,21 @@ def test_equal_outputs_share_a_block(px):
     assert px("rank // 2\n")[0] == "ranks 0–1: 0\nranks 2–3: 1\n"
 
 
+def test_equal_tensors_share_a_block_whatever_gpu_they_are_on(px):
+    px(
+        "from labkit.rank.torch_internals import reprs\n"
+        "from torch._subclasses.fake_tensor import FakeTensorMode  # needs no GPU\n"
+        "reprs.install(torch.device('cuda', rank))\n"
+        "with FakeTensorMode():\n"
+        "    here, there = (torch.empty(2, device=f'cuda:{i}') for i in (rank, 3))\n"
+    )
+    assert px("here\n")[0] == "ranks 0–3: FakeTensor(..., size=(2,))\n"
+    assert px("print([there])\n")[0] == (
+        "ranks 0–2: [FakeTensor(..., device='cuda:3', size=(2,))]\n"
+        "rank 3: [FakeTensor(..., size=(2,))]\n"
+    )
+
+
 def test_long_outputs_stand_below_their_label(px):
     assert px("print('a\\nb')\n", "--ranks 2")[0] == "rank 2:\n  a\n  b\n"
 

@@ -14,13 +14,14 @@ import pytest
 import labkit
 from labkit import Deadlock, LabError
 from labkit.notebook import startup
-from tests.support.cells import run_cell
+from tests.support.cells import results, run_cell
 from tests.support.hide_torch_name import VARIABLE
 
 TORCH = f"torch {version('torch')} hides"
 RECORDER, MESSAGES = "_distributed_c10d._dump_fr_trace_json", "ProcessGroup.send"
 BIRTHS, GROUPS = "ProcessGroup._set_group_name", "_world.pg_map"
 PROFILER = "autograd._enable_profiler"
+SUFFIXES = "_tensor_str._add_suffixes"
 
 
 @contextmanager
@@ -131,13 +132,18 @@ def test_without_the_names_of_groups_no_deadlock_is_named(monkeypatch, capsys):
 
 
 def test_without_the_profiler_only_timelines_are_refused(monkeypatch, capsys):
-    with torch_without(f"{PROFILER} loss._Loss {GROUPS}", monkeypatch) as lab:
+    with torch_without(f"{PROFILER} loss._Loss {GROUPS} {SUFFIXES}", monkeypatch) as lab:
         timelines = f"{TORCH} {PROFILER}: lab.timeline records nothing."
-        assert timelines in said(lab, capsys)
+        devices = f"{TORCH} {SUFFIXES}: each rank shows its tensors on a GPU with their device"
+        sentences = said(lab, capsys)
+        assert timelines in sentences
+        assert any(sentence.startswith(devices) for sentence in sentences)
         with pytest.raises(LabError) as raised:
             lab.timeline("dist.barrier()")
         assert str(raised.value) == timelines
         assert type(raised.value) is LabError
+        outcomes = run_cell(lab, "torch.empty(1, device='meta')")
+        assert results(outcomes) == ["tensor(..., device='meta', size=(1,))"] * 2
         works(lab)
         with pytest.raises(Deadlock, match="rank 0 waits for rank 1"):
             run_cell(lab, SKIP)

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch import _tensor_str
 from torch.distributed import distributed_c10d as c10d
 
 VARIABLE = "LABKIT_TEST_HIDE"
@@ -22,16 +23,17 @@ OWNERS: dict[str, Any] = {
     "_distributed_c10d": torch._C._distributed_c10d,
     "autograd": torch.autograd,
     "loss": torch.nn.modules.loss,
+    "_tensor_str": _tensor_str,
 }
 
 
 def rename(name: str) -> None:
-    """Give ``Owner.attribute`` another name, also in the functions of torch.distributed."""
+    """Give ``Owner.attribute`` another name, also in the functions that call it."""
     owner, _, attribute = name.partition(".")
     own, new = OWNERS[owner], f"renamed_{attribute}"
     setattr(own, new, vars(own)[attribute])  # as it stands there: bound to an object later
     delattr(own, attribute)
-    for function in list(vars(c10d).values()):
+    for function in [*vars(c10d).values(), *vars(_tensor_str).values()]:
         while isinstance(function, FunctionType):
             code = function.__code__
             names = tuple(new if n == attribute else n for n in code.co_names)

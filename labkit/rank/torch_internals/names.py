@@ -140,6 +140,10 @@ FEATURES = {
         ),
         "goals and forbidden calls of exercises are not checked",
     ),
+    "reprs": Feature(
+        ("_tensor_str._add_suffixes",),
+        "each rank shows its tensors on a GPU with their device, equal ones too",
+    ),
 }
 #: Names that an older torch does not have. What rests on them is a little less there, as it has
 #: always been: nothing to tell at each start.
@@ -177,6 +181,7 @@ _OWNERS = {
     "_KinetoEvent": "_C._autograd._KinetoEvent",
     "loss": "nn.modules.loss",
     "_c10d_functional": "ops._c10d_functional",
+    "_tensor_str": "_tensor_str",
 }
 
 
