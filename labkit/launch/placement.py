@@ -9,6 +9,10 @@ from ..wire.state import ProcessFacts
 
 #: From this version on, NCCL takes several ranks on one GPU when told to.
 NCCL_SHARES_GPU = (2, 30)
+#: What it is then told: on every rank, since each checks all the others (``initTransportsRank`` in
+#: NCCL's init.cc). The kernels of all ranks of a GPU have to run at the same time, or NCCL hangs:
+#: its documentation promises that for two ranks, and advises fewer blocks per rank for more.
+SHARING = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4"}
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,9 @@ def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
     -------
     list of Place
         In rank order. Ranks of one host are neighbours, and within a host they follow the
-        launcher's own numbering. Rank i of a host gets GPU i modulo the host's GPUs. The
+        launcher's own numbering. Rank i of a host gets GPU i modulo those that it sees. The
         backend is NCCL where every rank has a GPU of its own or NCCL can share one; else gloo,
-        which moves CUDA tensors too; and it is the same on every rank.
+        which moves CUDA tensors too; and it is the same on every rank, as are NCCL's settings.
     """
 
     def order(engine: int) -> tuple[int, int]:
@@ -52,15 +56,14 @@ def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
     by_host: dict[str, list[int]] = {}
     for engine in sorted(engines, key=order):
         by_host.setdefault(engines[engine].host, []).append(engine)
-    backend = _backend(engines, by_host)
+    shared = any(_share_gpus(engines, members) for members in by_host.values())
+    backend = _backend(engines, shared=shared)
+    settings = SHARING if backend == "nccl" and shared else {}
     places: list[Place] = []
     for host, members in by_host.items():
         for local_rank, engine in enumerate(members):
             facts = engines[engine]
-            gpus = facts.gpus
-            environment = {"LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(len(members))}
-            if backend == "nccl" and gpus < len(members):
-                environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+            gpus = len(facts.gpus)
             places.append(
                 Place(
                     rank=len(places),
@@ -73,18 +76,30 @@ def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
                     backend=backend,
                     threads=max(1, facts.cores // len(members)),
                     hint=facts.hint,
-                    environment=environment,
+                    environment={
+                        "LOCAL_RANK": str(local_rank),
+                        "LOCAL_WORLD_SIZE": str(len(members)),
+                        **settings,
+                    },
                 )
             )
     return places
 
 
-def _backend(engines: Mapping[int, ProcessFacts], by_host: Mapping[str, Sequence[int]]) -> str:
-    for members in by_host.values():
-        for engine in members:
-            gpus, nccl = engines[engine].gpus, engines[engine].nccl
-            if not gpus or nccl is None:
-                return "gloo"
-            if gpus < len(members) and nccl[:2] < NCCL_SHARES_GPU:
-                return "gloo"
+def _share_gpus(engines: Mapping[int, ProcessFacts], members: Sequence[int]) -> bool:
+    """Tell whether ranks of one host have a GPU in common.
+
+    Not by their number: Slurm and MPI can let each rank see another GPU, as its ``cuda:0``.
+    """
+    seen = [engines[engine].gpus for engine in members]
+    used = [gpus[local_rank % len(gpus)] for local_rank, gpus in enumerate(seen) if gpus]
+    return len(set(used)) < len(used)
+
+
+def _backend(engines: Mapping[int, ProcessFacts], *, shared: bool) -> str:
+    for facts in engines.values():
+        if not facts.gpus or facts.nccl is None:
+            return "gloo"
+        if shared and facts.nccl[:2] < NCCL_SHARES_GPU:
+            return "gloo"
     return "nccl"

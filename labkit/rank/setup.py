@@ -20,6 +20,7 @@ from . import (
     control,
     file_stores,
     forks,
+    gpus,
     guarded,
     interrupts,
     ipython_internals,
@@ -41,21 +42,21 @@ _assigned = False
 
 
 def describe() -> ProcessFacts:
-    """Describe this process, and what its libraries hide of what labkit needs.
+    """Describe this process, and what its driver and libraries keep from labkit.
 
     Initialises no CUDA context: counting devices does not need one.
     """
     hints = (variables.place(name) for name in HINTS)
-    gpus = torch.cuda.device_count()
-    has_nccl = gpus and dist.is_nccl_available()
+    found = gpus.find()
+    has_nccl = found and dist.is_nccl_available()
     return ProcessFacts(
         host=socket.gethostname(),
         pid=os.getpid(),
         hint=next((hint for hint in hints if hint is not None), None),
-        gpus=gpus,
+        gpus=found,
         nccl=tuple(torch.cuda.nccl.version()) if has_nccl else None,
         cores=count_cores(),
-        missing=(*names.check(), *ipython_internals.check()),
+        missing=(*gpus.check(), *names.check(), *ipython_internals.check()),
     )
 
 
@@ -75,7 +76,7 @@ def assign(
     nobody has heard, sets the names once more.
     """
     global _assigned
-    os.environ.update(environment)
+    use_environment(environment)
     if not dist.is_initialized():
         traffic.leave_out_notebook()
     if address:
@@ -129,6 +130,13 @@ def assign(
     control.install(shell.kernel)
 
 
+def use_environment(environment: Mapping[str, str]) -> None:
+    """Set variables; what the user has set of NCCL's stays."""
+    for name, value in environment.items():
+        if not (name.startswith("NCCL_") and name in os.environ):
+            os.environ[name] = value
+
+
 def _use_threads(number: int) -> None:
     """Let an operation of torch's use so many threads."""
     try:
@@ -142,4 +150,4 @@ def _use_threads(number: int) -> None:
 
 def write_gpu_count(path: str) -> None:
     """Write the number of GPUs to a file: run in a child, so that the parent meets no driver."""
-    Path(path).write_text(str(torch.cuda.device_count()))
+    Path(path).write_text(str(len(gpus.find())))

@@ -14,7 +14,7 @@ class ProcessFacts:
     host: str
     pid: int
     hint: int | None  #: the launcher's number for it
-    gpus: int  #: in its sight
+    gpus: tuple[str, ...]  #: that it can compute on: what tells each from the host's others
     nccl: tuple[int, ...] | None  #: version, None where there is no GPU or no NCCL
     cores: int  #: that it may run on
     missing: tuple[Missing, ...] = ()  #: features that are off there

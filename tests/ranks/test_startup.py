@@ -1,6 +1,7 @@
 """What labkit.start accepts, and what it says when it does not."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,8 +10,11 @@ import pytest
 
 import labkit
 from labkit import LabError
+from labkit.launch import forked_launcher
 from labkit.notebook import startup
 from tests.conftest import descendants, fill_disk
+from tests.support import fake_gpus
+from tests.support.cells import results, run_cell
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,23 @@ def test_threads_are_shared_unless_the_user_says(monkeypatch):
     assert startup.thread_settings(4) == {"OMP_NUM_THREADS": " 2, 1 "}
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     assert startup.thread_settings(10_000) == {"OMP_NUM_THREADS": "1"}
+
+
+def test_a_driver_that_is_too_old_is_one_sentence_and_the_lab_works(monkeypatch, capsys):
+    monkeypatch.setenv(fake_gpus.VARIABLE, "gpus=2 driver=12.4")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(forked_launcher, "has_gpu", lambda: True)
+    with labkit.start(preload=["tests.support.fake_gpus"]) as lab:
+        (said,) = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(
+            r"labkit: NVIDIA's driver for CUDA 12\.4 is too old for torch \S+, which needs one for "
+            r"CUDA 13\.2: ranks on \S+ compute on the CPU\.",
+            said,
+        )
+        assert repr(lab.status()).splitlines()[-1] == said.removeprefix("labkit: ")
+        assert repr(lab) == "Lab (4 ranks, gloo, cpu)"
+        (shown,) = set(results(run_cell(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx, device")))
+        assert shown == "(tensor([4.]), device(type='cpu'))"
 
 
 def test_importing_labkit_loads_nothing_heavy():

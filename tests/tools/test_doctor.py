@@ -34,7 +34,7 @@ def test_this_machine_can_run_the_course() -> None:
 
 def test_the_facts_are_those_of_this_torch(here: dict[str, Any]) -> None:
     assert here["torch"] == torch.__version__
-    assert len(here["gpus"]) == here["place"]["gpus"] == torch.cuda.device_count()
+    assert len(here["gpus"]) == len(here["place"]["gpus"]) <= torch.cuda.device_count()
     assert here["gloo"] is True
 
 

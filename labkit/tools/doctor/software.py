@@ -17,7 +17,6 @@ from ...launch import ipyparallel_internals, placement
 from ...wire.encoding import decode
 from ...wire.exit_code import describe_exit
 from ...wire.features import sentences
-from ...wire.machine import has_gpu
 from ...wire.state import ProcessFacts
 from .finding import Finding, State
 
@@ -103,7 +102,7 @@ def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
 def check_features(facts: Mapping[str, Any]) -> Finding:
     """Say which features are off because a library hides what they rest on."""
     told = decode(ProcessFacts, facts["place"]).missing if "place" in facts else ()
-    missing = [*ipyparallel_internals.check(), *told]
+    missing = [*ipyparallel_internals.check(), *(one for one in told if one.feature != "GPUs")]
     if not missing:
         return Finding("features", "ok", "all of them work with these versions")
     state: State = "problem" if any(one.needed for one in missing) else "note"
@@ -140,9 +139,9 @@ def _gpus(facts: Mapping[str, Any]) -> Finding:
             kind = f"{gpu['name']}, {gpu['bytes'] / GIB:.0f} GiB"
             kinds[kind] = kinds.get(kind, 0) + 1
         return Finding("GPUs", "ok", "; ".join(f"{n} × {kind}" for kind, n in kinds.items()))
-    if has_gpu():
-        why = "this torch has no CUDA" if not facts["cuda"] else "is its driver too old?"
-        return Finding("GPUs", "note", f"there is one, but torch cannot use it: {why}")
+    if why := facts["no_gpu"]:
+        text = f"none that torch can use: {why}; every rank computes on the CPU"
+        return Finding("GPUs", "note", text)
     return Finding(
         "GPUs", "ok", "none: every rank computes on the CPU, the course runs all the same"
     )

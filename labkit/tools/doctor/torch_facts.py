@@ -21,7 +21,7 @@ def gather() -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
-    from ...rank import guarded
+    from ...rank import gpus, guarded
     from ...rank.setup import describe
     from ...wire.encoding import encode
 
@@ -34,10 +34,11 @@ def gather() -> dict[str, Any]:
         "nccl": list(torch.cuda.nccl.version()) if nccl else None,
         "gloo": dist.is_gloo_available(),
         "gpus": [],
+        "no_gpu": gpus.why_none(),
     }
     guarded.install()
     facts["open"] = guarded.why_open()
-    for index in range(process.gpus):
+    for index in range(len(process.gpus)):
         gpu = torch.cuda.get_device_properties(index)
         facts["gpus"].append({"name": gpu.name, "bytes": gpu.total_memory})
     try:

@@ -113,7 +113,7 @@ def test_the_doctor_says_it(
 
 def test_the_doctor_says_what_a_rank_misses() -> None:
     missing = Missing("IPython 10", ("x",), "y")
-    rank = ProcessFacts("a", 1, None, gpus=0, nccl=None, cores=1, missing=(missing,))
+    rank = ProcessFacts("a", 1, None, gpus=(), nccl=None, cores=1, missing=(missing,))
     finding = software.check_features({"place": encode(rank)})
     assert (finding.state, finding.text) == ("note", "IPython 10 hides x: y.")
 

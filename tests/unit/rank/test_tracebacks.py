@@ -1,11 +1,13 @@
 """The code that runs on ranks, in one process here."""
 
+import os
 import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from labkit.launch import placement
 from labkit.rank import calls, control, process_group, setup, tracebacks
 
 
@@ -95,8 +97,19 @@ def test_describe_this_process():
     facts = setup.describe()
     assert facts.host == socket.gethostname()
     assert facts.pid == os.getpid()
-    assert facts.gpus == torch.cuda.device_count()
+    assert len(facts.gpus) <= torch.cuda.device_count()
     assert facts.cores >= 1
+
+
+def test_settings_of_nccl_that_the_user_has_made_stay(monkeypatch):
+    monkeypatch.setenv("NCCL_MAX_CTAS", "16")
+    monkeypatch.setenv("LOCAL_RANK", "9")
+    monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "")
+    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE")
+    setup.use_environment({"LOCAL_RANK": "1", **placement.SHARING})
+    assert os.environ["NCCL_MAX_CTAS"] == "16"
+    assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+    assert os.environ["LOCAL_RANK"] == "1"
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ GPU = {"name": "H200", "bytes": 141 * software.GIB}
 def facts(gpus: int, nccl: tuple[int, ...] | None = (2, 30, 7), **more: Any) -> dict[str, Any]:
     """Describe a machine with some GPUs."""
     version = list(nccl) if nccl else None
-    place = {"host": "a", "pid": 1, "hint": None, "gpus": gpus, "nccl": version, "cores": 8}
+    seen = [f"GPU-{i}" for i in range(gpus)]
+    place = {"host": "a", "pid": 1, "hint": None, "gpus": seen, "nccl": version, "cores": 8}
     place |= {"missing": []}
     return {
         "place": place,
@@ -32,6 +33,7 @@ def facts(gpus: int, nccl: tuple[int, ...] | None = (2, 30, 7), **more: Any) -> 
         "nccl": version,
         "gloo": True,
         "gpus": [GPU] * gpus,
+        "no_gpu": "",
         **more,
     }
 
@@ -66,6 +68,16 @@ def test_ranks(machine_facts: dict[str, Any], text: str) -> None:
 def test_gpus_are_counted_by_kind() -> None:
     findings = software.check_torch(facts(2))
     assert finding(findings, "GPUs").text == "2 × H200, 141 GiB"
+
+
+def test_gpus_that_torch_cannot_use_are_a_note_with_the_reason() -> None:
+    old = finding(software.check_torch(facts(0, no_gpu="its driver is from the past")), "GPUs")
+    none = finding(software.check_torch(facts(0)), "GPUs")
+    assert (old.state, none.state) == ("note", "ok")
+    assert old.text == (
+        "none that torch can use: its driver is from the past; every rank computes on the CPU"
+    )
+    assert none.text.startswith("none: every rank computes on the CPU")
 
 
 def test_nccl_that_cannot_share_a_gpu() -> None:
