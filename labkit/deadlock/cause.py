@@ -143,12 +143,12 @@ def _store(case: Case) -> str:
 
 def _messages(case: Case) -> str:
     """Explain deadlocks of sends and receives alone."""
-    waits = case.waits
+    waits = {rank: _as_message(wait) for rank, wait in case.waits.items()}
     kinds = {w.kind for w in waits.values()}
     if not kinds or not kinds <= {"send", "recv", "recv_any"}:
         return ""
     for rank, wait in waits.items():
-        text = _tags(case, rank, wait)
+        text = _tags(waits, rank, wait)
         if text:
             return text
     if absent := case.absent():
@@ -163,7 +163,7 @@ def _messages(case: Case) -> str:
         )
     if kinds == {"send"}:
         return (
-            "Every one of them sends before it receives, and a send returns only when its "
+            "Every one of them sends before it receives, and a send is over only when its "
             "message is taken. Let one side receive first, or use isend or batch_isend_irecv."
         )
     if "send" not in kinds:
@@ -174,8 +174,16 @@ def _messages(case: Case) -> str:
     )
 
 
-def _tags(case: Case, rank: int, wait: Wait) -> str:
-    other = case.waits.get(wait.peer)
+def _as_message(wait: Wait) -> Wait:
+    """Return a wait for a GPU that has only messages to finish as one for the oldest of them."""
+    if wait.kind != "device" or wait.options or not wait.messages:
+        return wait
+    oldest = wait.messages[0]
+    return replace(wait, kind=oldest.kind, peer=oldest.peer, tag=oldest.tag)
+
+
+def _tags(waits: Mapping[int, Wait], rank: int, wait: Wait) -> str:
+    other = waits.get(wait.peer)
     opposite = {"send": ("recv", "recv_any"), "recv": ("send",)}.get(wait.kind, ())
     if other is None or other.kind not in opposite or other.tag == wait.tag:
         return ""
@@ -188,8 +196,8 @@ def _tags(case: Case, rank: int, wait: Wait) -> str:
 
 
 def _mixed(case: Case) -> str:
-    kinds = {w.kind for w in case.waits.values()}
-    if "collective" in kinds and kinds & {"send", "recv", "recv_any"} and not case.absent():
+    kinds = {_as_message(w).kind for w in case.waits.values()}
+    if kinds & {*COLLECTIVE} and kinds & {"send", "recv", "recv_any"} and not case.absent():
         return (
             "Some ranks wait in a collective, others for a message from them. The calls have to "
             "come in an order that suits both sides."

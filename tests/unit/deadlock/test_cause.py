@@ -64,6 +64,11 @@ def on_device(size, *entries, messages=()):
     return Sample(0, "waiting", True, wait, groups={place.key: place})
 
 
+def end_of(kind, peer, tag=0):
+    """Make the first message of its kind with ``peer``, in the group of two ranks."""
+    return Message(kind, group(2).key, 1, peer, tag)
+
+
 def parked(*issuers, **named):
     """Make a rank whose main thread waits for another one of its process."""
     wait = Wait("thread", **named)
@@ -162,7 +167,7 @@ CASES = {
     ),
     "send first": (
         case(sends(2, 1), sends(2, 0)),
-        "Every one of them sends before it receives, and a send returns only when",
+        "Every one of them sends before it receives, and a send is over only when",
     ),
     "receive first": (
         case(receives(2, 1), receives(2, 0)),
@@ -211,6 +216,28 @@ CASES = {
     "another call on the device": (
         case(on_device(2, call()), on_device(2, call("barrier"))),
         "They are in different collectives.",
+    ),
+    "a call and a message on the device": (
+        case(on_device(2, call()), on_device(2, messages=(end_of("recv", 0),))),
+        "Some ranks wait in a collective, others for a message from them.",
+    ),
+    "receive first on the device": (
+        case(
+            on_device(2, messages=(end_of("recv", 1), end_of("send", 1))),
+            on_device(2, messages=(end_of("recv", 0), end_of("send", 0))),
+        ),
+        "Every one of them waits to receive before it sends.",
+    ),
+    "other tags on the device": (
+        case(
+            on_device(2, messages=(end_of("send", 1, tag=5),)),
+            on_device(2, messages=(end_of("recv", 0, tag=6),)),
+        ),
+        "The tags differ: rank 0 waits in send with tag 5, rank 1 in recv with tag 6.",
+    ),
+    "no receive for the device's send": (
+        case(on_device(2, messages=(end_of("send", 1),)), ended()),
+        "a receive of rank 1 is missing (or goes to another rank).",
     ),
     "a thread that receives": (
         case(parked(in_thread(Wait("recv", ((group(2).key, 1),), peer=1))), ended()),

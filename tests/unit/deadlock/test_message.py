@@ -69,7 +69,7 @@ def test_two_ranks_that_send_to_each_other():
         "ranks 0–1 wait for one another.",
         "  rank 0 waits in send to rank 1 at In[2], line 4:  dist.send(x, peer)",
         "  rank 1 waits in send to rank 0 at In[2], line 4:  dist.send(x, peer)",
-        "Cause: Every one of them sends before it receives, and a send returns only when its "
+        "Cause: Every one of them sends before it receives, and a send is over only when its "
         "message is taken. Let one side receive first, or use isend or batch_isend_irecv.",
     ]
 
