@@ -306,6 +306,15 @@ def test_a_group_that_is_formed_anew_has_the_manners(lab: labkit.Lab) -> None:
     assert values(lab, again) == [(True, 2.0)] * 2
 
 
+def test_a_group_for_which_the_program_names_gloo_has_gloos_own(lab: labkit.Lab) -> None:
+    run_cell(
+        lab, 'x = torch.ones(1)\nmail, other = dist.new_group(backend="gloo"), dist.new_group()'
+    )
+    call = "(dist.send(x, 0, {0}) if rank else dist.recv(x, 1, {0}))\nshort()"
+    assert values(lab, LATE + call.format("mail")) == [False, True]
+    assert values(lab, LATE + call.format("other")) == [True, True]
+
+
 # -- programs that are right --------------------------------------------------------------------
 
 

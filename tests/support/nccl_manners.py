@@ -23,8 +23,10 @@ labkit does where calls return before their work is done. Preloaded in the warm 
 
 Different from NCCL: what torch's C++ calls by itself stays gloo's (DDP's reducer, functional
 collectives and their ``wait_tensor``), and so do ``monitored_barrier`` and a receive from any
-rank, which NCCL has not. Tags are kept. Sends and receives outside a batch do not wait for one
-another unless the program waits. NumPy arrays that share a tensor's memory may look too early.
+rank, which NCCL has not. So is a group for which the program names the backend,
+``new_group(backend="gloo")``: beside NCCL it takes what lies on the CPU (no batches there). Tags
+are kept. Sends and receives outside a batch do not wait for one another unless the program waits.
+NumPy arrays that share a tensor's memory may look too early.
 
 The variable ``LABKIT_TEST_MANNERS`` switches it on, with options separated by spaces:
 ``refuse_cpu`` refuses tensors on the CPU, as a group of NCCL alone does.
@@ -40,7 +42,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch.distributed as dist
@@ -251,6 +253,8 @@ queue = Manners()
 works: WeakKeyDictionary[Any, list[Given]] = WeakKeyDictionary()
 #: The batches that are open, by group.
 batches: dict[Any, list[Given]] = {}
+#: Groups for which the program has named the backend.
+named: WeakSet[Any] = WeakSet()
 #: group -> (kind, peer, tag) -> how many messages
 posted: WeakKeyDictionary[Any, dict[tuple[str, int, int], int]] = WeakKeyDictionary()
 
@@ -279,11 +283,12 @@ def storages_of(tensors: Sequence[torch.Tensor]) -> Iterator[int]:
 
 
 def is_gloo(of_torch: Any) -> bool:
-    """Tell whether gloo serves the CPU in a process group."""
+    """Tell whether gloo serves the CPU in a process group, in place of NCCL."""
     try:
-        return isinstance(of_torch._get_backend(CPU), dist.ProcessGroupGloo)
+        backend = of_torch._get_backend(CPU)
     except RuntimeError:
         return False
+    return isinstance(backend, dist.ProcessGroupGloo) and of_torch not in named
 
 
 def begin(group: Any, kind: str, tensors: Sequence[torch.Tensor]) -> None:
@@ -519,6 +524,19 @@ def _making(stock, options_of):
 exec(compile(_MAKING, c10d.__file__, "exec"), _names)
 
 
+#: It has the file name of torch's for the same reason.
+_NAMING = """
+def _naming(stock, named):
+    def make_group(ranks=None, timeout=None, backend=None, *args, **more):
+        group = stock["new_group"](ranks, timeout, backend, *args, **more)
+        if backend is not None and hasattr(group, "group_name"):
+            named.add(group)
+        return group
+    return make_group
+"""
+exec(compile(_NAMING, c10d.__file__, "exec"), _names)
+
+
 def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
     stock[known_as or name] = getattr(owner, name)
     setattr(owner, name, ours)
@@ -542,6 +560,8 @@ def install(options: Sequence[str]) -> None:
     replace(work, "wait", wait)
     make_gloo = _names["_making"](stock, options_of)
     replace(dist.ProcessGroupGloo, "__init__", make_gloo, "make_gloo")
+    replace(c10d, "new_group", _names["_naming"](stock, named))
+    dist.new_group = c10d.new_group
     dist.ProcessGroupGloo.supports_coalescing = property(lambda self: True)  # type: ignore
     replace(torch.autograd, "_engine_run_backward", _names["_running"](stock, Looks))
     replace(threading.Thread, "start", start_thread, "start_thread")
