@@ -36,7 +36,7 @@ IN_PLACE = (
 )
 SENDS_FIRST = (
     "Every rank sends before it receives, and send returns only when its message is taken. Use "
-    "exchange, or isend and then recv."
+    "exchange, which sends and receives together."
 )
 
 #: chunk(rank, step, n): which chunk a rank sends or changes in a step.
