@@ -84,4 +84,5 @@ def learn(net, optimizer):
 def whole(net, optimizer):
     """Return the first weight and its first moment, put together from all ranks."""
     weight = net[0].weight
-    return [t.detach().full_tensor() for t in (weight, optimizer.state[weight]["exp_avg"])]
+    tensors = (weight, optimizer.state[weight]["exp_avg"])
+    return [t.detach().full_tensor().clone() for t in tensors]  # one rank alone copies nothing
