@@ -1,5 +1,7 @@
 """Time three all-reduces of 4 MiB on two hosts with two ranks each, for notebook 14.
 
+With gloo, from CPU to CPU: what is timed is the cable, and both hosts may be one machine.
+
     python two_hosts.py FOLDER PLACE
 
 PLACE is 0 or 1 on the first host, 2 or 3 on the second. The processes meet through files in
