@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from ..rank_names import fold, label
 from ..wire import intervals
-from ..wire.recording import KINDS, WORK, Recording, Span
+from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
 from . import merge, trace
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class Timeline:
 
     def _counts(self, rank: int) -> str:
         """Count what a rank did. Not zero_grad and losses: they belong to a step and a forward.
-        Nor what was waited for: that is different each time."""
+        Nor what goes on after a pause of a GPU, or what was waited for: that is different each
+        time."""
         mine = [s for s in self.spans if s.rank == rank]
         counts = Counter(s.kind for s in mine if s.kind in WORK and not _is_part(s))
         parts = [f"{counts[kind]} × {kind}" for kind in WORK if counts[kind]]
@@ -150,4 +151,4 @@ class Timeline:
 
 
 def _is_part(span: Span) -> bool:
-    return span.name == "loss" or span.name.endswith(".zero_grad")
+    return span.name == "loss" or span.name.endswith((".zero_grad", CONTINUED))

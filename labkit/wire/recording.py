@@ -20,6 +20,8 @@ KINDS = (
 )
 #: The kinds that are work of the main thread.
 WORK = KINDS[:4]
+#: Ends the name of work that goes on after a GPU had nothing of it to do: no further piece of work.
+CONTINUED = " (continued)"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...wire.intervals import Interval, common, union, without
-from ...wire.recording import WORK, Event, TorchEvent
+from ...wire.recording import CONTINUED, WORK, Event, TorchEvent
 from ..torch_internals import profiling
 from ..torch_internals.profiling import Raw
 from ..torch_internals.recorder import BYTES, Issued
@@ -25,7 +25,7 @@ from ..torch_internals.recorder import BYTES, Issued
 #: Our own events are named so, with what follows.
 OURS = "labkit:"
 CLOCK = OURS + "clock"
-#: Kernels of one kind with less than this between them are drawn as one.
+#: Kernels of one piece of work with less than this between them are drawn as one.
 KERNEL_GAP = 20_000
 #: Work inside work (a closure of the optimizer, a forward computed again) is as deep as this.
 DEPTH = 8
@@ -264,8 +264,9 @@ def _messages(material: Material) -> list[Event]:
 def _kernels(material: Material) -> list[Event]:
     """Return the work that ran on a GPU, none without one.
 
-    A kernel belongs to the kind of work during which it was launched: a launch on the CPU and its
-    kernel have the same correlation number. Copies are work too.
+    A kernel belongs to the piece of work during which it was launched: a launch on the CPU and its
+    kernel have the same correlation number. Copies are work too. Where the GPU had nothing of it to
+    do for a while, what follows is marked as its continuation: one forward stays one.
     """
     work = _work(material)
     starts = [e.start for e in work]
@@ -275,6 +276,8 @@ def _kernels(material: Material) -> list[Event]:
         if not r.device and r.correlation and profiling.LAUNCH.match(r.name)
     }
     found: list[Event] = []
+    home: Event | None = None  # the piece of work of the kernel before
+    begun: set[Event] = set()
     for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
         launch = launches.get(raw.correlation)
         if launch is None or profiling.NCCL_KERNEL.match(raw.name):
@@ -282,12 +285,13 @@ def _kernels(material: Material) -> list[Event]:
         inner = _around(work, starts, launch)
         if inner is None:
             continue
-        last = found[-1] if found else None
-        same = last is not None and (last.kind, last.name) == (inner.kind, inner.name)
-        if last is not None and same and raw.start - last.stop < KERNEL_GAP:
-            found[-1] = last._replace(stop=max(last.stop, raw.stop))
+        if inner == home and raw.start - found[-1].stop < KERNEL_GAP:
+            found[-1] = found[-1]._replace(stop=max(found[-1].stop, raw.stop))
         else:
-            found.append(Event(inner.kind, inner.name, raw.start, raw.stop))
+            name = inner.name + (CONTINUED if inner in begun else "")
+            found.append(Event(inner.kind, name, raw.start, raw.stop))
+        home = inner
+        begun.add(inner)
     if found:  # loading happens on the CPU all the same
         found += [e for e in work if e.kind == "data loading"]
     return found

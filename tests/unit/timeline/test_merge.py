@@ -93,7 +93,8 @@ def test_spans_end_with_the_recording():
 
 def test_the_text_has_counts_and_no_time():
     steps = [Event("optimizer", name, 0, MS) for name in ("SGD.zero_grad", "SGD.step")]
-    forward = [Event("forward", name, 0, MS) for name in ("Net", "loss")]
+    names = ("Net", "loss", "Net (continued)")  # the last after a pause of a GPU
+    forward = [Event("forward", name, 0, MS) for name in names]
     both = [*forward, *steps, reduce(10, 20)]
     timeline = Timeline([recording(0, *both), recording(1, *both), recording(2)])
     assert repr(timeline) == (

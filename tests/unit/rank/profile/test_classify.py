@@ -182,6 +182,20 @@ def test_on_a_gpu_kernels_are_the_work_and_the_communication():
     assert of_kind(events, "blocked") == [(11 * MS, 15 * MS)]
 
 
+def test_a_forward_whose_kernels_pause_stays_one_forward():
+    """A GPU is often done with a small kernel before the next one is launched."""
+    raws = [
+        Raw("labkit:forward:Net", 0, 2 * MS, MAIN),
+        Raw("labkit:forward:Net", 2 * MS, 4 * MS, MAIN),
+    ]
+    for number, (launch, start) in enumerate([(0, 1), (1, 3), (2, 3.01), (3, 6)], 1):
+        launched, began = launch * MS + 1, int(start * MS)
+        raws.append(Raw("cudaLaunchKernel", launched, launched, MAIN, correlation=number))
+        raws.append(Raw("gemm", began, began + 1000, 7, device=True, correlation=number))
+    names = [e.name for e in sort(Material(MAIN, raws)) if e.kind == "forward"]
+    assert names == ["Net", "Net (continued)", "Net", "Net (continued)"]
+
+
 def test_the_trace_keeps_the_first_events_and_none_of_ours():
     raws = [Raw("aten::b", 5, 6, MAIN), Raw("labkit:clock", 0, 1, MAIN), Raw("aten::a", 1, 9, 77),
             reduce(2, 3), Raw("kernel", 7, 8, 4, device=True)]  # fmt: skip
