@@ -31,7 +31,7 @@ from . import (
     tracebacks,
 )
 from . import device as devices
-from .observe import p2p_record, traffic
+from .observe import p2p_record, traffic, unseen_calls
 from .torch_internals import connecting, listeners, names, rendezvous, reprs
 
 #: Where a launcher tells a process its place among the others, first found first.
@@ -114,6 +114,8 @@ def assign(
     last_receives.install()
     file_stores.install()
     connecting.install()
+    if target.type == "cuda":
+        unseen_calls.install()
     forks.install()
     interrupts.install(shell.kernel)
     interrupts.reaches(devices.finish)

@@ -14,7 +14,7 @@ from .. import tracebacks
 from ..torch_internals import connecting, groups, names, rendezvous
 from ..torch_internals import frames as torch_frames
 from ..torch_internals.groups import ProcessGroup, Work
-from . import call_details, flight_recorder, meetings, p2p_record, store_waits
+from . import call_details, flight_recorder, meetings, p2p_record, store_waits, unseen_calls
 
 
 def describe(frame: FrameType | None) -> Wait | None:
@@ -212,7 +212,7 @@ def _root(frames: list[FrameType]) -> int | None:
 
 
 #: Files of labkit's that stand between torch's Python and its C++.
-_OURS = (p2p_record.__file__, store_waits.__file__, rendezvous.__file__)
+_OURS = (p2p_record.__file__, store_waits.__file__, rendezvous.__file__, unseen_calls.__file__)
 
 
 def _call(frames: list[FrameType]) -> str:

@@ -8,7 +8,7 @@ from ...wire import python_threads
 from ...wire.samples import Message, Wait
 from .. import device, tracebacks
 from ..torch_internals import groups
-from . import blocked_call, call_details, flight_recorder
+from . import blocked_call, call_details, flight_recorder, unseen_calls
 from .p2p_record import Message as Noted
 
 
@@ -42,13 +42,14 @@ def describe(frame: FrameType | None = None) -> Wait | None:
     messages = tuple(filter(None, map(_message, device.pending_messages())))
     if not (options or messages):
         return None
-    issued, line = _oldest(options, messages)
+    call, issued, line = _oldest(options, messages)
     where = issued
     if frame is not None:
         where, line = tracebacks.innermost(frame) or ("", "")
     return Wait(
         "device",
         options,
+        call=call,
         where=where,
         line=line,
         messages=messages,
@@ -67,8 +68,11 @@ def _message(noted: Noted) -> Message | None:
 
 def _oldest(
     options: tuple[tuple[tuple[str, tuple[int, ...]], int], ...], messages: tuple[Message, ...]
-) -> tuple[str, str]:
-    """Return place and text of the call of the oldest thing that is pending."""
+) -> tuple[str, str, str]:
+    """Return the call of the oldest thing that is pending, place and text of it.
+
+    The name of the call is "" where the thing itself has it.
+    """
     for group in groups.members():
         for (name, _), number in options[:1]:
             if group.group_name == name:
@@ -77,12 +81,16 @@ def _oldest(
                 call = (call_details.calls.get(group) or {}).get(
                     (entry.backend, entry.own) if entry else ("", -1)
                 )
-                return call_details.describe(call.place if call else None)
+                if call is None and entry is not None:  # issued in C++
+                    unseen = unseen_calls.find(entry.created)
+                    if unseen is not None:
+                        return unseen.name, *call_details.describe(unseen.place)
+                return "", *call_details.describe(call.place if call else None)
         for message in messages[:1]:
             if group.group_name == message.group[0]:
                 ranks = message.group[1]
                 peer = ranks.index(message.peer) if message.peer >= 0 else -1
                 end = (message.kind, peer, message.tag, message.number)
                 noted = (call_details.sizes.get(group) or {}).get(end)
-                return call_details.describe(noted[2] if noted else None)
-    return "", ""
+                return "", *call_details.describe(noted[2] if noted else None)
+    return "", "", ""

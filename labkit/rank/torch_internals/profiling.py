@@ -133,12 +133,20 @@ def is_loss(module: torch.nn.Module) -> bool:
 @contextlib.contextmanager
 def wrapped_backwards(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
     """Replace what autograd runs for a backward by ``wrap(it)`` for the length of a ``with``."""
-    torchs_own = {name: getattr(torch.autograd, name, None) for name in BACKWARDS}
-    found = {name: function for name, function in torchs_own.items() if function is not None}
-    for name, function in found.items():
-        setattr(torch.autograd, name, wrap(function))
+    found = wrap_backwards(wrap)
     try:
         yield
     finally:
         for name, function in found.items():
             setattr(torch.autograd, name, function)
+
+
+def wrap_backwards(
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> dict[str, Callable[..., Any]]:
+    """Replace what autograd runs for a backward by ``wrap(it)``. Returns what was there."""
+    before = {name: getattr(torch.autograd, name, None) for name in BACKWARDS}
+    found = {name: function for name, function in before.items() if function is not None}
+    for name, function in found.items():
+        setattr(torch.autograd, name, wrap(function))
+    return found
