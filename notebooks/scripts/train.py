@@ -106,6 +106,7 @@ def make_loader(train_set, options):
         num_workers=options.workers,
         persistent_workers=options.workers > 0,
         generator=torch.Generator().manual_seed(rank_seed(options)),  # the workers' seeds
+        pin_memory=torch.cuda.is_available(),  # a GPU can fetch it while it computes
     )
 
 
@@ -124,7 +125,7 @@ def wrap(model, device):
     model = model.to(device)
     if device.type == "cuda":  # changes nothing in a model without BatchNorm
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    return DDP(model)
+    return DDP(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
 def make_schedule(optimizer, steps, warmup):
@@ -141,9 +142,10 @@ def train_epoch(net, loader, optimizer, schedule, scaler, device, options):
     dtype, losses = PRECISIONS[options.precision], []
     hidden = dist.get_rank() != 0 or (None if options.bar is None else not options.bar)  # (5)
     for images, labels in tqdm(loader, leave=False, disable=hidden):
+        images, labels = (part.to(device, non_blocking=True) for part in (images, labels))
         optimizer.zero_grad()
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):  # (2)
-            loss = F.cross_entropy(net(images.to(device)), labels.to(device))
+            loss = F.cross_entropy(net(images), labels)
         scaler.scale(loss).backward()  # (4) in float16; otherwise the scaler does nothing
         scaler.step(optimizer)
         scaler.update()
