@@ -31,6 +31,7 @@ from . import (
     tracebacks,
 )
 from . import device as devices
+from .nccl_version import nccl_version
 from .observe import p2p_record, traffic, unseen_calls
 from .torch_internals import connecting, listeners, names, rendezvous, reprs
 
@@ -48,13 +49,12 @@ def describe() -> ProcessFacts:
     """
     hints = (variables.place(name) for name in HINTS)
     found = gpus.find()
-    has_nccl = found and dist.is_nccl_available()
     return ProcessFacts(
         host=socket.gethostname(),
         pid=os.getpid(),
         hint=next((hint for hint in hints if hint is not None), None),
         gpus=found,
-        nccl=tuple(torch.cuda.nccl.version()) if has_nccl else None,
+        nccl=nccl_version() if found else None,
         cores=count_cores(),
         missing=(*gpus.check(), *names.check(), *ipython_internals.check()),
     )

@@ -16,6 +16,7 @@ import torch
 import labkit
 from labkit import Deadlock, Interrupted, RankDied
 from labkit.launch.placement import NCCL_SHARES_GPU
+from labkit.rank.nccl_version import nccl_version
 from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
 from tests.support.cells import finish_cell, results, run_cell, send_cell
@@ -25,7 +26,7 @@ def has_nccl_for(ranks: int) -> bool:
     """Tell whether NCCL serves so many ranks on the GPUs of this machine."""
     if not torch.cuda.is_available():
         return False
-    return torch.cuda.device_count() >= ranks or torch.cuda.nccl.version()[:2] >= NCCL_SHARES_GPU
+    return torch.cuda.device_count() >= ranks or (nccl_version() or ())[:2] >= NCCL_SHARES_GPU
 
 
 pytestmark = [

@@ -22,16 +22,17 @@ def gather() -> dict[str, Any]:
     import torch.distributed as dist
 
     from ...rank import gpus, guarded
+    from ...rank.nccl_version import nccl_version
     from ...rank.setup import describe
     from ...wire.encoding import encode
 
     process = describe()
-    nccl = dist.is_nccl_available()
+    nccl = nccl_version()
     facts: dict[str, Any] = {
         "place": encode(process),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "nccl": list(torch.cuda.nccl.version()) if nccl else None,
+        "nccl": list(nccl) if nccl else None,
         "gloo": dist.is_gloo_available(),
         "gpus": [],
         "no_gpu": gpus.why_none(),
