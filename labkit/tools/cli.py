@@ -106,6 +106,9 @@ def run(
         float | None,
         typer.Option(min=1, help="Seconds that one cell may take (default: no limit)."),
     ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", "-k", help="Run the cells behind one that fails, too.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what cells print.")] = (
         False
     ),
@@ -118,16 +121,24 @@ def run(
         nb = run_notebook.read(notebook)
         run_notebook.check_output(target)
         cells = len(run_notebook.cells_to_run(nb))
+        failures: list[run_notebook.Failure] = []
         with run_progress.RunView(notebook.name, cells, verbose=verbose) as view:
-            failure = run_notebook.execute(
-                nb, notebook.resolve().parent, ranks=ranks, timeout=timeout, watcher=view
+            ended = run_notebook.execute(
+                nb,
+                notebook.resolve().parent,
+                ranks=ranks,
+                timeout=timeout,
+                watcher=view,
+                failed=failures.append if keep_going else None,
             )
-        if failure is not None:
+        if ended is not None:
+            failures.append(ended)
+        for failure in failures:
             run_progress.show_failure(failure, cells)
         run_notebook.store(nb, target)
     typer.echo(f"Executed copy: {target}")
-    if failure is not None:
-        raise typer.Exit(INTERRUPTED if failure.interrupted else 1)
+    if failures:
+        raise typer.Exit(INTERRUPTED if failures[-1].interrupted else 1)
 
 
 @app.command("test")

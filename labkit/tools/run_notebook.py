@@ -88,7 +88,13 @@ def store(nb: NotebookNode, path: Path) -> None:
 
 
 def execute(
-    nb: NotebookNode, folder: Path, *, ranks: int | None, timeout: float | None, watcher: Watcher
+    nb: NotebookNode,
+    folder: Path,
+    *,
+    ranks: int | None,
+    timeout: float | None,
+    watcher: Watcher,
+    failed: Callable[[Failure], object] | None = None,
 ) -> Failure | None:
     """Run a notebook; its outputs are replaced by those of this run.
 
@@ -102,6 +108,9 @@ def execute(
         What ``labkit.start`` shall give, whatever the notebook asks for. None: as it asks.
     timeout
         Seconds that one cell may take. None: no limit.
+    failed
+        Is told of each cell that fails, and the run goes on behind it. None: the first one ends
+        the run.
 
     Returns
     -------
@@ -113,10 +122,11 @@ def execute(
     StartError
         If the notebook's kernel is not installed here.
     """
-    run = _Run(nb, watcher)
+    run = _Run(nb, watcher, failed)
     client = NotebookClient(
         nb,
         timeout=timeout,
+        allow_errors=failed is not None,
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,  # no times of day in a file that is kept under version control
         store_widget_state=False,
@@ -135,9 +145,12 @@ def execute(
 class _Run:
     """One run: where it is, and whether somebody wants it to end."""
 
-    def __init__(self, nb: NotebookNode, watcher: Watcher) -> None:
+    def __init__(
+        self, nb: NotebookNode, watcher: Watcher, failed: Callable[[Failure], object] | None
+    ) -> None:
         self.nb = nb
         self.watcher = watcher
+        self.failed = failed
         self.client: Any = None
         self.number = 0
         self.cell = nbformat.v4.new_code_cell()
@@ -200,6 +213,9 @@ class _Run:
         self.watcher.ended(self.number, cell)
         if self.interrupted:  # also if the cell took the interrupt for its own
             raise _InterruptedError
+        announced = "raises-exception" in cell.metadata.get("tags", [])
+        if self.failed is not None and not announced and (error := self._traceback()):
+            self.failed(self._failure(error))
 
     def _interrupt(self, cancel: Callable[[], object]) -> None:
         if self.interrupted or self.client.km is None:

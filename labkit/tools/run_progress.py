@@ -91,8 +91,8 @@ def output_text(output: NotebookNode) -> str:
 
 
 def show_failure(failure: Failure, cells: int) -> None:
-    """Print which cell ended a run, and its error, on stderr; and the cell, unless the error
-    quotes it."""
+    """Print which cell failed, and its error, on stderr; and the cell, unless the error quotes
+    it."""
     console = Console(stderr=True, highlight=False)
     what = "was interrupted" if failure.interrupted else "failed"
     where = f"Cell {failure.number} of {cells} {what}:" if failure.number else "No cell ran:"

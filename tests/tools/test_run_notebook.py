@@ -113,6 +113,23 @@ def test_an_error_that_the_notebook_announces_is_none(tmp_path: Path) -> None:
     assert texts(nb)[1] == "on\n"
 
 
+def test_a_run_may_go_on_behind_cells_that_fail(tmp_path: Path) -> None:
+    nb = notebook("1 / 0", "[][0]", "print('on')", "int('x')")
+    nb.cells[1].metadata.tags = ["raises-exception"]
+    failures: list[run_notebook.Failure] = []
+    log = Log()
+    ended = run_notebook.execute(
+        nb, tmp_path, ranks=None, timeout=None, watcher=log, failed=failures.append
+    )
+    assert ended is None
+    assert [failure.number for failure in failures] == [1, 4]
+    assert "ZeroDivisionError" in failures[0].error
+    assert "ValueError" in failures[1].error
+    assert texts(nb)[2] == "on\n"
+    assert log.seen[-1] == ("ended", 4)
+    assert [cell.metadata for cell in nb.cells] == [{}, {"tags": ["raises-exception"]}, {}, {}]
+
+
 def test_a_cell_that_takes_too_long(tmp_path: Path) -> None:
     nb = notebook(NEVER_ENDS)
     before = time.monotonic()
@@ -185,6 +202,15 @@ def test_a_failure_is_one_block_and_exit_code_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_every_failure_is_shown_by_a_run_that_keeps_going(tmp_path: Path) -> None:
+    path = stored(tmp_path / "a.ipynb", "x = 1 / 0", "print('on')", "int('y')")
+    done = run(path, "--keep-going")
+    assert done.returncode == 1
+    assert "Cell 1 of 3 failed:" in done.stderr
+    assert "Cell 3 of 3 failed:" in done.stderr
+    assert texts(run_notebook.read(tmp_path / "a.executed.ipynb"))[1] == "on\n"
+
+
 def test_ranks_replace_the_number_in_the_notebook(tmp_path: Path) -> None:
     path = stored(
         tmp_path / "a.ipynb",
