@@ -47,6 +47,17 @@ test-fast: $(STAMP)  ## run the quick tests only, which start no rank and no ker
 test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python3.13 TESTS=tests/ranks
 	@PYTHON="$(PYTHON)" .ci/test-with $(WITH) $(if $(TESTS),-- $(TESTS))
 
+# Only what is said on this command line counts, not variables of the shell: OUT and GPU are names
+# that many things have.
+said = $(if $(filter command,$(origin $1)),$($1))
+GPU_FLAGS = $(if $(call said,OUT),--out "$(OUT)") $(if $(filter 0,$(call said,GPU)),--no-gpu) \
+  $(if $(call said,AGAINST),--against "$(AGAINST)") $(call said,ARGS)
+test-gpu: $(if $(call said,WHEELS),,$(STAMP))  ## run all that needs a GPU, 8 minutes at most: WHEELS=folder OUT=folder
+	@$(if $(call said,WHEELS),$(PYTHON) -m tests.gpu.run.prepare "$(WHEELS)",$(BIN)/python -m tests.gpu.run) $(GPU_FLAGS)
+
+wheels: $(STAMP)  ## fetch what test-gpu needs where there is no network: WHEELS=folder NCCL=1 ARGS=...
+	@$(BIN)/python -m tests.gpu.wheels "$(or $(call said,WHEELS),build/wheels)" $(if $(call said,NCCL),--nccl) $(call said,ARGS)
+
 bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.json
 	$(BIN)/python -m tests.bench
 
@@ -95,4 +106,4 @@ clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: help setup lab test test-fast test-with bench lint lock system-deps clean
+.PHONY: help setup lab test test-fast test-with test-gpu wheels bench lint lock system-deps clean

@@ -166,16 +166,20 @@ def end_marked(token: str) -> None:
 
     What notices its parent's end and tidies up, as a lab does, gets ``TIDY_SECONDS`` for it.
     """
-    psutil.wait_procs([p for p in psutil.process_iter() if _token_of(p) == token], TIDY_SECONDS)
+    psutil.wait_procs(marked(token), TIDY_SECONDS)
     for _ in range(50):
-        found = [p for p in psutil.process_iter() if _token_of(p) == token]
-        if not found:
+        if not (found := marked(token)):
             return
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(found, timeout=0.2)
     raise BenchError(f"cannot end {found}")
+
+
+def marked(token: str) -> list[psutil.Process]:
+    """List the processes that carry this token."""
+    return [process for process in psutil.process_iter() if _token_of(process) == token]
 
 
 def _token_of(process: psutil.Process) -> str | None:
