@@ -60,16 +60,12 @@ MANNERS = {
         VIA, says=(CONDITION, r"broadcast \(int64 \[1\]")
     ),
     "a loop is shorter on one rank": told(CAUSE, says=("rank 0, which has ended", "all_reduce")),
-    "both send first": told(
-        USED, says=(SEND_FIRST, r"send to rank 1, started at In\[7\], line 4")
-    ),
+    "both send first": told(USED, says=(SEND_FIRST, r"send to rank 1, started at In\[7\], line 4")),
     "both receive first": told(
         USED,
         says=("waits to receive before it sends", r"recv from rank 1, started at In\[7\], line 4"),
     ),
-    "a ring of sends": told(
-        USED, says=(SEND_FIRST, r"send to rank 1, started at In\[7\], line 3")
-    ),
+    "a ring of sends": told(USED, says=(SEND_FIRST, r"send to rank 1, started at In\[7\], line 3")),
     "isend is waited for before the receive": told(
         USED,
         line=5,
