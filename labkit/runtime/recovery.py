@@ -26,6 +26,8 @@ FREED_SECONDS = 0.5
 #: Seconds to wait after that: where somebody has pressed stop and looks on, and where all have to
 #: come back, be the machine ever so busy, because they were seen to wait for one another.
 STOPPED_SECONDS, STUCK_SECONDS = 0.4, 4.0
+#: Seconds after which they are freed once more.
+AGAIN_SECONDS = 0.5
 #: Seconds for answers here: they come in milliseconds, or not at all.
 QUICK_SECONDS = 0.2
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
@@ -103,11 +105,21 @@ def end(
     """
     send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
-    _wait(lambda: sorted(set(busy()) - silent), FREED_SECONDS)
-    if still := sorted(set(busy()) - silent):  # freed, and waiting again: it caught the error
-        send_signal(cluster, still, signum)
-        free(cluster, still)
-        _wait(lambda: sorted(set(busy()) - silent), seconds)
+    # On another host a rank may be out of reach for a moment; here it was stopped.
+    lost = {r for r in silent if cluster.local_process(r) is not None}
+
+    def still() -> list[int]:
+        return sorted(set(busy()) - lost)
+
+    _wait(still, FREED_SECONDS)
+    deadline = time.monotonic() + seconds
+    if waiting := still():  # freed, and waiting again: it caught the error
+        send_signal(cluster, waiting, signum)
+    while waiting := still():
+        free(cluster, waiting)
+        _wait(still, min(seconds, AGAIN_SECONDS))
+        if time.monotonic() > deadline:
+            break
     left = busy()
     _log.info("freed ranks %s; no answer from %s; still busy: %s", stuck, sorted(silent), left)
     return left

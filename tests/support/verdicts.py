@@ -136,12 +136,12 @@ def judge(
         return "bounds"
     if prediction.suspicion > UNFOUNDED_SECONDS and verdict.kind == "suspected":
         return "early"  # one that comes to nothing, but late
-    return _judge_exact(program, sure, prediction, verdict, places)
+    return _judge_exact(program, sure, prediction, verdict, places, bounds)
 
 
 def _judge_exact(
     program: Program, sure: Run, prediction: Prediction, verdict: Verdict,
-    places: dict[Place, int] | None,
+    places: dict[Place, int] | None, bounds: Bounds,
 ) -> str:  # fmt: skip
     right = {"ended": "", "proved": "deadlock"}.get(sure.verdict, sure.verdict)
     assert verdict.kind == right, f"{right!r} is right, not {verdict.kind!r}"
@@ -153,6 +153,8 @@ def _judge_exact(
         waits, doubts = verdict.case.waits, verdict.case.doubts
         assert bool(doubts) == (right == "suspected"), f"the doubts are {doubts}"
         sets = [s.proved if right == "deadlock" else s.suspected for s in prediction.stages]
+        if bounds.slow and right == "deadlock":  # the others were out of reach
+            sets += [{r: s[r] for r in waits} for s in sets if s.keys() > waits.keys()]
         found = [s for s in sets if s and s.keys() == waits.keys()]
         final = sets[-1]
         assert found, f"{sorted(final)} are stuck, not {sorted(waits)}"
