@@ -61,6 +61,8 @@ def run_tests(
     collected: list[str] = []
     todo, number, why = list(targets), 0, ""
     log = folder / f"{stem}.log"
+    for earlier in folder.glob(f"{stem}.*"):  # of a run before this one
+        earlier.unlink()
     while todo:
         limit = min(budget.left(), end - time.monotonic())
         if stop is not None and stop.is_set():
