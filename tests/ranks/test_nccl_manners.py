@@ -313,6 +313,9 @@ def test_a_group_for_which_the_program_names_gloo_has_gloos_own(lab: labkit.Lab)
     call = "(dist.send(x, 0, {0}) if rank else dist.recv(x, 1, {0}))\nshort()"
     assert values(lab, LATE + call.format("mail")) == [False, True]
     assert values(lab, LATE + call.format("other")) == [True, True]
+    error = finish_cell(send_cell(lab, "dist.send(x, 1 - rank, mail)")).error
+    assert isinstance(error, labkit.Deadlock)
+    assert "send to rank 1" in str(error)
 
 
 # -- programs that are right --------------------------------------------------------------------

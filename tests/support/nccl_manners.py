@@ -50,7 +50,7 @@ from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
 import labkit
-from labkit.rank import device
+from labkit.rank import device, guarded
 from labkit.rank.observe import flight_recorder
 from labkit.rank.observe.p2p_record import Message
 from labkit.rank.torch_internals import groups as torch_groups
@@ -355,14 +355,20 @@ def message(name: str) -> Callable[..., Any]:
     return post
 
 
-def wait(self: Any, *timeout: timedelta, **named: timedelta) -> Any:
-    """Order later calls after a Work, as NCCL's ``wait`` does; others wait as they always did."""
-    found = works.get(self)
-    if found is None:
-        return stock["wait"](self, *timeout, **named)
-    for given in found:
-        given.ordered = True
-    return True
+#: Order later calls after a Work, as NCCL's ``wait`` does; others wait as they always did. It has
+#: the file name of a module of labkit's that only passes on, so that labkit sees its own wait.
+_WAITING = """
+def _waiting(stock, works):
+    def wait(self, *timeout, **named):
+        found = works.get(self)
+        if found is None:
+            return stock["wait"](self, *timeout, **named)
+        for given in found:
+            given.ordered = True
+        return True
+    return wait
+"""
+exec(compile(_WAITING, guarded.__file__, "exec"), _names)
 
 
 class Batch(dist.Work):
@@ -557,7 +563,7 @@ def install(options: Sequence[str]) -> None:
     replace(group, "_start_coalescing", start_coalescing)
     replace(group, "_end_coalescing", end_coalescing)
     replace(group, "shutdown", shutdown)
-    replace(work, "wait", wait)
+    replace(work, "wait", _names["_waiting"](stock, works))
     make_gloo = _names["_making"](stock, options_of)
     replace(dist.ProcessGroupGloo, "__init__", make_gloo, "make_gloo")
     replace(c10d, "new_group", _names["_naming"](stock, named))
