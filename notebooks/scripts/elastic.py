@@ -3,7 +3,8 @@
     torchrun --standalone --nproc-per-node=2 --max-restarts=3 elastic.py FOLDER [STEPS [PAUSE]]
 
 All ranks must see FOLDER. There may be more or fewer of them after a restart: in each step they
-share the same 16 rows. PAUSE is in seconds, after each step.
+share the same 16 rows. PAUSE is in seconds, after each step. With NCCL where a node has a GPU for
+each of its processes (then all nodes must), else on the CPU with gloo.
 """
 
 import os
@@ -26,16 +27,17 @@ def rows_of(step):
 def train(folder, steps=20, pause=0.1):
     rank, world_size, path = dist.get_rank(), dist.get_world_size(), f"{folder}/last.pt"
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).double()
-    net = nn.parallel.DistributedDataParallel(net)
+    net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).double().to(device)
+    ids = [device.index] if device.type == "cuda" else None
+    net = nn.parallel.DistributedDataParallel(net, device_ids=ids)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     state = {"done": 0}
     if os.path.exists(path):  # after a restart: every rank reads it
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, map_location=device, weights_only=True)
         net.load_state_dict(state["net"])
         optimizer.load_state_dict(state["optimizer"])
     for step in range(state["done"], steps):
-        x, y = (rows[rank::world_size] for rows in rows_of(step))  # my share
+        x, y = (rows[rank::world_size].to(device) for rows in rows_of(step))  # my share
         optimizer.zero_grad()
         ((net(x) - y).square().sum() * world_size / 16).backward()  # DDP averages over ranks
         optimizer.step()
@@ -46,15 +48,22 @@ def train(folder, steps=20, pause=0.1):
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(f"{path}.tmp", path)  # all or nothing
+        dist.barrier()  # it is saved
         print(f"step {step + 1} by rank {rank} of {world_size}, process {os.getpid()}\n", end="")
         time.sleep(pause)
     if rank == 0:
-        loss = (net.module(rows_of(-1)[0]) - rows_of(-1)[1]).square().mean().item()
-        weights = zlib.crc32(b"".join(p.detach().numpy().tobytes() for p in net.parameters()))
+        x, y = (rows.to(device) for rows in rows_of(-1))
+        loss = (net.module(x) - y).square().mean().item()
+        numbers = (p.detach().cpu().numpy() for p in net.parameters())
+        weights = zlib.crc32(b"".join(values.tobytes() for values in numbers))
         print(f"done: {steps} steps, loss {loss!r}, weights {weights:08x}\n", end="")
 
 
 torch.set_num_threads(1)
-dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+backend, device = "gloo", torch.device("cpu")
+if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):  # NCCL wants one for each
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend, device = "nccl", torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+dist.init_process_group(backend, timeout=timedelta(seconds=30))
 train(sys.argv[1], *map(int, sys.argv[2:3]), *map(float, sys.argv[3:4]))
 dist.destroy_process_group()
