@@ -245,6 +245,7 @@ ROWS = {
             "map_location=device",
             "pause=let_others_go",
             "torch.serialization.location_tag",
+            '{"cuda:64": str(device)}',
         ],
         "J2 whole state, bit for bit": [
             "set_epoch",
@@ -279,6 +280,8 @@ ROWS = {
             "hidden.to(second)",
             "DDP(TwoHalves(*pair)",
             "== pair[1]",
+            "(2 * rank + k) % gpus",
+            "device_ids=pair",
         ],
         "K2 pipeline, micro-batches, bubble": [
             "dist.isend(",
@@ -303,6 +306,8 @@ ROWS = {
             "-m torch.distributed.launch",
             "torchrun --standalone",
             "--world-size=3",
+            "--late",
+            'NCCL_DEBUG="INFO"',
         ],
         "L2 torchrun's options": [
             "--nproc-per-node",
