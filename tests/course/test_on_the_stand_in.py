@@ -1,0 +1,155 @@
+"""Every notebook shows the same where calls return at once, as NCCL's do.
+
+Each is executed on gloo with the manners of NCCL (``tests.support.nccl_manners``), and what its
+compared cells show is compared with what is stored. That proves nothing about NCCL itself; it finds
+a wait that nobody makes, and a None that nobody expects. What rightly differs stands in
+``OTHERWISE``, each cell with its reason. On one rank, as one GPU gives, the outputs are others, and
+cells that name rank 2 fail: there they are compared with those of one rank without the manners.
+
+``make test`` runs the notebooks of ``SHARE``; ``LABKIT_STAND_IN=all`` runs all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+from labkit.tools import run_notebook
+from tests.support.manners import MODULE
+from tests.support.manners import VARIABLE as MANNERS
+from tests.support.notebook_rules import nbval_options
+
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+VARIABLE = "LABKIT_STAND_IN"
+#: Seconds that a cell may take.
+LIMIT = 120.0
+#: Notebooks, by their numbers, that use the group most; those that are run on one rank.
+SHARE = ("00", "01", "01b", "02", "03", "03b", "04", "06", "07", "07b", "10", "11", "13")
+ALONE = ("00",)
+
+#: What IPython runs at the start of each kernel: the manners come into the warm process.
+STARTUP = f"""
+from labkit.notebook import startup as _startup
+_startup.PRELOAD = (*_startup.PRELOAD, {MODULE!r})
+del _startup
+"""
+
+BEHIND = "a call returns before its work is done, so ranks wait at a line behind it"
+#: Executes a notebook.
+Execute = Callable[..., NotebookNode]
+#: Notebook -> cell (its id) -> why it shows something else there.
+OTHERWISE: dict[str, dict[str, str]] = {
+    "00_start_here": {"1bfc2303": BEHIND},
+    "03b_collectives_in_depth": {
+        "0e656084": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
+    },
+    "06_sync_sgd": {"e63a11c4": BEHIND},
+}
+
+
+def names(share: tuple[str, ...]) -> list[str]:
+    """Return the notebooks of a share, all of them if the variable says so."""
+    every = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    if os.environ.get(VARIABLE) == "all":
+        return every
+    return [name for name in every if name.partition("_")[0] in share]
+
+
+class Silent:
+    """A watcher of a run that nobody looks at."""
+
+    def begins(self, number: int, cell: NotebookNode) -> None:
+        pass
+
+    def ended(self, number: int, cell: NotebookNode) -> None:
+        pass
+
+
+@pytest.fixture
+def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Execute:
+    """Execute a notebook on gloo with the manners; return it, with the outputs of this run."""
+    folder = tmp_path / "ipython" / "profile_default" / "startup"
+    folder.mkdir(parents=True)
+    (folder / "00-manners.py").write_text(STARTUP)
+    paths = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
+
+    def run(name: str, *, ranks: int | None = None, manners: bool = True) -> NotebookNode:
+        nb = run_notebook.read(FOLDER / f"{name}.ipynb")
+        for cell in nb.cells if ranks else ():  # to the end, whatever fails
+            cell.metadata.tags = [*{*cell.metadata.get("tags", ()), "raises-exception"}]
+        with monkeypatch.context() as setting:
+            if manners:
+                setting.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+                setting.setenv("PYTHONPATH", paths)
+                setting.setenv(MANNERS, "on")
+            failure = run_notebook.execute(nb, FOLDER, ranks=ranks, timeout=LIMIT, watcher=Silent())
+        assert failure is None, f"cell {failure.number}:\n{failure.source}\n\n{failure.error}"
+        return nb
+
+    return run
+
+
+def shown(cell: NotebookNode) -> list[str]:
+    """Return the lines that nbval compares: all but pictures and tracebacks."""
+    streams: dict[str, str] = {}
+    parts = []
+    for out in cell.get("outputs", []):
+        if out.output_type == "stream":
+            streams[out.name] = streams.get(out.name, "") + out.text
+        elif out.output_type == "error":
+            parts.append(f"{out.ename}: {out.evalue}")
+        else:
+            parts += [f"{mime}: {data}" for mime, data in out.data.items() if "image" not in mime]
+    return "\n".join([*streams.values(), *parts]).splitlines()
+
+
+def differences(stored: NotebookNode, run: NotebookNode) -> dict[str, str]:
+    """Return, by their ids, the compared cells that show something else, and what."""
+    found = {}
+    for one, other in zip(stored.cells, run.cells, strict=True):
+        if one.cell_type != "code" or not nbval_options(one)["check"]:
+            continue
+        if (before := shown(one)) != (now := shown(other)):
+            lines = difflib.unified_diff(before, now, "stored", "on the stand-in", lineterm="")
+            found[one.id] = "\n".join([one.source, *lines])
+    return found
+
+
+@pytest.mark.parametrize("name", names(SHARE))
+def test_compared_cells_show_what_is_stored(
+    name: str, execute: Callable[..., NotebookNode]
+) -> None:
+    found = differences(nbformat.read(FOLDER / f"{name}.ipynb", as_version=4), execute(name))
+    known = OTHERWISE.get(name, {})
+    wrong = [f"[{id}] {text}" for id, text in found.items() if id not in known]
+    assert not wrong, "\n\n".join(wrong)
+    alike = sorted(known.keys() - found.keys())
+    assert not alike, f"these cells of OTHERWISE show what is stored: {alike}"
+
+
+@pytest.mark.parametrize("name", names(ALONE))
+def test_compared_cells_show_the_same_on_one_rank(
+    name: str, execute: Callable[..., NotebookNode]
+) -> None:
+    found = differences(execute(name, ranks=1, manners=False), execute(name, ranks=1))
+    assert not found, "\n\n".join(found.values())
+
+
+def test_a_difference_is_seen() -> None:
+    def book(text: str, *tags: str) -> NotebookNode:
+        out = nbformat.v4.new_output("stream", text=text)
+        cell = nbformat.v4.new_code_cell("print(x)", outputs=[out], metadata={"tags": list(tags)})
+        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("x"), cell])
+
+    assert list(differences(book("1\n"), book("1\n")).values()) == []
+    (text,) = differences(book("1\n"), book("2\n")).values()
+    assert text.splitlines()[-2:] == ["-1", "+2"]
+    assert not differences(book("1\n", "nbval-ignore-output"), book("2\n"))
