@@ -42,7 +42,7 @@ _startup.PRELOAD = (*_startup.PRELOAD, {MODULE!r})
 del _startup
 """
 
-BEHIND = "a call returns before its work is done, so ranks wait at a line behind it"
+BEHIND = "the stand-in waits where a tensor is used next; a GPU would queue that, up to the end"
 #: Executes a notebook.
 Execute = Callable[..., NotebookNode]
 #: Notebook -> cell (its id) -> why it shows something else there.
