@@ -18,6 +18,8 @@ from .connected import ANSWERING, BOUND, attempt, connected, on_this_rank
 
 #: Seconds that reading the cell takes: long enough for all threads to have read.
 READING = 0.3
+#: Seconds that a thread which gives the lock back leaves to those that wait for it.
+HANDOVER = 0.05
 #: Calls that each rank but rank 0 makes at once.
 CALLS = 2
 
@@ -37,6 +39,27 @@ class _Cell:
         self.number = number
 
 
+class _Lock:
+    """A ``threading.Lock`` that those get first who wait for it.
+
+    A plain one may go to the same thread again and again, and two locked pieces count right then.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.acquire, self.locked = self._lock.acquire, self._lock.locked
+
+    def release(self) -> None:
+        self._lock.release()
+        time.sleep(HANDOVER)
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
 def _add(amount: int, seconds: float) -> Any:
     """Call the answer here, on rank 0: its number, "nothing" for None, or what went wrong."""
     cell, lock = on_this_rank["cell"], on_this_rank["lock"]
@@ -52,7 +75,7 @@ def _add(amount: int, seconds: float) -> Any:
 def trial(answer: Callable[..., Any], here: Here) -> Any:
     rank = here.rank
     if rank == 0:
-        on_this_rank.update(answer=answer, cell=_Cell(), lock=threading.Lock())
+        on_this_rank.update(answer=answer, cell=_Cell(), lock=_Lock())
     dist.barrier()
     found: list[Any] = []
     if rank > 0:
