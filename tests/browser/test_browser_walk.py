@@ -32,7 +32,7 @@ EXPECTED = {
     "%%px\nbefore = x.clone()": ["ranks 0–3: tensor([10.])"],
     "%%px\nshare = 100": ["rank 2: ZeroDivisionError: division by zero", "average = 60"],
     "%%px\nif rank != 2": ["Deadlock: ranks 0–1, 3 wait for rank 2", "dist.all_reduce(x)"],
-    "%%px --ranks 0-1\npeer": ["Deadlock: ranks 0–1 wait for one another"],
+    "%%px --ranks 0-1\nmine": ["Deadlock: ranks 0–1 wait for one another"],
     'lab.restart()\nprint("world': ["world size: 4"],
     '%%px\nprint("x is gone': ["ranks 0–3: x is gone: True"],
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -42,6 +44,16 @@ def _no_rank_or_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         start(self, args, *rest, **options)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", checked)
+
+
+@pytest.fixture(autouse=True)
+def _same_environment() -> Iterator[None]:
+    """Take back what a test leaves in the environment: the next file's processes would have it."""
+    before = dict(os.environ)
+    yield
+    if before != os.environ:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _is_slow(word: str) -> bool:
