@@ -21,6 +21,7 @@ import pytest
 from nbformat import NotebookNode
 
 from labkit.tools import run_notebook
+from tests.support.compare import outputs, shown
 from tests.support.manners import MODULE
 from tests.support.manners import VARIABLE as MANNERS
 from tests.support.notebook_rules import nbval_options
@@ -83,32 +84,20 @@ def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Execute:
 
     def run(name: str, *, ranks: int | None = None, manners: bool = True) -> NotebookNode:
         nb = run_notebook.read(FOLDER / f"{name}.ipynb")
-        for cell in nb.cells if ranks else ():  # to the end, whatever fails
-            cell.metadata.tags = [*{*cell.metadata.get("tags", ()), "raises-exception"}]
+        failures: list[run_notebook.Failure] = []
         with monkeypatch.context() as setting:
             if manners:
                 setting.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
                 setting.setenv("PYTHONPATH", paths)
                 setting.setenv(MANNERS, "on")
-            failure = run_notebook.execute(nb, FOLDER, ranks=ranks, timeout=LIMIT, watcher=Silent())
+            failure = run_notebook.execute(
+                nb, FOLDER, ranks=ranks, timeout=LIMIT, watcher=Silent(),
+                failed=failures.append if ranks else None,  # to the end, whatever fails
+            )  # fmt: skip
         assert failure is None, f"cell {failure.number}:\n{failure.source}\n\n{failure.error}"
         return nb
 
     return run
-
-
-def shown(cell: NotebookNode) -> list[str]:
-    """Return the lines that nbval compares: all but pictures and tracebacks."""
-    streams: dict[str, str] = {}
-    parts = []
-    for out in cell.get("outputs", []):
-        if out.output_type == "stream":
-            streams[out.name] = streams.get(out.name, "") + out.text
-        elif out.output_type == "error":
-            parts.append(f"{out.ename}: {out.evalue}")
-        else:
-            parts += [f"{mime}: {data}" for mime, data in out.data.items() if "image" not in mime]
-    return "\n".join([*streams.values(), *parts]).splitlines()
 
 
 def differences(stored: NotebookNode, run: NotebookNode) -> dict[str, str]:
@@ -117,7 +106,8 @@ def differences(stored: NotebookNode, run: NotebookNode) -> dict[str, str]:
     for one, other in zip(stored.cells, run.cells, strict=True):
         if one.cell_type != "code" or not nbval_options(one)["check"]:
             continue
-        if (before := shown(one)) != (now := shown(other)):
+        if outputs(one) != outputs(other):
+            before, now = shown(one).splitlines(), shown(other).splitlines()
             lines = difflib.unified_diff(before, now, "stored", "on the stand-in", lineterm="")
             found[one.id] = "\n".join([one.source, *lines])
     return found

@@ -24,8 +24,8 @@ from tests.gpu import wheels
 from tests.gpu.run import __main__ as command
 from tests.gpu.run import children, course, prepare, report, testing
 from tests.gpu.run.budget import CLOSING, Budget
-from tests.gpu.run.compare import compare
 from tests.gpu.run.result import FAILED, NOT_RUN, PASSED, Item, Step, exit_code
+from tests.support.compare import compare
 from tests.support.conda_versions import ROOT, direct_dependencies
 
 MACHINE = {

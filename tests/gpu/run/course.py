@@ -12,11 +12,11 @@ from threading import Event
 
 import nbformat
 
+from tests.support.compare import Comparison, compare
 from tests.support.conda_versions import ROOT
 
 from . import children
 from .budget import Budget
-from .compare import Comparison, compare
 from .result import STOPPED, TIME_OVER, Item, State, Step
 
 #: What is to be seen first on a GPU.
