@@ -1,6 +1,6 @@
-"""Find an exercise by its id: 04-2 is ``exercises/nb04/ex2.py``, which is loaded when it is needed.
+"""Find an exercise by its id: 03-2 is ``exercises/nb03/ex2.py``, which is loaded when it is needed.
 
-A number can have two notebooks, ``01_….ipynb`` and its second half ``01b_….ipynb``: one folder has
+A number can have two notebooks, ``11_….ipynb`` and its second half ``11b_….ipynb``: one folder has
 the exercises of both.
 """
 
@@ -34,7 +34,7 @@ def of_notebook(number: str) -> tuple[Exercise, ...]:
 
 
 def find(name: object) -> Exercise:
-    """Return the exercise with an id such as ``"04-2"``.
+    """Return the exercise with an id such as ``"03-2"``.
 
     Raises
     ------

@@ -35,7 +35,7 @@ def check(name: str) -> None:
     Parameters
     ----------
     name
-        The exercise's id, such as ``"04-2"``.
+        The exercise's id, such as ``"03-2"``.
 
     Raises
     ------

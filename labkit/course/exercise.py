@@ -110,7 +110,7 @@ class Exercise:
     Parameters
     ----------
     id
-        ``"04-2"``: the notebook's number and the exercise's.
+        ``"03-2"``: the notebook's number and the exercise's.
     title
         As in the notebook.
     answer
@@ -166,7 +166,7 @@ class Exercise:
     def __post_init__(self) -> None:
         number, _, own = self.id.partition("-")
         if not (len(number) == 2 and number.isdigit() and own.isdigit()):
-            raise ValueError(f'an exercise\'s id is like "04-2", not {self.id!r}')
+            raise ValueError(f'an exercise\'s id is like "03-2", not {self.id!r}')
         if not self.answer.isidentifier():
             raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
         if self.where not in PLACES:

@@ -18,7 +18,57 @@ from tests.support.notebook_rules import link_problem, links
 
 #: notebook -> row -> what stands in its code cells, or in those of its second half
 ROWS = {
-    "01_process_groups": {
+    "01_point_to_point": {
+        "B1 send and recv": ["dist.send(", "dist.recv("],
+        "B2 isend and irecv": ["dist.isend(", "dist.irecv(", ".wait()", "is_completed"],
+        "B3 both send first": ["batch_isend_irecv"],
+        "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
+        "B5 latency and bandwidth": ["bandwidth(", "fit_alpha_beta"],
+    },
+    "02_collectives": {
+        "C1 the nine": [
+            "dist.broadcast(",
+            "dist.reduce(",
+            "dist.all_reduce(",
+            "dist.scatter(",
+            "dist.gather(",
+            "dist.all_gather(",
+            "dist.reduce_scatter(",
+            "dist.all_to_all(",
+            "dist.barrier(",
+        ]
+    },
+    "03_ring_allreduce": {
+        "D1 the naive ring": ["isend", "recv"],
+        "D2 chunks": ["chunk", "reduce_scatter", "all_gather"],
+        "D3 against dist.all_reduce": ["dist.all_reduce(", "bandwidth("],
+        "D4 parameter server": ["server"],
+    },
+    "04_sync_sgd": {
+        "F1 partitioner with a shared seed": [
+            "def partition(",
+            "manual_seed(seed)",
+            "128 // world_size",
+        ],
+        "F2 average_gradients": [
+            "def average_gradients(",
+            "dist.all_reduce(p.grad)",
+            "dist.broadcast(p.data",
+        ],
+        "F3 MNIST, equal to one process": [
+            "mnist_tensors",
+            "assert error < 1e-12",
+            "accuracy >= 0.9",
+        ],
+        "F4 one flat bucket, overlap": [
+            "def average_bucket(",
+            "torch.cat(",
+            "register_post_accumulate_grad_hook",
+            "async_op=True",
+            "lab.timeline(",
+        ],
+    },
+    "05_process_groups": {
         "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
         "A2 env://": ["env://"],
         "A3 tcp://": ["tcp://"],
@@ -43,99 +93,10 @@ ROWS = {
             "get_world_size",
             "Backend",
         ],
-        "A8 backend, operation, device": ["gloo", "nccl", "mpi", "ucc", "new_figure"],
-        "A9 which backend": ["choose_backend"],
-        "A10 MPI": ["is_mpi_available"],
-        "A11 timeout": ["timeout=timedelta", "default_pg_timeout"],
+        "A11 timeout": ["timeout=timedelta"],
         "A12 destroy": ["destroy_process_group"],
-        "A13 sub-groups": ["new_group", "init_device_mesh"],
     },
-    "02_point_to_point": {
-        "B1 send and recv": ["dist.send(", "dist.recv("],
-        "B2 isend and irecv": ["dist.isend(", "dist.irecv(", ".wait()", "is_completed"],
-        "B3 both send first": ["batch_isend_irecv"],
-        "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
-        "B5 latency and bandwidth": ["bandwidth(", "fit_alpha_beta"],
-    },
-    "03_collectives": {
-        "C1 the nine": [
-            f"dist.{name}("
-            for name in (
-                "broadcast",
-                "reduce",
-                "all_reduce",
-                "scatter",
-                "gather",
-                "all_gather",
-                "reduce_scatter",
-                "all_to_all",
-                "barrier",
-            )
-        ],
-        "C2 tensor and object forms": [
-            "all_gather_into_tensor",
-            "reduce_scatter_tensor",
-            "all_to_all_single",
-            "all_gather_object",
-            "broadcast_object_list",
-            "gather_object",
-            "scatter_object_list",
-        ],
-        "C3 ReduceOp": ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM"],
-        "C4 groups": ["new_group", "group_src"],
-        "C5 async": ["async_op=True", "is_completed", "get_future"],
-        "C6 CUDA streams": ["torch.cuda.Stream", "wait_stream"],
-        "C7 mismatches": ["TORCH_DISTRIBUTED_DEBUG", "monitored_barrier"],
-    },
-    "04_ring_allreduce": {
-        "D1 the naive ring": ["isend", "recv"],
-        "D2 chunks": ["chunk", "reduce_scatter", "all_gather"],
-        "D3 against dist.all_reduce": ["dist.all_reduce(", "bandwidth("],
-        "D4 parameter server": ["server"],
-    },
-    "05_data_parallel": {
-        "E1 one GPU, DP or DDP": ["def choose(", '"one GPU"', "DDP with model parallel"],
-        "E2 DataParallel and its splits": ["nn.DataParallel(", "batch_size=30", "(2, 8)"],
-        "E3 the four steps": [
-            "def scatter(",
-            "def replicate(",
-            "def parallel_apply(",
-            "def gather(",
-        ],
-        "E4 interpreter and device 0": ["threading.Thread", "def counted_move(", "held ="],
-        "E5 what survives": [
-            "register_buffer",
-            "self.rows +=",
-            "register_forward_hook",
-            "src_device_obj",
-        ],
-        "E6 DP against DDP": ["DDP(", "def with_dp(", "def with_ddp("],
-    },
-    "06_sync_sgd": {
-        "F1 partitioner with a shared seed": [
-            "def partition(",
-            "manual_seed(seed)",
-            "128 // world_size",
-        ],
-        "F2 average_gradients": [
-            "def average_gradients(",
-            "dist.all_reduce(p.grad)",
-            "dist.broadcast(p.data",
-        ],
-        "F3 MNIST, equal to one process": [
-            "mnist_tensors",
-            "assert error < 1e-12",
-            "accuracy >= 0.9",
-        ],
-        "F4 one flat bucket, overlap": [
-            "def average_bucket(",
-            "torch.cat(",
-            "register_post_accumulate_grad_hook",
-            "async_op=True",
-            "lab.timeline(",
-        ],
-    },
-    "07_ddp": {
+    "06_ddp": {
         "G1 basic use, the constructor": [
             "DDP(model)",
             "same(weights(model))",
@@ -143,33 +104,37 @@ ROWS = {
         ],
         "G2 buckets, overlap": ["lab.timeline(", "bucket_cap_mb=0.02", "overlap()"],
         "G3 equal to one process": ["num_replicas=1", "assert difference < 1e-4", "fair_loss"],
-        "G4 options": [
-            "bucket_cap_mb=cap",
-            "gradient_as_bucket_view=view",
-            "find_unused_parameters=True",
-            "static_graph=static",
-            "broadcast_buffers=option",
-            "process_group=pair",
-            "device_ids=[",
-            "output_device=",
-            "no_sync()",
+        "G6 meeting points": ["time.sleep(0.1)", "if rank < world_size - 1"],
+    },
+    "07_mixed_precision": {
+        "I1 autocast": [
+            "with torch.autocast(",
+            "@torch.autocast(",
+            "conv2d",
+            "softmax",
+            "cross_entropy",
+            ".half()",
         ],
-        "G5 changes after wrapping": ["model.append(", "model[0] = "],
-        "G6 meeting points": [
-            "time.sleep(0.1)",
-            "if rank < world_size - 1",
-            "net.join()",
-            "throw_on_early_termination=True",
-            "timeout=timedelta(",
+        "I2 underflow and GradScaler": [
+            "axes.hist(",
+            "torch.amp.GradScaler(",
+            "scaler.scale(",
+            "scaler.step(",
+            "scaler.update()",
+            "skipped",
+            "scaler.unscale_(",
+            "clip_grad_norm_",
+            "scaler.step(draw)",
+            "scaler.step(read)",
         ],
-        "G7 SyncBatchNorm": [
-            "convert_sync_batchnorm",
-            "global_statistics",
-            "BatchNorm1d(1, affine=False)",
+        "I3 bf16 without a scaler": ["torch.bfloat16", "torch.finfo", '"bf16": (bf16, False)'],
+        "I4 scaler state": ["part.state_dict()", ".load_state_dict(deepcopy(state))"],
+        "I5 memory and time in DDP": [
+            "saved_tensors_hooks",
+            "time.perf_counter()",
+            "DDP(deep)",
+            "max_memory_allocated",
         ],
-        "G8 ZeroRedundancyOptimizer": ["ZeroRedundancyOptimizer(p, torch.optim.Adam", "memory("],
-        "G9 communication hooks": ["fp16_compress_hook", "register_comm_hook", "def bf16_hook"],
-        "G10 the paper": ["Li et al.", '"no overlap"', '"every 8"', "once.overlap()"],
     },
     "08_training_recipe": {
         "H1 sampler, set_epoch, generators, workers": [
@@ -208,35 +173,23 @@ ROWS = {
         ],
         "H6 MNIST, three epochs": ["--epochs=3", "89.21"],
     },
-    "09_mixed_precision": {
-        "I1 autocast": [
-            "with torch.autocast(",
-            "@torch.autocast(",
-            "conv2d",
-            "softmax",
-            "cross_entropy",
-            ".half()",
+    "09_data_parallel": {
+        "E1 one GPU, DP or DDP": ["def choose(", '"one GPU"', "DDP with model parallel"],
+        "E2 DataParallel and its splits": ["nn.DataParallel(", "batch_size=30", "(2, 8)"],
+        "E3 the four steps": [
+            "def scatter(",
+            "def replicate(",
+            "def parallel_apply(",
+            "def gather(",
         ],
-        "I2 underflow and GradScaler": [
-            "axes.hist(",
-            "torch.amp.GradScaler(",
-            "scaler.scale(",
-            "scaler.step(",
-            "scaler.update()",
-            "skipped",
-            "scaler.unscale_(",
-            "clip_grad_norm_",
-            "scaler.step(draw)",
-            "scaler.step(read)",
+        "E4 interpreter and device 0": ["threading.Thread", "def counted_move(", "held ="],
+        "E5 what survives": [
+            "register_buffer",
+            "self.rows +=",
+            "register_forward_hook",
+            "src_device_obj",
         ],
-        "I3 bf16 without a scaler": ["torch.bfloat16", "torch.finfo", '"bf16": (bf16, False)'],
-        "I4 scaler state": ["part.state_dict()", ".load_state_dict(deepcopy(state))"],
-        "I5 memory and time in DDP": [
-            "saved_tensors_hooks",
-            "time.perf_counter()",
-            "DDP(deep)",
-            "max_memory_allocated",
-        ],
+        "E6 DP against DDP": ["DDP(", "def with_dp(", "def with_ddp("],
     },
     "10_checkpointing": {
         "J1 save, barrier, map_location": [
@@ -329,12 +282,7 @@ ROWS = {
             "zip((3, 4), nodes)",
             "CUDA_VISIBLE_DEVICES",
         ],
-        "L4 elastic": [
-            "signal.SIGKILL",
-            "scripts/elastic.py",
-            "--nnodes=1:2",
-            "def resume",
-        ],
+        "L4 elastic": ["signal.SIGKILL", "scripts/elastic.py", "--nnodes=1:2", "def resume"],
         "L5 Slurm": [
             "scripts/train.sbatch",
             '"sbatch", "--wait"',
@@ -397,6 +345,52 @@ ROWS = {
             "hosts.network(2, rate=",
             "lab.timeline(",
         ],
+    },
+    "15_rendezvous_and_backends": {
+        "A8 backend, operation, device": ["gloo", "nccl", "mpi", "ucc", "new_figure"],
+        "A9 which backend": ["choose_backend"],
+        "A10 MPI": ["is_mpi_available"],
+        "A13 sub-groups": ["new_group", "init_device_mesh"],
+        "A11 defaults of the timeout": ["default_pg_timeout"],
+    },
+    "16_collectives_in_depth": {
+        "C2 tensor and object forms": [
+            "all_gather_into_tensor",
+            "reduce_scatter_tensor",
+            "all_to_all_single",
+            "all_gather_object",
+            "broadcast_object_list",
+            "gather_object",
+            "scatter_object_list",
+        ],
+        "C3 ReduceOp": ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM"],
+        "C4 groups": ["new_group", "group_src"],
+        "C5 async": ["async_op=True", "is_completed", "get_future"],
+        "C6 CUDA streams": ["torch.cuda.Stream", "wait_stream"],
+        "C7 mismatches": ["TORCH_DISTRIBUTED_DEBUG", "monitored_barrier"],
+    },
+    "17_ddp_in_depth": {
+        "G4 options": [
+            "bucket_cap_mb=cap",
+            "gradient_as_bucket_view=view",
+            "find_unused_parameters=True",
+            "static_graph=static",
+            "broadcast_buffers=option",
+            "process_group=pair",
+            "device_ids=[",
+            "output_device=",
+            "no_sync()",
+        ],
+        "G5 changes after wrapping": ["model.append(", "model[0] = "],
+        "G7 SyncBatchNorm": [
+            "convert_sync_batchnorm",
+            "global_statistics",
+            "BatchNorm1d(1, affine=False)",
+        ],
+        "G8 ZeroRedundancyOptimizer": ["ZeroRedundancyOptimizer(p, torch.optim.Adam", "memory("],
+        "G9 communication hooks": ["fp16_compress_hook", "register_comm_hook", "def bf16_hook"],
+        "G10 the paper": ["Li et al.", '"no overlap"', '"every 8"', "once.overlap()"],
+        "G6 uneven inputs": ["net.join()", "throw_on_early_termination=True", "timeout=timedelta("],
     },
 }
 CASES = [(book, row) for book, rows in ROWS.items() for row in rows]

@@ -1,4 +1,4 @@
-"""DDP on 2, 3 and 4 ranks does what one process does: notebooks 07 and 07b rest on it.
+"""DDP on 2, 3 and 4 ranks does what one process does: notebooks 06 and 17 rest on it.
 
 Four ranks are started once; two and three of them train in a group of their own.
 """
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import labkit
-from labkit.course.exercises.nb07 import ex5, ex7
+from labkit.course.exercises.nb17 import ex1, ex3
 
 #: How far weights may be apart after ten steps, that have moved a hundred times as far.
 TOLERANCE = 1e-4
@@ -143,10 +143,10 @@ def buckets(sizes: tuple[int, ...], cap: float) -> list[int]:
     return seen
 
 
-@pytest.mark.parametrize("cap", ex5.CAPS)
+@pytest.mark.parametrize("cap", ex1.CAPS)
 def test_the_expected_buckets_of_exercise_5_are_ddps(lab: labkit.Lab, cap: int) -> None:
-    (found, *others) = lab.run(buckets, ex5.SIZES, cap / 2**20)
-    assert found == ex5.fill(ex5.SIZES, cap)
+    (found, *others) = lab.run(buckets, ex1.SIZES, cap / 2**20)
+    assert found == ex1.fill(ex1.SIZES, cap)
     assert all(other == found for other in others)
 
 
@@ -163,8 +163,8 @@ def zero_loads(n: int, sizes: tuple[int, ...]) -> int | None:
     return sum(p.numel() for held in zero.optim.param_groups for p in held["params"])
 
 
-@pytest.mark.parametrize(("sizes", "n"), ex7.LOADS)
+@pytest.mark.parametrize(("sizes", "n"), ex3.LOADS)
 def test_the_expected_loads_of_exercise_7_are_zeros(
     lab: labkit.Lab, sizes: tuple[int, ...], n: int
 ) -> None:
-    assert lab.run(zero_loads, n, sizes)[:n] == ex7.deal_state(sizes, n)
+    assert lab.run(zero_loads, n, sizes)[:n] == ex3.deal_state(sizes, n)

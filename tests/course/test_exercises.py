@@ -87,8 +87,8 @@ def exercise(**changes: Any) -> Exercise:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"id": "4-2"}, 'is like "04-2"'),
-        ({"id": "04"}, 'is like "04-2"'),
+        ({"id": "4-2"}, 'is like "03-2"'),
+        ({"id": "04"}, 'is like "03-2"'),
         ({"answer": "a b"}, "the answer is a name"),
         ({"where": "moon"}, "where is one of ranks, notebook"),
         ({"hints": ("a",)}, "there are 3 hints, not 1"),
@@ -126,10 +126,10 @@ def test_the_wrong_answers_of_an_exercise() -> None:
 
 def test_only_the_file_of_an_exercise_is_loaded_for_it() -> None:
     code = (
-        "import sys; from labkit.course import catalogue; catalogue.find('04-2'); "
+        "import sys; from labkit.course import catalogue; catalogue.find('03-2'); "
         "own = [name for name in sys.modules if 'exercises.nb' in name]; "
         "assert sorted(name.partition('exercises.')[2] for name in own) == "
-        "['nb04', 'nb04.ex2', 'nb04.ring'], own"
+        "['nb03', 'nb03.ex2', 'nb03.ring'], own"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

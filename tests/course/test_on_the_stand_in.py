@@ -33,7 +33,7 @@ VARIABLE = "LABKIT_STAND_IN"
 #: Seconds that a cell may take.
 LIMIT = 120.0
 #: Notebooks, by their numbers, that use the group most; those that are run on one rank.
-SHARE = ("00", "01", "01b", "02", "03", "03b", "04", "06", "07", "07b", "10", "11", "13")
+SHARE = ("00", "01", "15", "02", "03", "16", "04", "06", "07", "17", "10", "11", "13")
 ALONE = ("00",)
 
 #: What IPython runs at the start of each kernel: the manners come into the warm process.
@@ -49,10 +49,10 @@ Execute = Callable[..., NotebookNode]
 #: Notebook -> cell (its id) -> why it shows something else there.
 OTHERWISE: dict[str, dict[str, str]] = {
     "00_start_here": {"1bfc2303": BEHIND},
-    "03b_collectives_in_depth": {
+    "16_collectives_in_depth": {
         "0e656084": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
     },
-    "06_sync_sgd": {"e63a11c4": BEHIND},
+    "04_sync_sgd": {"e63a11c4": BEHIND},
 }
 
 

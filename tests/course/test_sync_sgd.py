@@ -1,4 +1,4 @@
-"""Synchronous SGD as notebook 06 does it: many ranks compute what one process computes.
+"""Synchronous SGD as notebook 04 does it: many ranks compute what one process computes.
 
 What runs on the ranks are the notebook's own cells, read from the file. The oracle is this
 process, without a group: the same functions on the whole batch.
@@ -19,7 +19,7 @@ import torch
 import labkit
 from tests.support.cells import run_cell
 
-PATH = Path(__file__).resolve().parents[2] / "notebooks" / "06_sync_sgd.ipynb"
+PATH = Path(__file__).resolve().parents[2] / "notebooks" / "04_sync_sgd.ipynb"
 PX = "%%px\n"
 
 #: What the cells that take part define, in their order; the first name that a cell binds.

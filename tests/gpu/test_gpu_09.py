@@ -1,122 +1,166 @@
-"""Mixed precision on GPUs, what notebook 09 says of them. Run by hand: pytest -m gpu."""
+"""What notebook 09 says of nn.DataParallel, on real GPUs: pytest -m gpu.
 
+The notebook's own functions are taken from its cells and compared with the real ones.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import nbformat
 import pytest
 import torch
+from torch import nn
 
-import labkit
+from labkit.course import edition
+
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "09_data_parallel.ipynb"
+HOME = "cuda:0"
+GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU"),
+    pytest.mark.skipif(GPUS < 1, reason="this machine has no GPU"),
 ]
+two = pytest.mark.skipif(GPUS < 2, reason="nn.DataParallel splits a batch on two or more GPUs")
 
 
-def types():
-    """Return the type that each operation gives under fp16 autocast, given fp32 and fp16."""
-    import torch
-    import torch.nn.functional as F
-
-    device = torch.device("cuda", torch.cuda.current_device())
-    a = torch.randn(8, 8, device=device)
-    calls = {
-        "a @ a": lambda a: a @ a,
-        "conv2d": lambda a: F.conv2d(a[None, None], a[None, None, :3, :3]),
-        "relu": F.relu,
-        "softmax": lambda a: a.softmax(dim=1),
-        "sum": lambda a: a.sum(),
-        "mse_loss": lambda a: F.mse_loss(a, a),
-        "cross_entropy": lambda a: F.cross_entropy(a, a.argmax(dim=1)),
-    }
-    with torch.autocast("cuda", dtype=torch.float16):
-        return {name: (call(a).dtype, call(a.half()).dtype) for name, call in calls.items()}
+@pytest.fixture(scope="module")
+def course() -> dict[str, Any]:
+    """Return what the notebook's cells import and define, for two devices: GPUs, or one that
+    plays both."""
+    names: dict[str, Any] = {}
+    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+        if cell.cell_type != "code" or cell.source.startswith("%%"):
+            continue
+        source = edition.solved(cell.source) if edition.has_solution(cell.source) else cell.source
+        tree = ast.parse(source)
+        kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+        tree.body = [node for node in tree.body if isinstance(node, kept)]
+        exec(compile(tree, str(NOTEBOOK), "exec"), names)
+    names["devices"] = names["use"](2)
+    return names
 
 
-def half_step(bad_rank):
-    """Take one DDP step in fp16, with an overflow on one rank (None: on none); return whether the
-    weights moved, whether they are finite, the scale, and the types of parameters and gradients."""
-    import torch
-    import torch.distributed as dist
-    import torch.nn.functional as F
-    from torch.nn.parallel import DistributedDataParallel
+def make_toy() -> tuple[nn.Module, list[int]]:
+    """Return the notebook's toy on device 0, and where its hook writes the rows of each call."""
+    inside: list[int] = []
+    toy = nn.Linear(5, 2).to(HOME)
+    toy.register_forward_hook(lambda module, inputs, output: inside.append(len(inputs[0])))
+    return toy, inside
 
-    device = torch.device("cuda", torch.cuda.current_device())
+
+def batches() -> list[torch.Tensor]:
     torch.manual_seed(0)
-    net = DistributedDataParallel(torch.nn.Linear(64, 8).to(device), device_ids=[device.index])
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)
-    x = torch.ones(16, 64, device=device) * (dist.get_rank() + 1)
-    if dist.get_rank() == bad_rank:
-        x[0, 0] = 1e6
-    before = torch.nn.utils.parameters_to_vector(net.parameters()).detach().clone()
-    with torch.autocast("cuda", dtype=torch.float16):
-        loss = F.mse_loss(net(x), torch.zeros(16, 8, device=device))
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    now = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
-    kinds = {p.dtype for p in net.parameters()} | {p.grad.dtype for p in net.parameters()}
-    return not now.equal(before), bool(now.isfinite().all()), scaler.get_scale(), kinds
+    return list(torch.randn(100, 5).split(30))
 
 
-def peak_and_seconds(dtype):
-    """Return the most memory that a step of a deep network takes above its parameters, and the
-    least seconds of five steps."""
-    import time
-
-    import torch
-    import torch.nn.functional as F
-
-    device = torch.device("cuda", torch.cuda.current_device())
-    layers = [layer for _ in range(12) for layer in (torch.nn.Linear(2048, 2048), torch.nn.ReLU())]
-    net = torch.nn.Sequential(*layers).to(device)
-    x = torch.randn(8192, 2048, device=device)
-    # TF32 would make fp32 nearly as fast, which is another lesson
-    torch.backends.cuda.matmul.allow_tf32 = False
-    times = []
-    for step in range(6):
-        net.zero_grad()
-        torch.cuda.synchronize()
-        if step == 1:  # the first one chooses kernels and makes the gradients
-            torch.cuda.reset_peak_memory_stats()
-            start = torch.cuda.memory_allocated()
-        begin = time.perf_counter()
-        with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-            loss = F.mse_loss(net(x), x)
-        loss.backward()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
-    return torch.cuda.max_memory_allocated() - start, min(times[1:])
+def gradient(model: nn.Module, forward: Any, batch: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    forward(batch).pow(2).mean().backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-def test_autocast_chooses_the_types_that_the_text_names():
-    low, full = torch.float16, torch.float32
-    with labkit.start(1) as lab:
-        (found,) = lab.run(types)
-    assert found["a @ a"] == found["conv2d"] == (low, low)
-    assert found["relu"] == (full, low)
-    for name in ("softmax", "sum", "mse_loss", "cross_entropy"):
-        assert found[name] == (full, full), name
+def test_the_notebooks_steps_give_the_gradient_of_one_device(course):
+    toy, inside = make_toy()
+    for batch in batches():
+        whole = gradient(toy, toy, batch.to(HOME))
+        inside.clear()
+        split = gradient(toy, lambda rows: course["data_parallel"](toy, rows), batch)
+        assert inside == [len(batch) // 2] * 2
+        torch.testing.assert_close(split, whole)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_half_precision_step_moves_finite_weights(ranks):
-    with labkit.start(ranks) as lab:
-        for moved, finite, scale, kinds in lab.run(half_step, None):
-            assert (moved, finite, scale, kinds) == (True, True, 2.0**10, {torch.float32})
+@pytest.mark.parametrize(("name", "kept"), [("Counting", 0), ("InPlace", 50)])
+def test_the_notebooks_steps_keep_what_device_0_writes_in_place(course, name, kept):
+    model = course[name]().to(HOME)
+    for batch in batches():
+        course["data_parallel"](model, batch)
+    assert model.rows.item() == kept
 
 
-def test_an_overflow_on_one_rank_makes_all_of_them_skip():
-    with labkit.start(2) as lab:
-        for moved, finite, scale, _ in lab.run(half_step, 1):
-            assert (moved, finite, scale) == (False, True, 2.0**9)
+def test_threads_do_not_know_of_no_grad_until_they_are_told(course):
+    toy, _ = make_toy()
+    with torch.no_grad():
+        replicas, pieces = course["replicate"](toy, 2), course["scatter"](batches()[0])
+        before = course["parallel_apply"](replicas, pieces)
+        after = course["apply_on_threads"](replicas, pieces)
+    assert [output.requires_grad for output in before] == [True, False]
+    assert [output.requires_grad for output in after] == [False, False]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sixteen_bits_take_less_memory_and_less_time(dtype):
-    if not torch.cuda.is_bf16_supported(including_emulation=False):
-        pytest.skip("this GPU has no bf16")
-    with labkit.start(1) as lab:
-        ((memory, seconds),) = lab.run(peak_and_seconds, torch.float32)
-        ((less, faster),) = lab.run(peak_and_seconds, dtype)
-    assert less < 0.85 * memory
-    assert faster < 0.7 * seconds
+def test_with_one_gpu_the_wrapper_moves_the_module_and_calls_it_once():
+    toy, inside = make_toy()
+    output = nn.DataParallel(toy.cpu(), device_ids=[0])(batches()[0])
+    assert output.device == torch.device(HOME)
+    assert inside == [30]
+
+
+@two
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_the_split_of_the_toy(gpus):
+    if gpus > GPUS:
+        pytest.skip(f"this machine has {GPUS} GPUs")
+    toy, inside = make_toy()
+    dp = nn.DataParallel(toy, device_ids=list(range(gpus)))
+    for batch in batches():
+        inside.clear()
+        dp(batch)
+        assert sorted(inside, reverse=True) == [len(piece) for piece in batch.chunk(gpus)]
+
+
+@two
+def test_the_real_one_gives_the_same_gradient(course):
+    toy, _ = make_toy()
+    dp = course["wrap"](toy)
+    assert isinstance(dp, nn.DataParallel)
+    for batch in batches():
+        split = gradient(toy, lambda rows: course["data_parallel"](toy, rows), batch)
+        torch.testing.assert_close(gradient(toy, dp, batch), split)
+
+
+@two
+@pytest.mark.parametrize(("name", "kept"), [("Counting", 0), ("InPlace", 50)])
+def test_the_real_one_keeps_what_device_0_writes_in_place(course, name, kept):
+    model = course[name]().to(HOME)
+    dp = nn.DataParallel(model, device_ids=[0, 1])
+    for batch in batches():
+        dp(batch)
+    assert model.rows.item() == kept
+
+
+@two
+def test_the_exercises_counter_survives_the_real_one(course):
+    counter = course["StepCounter"]().to(HOME)
+    dp = nn.DataParallel(counter, device_ids=[0, 1])
+    for batch in batches():
+        dp(batch)
+    assert counter.steps.item() == 4
+
+
+@two
+def test_hooks_run_once_on_each_device():
+    toy, _ = make_toy()
+    calls = []
+    toy.register_forward_hook(lambda module, inputs, output: calls.append(output.device.index))
+    nn.DataParallel(toy, device_ids=[0, 1])(batches()[0])
+    assert sorted(calls) == [0, 1]
+
+
+@two
+def test_a_module_elsewhere_is_refused():
+    dp = nn.DataParallel(nn.Linear(5, 2))
+    with pytest.raises(RuntimeError, match=r"on device cuda:0 \(device_ids\[0\]\)"):
+        dp(batches()[0])
+
+
+@two
+def test_the_real_one_tells_its_threads_of_no_grad():
+    toy, _ = make_toy()
+    graphs = []
+    toy.register_forward_hook(lambda *_: graphs.append(torch.is_grad_enabled()))
+    with torch.no_grad():
+        nn.DataParallel(toy, device_ids=[0, 1])(batches()[0])
+    assert graphs == [False, False]

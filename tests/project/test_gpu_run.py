@@ -343,7 +343,7 @@ def test_the_report_names_what_failed_what_differs_and_what_was_not_run(tmp_path
     steps = [
         Step("faults on NCCL", [Item("t::a", "passed"),
                                 Item("t::b", "failed", why="it hung")]),
-        Step("course, 1 rank", [Item("07_ddp", "passed", more=differs),
+        Step("course, 1 rank", [Item("06_ddp", "passed", more=differs),
                                 Item("13_rpc", "not run", why="the time was over")]),
         Step("course, 4 ranks", why="this NCCL (2.28.9) serves one rank on each GPU"),
     ]  # fmt: skip
@@ -367,7 +367,7 @@ def test_the_report_names_what_failed_what_differs_and_what_was_not_run(tmp_path
     lines = report.notes(steps)
     assert "faults on NCCL: t::b failed. it hung" in lines
     assert "course, 1 rank: not run: 13_rpc (the time was over)" in lines
-    assert ("course, 1 rank: 07_ddp: 2 of 40 compared cells differ from the stored ones: 5, 8"
+    assert ("course, 1 rank: 06_ddp: 2 of 40 compared cells differ from the stored ones: 5, 8"
             in lines)  # fmt: skip
     assert lines[-1] == ("course, 4 ranks: not run, this NCCL (2.28.9) serves one rank on each GPU")
     assert report.figure_lines(figures) == [

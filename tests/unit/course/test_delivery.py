@@ -214,7 +214,7 @@ def notebook(*exercises: str, text: str = "# Add up") -> str:
 @pytest.fixture
 def exercises(source: Path, tmp_path: Path) -> Path:
     """A learner's folder that has just been given a course with two exercises."""
-    (source / ONE).write_text(notebook("04-1", "04-2"))
+    (source / ONE).write_text(notebook("03-1", "03-2"))
     folder = tmp_path / "work"
     delivery.new_course(folder)
     return folder
@@ -233,15 +233,15 @@ def test_a_learner_gets_stubs_and_no_solution(exercises: Path, source: Path) -> 
 
 
 def test_an_untouched_edition_is_updated(exercises: Path, source: Path) -> None:
-    (source / ONE).write_text(notebook("04-1", "04-2", "04-3"))
+    (source / ONE).write_text(notebook("03-1", "03-2", "03-3"))
     done = delivery.new_course(exercises)
     assert done.updated == [ONE]
-    assert done.exercises == ["04-3"]
+    assert done.exercises == ["03-3"]
     assert "41 + 1" not in (exercises / ONE).read_text()
 
 
 def test_a_new_solution_alone_changes_nothing_for_a_learner(exercises: Path, source: Path) -> None:
-    (source / ONE).write_text(notebook("04-1", "04-2").replace("41 + 1", "6 * 7"))
+    (source / ONE).write_text(notebook("03-1", "03-2").replace("41 + 1", "6 * 7"))
     done = delivery.new_course(exercises)
     assert ONE in done.unchanged
     assert done.exercises == []
@@ -253,13 +253,13 @@ def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Pat
     assert mine.count("6 * 7") == 1
     (exercises / ONE).write_text(mine)
     assert delivery.new_course(exercises).kept == {}
-    (source / ONE).write_text(notebook("04-1", "04-2", "04-3", "04-4", text="# Add up, again"))
+    (source / ONE).write_text(notebook("03-1", "03-2", "03-3", "03-4", text="# Add up, again"))
     done = delivery.new_course(exercises)
     beside = "notebooks/one.new.ipynb"
     assert done.kept == {ONE: beside}
     assert str(done).splitlines()[1:] == [
         f"You changed {ONE}; its newer version is {beside}.",
-        "New exercises: 04-3, 04-4.",
+        "New exercises: 03-3, 03-4.",
     ]
     assert (exercises / ONE).read_text() == mine
     theirs = (exercises / beside).read_text()
@@ -270,7 +270,7 @@ def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Pat
 
 
 def test_a_badly_marked_solution_is_not_delivered(source: Path, tmp_path: Path) -> None:
-    (source / ONE).write_text(notebook("04-1").replace("### END SOLUTION", "# end"))
+    (source / ONE).write_text(notebook("03-1").replace("### END SOLUTION", "# end"))
     with pytest.raises(labkit.LabError, match="not marked well"):
         delivery.new_course(tmp_path / "work")
     assert not (tmp_path / "work").exists()

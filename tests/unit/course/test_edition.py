@@ -42,7 +42,7 @@ def nb() -> NotebookNode:
         nbformat.v4.new_markdown_cell(text),
         code("1 + 1"),
         code(ANSWER),
-        code("# look\nlabkit.check('04-1')"),
+        code("# look\nlabkit.check('03-1')"),
         code("f(3)"),
     ]
     cells[1].metadata.tags = ["nbval-ignore-output"]
@@ -119,15 +119,15 @@ def test_a_cell_without_a_solution_has_no_problem() -> None:
 
 
 def test_exercises_in_a_file(nb: NotebookNode) -> None:
-    nb.cells.append(code('labkit.check("04-2")'))
-    nb.cells.append(code('labkit.check("04-2")'))
-    assert edition.exercises_in(nbformat.writes(nb).encode()) == ["04-1", "04-2"]
+    nb.cells.append(code('labkit.check("03-2")'))
+    nb.cells.append(code('labkit.check("03-2")'))
+    assert edition.exercises_in(nbformat.writes(nb).encode()) == ["03-1", "03-2"]
     assert edition.exercises_in(b"no notebook") == []
 
 
 def test_definitions(nb: NotebookNode) -> None:
-    nb.cells.append(code('labkit.check("04-2")'))  # which nothing defines
-    assert list(edition.definitions(nb)) == [("04-1", ANSWER)]
+    nb.cells.append(code('labkit.check("03-2")'))  # which nothing defines
+    assert list(edition.definitions(nb)) == [("03-1", ANSWER)]
 
 
 def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
@@ -139,8 +139,8 @@ def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
 
 
 def test_the_solution_of_an_exercise_in_a_second_half() -> None:
-    assert edition.solution("01-3").startswith("%%px\ndef meet(")
-    assert edition.solution("01-4").startswith("def choose_backend(")  # in 01b
+    assert edition.solution("05-3").startswith("%%px\ndef meet(")
+    assert edition.solution("15-1").startswith("def choose_backend(")
 
 
 @pytest.mark.parametrize("path", material.notebooks(), ids=lambda path: path.stem)

@@ -1,124 +1,163 @@
-"""Exercise 01-1: turn the environment variables of torchrun into the arguments of
-init_process_group."""
+"""Exercise 01-1: pass a running sum along the chain of ranks, with one message per rank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import parts
+from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
+from ...mistakes import failed
+from .messages import everywhere, listed, numbers_of
 
 
-def _environment(rank: int, world_size: int) -> dict[str, str]:
-    """Return what torchrun would have set on two hosts, so that LOCAL_RANK is not RANK."""
-    return {
-        "MASTER_ADDR": "10.0.0.7",
-        "MASTER_PORT": "23456",
-        "WORLD_SIZE": str(2 * world_size),
-        "RANK": str(world_size + rank),
-        "LOCAL_WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": str(rank),
-    }
+def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
+    return listed(answer(torch.tensor(numbers_of(here.rank), device=here.device)))
 
 
-def trial(answer: Callable[[dict[str, str]], dict[str, Any]], here: Here) -> list[Any]:
-    """Return the arguments, in a list of fixed order, and the names of others."""
-    given = answer(_environment(here.rank, here.world_size))
-    if not isinstance(given, dict):
-        raise TypeError(f"join_arguments returned {type(given).__name__}, not a dict")
-    found = [given.get(name) for name in ("init_method", "rank", "world_size")]
-    return [*found, *sorted(set(given) - {"init_method", "rank", "world_size"})]
-
-
-def expected(world_size: int) -> list[list[Any]]:
-    """Return address, rank and world size of each rank of the second host."""
-    return [
-        ["tcp://10.0.0.7:23456", world_size + rank, 2 * world_size] for rank in range(world_size)
-    ]
+def expected(world_size: int) -> list[list[float]]:
+    """Add up in one process."""
+    brought = torch.tensor([numbers_of(rank) for rank in range(world_size)])
+    return [row.tolist() for row in brought.cumsum(0)]
 
 
 EXERCISE = Exercise(
     id="01-1",
-    title="Read what torchrun sets",
-    answer="join_arguments",
+    title="Pass a sum along the chain",
+    answer="running_sum",
     trial=trial,
     expected=expected,
+    forbids=("all_reduce", "reduce", "all_gather", "gather", "broadcast"),
+    goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "You read LOCAL_RANK, which counts within one machine; RANK counts all of them.",
+            "The last rank sends too, to a rank that does not exist: the chain ends there.",
             when=lambda yours, expected, n: (
-                [str(part) for part in parts(yours, 1)] == [str(r) for r in range(n)]
-            ),
-            shown_by={"takes the local rank": edit('"RANK"', '"LOCAL_RANK"')},
-        ),
-        Mistake(
-            "The world size is that of one machine: WORLD_SIZE counts the ranks of all.",
-            when=lambda yours, expected, n: bool(
-                {str(part) for part in parts(yours, 2)} & {str(n)}
-            ),
-            shown_by={"takes the local world size": edit("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
-        ),
-        Mistake(
-            "Environment variables are text. rank and world_size are numbers: wrap them in int(…).",
-            when=lambda yours, expected, n: any(
-                isinstance(part, str) for part in parts(yours, 1) + parts(yours, 2)
+                isinstance(yours[-1], Failed) and yours[-1].name == "ValueError"
             ),
             shown_by={
-                "leaves the numbers text": edit(
-                    '"rank": int(environment["RANK"]),',
-                    '"rank": environment["RANK"],',
-                    '"world_size": int(environment["WORLD_SIZE"]),',
-                    '"world_size": environment["WORLD_SIZE"],',
-                )
+                "lets the last rank send too": edit(
+                    """
+                    if rank < world_size - 1:
+                        dist.send(total, dst=rank + 1)
+                    """,
+                    "dist.send(total, dst=rank + 1)",
+                ),
             },
         ),
         Mistake(
-            "The port is missing in init_method: it is tcp://, the address, a colon, the port.",
-            when=lambda yours, expected, n: any(
-                "23456" not in str(part) and "tcp://" in str(part) for part in parts(yours, 0)
-            ),
+            "Rank 0 has nobody before it: it begins, and receives nothing.",
+            when=lambda yours, expected, n: failed(yours),
             shown_by={
-                "forgets the port": edit(
-                    'address, port = environment["MASTER_ADDR"], environment["MASTER_PORT"]',
-                    "",
-                    '"init_method": f"tcp://{address}:{port}",',
-                    '"init_method": "tcp://" + environment["MASTER_ADDR"],',
-                )
-            },
-        ),
-        Mistake(
-            "init_method has to be an address that begins with tcp://.",
-            when=lambda yours, expected, n: any(
-                not str(part).startswith("tcp://") for part in parts(yours, 0)
-            ),
-            shown_by={
-                "leaves out tcp://": body("""
-                    return {
-                        "init_method": environment["MASTER_ADDR"]
-                        + ":"
-                        + environment["MASTER_PORT"],
-                        "rank": int(environment["RANK"]),
-                        "world_size": int(environment["WORLD_SIZE"]),
-                    }
+                "closes the chain to a ring": body("""
+                    before = torch.zeros_like(x)
+                    dist.recv(before, (rank - 1) % world_size)
+                    dist.send(before + x, (rank + 1) % world_size)
+                    return before + x
                 """),
+            },
+        ),
+        Mistake(
+            "You pass on your own x: pass on the sum that you have so far.",
+            when=lambda yours, expected, n: everywhere(
+                yours[1:],
+                lambda r, v: (
+                    v == [a + b for a, b in zip(numbers_of(r), numbers_of(r + 1), strict=True)]
+                ),
+            ),
+            shown_by={"passes on its own tensor": edit("total,", "x,")},
+        ),
+        Mistake(
+            "Rank 0's tensor goes down the chain unchanged: add your own x before you send.",
+            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(0)),
+            shown_by={
+                "never adds": edit(
+                    """
+                    before = torch.empty_like(x)
+                    dist.recv(before, src=rank - 1)
+                    total += before
+                    """,
+                    "dist.recv(total, src=rank - 1)",
+                ),
+            },
+        ),
+        Mistake(
+            "Your own x is missing: a rank returns what it received plus its own.",
+            when=lambda yours, expected, n: everywhere(yours[1:], lambda r, v: v == expected[r]),
+            shown_by={
+                "adds for the next rank, not for itself": body("""
+                    total = torch.zeros_like(x)
+                    if rank > 0:
+                        dist.recv(total, src=rank - 1)
+                    if rank < world_size - 1:
+                        dist.send(total + x, rank + 1)
+                    return total if rank > 0 else x
+                """),
+            },
+        ),
+        Mistake(
+            "You return your own x: the sum is in the tensor that you received into.",
+            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(r)),
+            shown_by={
+                "returns what it brought": edit(
+                    """
+                    before = torch.empty_like(x)
+                    dist.recv(before, src=rank - 1)
+                    total += before
+                    """,
+                    """
+                    dist.recv(total, src=rank - 1)
+                    total += x
+                    """,
+                    "return total",
+                    "return x",
+                ),
             },
         ),
     ),
     also_wrong={
-        "asks for a variable that nobody sets": Wrong(
-            body('return {"rank": int(environment["MASTER_RANK"])}'), says="KeyError"
+        "asks everybody": Wrong(
+            body("""
+                everyone = [torch.empty_like(x) for _ in range(world_size)]
+                dist.all_gather(everyone, x)
+                return sum(everyone[: rank + 1])
+            """),
+            says="forbidden: all_gather",
+        ),
+        "sends its tensor to all that come later": Wrong(
+            body("""
+                total = x.clone()
+                other = torch.empty_like(x)
+                for source in range(rank):
+                    dist.recv(other, source)
+                    total += other
+                for target in range(rank + 1, world_size):
+                    dist.send(x, target)
+                return total
+            """),
+            says="goal: messages sent",
         ),
     },
     another=body("""
-        numbers = {name.lower(): int(environment[name]) for name in ("RANK", "WORLD_SIZE")}
-        url = "tcp://{MASTER_ADDR}:{MASTER_PORT}".format(**environment)
-        return dict(numbers, init_method=url)
+        sums = torch.zeros_like(x)
+        works = []
+        if rank != 0:
+            dist.irecv(sums, src=rank - 1).wait()
+        sums = sums + x
+        if rank + 1 != world_size:
+            works.append(dist.isend(sums, dst=rank + 1))
+        for work in works:
+            work.wait()
+        return sums
     """),
     hints=(
-        "Four variables make three arguments: address and port go into one URL.",
-        "What you read from the environment is text; rank and world_size have to be numbers.",
-        'Return {"init_method": f"tcp://{address}:{port}", "rank": int(…), "world_size": int(…)}.',
+        "Rank r does three things: receive from rank r - 1, add, send to rank r + 1. The first "
+        "and the last rank leave one of them out.",
+        "Begin with total = x.clone(). If rank > 0, receive the sum so far into a new tensor "
+        "and add it to total. Then send total, if there is a next rank.",
+        "if rank > 0: dist.recv(before, rank - 1); total += before. Then: "
+        "if rank < world_size - 1: dist.send(total, rank + 1).",
     ),
 )

@@ -1,132 +1,151 @@
-"""Exercise 01-2: use the store as a shared counter: each rank draws the next ticket in one call."""
+"""Exercise 01-2: exchange tensors with a partner: post both, then wait for both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch.distributed as dist
+import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Here, Mistake, Wrong
+from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
 from ...mistakes import failed
-from .shared_store import shared_store
+from .messages import come_late, listed, numbers_of
+
+#: What a trial writes into a tensor that an exchange should be done with.
+OVERWRITTEN = -1.0
 
 
-class _Counted:
-    """A store that counts the calls that are made on it."""
+def trial(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> Any:
+    """Exchange between ranks 0 and 1, 2 and 3, …; overwrite what was sent as soon as it returns.
 
-    def __init__(self, store: dist.Store) -> None:
-        self.store = store
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self.store, name)
-        if not callable(attribute):
-            return attribute
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
-            return attribute(*args, **kwargs)
-
-        return call
+    Odd ranks are slow. A last rank without a partner does nothing.
+    """
+    rank = here.rank
+    peer = rank ^ 1
+    if peer >= here.world_size:
+        return None
+    # On the CPU, which gloo serves in every lab: messages that cross hang on NCCL outside a batch.
+    x = torch.tensor(numbers_of(rank))
+    come_late(here)
+    received = listed(answer(x, peer))
+    x.fill_(OVERWRITTEN)
+    return received
 
 
-def trial(answer: Callable[[Any], int], here: Here) -> list[Any]:
-    """Take two tickets, the last rank first, then the first rank first; count calls."""
-    rank, world_size = here.rank, here.world_size
-    with shared_store(rank, world_size) as store:
-        turns = dist.PrefixStore("labkit turns", store)
-        counted = _Counted(store)
-        tickets = []
-        for place in (world_size - 1 - rank, world_size + rank):
-            if place:
-                turns.wait([str(place)])
-            try:
-                tickets.append(answer(counted))
-            finally:
-                turns.set(str(place + 1), "")
-        return [*tickets, counted.calls]
+def expected(world_size: int) -> list[Any]:
+    return [numbers_of(r ^ 1) if r ^ 1 < world_size else None for r in range(world_size)]
 
 
-def expected(world_size: int) -> list[list[int]]:
-    """Count on, in the order in which the ranks came; two trips to the store."""
-    return [[world_size - 1 - rank, world_size + rank, 2] for rank in range(world_size)]
+def _received(yours: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return rank and what it received, of those that exchanged something."""
+    return [(r, v) for r, v in enumerate(yours) if v is not None and not isinstance(v, Failed)]
 
 
 EXERCISE = Exercise(
     id="01-2",
-    title="Draw a ticket",
-    answer="take_ticket",
+    title="Exchange with a neighbour",
+    answer="exchange",
+    setup="keep = []",
     trial=trial,
     expected=expected,
-    forbids=("get_rank", "all_reduce", "all_gather", "all_gather_object", "barrier"),
+    forbids=("all_gather", "all_to_all", "broadcast", "send", "recv"),
+    goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "You set what you had read: between the two calls another rank can read the same "
-            "number. add does both at once.",
-            when=lambda yours, expected, n: any(isinstance(v, list) and v[-1] > 2 for v in yours),
+            "You wait for the send before you post the receive, on both ranks: start both, "
+            "then wait for both.",
+            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
             shown_by={
-                "reads, then writes": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    if not store.check(["tickets"]):
-                        store.set("tickets", "0")
-                    ticket = int(store.get("tickets"))
-                    store.set("tickets", str(ticket + 1))
-                    return ticket
-                    """,
-                ),
+                "waits for the send at once": body("""
+                    received = torch.zeros_like(x)
+                    dist.isend(x, peer).wait()
+                    dist.irecv(received, peer).wait()
+                    return received
+                """),
             },
         ),
         Mistake(
-            "You wait for a key that nobody has set yet. add begins at 0 by itself.",
+            "A rank got back its own numbers: you receive into x, which is still to be sent. "
+            "Receive into a tensor of its own.",
             when=lambda yours, expected, n: any(
-                isinstance(v, Failed) and v.name == "DistStoreError" for v in yours
+                got == numbers_of(r) for r, got in _received(yours)
             ),
             shown_by={
-                "reads a key that is not there": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    ticket = int(store.get("tickets"))
-                    store.set("tickets", str(ticket + 1))
-                    return ticket
-                    """,
-                ),
+                "receives into x": body("""
+                    works = [dist.isend(x, peer), dist.irecv(x, peer)]
+                    for work in works:
+                        work.wait()
+                    return x.clone()
+                """),
             },
         ),
         Mistake(
-            "Your tickets begin at 1: add returns the number after the addition.",
-            when=lambda yours, expected, n: (
-                not failed(yours)
-                and [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
+            "The result was read before it had arrived: the function returned without waiting "
+            "for its irecv.",
+            when=lambda yours, expected, n: any(
+                got not in (numbers_of(r ^ 1), [OVERWRITTEN] * 2) for r, got in _received(yours)
             ),
-            shown_by={"begins at one": body('return store.add("tickets", 1)')},
+            shown_by={
+                "waits for nothing": body("""
+                    received = torch.zeros_like(x)
+                    dist.isend(x, peer)
+                    dist.irecv(received, peer)
+                    return received
+                """),
+            },
         ),
         Mistake(
-            "Every rank gets its own rank, whenever it comes: the tickets have to be dealt by "
-            "the store.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and all(v[0] == r for r, v in enumerate(yours)) and n > 1
+            "x was overwritten (by -1) before it was read: the function returned without "
+            "waiting for its isend.",
+            when=lambda yours, expected, n: any(
+                got == [OVERWRITTEN] * 2 for _, got in _received(yours)
             ),
-            shown_by={"takes its rank": body("return rank")},
-        ),
-        Mistake(
-            "Ranks get equal tickets: all of them have to count with one key.",
-            when=lambda yours, expected, n: not failed(yours) and len({v[0] for v in yours}) < n,
-            shown_by={"counts for itself": edit('"tickets"', 'f"tickets of {rank}"')},
+            shown_by={
+                "waits for the receive only": body("""
+                    received = torch.zeros_like(x)
+                    sending = dist.isend(x, peer)
+                    receiving = dist.irecv(received, peer)
+                    receiving.wait()
+                    keep.append(sending)
+                    return received
+                """),
+            },
         ),
     ),
     also_wrong={
-        "asks for its rank": Wrong(body("return dist.get_rank()"), says="forbidden: get_rank"),
+        "takes turns with blocking calls": Wrong(
+            body("""
+                received = torch.zeros_like(x)
+                if rank < peer:
+                    dist.send(x, peer)
+                    dist.recv(received, peer)
+                else:
+                    dist.recv(received, peer)
+                    dist.send(x, peer)
+                return received
+            """),
+            says="forbidden: recv",
+        ),
     },
-    another=body("""
-        already_taken = store.add("number", 1)
-        return already_taken - 1
-    """),
+    another=edit(
+        """
+        works = [dist.isend(x, peer), dist.irecv(received, peer)]
+        for work in works:
+            work.wait()
+        """,
+        """
+        receiving = dist.irecv(received, src=peer)
+        sending = dist.isend(x, dst=peer)
+        sending.wait()
+        receiving.wait()
+        """,
+    ),
     hints=(
-        "One call of the store reads a counter, adds to it and writes it, all in one go.",
-        "store.add(key, 1) returns the number after the addition. What was it before?",
-        'One line is enough: return store.add("tickets", 1) - 1.',
+        "Two calls that return at once, then two waits. And a new tensor to receive into.",
+        "isend and irecv each return a work. As long as wait() has not returned on both, x may "
+        "not be changed and the result may not be read.",
+        "works = [dist.isend(x, peer), dist.irecv(received, peer)], then work.wait() for each "
+        "of them, then return received.",
     ),
 )

@@ -1,110 +1,139 @@
-"""Exercise 01-3: build a barrier from a store: nobody goes on before all have come, twice in a
-row."""
+"""Exercise 01-3: shift tensors around the ring without a deadlock."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from typing import Any
 
-import torch.distributed as dist
+import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Failed, Here, Mistake, Wrong
+from ...answers import body
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import failed
-from .shared_store import shared_store
-
-#: How much later than the others one rank comes to a meeting, in seconds.
-LATE_SECONDS = 0.3
+from .messages import come_late, everywhere, listed, numbers_of
 
 
-def trial(answer: Callable[[dist.Store, str, int], None], here: Here) -> list[int]:
-    """Meet twice, one rank being late each time; say how many had come when this one went on."""
-    world_size = here.world_size
-    with shared_store(here.rank, world_size) as store:
-        arrivals = dist.PrefixStore("labkit arrivals", store)
-        seen = []
-        for name, late in (("first", 0), ("second", world_size - 1)):
-            if here.rank == late:
-                time.sleep(LATE_SECONDS)
-            arrivals.add(name, 1)
-            answer(store, name, world_size)
-            seen.append(arrivals.add(name, 0))
-        return seen
+def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
+    """Shift once round the ring, odd ranks being slow."""
+    come_late(here)
+    return listed(answer(torch.tensor(numbers_of(here.rank), device=here.device)))
 
 
-def expected(world_size: int) -> list[list[int]]:
-    """Everybody had come, both times."""
-    return [[world_size, world_size]] * world_size
+def expected(world_size: int) -> list[list[float]]:
+    return [numbers_of((rank - 1) % world_size) for rank in range(world_size)]
 
 
 EXERCISE = Exercise(
     id="01-3",
-    title="Build a barrier",
-    answer="meet",
+    title="Shift around a ring",
+    answer="shift",
+    setup="keep = []",
     trial=trial,
     expected=expected,
-    forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
+    forbids=("all_gather", "all_to_all", "all_to_all_single", "broadcast", "scatter"),
+    goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "Nobody opens the door: a rank waited for a key until the store's timeout. The "
-            "rank whose add returns world_size has to set it.",
-            when=lambda yours, expected, n: any(
-                isinstance(v, Failed) and v.name == "DistStoreError" for v in yours
-            ),
-            shown_by={"counts from zero": edit("== world_size", "- 1 == world_size")},
-        ),
-        Mistake(
-            "The first meeting works, the second finds the door of the first one open: put "
-            "the name of the meeting into the key.",
-            when=lambda yours, expected, n: (
-                not failed(yours)
-                and all(v[0] == n for v in yours)
-                and any(v[1] != n for v in yours)
-            ),
+            "There is no rank world_size: after the last rank comes rank 0, so count modulo "
+            "world_size.",
+            when=lambda yours, expected, n: failed(yours, "ValueError"),
             shown_by={
-                "opens the door for ever": edit(
-                    'name + " open",', '"open",', '[name + " open"]', '["open"]'
-                )
+                "forgets that a ring closes": body("""
+                    received = torch.zeros_like(x)
+                    ops = [dist.P2POp(dist.irecv, received, (rank - 1) % world_size)]
+                    ops.append(dist.P2POp(dist.isend, x, rank + 1))
+                    for work in dist.batch_isend_irecv(ops):
+                        work.wait()
+                    return received
+                """),
             },
         ),
         Mistake(
-            "Some ranks go on before everybody has come: a key to wait for must not be there "
-            "before the last one sets it.",
-            when=lambda yours, expected, n: not failed(yours) and any(v[0] != n for v in yours),
+            "Every rank sends first, and no send returns before its message is received: use "
+            "batch_isend_irecv, or let one rank receive first.",
+            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
             shown_by={
-                "waits for the counter itself": body("""
-                    store.add(name, 1)
-                    store.wait([name])
+                "sends first, on every rank": body("""
+                    received = torch.zeros_like(x)
+                    dist.send(x, (rank + 1) % world_size)
+                    dist.recv(received, (rank - 1) % world_size)
+                    return received
                 """),
-                "opens the door at once": body("""
-                    store.add(name, 1)
-                    store.set(name + " open", "")
-                    store.wait([name + " open"])
+            },
+        ),
+        Mistake(
+            "It went the other way round: send to rank + 1, receive from rank - 1.",
+            when=lambda yours, expected, n: (
+                n > 2 and everywhere(yours, lambda r, v: v == numbers_of((r + 1) % n))
+            ),
+            shown_by={
+                "goes the other way": body("""
+                    received = torch.zeros_like(x)
+                    ops = [dist.P2POp(dist.isend, x, (rank - 1) % world_size)]
+                    ops.append(dist.P2POp(dist.irecv, received, (rank + 1) % world_size))
+                    for work in dist.batch_isend_irecv(ops):
+                        work.wait()
+                    return received
+                """),
+            },
+        ),
+        Mistake(
+            "You return your own x: the neighbour's is in the tensor that you received into.",
+            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(r)),
+            shown_by={
+                "returns what it sent": body("""
+                    received = torch.zeros_like(x)
+                    ops = [dist.P2POp(dist.isend, x, (rank + 1) % world_size)]
+                    ops.append(dist.P2POp(dist.irecv, received, (rank - 1) % world_size))
+                    for work in dist.batch_isend_irecv(ops):
+                        work.wait()
+                    return x
+                """),
+            },
+        ),
+        Mistake(
+            "Some ranks return numbers that nobody has sent: wait for every work before you "
+            "read what it receives.",
+            when=lambda yours, expected, n: (
+                not failed(yours) and any(v not in expected for v in yours)
+            ),
+            shown_by={
+                "does not wait": body("""
+                    received = torch.zeros_like(x)
+                    ops = [dist.P2POp(dist.isend, x, (rank + 1) % world_size)]
+                    ops.append(dist.P2POp(dist.irecv, received, (rank - 1) % world_size))
+                    keep.append((x, dist.batch_isend_irecv(ops)))
+                    return received
                 """),
             },
         ),
     ),
     also_wrong={
-        "calls barrier": Wrong(
+        "takes it from a collective": Wrong(
             body("""
-                store.add(name, 1)
-                dist.barrier()
+                everyone = [torch.empty_like(x) for _ in range(world_size)]
+                dist.all_gather(everyone, x)
+                return everyone[rank - 1]
             """),
-            says="forbidden: barrier",
+            says="forbidden: all_gather",
         ),
     },
     another=body("""
-        import time
-
-        store.add(name, 1)
-        while store.add(name, 0) < world_size:
-            time.sleep(0.01)
+        received = torch.zeros_like(x)
+        left, right = (rank - 1) % world_size, (rank + 1) % world_size
+        if rank == 0:
+            dist.send(x, right)
+            dist.recv(received, left)
+        else:
+            dist.recv(received, left)
+            dist.send(x, right)
+        return received
     """),
     hints=(
-        "Count who comes, with add. The last one knows that it is the last.",
-        "Two keys: a counter, and a door that only the last one sets. Everybody waits for the "
-        "door.",
-        'if store.add(name, 1) == world_size: store.set(name + " open", ""), and then, on '
-        'every rank, store.wait([name + " open"]).',
+        "To whom do you send, from whom do you receive? Both are found with % world_size.",
+        "A list of two P2POp, one with dist.isend and one with dist.irecv, given to "
+        "batch_isend_irecv. Then wait for all works that it returns.",
+        "ops = [dist.P2POp(dist.isend, x, right), dist.P2POp(dist.irecv, received, left)], "
+        "then for work in dist.batch_isend_irecv(ops): work.wait().",
     ),
 )

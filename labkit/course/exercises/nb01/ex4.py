@@ -1,110 +1,190 @@
-"""Exercise 01-4: choose the backend that PyTorch's documentation recommends for a machine."""
+"""Exercise 01-4: gather one row per rank on rank 0 with messages, whatever order they arrive in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-
-#: Device, hosts and interconnect, and the backend that PyTorch's documentation recommends.
-CASES = (
-    ("cuda", 1, "none", "nccl"),
-    ("cuda", 4, "ethernet", "nccl"),
-    ("cuda", 4, "infiniband", "nccl"),
-    ("cuda", 4, "infiniband with ip", "nccl"),
-    ("cpu", 1, "none", "gloo"),
-    ("cpu", 4, "ethernet", "gloo"),
-    ("cpu", 4, "infiniband with ip", "gloo"),
-    ("cpu", 4, "infiniband", "mpi"),
-)
+from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
+from ...mistakes import failed
+from .messages import LATE_SECONDS, listed, numbers_of
 
 
-def trial(answer: Callable[[str, int, str], str], here: Here) -> list[str]:
-    """Ask for the backend in each case."""
-    return [answer(device, hosts, link) for device, hosts, link, _ in CASES]
+def trial(answer: Callable[[torch.Tensor], torch.Tensor | None], here: Here) -> Any:
+    """Collect on rank 0 from ranks that come in the opposite order: the last one first."""
+    rank = here.rank
+    if rank:
+        time.sleep((here.world_size - 1 - rank) * LATE_SECONDS)
+    return listed(answer(torch.tensor(numbers_of(rank), device=here.device)))
 
 
-def expected() -> list[str]:
-    """Return the documentation's choice in each case."""
-    return [backend for *_, backend in CASES]
+def expected(world_size: int) -> list[Any]:
+    everyone = [numbers_of(rank) for rank in range(world_size)]
+    return [everyone, *[None] * (world_size - 1)]
 
 
-def _chose(yours: Any, backend: str, **where: str) -> bool:
-    """Tell whether an answer chose a backend in some case with this device and interconnect."""
-    if not isinstance(yours, list) or len(yours) != len(CASES):
-        return False
-    return any(
-        chosen == backend
-        and case[0] == where["device"]
-        and case[2] in where.get("link", case[2]).split(" | ")
-        for chosen, case in zip(yours, CASES, strict=True)
-    )
+def _rows(yours: Sequence[Any]) -> list[Any]:
+    """Return the rows that rank 0 has, none if it failed."""
+    return yours[0] if isinstance(yours[0], list) else []
 
 
 EXERCISE = Exercise(
     id="01-4",
-    title="Choose a backend",
-    answer="choose_backend",
+    title="Gather with messages",
+    answer="collect",
     trial=trial,
     expected=expected,
-    where="notebook",
+    forbids=(
+        "gather",
+        "all_gather",
+        "all_gather_into_tensor",
+        "gather_object",
+        "all_gather_object",
+        "all_to_all",
+        "reduce",
+        "all_reduce",
+    ),
+    goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "NCCL moves tensors between NVIDIA GPUs only; on CPUs it cannot be used.",
-            when=lambda yours, expected, n: _chose(yours, "nccl", device="cpu"),
-            shown_by={"takes NCCL everywhere": body('return "nccl"')},
-        ),
-        Mistake(
-            "On GPUs NCCL is the first choice over Ethernet too; gloo is what you fall back "
-            "to when NCCL gives trouble.",
-            when=lambda yours, expected, n: _chose(yours, "gloo", device="cuda"),
-            shown_by={
-                "takes gloo over Ethernet": body("""
-                    if interconnect == "ethernet" or device == "cpu":
-                        return "gloo"
-                    return "nccl"
-                """),
-            },
-        ),
-        Mistake(
-            "On GPUs NCCL speaks InfiniBand by itself: no MPI is needed.",
-            when=lambda yours, expected, n: _chose(yours, "mpi", device="cuda"),
-            shown_by={
-                "takes MPI over InfiniBand": body("""
-                    if interconnect.startswith("infiniband"):
-                        return "mpi"
-                    return "nccl" if device == "cuda" else "gloo"
-                """),
-            },
-        ),
-        Mistake(
-            "Where InfiniBand carries IP, gloo can use it: MPI is for InfiniBand without IP.",
-            when=lambda yours, expected, n: _chose(
-                yours, "mpi", device="cpu", link="none | ethernet | infiniband with ip"
+            "Rank 0 sends to itself, which no receive matches: it already has its own x.",
+            when=lambda yours, expected, n: (
+                isinstance(yours[0], Failed) and yours[0].name == "ValueError"
             ),
             shown_by={
-                "takes MPI although there is IP": edit(
-                    'interconnect == "infiniband"', '"infiniband" in interconnect'
-                )
+                "lets rank 0 send too": body("""
+                    dist.send(x, dst=0)
+                    if rank == 0:
+                        rows = torch.empty(world_size, *x.shape, device=x.device)
+                        for source in range(world_size):
+                            dist.recv(rows[source], source)
+                        return rows
+                """),
             },
         ),
         Mistake(
-            "Gloo talks over IP only: on CPU hosts whose InfiniBand has none, MPI is left.",
-            when=lambda yours, expected, n: _chose(yours, "gloo", device="cpu", link="infiniband"),
+            "The rows are in the order in which they arrived: recv returns the rank of the "
+            "sender, which is the row that belongs to it.",
+            when=lambda yours, expected, n: (
+                n > 2
+                and len(_rows(yours)) == n
+                and _rows(yours) != expected[0]
+                and sorted(_rows(yours)) == expected[0]
+            ),
             shown_by={
-                "knows two backends only": body('return "nccl" if device == "cuda" else "gloo"')
+                "keeps the order of arrival": body("""
+                    if rank > 0:
+                        dist.send(x, dst=0)
+                        return None
+                    rows = [x]
+                    for _ in range(world_size - 1):
+                        row = torch.empty_like(x)
+                        dist.recv(row)
+                        rows.append(row)
+                    return torch.stack(rows)
+                """),
+            },
+        ),
+        Mistake(
+            "Several rows are the same: you received into one tensor again and again. Give "
+            "each row its own, or copy.",
+            when=lambda yours, expected, n: (
+                n > 2 and len(_rows(yours)) > 1 and _rows(yours)[1:-1] == _rows(yours)[2:]
+            ),
+            shown_by={
+                "receives into one tensor": body("""
+                    if rank > 0:
+                        dist.send(x, dst=0)
+                        return None
+                    rows, row = [x], torch.empty_like(x)
+                    for source in range(1, world_size):
+                        dist.recv(row, source)
+                        rows.append(row)
+                    return torch.stack(rows)
+                """),
+            },
+        ),
+        Mistake(
+            "Rank 0's own row is missing: nobody sends it, so write it yourself.",
+            when=lambda yours, expected, n: (
+                _rows(yours) != expected[0] and _rows(yours)[-(n - 1) :] == expected[0][1:]
+            ),
+            shown_by={
+                "forgets rank 0's own row": edit(
+                    """
+                    rows = torch.empty(world_size, *x.shape, device=x.device)
+                    rows[0] = x
+                    """,
+                    "rows = torch.zeros(world_size, *x.shape, device=x.device)",
+                    "src=source",
+                    "source",
+                ),
+            },
+        ),
+        Mistake(
+            "Ranks other than 0 have to return None.",
+            when=lambda yours, expected, n: (
+                not failed(yours) and any(v is not None for v in yours[1:])
+            ),
+            shown_by={
+                "returns the rows on every rank": body("""
+                    rows = torch.zeros(world_size, *x.shape, device=x.device)
+                    rows[rank] = x
+                    if rank > 0:
+                        dist.send(x, dst=0)
+                    else:
+                        for source in range(1, world_size):
+                            dist.recv(rows[source], source)
+                    return rows
+                """),
             },
         ),
     ),
+    also_wrong={
+        "calls gather": Wrong(
+            body("""
+                rows = [torch.empty_like(x) for _ in range(world_size)] if rank == 0 else None
+                dist.gather(x, rows, dst=0)
+                return torch.stack(rows) if rank == 0 else None
+            """),
+            says="forbidden: gather",
+        ),
+        "sends each number in a message of its own": Wrong(
+            edit(
+                "dist.send(x, dst=0)",
+                """
+                for number in x:
+                    dist.send(number, dst=0)
+                """,
+                "dist.recv(rows[source], src=source)",
+                """
+                for place in range(len(x)):
+                    dist.recv(rows[source, place], source)
+                """,
+            ),
+            says="goal: messages sent",
+        ),
+    },
     another=body("""
-        without_ip = interconnect == "infiniband"
-        return {"cuda": "nccl", "cpu": "mpi" if without_ip else "gloo"}[device]
+        if rank != 0:
+            dist.send(x, dst=0)
+            return None
+        found = {0: x}
+        for _ in range(world_size - 1):
+            row = torch.empty_like(x)
+            found[dist.recv(row)] = row
+        return torch.stack([found[r] for r in range(world_size)])
     """),
     hints=(
-        "Ask for the device first: on one of the two, nothing else matters.",
-        "On CPUs it is gloo, but for one kind of network.",
-        'cuda: "nccl". cpu: "mpi" if interconnect == "infiniband", else "gloo".',
+        "Rank 0 makes room for n rows, writes its own, and receives n - 1 times. The others "
+        "send once.",
+        "Without a source, recv takes whoever comes first and returns its rank. Use it as the "
+        "row, or name the sources one after the other.",
+        "rows = torch.empty(world_size, *x.shape, device=x.device); rows[0] = x; then for r in "
+        "range(1, world_size): dist.recv(rows[r], r).",
     ),
 )

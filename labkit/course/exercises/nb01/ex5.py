@@ -1,146 +1,86 @@
-"""Exercise 01-5: sum along the rows and columns of a grid of ranks, in sub-groups that all ranks
-form."""
+"""Exercise 01-5: fit the α–β cost of a message to two measured times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import torch
+from collections.abc import Callable
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import failed
+
+#: Two sizes in bytes, and the α and β that they are timed with: all exact in floating point.
+SIZES = (1024, 1048576)
+ALPHA, BETA = 2.0**-14, 2.0**-31
 
 
-def grid_shape(world_size: int) -> tuple[int, int]:
-    """Return rows and columns of the squarest grid with no more rows than columns."""
-    rows = next(r for r in range(int(world_size**0.5), 0, -1) if world_size % r == 0)
-    return rows, world_size // rows
+def trial(
+    answer: Callable[[float, float, float, float], tuple[float, float]], here: Here
+) -> list[float]:
+    """Fit two points; return α in µs and 1/β in GB/s, as people say them."""
+    small, large = SIZES
+    alpha, beta = answer(small, ALPHA + BETA * small, large, ALPHA + BETA * large)
+    return [1e6 * alpha, 1e-9 / beta if beta else 0.0]
 
 
-def trial(answer: Callable[[torch.Tensor, int, int], Sequence[Any]], here: Here) -> list[float]:
-    """Sum powers of two over row and column: the sum tells who was in it."""
-    rows, columns = grid_shape(here.world_size)
-    row_sum, column_sum = answer(torch.tensor([2.0**here.rank]), rows, columns)
-    return [float(row_sum), float(column_sum)]
+def expected() -> list[float]:
+    return [1e6 * ALPHA, 1e-9 / BETA]
 
 
-def expected(world_size: int) -> list[list[float]]:
-    """Add up in one process."""
-    rows, columns = grid_shape(world_size)
-    held = torch.tensor([2.0**rank for rank in range(world_size)]).reshape(rows, columns)
-    return [
-        [held[rank // columns].sum().item(), held[:, rank % columns].sum().item()]
-        for rank in range(world_size)
-    ]
-
-
-def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) -> bool:
-    return not failed(yours) and all(
-        isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours)
-    )
+def _near(value: float, other: float) -> bool:
+    return abs(value - other) <= 1e-6 * abs(other)
 
 
 EXERCISE = Exercise(
     id="01-5",
-    title="Sum over rows and columns",
-    answer="row_and_column_sums",
+    title="Find α and β",
+    answer="alpha_beta",
     trial=trial,
     expected=expected,
+    where="notebook",
     mistakes=(
         Mistake(
-            "You sum over the whole world: hand the sub-group to all_reduce with group=.",
-            when=lambda yours, expected, n: _everywhere(
-                yours, lambda v, r: v[0] == 2.0**n - 1 and v != expected[r]
+            "Both numbers are there, in the wrong order: α comes first.",
+            when=lambda yours, expected, n: (
+                _near(yours[0], 1e6 * BETA) and _near(yours[1], 1e-9 / ALPHA)
             ),
             shown_by={
-                "forgets the group": body("""
-                    grid = torch.arange(rows * columns).reshape(rows, columns)
-                    sums = []
-                    for lines in (grid, grid.T):
-                        for line in lines.tolist():
-                            group = dist.new_group(line)
-                        total = x.clone()
-                        dist.all_reduce(total)
-                        sums.append(total)
-                    return sums
-                """),
+                "swaps the two": edit("return t1 - beta * n1, beta", "return beta, t1 - beta * n1")
             },
         ),
         Mistake(
-            "The second sum began with the first one's result: all_reduce overwrites its "
-            "tensor, so sum a clone of x each time.",
-            when=lambda yours, expected, n: (
-                _everywhere(yours, lambda v, r: v[0] == expected[r][0] and v[1] == 2.0**n - 1)
-                and any(e[1] != 2.0**n - 1 for e in expected)
+            "Your β is the time of a byte if calls cost nothing. It is how much *longer* the "
+            "large message takes, for each byte that it has more.",
+            when=lambda yours, expected, n: _near(
+                yours[1], 1e-9 * SIZES[1] / (ALPHA + BETA * SIZES[1])
             ),
             shown_by={
-                "sums the sum": body("""
-                    grid = torch.arange(rows * columns).reshape(rows, columns)
-                    sums = []
-                    for lines in (grid, grid.T):
-                        for line in lines.tolist():
-                            group = dist.new_group(line)
-                            if rank in line:
-                                dist.all_reduce(x, group=group)
-                        sums.append(x.clone())
-                    return sums
-                """),
+                "divides time by size": edit("beta = (t2 - t1) / (n2 - n1)", "beta = t2 / n2")
             },
         ),
         Mistake(
-            "Row and column have changed places: the ranks of a row are neighbours.",
-            when=lambda yours, expected, n: (
-                _everywhere(yours, lambda v, r: v == expected[r][::-1])
-                and any(e[0] != e[1] for e in expected)
-            ),
-            shown_by={"mixes up rows and columns": edit(", grid.T", ".T, grid")},
-        ),
-        Mistake(
-            "The second sum is that of the row again: the ranks of a column are `columns` apart.",
-            when=lambda yours, expected, n: _everywhere(
-                yours, lambda v, r: v == [expected[r][0]] * 2
-            ),
-            shown_by={"takes the row twice": edit("grid.T", "grid")},
-        ),
-        Mistake(
-            "Some ranks kept their own number: in a group that it is not in, a rank gets "
-            "nothing. Keep the sum of the group that it is a member of.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and any(2.0**r in v for r, v in enumerate(yours))
-            ),
+            "Your β is a rate, bytes a second: turn it round, it is seconds a byte.",
+            when=lambda yours, expected, n: _near(yours[1], 1e-9 * BETA),
             shown_by={
-                "keeps the last group's": edit(
-                    """
-                    group = dist.new_group(line)
-                    if rank in line:
-                        total = x.clone()
-                        dist.all_reduce(total, group=group)
-                    """,
-                    """
-                    total = x.clone()
-                    dist.all_reduce(total, group=dist.new_group(line))
-                    """,
-                ),
+                "takes the rate": edit(
+                    "beta = (t2 - t1) / (n2 - n1)",
+                    "beta = (n2 - n1) / (t2 - t1)",
+                    "beta * n1",
+                    "n1 / beta",
+                )
             },
+        ),
+        Mistake(
+            "Your α is the whole time of the small message: take off what its bytes cost.",
+            when=lambda yours, expected, n: _near(yours[0], 1e6 * (ALPHA + BETA * SIZES[0])),
+            shown_by={"takes the small message for α": body("return t1, (t2 - t1) / (n2 - n1)")},
         ),
     ),
     another=body("""
-        mesh = dist.init_device_mesh("cpu", (rows, columns), mesh_dim_names=("row", "column"))
-        sums = []
-        for name in ("column", "row"):  # along a row, the column changes
-            total = x.clone()
-            dist.all_reduce(total, group=mesh.get_group(name))
-            sums.append(total)
-        return sums
+        alpha = (t1 * n2 - t2 * n1) / (n2 - n1)
+        return alpha, (t2 - alpha) / n2
     """),
     hints=(
-        "Write the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
-        "rows are the row groups; the rows of its transpose are the column groups.",
-        "Every rank calls new_group for every line, also for those that it is not in, and "
-        "sums only in its own.",
-        "for line in grid.tolist(): group = dist.new_group(line); if rank in line: clone x and "
-        "all_reduce the clone with group=group. Then the same for grid.T.",
+        "Two points, one line: β is its slope, α is its height at zero.",
+        "β is the difference of the times divided by the difference of the sizes.",
+        "beta = (t2 - t1) / (n2 - n1), and alpha is what is left of t1: t1 - beta * n1.",
     ),
 )

@@ -1,163 +1,119 @@
-"""Exercise 02-1: pass a running sum along the chain of ranks, with one message per rank."""
+"""Exercise 02-1: average samples of which every rank has another number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
+from ...answers import body
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import failed
-from .messages import everywhere, listed, numbers_of
+from .samples import uneven
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
-    return listed(answer(torch.tensor(numbers_of(here.rank), device=here.device)))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    """Average samples of which every rank has another number."""
+    value = answer(uneven(here.rank).to(here.device))
+    return value if value is None else float(value)
 
 
-def expected(world_size: int) -> list[list[float]]:
-    """Add up in one process."""
-    brought = torch.tensor([numbers_of(rank) for rank in range(world_size)])
-    return [row.tolist() for row in brought.cumsum(0)]
+def expected(world_size: int) -> list[float]:
+    """Average all samples in one process."""
+    return [torch.cat([uneven(r) for r in range(world_size)]).mean().item()] * world_size
+
+
+def _close(yours: Sequence[Any], wanted: float) -> bool:
+    return all(isinstance(y, float) and abs(y - wanted) < 1e-3 for y in yours)
+
+
+def _mean_of_means(n: int) -> float:
+    return sum(uneven(r).mean().item() for r in range(n)) / n
 
 
 EXERCISE = Exercise(
     id="02-1",
-    title="Pass a sum along the chain",
-    answer="running_sum",
+    title="Average uneven shares with one collective",
+    answer="mean_of_all",
     trial=trial,
     expected=expected,
-    forbids=("all_reduce", "reduce", "all_gather", "gather", "broadcast"),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
-            "The last rank sends too, to a rank that does not exist: the chain ends there.",
-            when=lambda yours, expected, n: (
-                isinstance(yours[-1], Failed) and yours[-1].name == "ValueError"
-            ),
+            "That is the mean of the ranks' means: a rank with one sample counts as much as a "
+            "rank with four. Add up the samples, and how many there are.",
+            when=lambda yours, expected, n: _close(yours, _mean_of_means(n)),
             shown_by={
-                "lets the last rank send too": edit(
-                    """
-                    if rank < world_size - 1:
-                        dist.send(total, dst=rank + 1)
-                    """,
-                    "dist.send(total, dst=rank + 1)",
-                ),
-            },
-        ),
-        Mistake(
-            "Rank 0 has nobody before it: it begins, and receives nothing.",
-            when=lambda yours, expected, n: failed(yours),
-            shown_by={
-                "closes the chain to a ring": body("""
-                    before = torch.zeros_like(x)
-                    dist.recv(before, (rank - 1) % world_size)
-                    dist.send(before + x, (rank + 1) % world_size)
-                    return before + x
+                "averages the means": body("""
+                    mean = samples.mean()
+                    dist.all_reduce(mean)
+                    return mean / world_size
                 """),
             },
         ),
         Mistake(
-            "You pass on your own x: pass on the sum that you have so far.",
-            when=lambda yours, expected, n: everywhere(
-                yours[1:],
-                lambda r, v: (
-                    v == [a + b for a, b in zip(numbers_of(r), numbers_of(r + 1), strict=True)]
-                ),
+            "The sum is divided by the number of ranks; divide it by the number of samples on "
+            "all ranks.",
+            when=lambda yours, expected, n: _close(
+                yours, sum(uneven(r).sum().item() for r in range(n)) / n
             ),
-            shown_by={"passes on its own tensor": edit("total,", "x,")},
-        ),
-        Mistake(
-            "Rank 0's tensor goes down the chain unchanged: add your own x before you send.",
-            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(0)),
             shown_by={
-                "never adds": edit(
-                    """
-                    before = torch.empty_like(x)
-                    dist.recv(before, src=rank - 1)
-                    total += before
-                    """,
-                    "dist.recv(total, src=rank - 1)",
-                ),
-            },
-        ),
-        Mistake(
-            "Your own x is missing: a rank returns what it received plus its own.",
-            when=lambda yours, expected, n: everywhere(yours[1:], lambda r, v: v == expected[r]),
-            shown_by={
-                "adds for the next rank, not for itself": body("""
-                    total = torch.zeros_like(x)
-                    if rank > 0:
-                        dist.recv(total, src=rank - 1)
-                    if rank < world_size - 1:
-                        dist.send(total + x, rank + 1)
-                    return total if rank > 0 else x
+                "divides by the number of ranks": body("""
+                    total = samples.sum()
+                    dist.all_reduce(total)
+                    return total / world_size
                 """),
             },
         ),
         Mistake(
-            "You return your own x: the sum is in the tensor that you received into.",
-            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(r)),
+            "Each rank averages its own samples only: nothing has crossed between ranks.",
+            when=lambda yours, expected, n: all(
+                isinstance(y, float) and abs(y - uneven(r).mean().item()) < 1e-3
+                for r, y in enumerate(yours)
+            ),
+            shown_by={"talks to nobody": body("return samples.mean()")},
+        ),
+        Mistake(
+            "The ranks bring tensors of different lengths to the collective. Bring something "
+            "of the same shape on every rank: a sum and a count.",
+            when=lambda yours, expected, n: failed(
+                yours, "Deadlock", "TimedOut", "Died", "RuntimeError"
+            ),
             shown_by={
-                "returns what it brought": edit(
-                    """
-                    before = torch.empty_like(x)
-                    dist.recv(before, src=rank - 1)
-                    total += before
-                    """,
-                    """
-                    dist.recv(total, src=rank - 1)
-                    total += x
-                    """,
-                    "return total",
-                    "return x",
-                ),
+                "adds up tensors of different lengths": body("""
+                    dist.all_reduce(samples)
+                    return samples.mean()
+                """),
+            },
+        ),
+        Mistake(
+            "The result is right, but it takes two collectives: put the sum and the count "
+            "into one tensor.",
+            missed="collectives",
+            shown_by={
+                "calls twice": body("""
+                    total = samples.sum()
+                    count = torch.tensor(len(samples), device=device)
+                    dist.all_reduce(total)
+                    dist.all_reduce(count)
+                    return total / count
+                """),
             },
         ),
     ),
-    also_wrong={
-        "asks everybody": Wrong(
-            body("""
-                everyone = [torch.empty_like(x) for _ in range(world_size)]
-                dist.all_gather(everyone, x)
-                return sum(everyone[: rank + 1])
-            """),
-            says="forbidden: all_gather",
-        ),
-        "sends its tensor to all that come later": Wrong(
-            body("""
-                total = x.clone()
-                other = torch.empty_like(x)
-                for source in range(rank):
-                    dist.recv(other, source)
-                    total += other
-                for target in range(rank + 1, world_size):
-                    dist.send(x, target)
-                return total
-            """),
-            says="goal: messages sent",
-        ),
-    },
     another=body("""
-        sums = torch.zeros_like(x)
-        works = []
-        if rank != 0:
-            dist.irecv(sums, src=rank - 1).wait()
-        sums = sums + x
-        if rank + 1 != world_size:
-            works.append(dist.isend(sums, dst=rank + 1))
-        for work in works:
-            work.wait()
-        return sums
+        both = [torch.zeros(2, device=device) for _ in range(world_size)]
+        mine = torch.tensor([samples.sum().item(), len(samples)], device=device)
+        dist.all_gather(both, mine)
+        total, count = sum(both)
+        return (total / count).item()
     """),
     hints=(
-        "Rank r does three things: receive from rank r - 1, add, send to rank r + 1. The first "
-        "and the last rank leave one of them out.",
-        "Begin with total = x.clone(). If rank > 0, receive the sum so far into a new tensor "
-        "and add it to total. Then send total, if there is a next rank.",
-        "if rank > 0: dist.recv(before, rank - 1); total += before. Then: "
-        "if rank < world_size - 1: dist.send(total, rank + 1).",
+        "The mean of all samples is their sum, divided by how many there are. Both are sums "
+        "over the ranks.",
+        "One tensor can carry both: torch.stack([samples.sum(), …]), or a list of two numbers.",
+        "t = torch.tensor([samples.sum(), len(samples)], device=device); all_reduce t; return "
+        "its first number divided by its second.",
     ),
 )

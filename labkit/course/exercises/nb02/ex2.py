@@ -1,151 +1,139 @@
-"""Exercise 02-2: exchange tensors with a partner: post both, then wait for both."""
+"""Exercise 02-2: give each rank its column of a matrix that lies on the ranks row by row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
-from .messages import come_late, listed, numbers_of
+from ...answers import body, edit, whole
+from ...compare import same
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 
-#: What a trial writes into a tensor that an exchange should be done with.
-OVERWRITTEN = -1.0
+FLOAT = 4  #: bytes
 
 
-def trial(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> Any:
-    """Exchange between ranks 0 and 1, 2 and 3, …; overwrite what was sent as soon as it returns.
-
-    Odd ranks are slow. A last rank without a partner does nothing.
-    """
-    rank = here.rank
-    peer = rank ^ 1
-    if peer >= here.world_size:
-        return None
-    # On the CPU, which gloo serves in every lab: messages that cross hang on NCCL outside a batch.
-    x = torch.tensor(numbers_of(rank))
-    come_late(here)
-    received = listed(answer(x, peer))
-    x.fill_(OVERWRITTEN)
-    return received
+def _matrix(world_size: int) -> torch.Tensor:
+    return torch.tensor([[10.0 * r + c for c in range(world_size)] for r in range(world_size)])
 
 
-def expected(world_size: int) -> list[Any]:
-    return [numbers_of(r ^ 1) if r ^ 1 < world_size else None for r in range(world_size)]
+def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
+    """Give this rank's row of a matrix, ask for its column."""
+    return answer(_matrix(here.world_size)[here.rank].to(here.device))
 
 
-def _received(yours: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Return rank and what it received, of those that exchanged something."""
-    return [(r, v) for r, v in enumerate(yours) if v is not None and not isinstance(v, Failed)]
+def expected(world_size: int) -> list[torch.Tensor]:
+    """Cut the matrix into columns in one process."""
+    return list(_matrix(world_size).T)
 
 
 EXERCISE = Exercise(
     id="02-2",
-    title="Exchange with a neighbour",
-    answer="exchange",
-    setup="keep = []",
+    title="Turn rows into columns",
+    answer="my_column",
     trial=trial,
     expected=expected,
-    forbids=("all_gather", "all_to_all", "broadcast", "send", "recv"),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    forbids=("all_gather", "all_gather_object"),
+    goals=(
+        Goal("collectives", exactly=lambda n: 1),
+        Goal("bytes sent", most=lambda n: FLOAT * n),
+    ),
     mistakes=(
         Mistake(
-            "You wait for the send before you post the receive, on both ranks: start both, "
-            "then wait for both.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
+            "That is the row that the rank began with: the result of the call is in its first "
+            "argument.",
+            when=lambda yours, expected, n: same(yours, list(_matrix(n))),
+            shown_by={"returns what it sent": edit("return column", "return row")},
+        ),
+        Mistake(
+            "The numbers are right, the shape is not: put them together into one tensor of n "
+            "numbers (torch.cat).",
+            when=lambda yours, expected, n: all(
+                torch.as_tensor(y).numel() == n and torch.as_tensor(y).flatten().equal(e)
+                for y, e in zip(yours, expected, strict=True)
+            ),
             shown_by={
-                "waits for the send at once": body("""
-                    received = torch.zeros_like(x)
-                    dist.isend(x, peer).wait()
-                    dist.irecv(received, peer).wait()
-                    return received
+                "leaves it in pieces": body("""
+                    pieces = [torch.empty(1, device=device) for _ in row]
+                    dist.all_to_all(pieces, list(row.split(1)))
+                    return torch.stack(pieces)
                 """),
             },
         ),
         Mistake(
-            "A rank got back its own numbers: you receive into x, which is still to be sent. "
-            "Receive into a tensor of its own.",
-            when=lambda yours, expected, n: any(
-                got == numbers_of(r) for r, got in _received(yours)
-            ),
+            "The tensor for the result is still as it was made: it goes first in the call, "
+            "what you send second.",
+            when=lambda yours, expected, n: all(not y.any() for y in yours),
             shown_by={
-                "receives into x": body("""
-                    works = [dist.isend(x, peer), dist.irecv(x, peer)]
-                    for work in works:
-                        work.wait()
-                    return x.clone()
-                """),
+                "swaps input and output": edit(
+                    "empty_like", "zeros_like", "column, row", "row, column"
+                )
             },
         ),
         Mistake(
-            "The result was read before it had arrived: the function returned without waiting "
-            "for its irecv.",
-            when=lambda yours, expected, n: any(
-                got not in (numbers_of(r ^ 1), [OVERWRITTEN] * 2) for r, got in _received(yours)
-            ),
+            "Every rank has the sum of the rows: an all_reduce adds, and here numbers only "
+            "change places.",
+            when=lambda yours, expected, n: same(yours, [_matrix(n).sum(0)] * n),
             shown_by={
-                "waits for nothing": body("""
-                    received = torch.zeros_like(x)
-                    dist.isend(x, peer)
-                    dist.irecv(received, peer)
-                    return received
-                """),
-            },
-        ),
-        Mistake(
-            "x was overwritten (by -1) before it was read: the function returned without "
-            "waiting for its isend.",
-            when=lambda yours, expected, n: any(
-                got == [OVERWRITTEN] * 2 for _, got in _received(yours)
-            ),
-            shown_by={
-                "waits for the receive only": body("""
-                    received = torch.zeros_like(x)
-                    sending = dist.isend(x, peer)
-                    receiving = dist.irecv(received, peer)
-                    receiving.wait()
-                    keep.append(sending)
-                    return received
+                "adds up": body("""
+                    dist.all_reduce(row)
+                    return row
                 """),
             },
         ),
     ),
     also_wrong={
-        "takes turns with blocking calls": Wrong(
+        "gathers everything": Wrong(
             body("""
-                received = torch.zeros_like(x)
-                if rank < peer:
-                    dist.send(x, peer)
-                    dist.recv(received, peer)
-                else:
-                    dist.recv(received, peer)
-                    dist.send(x, peer)
-                return received
+                rows = [torch.empty_like(row) for _ in range(world_size)]
+                dist.all_gather(rows, row)
+                return torch.stack(rows)[:, rank]
             """),
-            says="forbidden: recv",
+            says="forbidden: all_gather",
+        ),
+        "gathers everything by a name of its own": Wrong(
+            whole("""
+                from torch.distributed import all_gather_into_tensor as collect
+
+
+                def my_column(row):
+                    rows = torch.empty(world_size * world_size, device=device)
+                    collect(rows, row)
+                    return rows.view(world_size, -1)[:, rank]
+            """),
+            says="forbidden: all_gather",
+        ),
+        "gathers everything by a functional collective": Wrong(
+            whole("""
+                import torch.distributed._functional_collectives as functional
+
+
+                def my_column(row):
+                    rows = torch.ops._c10d_functional.all_gather_into_tensor(
+                        row, world_size, dist.group.WORLD.group_name
+                    )
+                    rows = torch.ops._c10d_functional.wait_tensor(rows)
+                    return rows.view(world_size, -1)[:, rank]
+            """),
+            says="forbidden: all_gather",
+        ),
+        "gathers everything by the group's method": Wrong(
+            body("""
+                rows = [torch.empty_like(row) for _ in range(world_size)]
+                dist.group.WORLD.allgather([rows], [row]).wait()
+                return torch.stack(rows)[:, rank]
+            """),
+            says="forbidden: all_gather",
         ),
     },
-    another=edit(
-        """
-        works = [dist.isend(x, peer), dist.irecv(received, peer)]
-        for work in works:
-            work.wait()
-        """,
-        """
-        receiving = dist.irecv(received, src=peer)
-        sending = dist.isend(x, dst=peer)
-        sending.wait()
-        receiving.wait()
-        """,
-    ),
+    another=body("""
+        pieces = [torch.empty(1, device=device) for _ in range(world_size)]
+        dist.all_to_all(pieces, list(row.split(1)))
+        return torch.cat(pieces)
+    """),
     hints=(
-        "Two calls that return at once, then two waits. And a new tensor to receive into.",
-        "isend and irecv each return a work. As long as wait() has not returned on both, x may "
-        "not be changed and the result may not be read.",
-        "works = [dist.isend(x, peer), dist.irecv(received, peer)], then work.wait() for each "
-        "of them, then return received.",
+        "Rank i has piece j for rank j. Which of the nine collectives takes it there?",
+        "dist.all_to_all_single(output, input) cuts its input into one piece a rank.",
+        "column = torch.empty_like(row); then dist.all_to_all_single(column, row).",
     ),
 )

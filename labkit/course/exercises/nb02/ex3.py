@@ -1,139 +1,117 @@
-"""Exercise 02-3: shift tensors around the ring without a deadlock."""
+"""Exercise 02-3: gather tensors of different length, with the collectives for equal ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
-from ...answers import body
+from ...answers import body, edit
+from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import failed
-from .messages import come_late, everywhere, listed, numbers_of
+from .samples import uneven
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
-    """Shift once round the ring, odd ranks being slow."""
-    come_late(here)
-    return listed(answer(torch.tensor(numbers_of(here.rank), device=here.device)))
+def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
+    """Gather tensors of unequal length."""
+    return answer(uneven(here.rank).to(here.device))
 
 
-def expected(world_size: int) -> list[list[float]]:
-    return [numbers_of((rank - 1) % world_size) for rank in range(world_size)]
+def expected(world_size: int) -> list[torch.Tensor]:
+    """Put all of them together in one process."""
+    return [torch.cat([uneven(r) for r in range(world_size)])] * world_size
+
+
+def _padded(n: int) -> torch.Tensor:
+    rows = torch.zeros(n, n)
+    for r in range(n):
+        rows[r, : r + 1] = uneven(r)
+    return rows
 
 
 EXERCISE = Exercise(
     id="02-3",
-    title="Shift around a ring",
-    answer="shift",
-    setup="keep = []",
+    title="Gather tensors of unequal length",
+    answer="gather_uneven",
     trial=trial,
     expected=expected,
-    forbids=("all_gather", "all_to_all", "all_to_all_single", "broadcast", "scatter"),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    forbids=("all_gather_object",),
+    goals=(Goal("collectives", most=lambda n: 2),),
     mistakes=(
         Mistake(
-            "There is no rank world_size: after the last rank comes rank 0, so count modulo "
-            "world_size.",
-            when=lambda yours, expected, n: failed(yours, "ValueError"),
+            "The padding is still there: cut each piece to the length that its rank had.",
+            when=lambda yours, expected, n: same(yours, [_padded(n).flatten()] * n),
             shown_by={
-                "forgets that a ring closes": body("""
-                    received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.irecv, received, (rank - 1) % world_size)]
-                    ops.append(dist.P2POp(dist.isend, x, rank + 1))
-                    for work in dist.batch_isend_irecv(ops):
-                        work.wait()
-                    return received
-                """),
+                "leaves the padding": edit(
+                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
+                    "return torch.cat(pieces)",
+                )
             },
         ),
         Mistake(
-            "Every rank sends first, and no send returns before its message is received: use "
-            "batch_isend_irecv, or let one rank receive first.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
-            shown_by={
-                "sends first, on every rank": body("""
-                    received = torch.zeros_like(x)
-                    dist.send(x, (rank + 1) % world_size)
-                    dist.recv(received, (rank - 1) % world_size)
-                    return received
-                """),
-            },
-        ),
-        Mistake(
-            "It went the other way round: send to rank + 1, receive from rank - 1.",
-            when=lambda yours, expected, n: (
-                n > 2 and everywhere(yours, lambda r, v: v == numbers_of((r + 1) % n))
+            "Each rank cuts all pieces to its own length; every piece has a length of its own.",
+            when=lambda yours, expected, n: same(
+                yours, [_padded(n)[:, : r + 1].flatten() for r in range(n)]
             ),
             shown_by={
-                "goes the other way": body("""
-                    received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.isend, x, (rank - 1) % world_size)]
-                    ops.append(dist.P2POp(dist.irecv, received, (rank + 1) % world_size))
-                    for work in dist.batch_isend_irecv(ops):
-                        work.wait()
-                    return received
-                """),
+                "cuts to its own length": edit(
+                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
+                    "return torch.cat([piece[: len(x)] for piece in pieces])",
+                )
             },
         ),
         Mistake(
-            "You return your own x: the neighbour's is in the tensor that you received into.",
-            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(r)),
+            "Each rank has its own numbers only.",
+            when=lambda yours, expected, n: same(yours, [uneven(r) for r in range(n)]),
             shown_by={
-                "returns what it sent": body("""
-                    received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.isend, x, (rank + 1) % world_size)]
-                    ops.append(dist.P2POp(dist.irecv, received, (rank - 1) % world_size))
-                    for work in dist.batch_isend_irecv(ops):
-                        work.wait()
-                    return x
-                """),
+                "returns what it brought": edit(
+                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])", "return x"
+                )
             },
         ),
         Mistake(
-            "Some ranks return numbers that nobody has sent: wait for every work before you "
-            "read what it receives.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and any(v not in expected for v in yours)
-            ),
+            "An all_gather needs the same shape on every rank, and here each brings another "
+            "length. Agree on the longest first, and fill up to it.",
+            when=lambda yours, expected, n: failed(yours),
             shown_by={
-                "does not wait": body("""
-                    received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.isend, x, (rank + 1) % world_size)]
-                    ops.append(dist.P2POp(dist.irecv, received, (rank - 1) % world_size))
-                    keep.append((x, dist.batch_isend_irecv(ops)))
-                    return received
+                "makes room as for its own": body("""
+                    pieces = [torch.empty_like(x) for _ in range(world_size)]
+                    dist.all_gather(pieces, x)
+                    return torch.cat(pieces)
+                """),
+                "makes the right room, but brings its own shape": body("""
+                    pieces = [torch.empty(r + 1, device=device) for r in range(world_size)]
+                    dist.all_gather(pieces, x)
+                    return torch.cat(pieces)
                 """),
             },
         ),
     ),
     also_wrong={
-        "takes it from a collective": Wrong(
+        "lets objects do it": Wrong(
             body("""
-                everyone = [torch.empty_like(x) for _ in range(world_size)]
-                dist.all_gather(everyone, x)
-                return everyone[rank - 1]
+                pieces = [None] * world_size
+                dist.all_gather_object(pieces, x)
+                return torch.cat(pieces)
             """),
-            says="forbidden: all_gather",
+            says="forbidden: all_gather_object",
         ),
     },
     another=body("""
-        received = torch.zeros_like(x)
-        left, right = (rank - 1) % world_size, (rank + 1) % world_size
-        if rank == 0:
-            dist.send(x, right)
-            dist.recv(received, left)
-        else:
-            dist.recv(received, left)
-            dist.send(x, right)
-        return received
+        longest = torch.tensor(len(x), device=device)
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+        padded = torch.full((int(longest) + 1,), float("nan"), device=device)
+        padded[: len(x)] = x
+        everyone = torch.empty(world_size * len(padded), device=device)
+        dist.all_gather_into_tensor(everyone, padded)
+        return everyone[~everyone.isnan()]
     """),
     hints=(
-        "To whom do you send, from whom do you receive? Both are found with % world_size.",
-        "A list of two P2POp, one with dist.isend and one with dist.irecv, given to "
-        "batch_isend_irecv. Then wait for all works that it returns.",
-        "ops = [dist.P2POp(dist.isend, x, right), dist.P2POp(dist.irecv, received, left)], "
-        "then for work in dist.batch_isend_irecv(ops): work.wait().",
+        "An all_gather moves equal shapes only. Who knows how long the others' tensors are?",
+        "First gather the lengths (one number a rank). Then fill up to the longest and gather.",
+        "padded = torch.zeros(max(lengths), device=device); padded[: len(x)] = x; gather that, "
+        "cut piece i to lengths[i], and torch.cat them.",
     ),
+    seconds=30,
 )

@@ -1,190 +1,131 @@
-"""Exercise 02-4: gather one row per rank on rank 0 with messages, whatever order they arrive in."""
+"""Exercise 02-4: write a broadcast that passes a tensor on from rank to rank."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
+from ...answers import body
+from ...compare import same
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import failed
-from .messages import LATE_SECONDS, listed, numbers_of
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor | None], here: Here) -> Any:
-    """Collect on rank 0 from ranks that come in the opposite order: the last one first."""
-    rank = here.rank
-    if rank:
-        time.sleep((here.world_size - 1 - rank) * LATE_SECONDS)
-    return listed(answer(torch.tensor(numbers_of(rank), device=here.device)))
+def _source(world_size: int) -> int:
+    return min(1, world_size - 1)
 
 
-def expected(world_size: int) -> list[Any]:
-    everyone = [numbers_of(rank) for rank in range(world_size)]
-    return [everyone, *[None] * (world_size - 1)]
+def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> torch.Tensor:
+    """Broadcast from rank 1, in place."""
+    x = torch.tensor([100.0 * here.rank, 100.0 * here.rank + 1], device=here.device)
+    answer(x, _source(here.world_size))
+    dist.barrier()
+    return x
 
 
-def _rows(yours: Sequence[Any]) -> list[Any]:
-    """Return the rows that rank 0 has, none if it failed."""
-    return yours[0] if isinstance(yours[0], list) else []
+def expected(world_size: int) -> list[torch.Tensor]:
+    """Copy the source's tensor in one process."""
+    first = 100.0 * _source(world_size)
+    return [torch.tensor([first, first + 1])] * world_size
 
 
 EXERCISE = Exercise(
     id="02-4",
-    title="Gather with messages",
-    answer="collect",
+    title="Build a broadcast of messages",
+    answer="pass_on",
     trial=trial,
     expected=expected,
     forbids=(
-        "gather",
-        "all_gather",
-        "all_gather_into_tensor",
-        "gather_object",
-        "all_gather_object",
-        "all_to_all",
-        "reduce",
+        "broadcast",
         "all_reduce",
+        "all_gather",
+        "scatter",
+        "all_to_all",
+        "broadcast_object_list",
+        "send_object_list",
     ),
     goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "Rank 0 sends to itself, which no receive matches: it already has its own x.",
-            when=lambda yours, expected, n: (
-                isinstance(yours[0], Failed) and yours[0].name == "ValueError"
-            ),
+            "Ranks wait for one another. The source sends first, everybody else receives "
+            "first, and the last one in the chain does not send at all.",
+            when=lambda yours, expected, n: failed(yours, "Deadlock"),
             shown_by={
-                "lets rank 0 send too": body("""
-                    dist.send(x, dst=0)
-                    if rank == 0:
-                        rows = torch.empty(world_size, *x.shape, device=x.device)
-                        for source in range(world_size):
-                            dist.recv(rows[source], source)
-                        return rows
+                "everybody sends first": body("""
+                    dist.send(x, (rank + 1) % world_size)
+                    dist.recv(x, (rank - 1) % world_size)
+                """),
+                "closes the ring": body("""
+                    if rank != src:
+                        dist.recv(x, (rank - 1) % world_size)
+                    dist.send(x, (rank + 1) % world_size)
                 """),
             },
         ),
         Mistake(
-            "The rows are in the order in which they arrived: recv returns the rank of the "
-            "sender, which is the row that belongs to it.",
-            when=lambda yours, expected, n: (
-                n > 2
-                and len(_rows(yours)) == n
-                and _rows(yours) != expected[0]
-                and sorted(_rows(yours)) == expected[0]
-            ),
+            "That is what rank 0 had. The chain begins at src, wherever that is.",
+            when=lambda yours, expected, n: same(yours, [torch.tensor([0.0, 1.0])] * n),
             shown_by={
-                "keeps the order of arrival": body("""
+                "begins with rank 0": body("""
                     if rank > 0:
-                        dist.send(x, dst=0)
-                        return None
-                    rows = [x]
-                    for _ in range(world_size - 1):
-                        row = torch.empty_like(x)
-                        dist.recv(row)
-                        rows.append(row)
-                    return torch.stack(rows)
+                        dist.recv(x, rank - 1)
+                    if rank < world_size - 1:
+                        dist.send(x, rank + 1)
                 """),
             },
         ),
         Mistake(
-            "Several rows are the same: you received into one tensor again and again. Give "
-            "each row its own, or copy.",
-            when=lambda yours, expected, n: (
-                n > 2 and len(_rows(yours)) > 1 and _rows(yours)[1:-1] == _rows(yours)[2:]
+            "Some ranks still have their own numbers: the chain ends too early, or begins too "
+            "late.",
+            when=lambda yours, expected, n: any(
+                not failed([y])
+                and not y.equal(expected[0])
+                and y.equal(torch.tensor([100.0 * r, 100.0 * r + 1]))
+                for r, y in enumerate(yours)
             ),
             shown_by={
-                "receives into one tensor": body("""
-                    if rank > 0:
-                        dist.send(x, dst=0)
-                        return None
-                    rows, row = [x], torch.empty_like(x)
-                    for source in range(1, world_size):
-                        dist.recv(row, source)
-                        rows.append(row)
-                    return torch.stack(rows)
+                "stops at the last number": body("""
+                    if rank > src:
+                        dist.recv(x, rank - 1)
+                    if src <= rank < world_size - 1:
+                        dist.send(x, rank + 1)
                 """),
             },
         ),
         Mistake(
-            "Rank 0's own row is missing: nobody sends it, so write it yourself.",
-            when=lambda yours, expected, n: (
-                _rows(yours) != expected[0] and _rows(yours)[-(n - 1) :] == expected[0][1:]
-            ),
+            "It works, but the source sends n − 1 messages, one after the other. Let each rank "
+            "pass it on to the next one.",
+            missed="messages sent",
             shown_by={
-                "forgets rank 0's own row": edit(
-                    """
-                    rows = torch.empty(world_size, *x.shape, device=x.device)
-                    rows[0] = x
-                    """,
-                    "rows = torch.zeros(world_size, *x.shape, device=x.device)",
-                    "src=source",
-                    "source",
-                ),
-            },
-        ),
-        Mistake(
-            "Ranks other than 0 have to return None.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and any(v is not None for v in yours[1:])
-            ),
-            shown_by={
-                "returns the rows on every rank": body("""
-                    rows = torch.zeros(world_size, *x.shape, device=x.device)
-                    rows[rank] = x
-                    if rank > 0:
-                        dist.send(x, dst=0)
+                "sends to everybody itself": body("""
+                    if rank == src:
+                        for other in range(world_size):
+                            if other != src:
+                                dist.send(x, other)
                     else:
-                        for source in range(1, world_size):
-                            dist.recv(rows[source], source)
-                    return rows
+                        dist.recv(x, src)
                 """),
             },
         ),
     ),
     also_wrong={
-        "calls gather": Wrong(
-            body("""
-                rows = [torch.empty_like(x) for _ in range(world_size)] if rank == 0 else None
-                dist.gather(x, rows, dst=0)
-                return torch.stack(rows) if rank == 0 else None
-            """),
-            says="forbidden: gather",
-        ),
-        "sends each number in a message of its own": Wrong(
-            edit(
-                "dist.send(x, dst=0)",
-                """
-                for number in x:
-                    dist.send(number, dst=0)
-                """,
-                "dist.recv(rows[source], src=source)",
-                """
-                for place in range(len(x)):
-                    dist.recv(rows[source, place], source)
-                """,
-            ),
-            says="goal: messages sent",
-        ),
+        "calls broadcast": Wrong(body("dist.broadcast(x, src)"), says="forbidden: broadcast"),
     },
     another=body("""
-        if rank != 0:
-            dist.send(x, dst=0)
-            return None
-        found = {0: x}
-        for _ in range(world_size - 1):
-            row = torch.empty_like(x)
-            found[dist.recv(row)] = row
-        return torch.stack([found[r] for r in range(world_size)])
+        after, before = (rank + 1) % world_size, (rank - 1) % world_size
+        if rank != src:
+            dist.irecv(x, before).wait()
+        if after != src:
+            dist.isend(x, after).wait()
     """),
     hints=(
-        "Rank 0 makes room for n rows, writes its own, and receives n - 1 times. The others "
-        "send once.",
-        "Without a source, recv takes whoever comes first and returns its rank. Use it as the "
-        "row, or name the sources one after the other.",
-        "rows = torch.empty(world_size, *x.shape, device=x.device); rows[0] = x; then for r in "
-        "range(1, world_size): dist.recv(rows[r], r).",
+        "A chain: the source sends to the next rank, which sends to the next, and so on.",
+        "Count from the source: step = (rank - src) % world_size is 0 for the source and "
+        "world_size - 1 for the last.",
+        "If step > 0, receive from the rank before; if step < world_size - 1, send to the rank "
+        "after. Both neighbours with % world_size.",
     ),
 )

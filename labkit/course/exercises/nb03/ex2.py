@@ -1,139 +1,155 @@
-"""Exercise 03-2: give each rank its column of a matrix that lies on the ranks row by row."""
+"""Exercise 03-2: write a step of reduce-scatter in a ring: send a chunk, add what comes in to
+the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from ...answers import body, edit, whole
-from ...compare import same
+from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-
-FLOAT = 4  #: bytes
-
-
-def _matrix(world_size: int) -> torch.Tensor:
-    return torch.tensor([[10.0 * r + c for c in range(world_size)] for r in range(world_size)])
+from ...mistakes import failed, stuck, would_give
+from .ring import COLLECTIVES, EXCHANGE, IN_PLACE, ITEM, SENDS_FIRST, cut, play_ring, power_of_ten
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
-    """Give this rank's row of a matrix, ask for its column."""
-    return answer(_matrix(here.world_size)[here.rank].to(here.device))
+def _start(rank: int, n: int) -> torch.Tensor:
+    return torch.full((n,), 10**rank)
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
-    """Cut the matrix into columns in one process."""
-    return list(_matrix(world_size).T)
+def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    n = here.world_size
+    x = power_of_ten(here.rank, n).to(here.device)
+    chunks = cut(x, n)
+    room = power_of_ten(here.rank, 2).to(here.device)  # more room than a chunk needs
+    for step in range(n - 1):
+        answer(chunks, step, room)
+    return x
+
+
+def expected(n: int) -> list[torch.Tensor]:
+    """Return each rank's tensor: chunk i on rank r has the numbers of the ranks i, i + 1, …, r."""
+    return [
+        torch.tensor([sum(10 ** ((i + k) % n) for k in range((r - i) % n + 1)) for i in range(n)])
+        for r in range(n)
+    ]
 
 
 EXERCISE = Exercise(
     id="03-2",
-    title="Turn rows into columns",
-    answer="my_column",
+    title="One step of reduce-scatter",
+    answer="reduce_scatter_step",
+    setup=EXCHANGE,
     trial=trial,
     expected=expected,
-    forbids=("all_gather", "all_gather_object"),
+    forbids=COLLECTIVES,
     goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: FLOAT * n),
+        Goal("messages sent", exactly=lambda n: n - 1),
+        Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
     ),
     mistakes=(
         Mistake(
-            "That is the row that the rank began with: the result of the call is in its first "
-            "argument.",
-            when=lambda yours, expected, n: same(yours, list(_matrix(n))),
-            shown_by={"returns what it sent": edit("return column", "return row")},
+            SENDS_FIRST,
+            when=stuck,
+            shown_by={
+                "sends before it receives": edit(
+                    "exchange(chunks[(rank - step) % n], incoming)",
+                    """
+                    dist.send(chunks[(rank - step) % n], right)
+                    dist.recv(incoming, left)
+                    """,
+                ),
+            },
         ),
         Mistake(
-            "The numbers are right, the shape is not: put them together into one tensor of n "
-            "numbers (torch.cat).",
-            when=lambda yours, expected, n: all(
-                torch.as_tensor(y).numel() == n and torch.as_tensor(y).flatten().equal(e)
-                for y, e in zip(yours, expected, strict=True)
-            ),
+            "You receive into the whole room, but a chunk is shorter: use room[: len(mine)].",
+            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
             shown_by={
-                "leaves it in pieces": body("""
-                    pieces = [torch.empty(1, device=device) for _ in row]
-                    dist.all_to_all(pieces, list(row.split(1)))
-                    return torch.stack(pieces)
+                "the whole room": body("""
+                    mine = chunks[(rank - step - 1) % n]
+                    exchange(chunks[(rank - step) % n], room)
+                    mine += room
                 """),
             },
         ),
         Mistake(
-            "The tensor for the result is still as it was made: it goes first in the call, "
-            "what you send second.",
-            when=lambda yours, expected, n: all(not y.any() for y in yours),
+            IN_PLACE,
+            when=would_give(lambda n: [_start(r, n) for r in range(n)]),
             shown_by={
-                "swaps input and output": edit(
-                    "empty_like", "zeros_like", "column, row", "row, column"
+                "a new tensor in the list": edit(
+                    "mine +=", "chunks[(rank - step - 1) % n] = mine +"
                 )
             },
         ),
         Mistake(
-            "Every rank has the sum of the rows: an all_reduce adds, and here numbers only "
-            "change places.",
-            when=lambda yours, expected, n: same(yours, [_matrix(n).sum(0)] * n),
+            "What comes in replaces your chunk. In this half it is added to it: receive into "
+            "room, then +=.",
+            when=would_give(
+                play_ring(_start, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
+            ),
             shown_by={
-                "adds up": body("""
-                    dist.all_reduce(row)
-                    return row
-                """),
+                "replaces instead of adding": body(
+                    "exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])"
+                )
             },
+        ),
+        Mistake(
+            "You send the same chunk in every step, so no sum gets farther than one rank. In "
+            "step k it is chunk rank - k.",
+            when=would_give(play_ring(_start, lambda r, k, n: r, lambda r, k, n: r - 1, add=True)),
+            shown_by={
+                "the same chunk every time": edit(
+                    "(rank - step - 1) % n", "left", "(rank - step) % n", "rank"
+                )
+            },
+        ),
+        Mistake(
+            "You add to the chunk that you send. What comes in is your left neighbour's chunk "
+            "(rank - 1) - step: add it to your chunk of the same number.",
+            when=would_give(
+                play_ring(_start, lambda r, k, n: r - k, lambda r, k, n: r - k, add=True)
+            ),
+            shown_by={
+                "adds to what it sends": edit(
+                    "step - 1", "step", "chunks[(rank - step) % n]", "mine"
+                )
+            },
+        ),
+        Mistake(
+            "You count the chunks up, with rank + step. Send the one that you have just added to: "
+            "rank, then rank - 1, rank - 2, …",
+            when=would_give(
+                play_ring(_start, lambda r, k, n: r + k, lambda r, k, n: r + k - 1, add=True)
+            ),
+            shown_by={"counts up": edit("- step -", "+ step -", "(rank - step)", "(rank + step)")},
         ),
     ),
     also_wrong={
-        "gathers everything": Wrong(
+        "calls the collective": Wrong(
             body("""
-                rows = [torch.empty_like(row) for _ in range(world_size)]
-                dist.all_gather(rows, row)
-                return torch.stack(rows)[:, rank]
+                mine = chunks[(rank + 1) % n]
+                if step == 0:
+                    for i in range(n):
+                        dist.reduce(chunks[i], (i - 1) % n)
             """),
-            says="forbidden: all_gather",
-        ),
-        "gathers everything by a name of its own": Wrong(
-            whole("""
-                from torch.distributed import all_gather_into_tensor as collect
-
-
-                def my_column(row):
-                    rows = torch.empty(world_size * world_size, device=device)
-                    collect(rows, row)
-                    return rows.view(world_size, -1)[:, rank]
-            """),
-            says="forbidden: all_gather",
-        ),
-        "gathers everything by a functional collective": Wrong(
-            whole("""
-                import torch.distributed._functional_collectives as functional
-
-
-                def my_column(row):
-                    rows = torch.ops._c10d_functional.all_gather_into_tensor(
-                        row, world_size, dist.group.WORLD.group_name
-                    )
-                    rows = torch.ops._c10d_functional.wait_tensor(rows)
-                    return rows.view(world_size, -1)[:, rank]
-            """),
-            says="forbidden: all_gather",
-        ),
-        "gathers everything by the group's method": Wrong(
-            body("""
-                rows = [torch.empty_like(row) for _ in range(world_size)]
-                dist.group.WORLD.allgather([rows], [row]).wait()
-                return torch.stack(rows)[:, rank]
-            """),
-            says="forbidden: all_gather",
+            says="forbidden: reduce",
         ),
     },
     another=body("""
-        pieces = [torch.empty(1, device=device) for _ in range(world_size)]
-        dist.all_to_all(pieces, list(row.split(1)))
-        return torch.cat(pieces)
+        number = rank - step
+        incoming = room[: chunks[number - 1].numel()]
+        sending = dist.isend(chunks[number], right)
+        receiving = dist.irecv(incoming, left)
+        receiving.wait()
+        sending.wait()
+        chunks[number - 1].add_(incoming)
     """),
     hints=(
-        "Rank i has piece j for rank j. Which of the nine collectives takes it there?",
-        "dist.all_to_all_single(output, input) cuts its input into one piece a rank.",
-        "column = torch.empty_like(row); then dist.all_to_all_single(column, row).",
+        "The chunk that you add to in one step is the one that you send in the next.",
+        "Receive into as much of room as chunk (rank - step - 1) % n is long, while you send "
+        "chunk (rank - step) % n; then add, in place.",
+        "mine = chunks[(rank - step - 1) % n]; incoming = room[: len(mine)]; "
+        "exchange(chunks[(rank - step) % n], incoming); mine += incoming",
     ),
 )

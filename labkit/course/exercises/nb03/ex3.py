@@ -1,117 +1,158 @@
-"""Exercise 03-3: gather tensors of different length, with the collectives for equal ones."""
+"""Exercise 03-3: write a step of all-gather in a ring: pass on the chunk that is finished."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...compare import same
+from ...answers import body
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
-from .samples import uneven
+from ...mistakes import stuck, would_give
+from .ring import COLLECTIVES, EXCHANGE, IN_PLACE, ITEM, SENDS_FIRST, cut, on_some_rank, play_ring
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
-    """Gather tensors of unequal length."""
-    return answer(uneven(here.rank).to(here.device))
+def _finished(rank: int, n: int) -> torch.Tensor:
+    """Return what a rank holds after reduce-scatter, with -1 where a chunk is not finished."""
+    x = torch.full((n,), -1)
+    own = (rank + 1) % n
+    x[own] = 10 * (own + 1)
+    return x
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
-    """Put all of them together in one process."""
-    return [torch.cat([uneven(r) for r in range(world_size)])] * world_size
+def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    n = here.world_size
+    x = _finished(here.rank, n).to(here.device)
+    chunks = cut(x, n)
+    for step in range(n - 1):
+        answer(chunks, step)
+    return x
 
 
-def _padded(n: int) -> torch.Tensor:
-    rows = torch.zeros(n, n)
-    for r in range(n):
-        rows[r, : r + 1] = uneven(r)
-    return rows
+def expected(n: int) -> list[torch.Tensor]:
+    return [torch.tensor([10 * (i + 1) for i in range(n)])] * n
 
 
 EXERCISE = Exercise(
     id="03-3",
-    title="Gather tensors of unequal length",
-    answer="gather_uneven",
+    title="One step of all-gather",
+    answer="all_gather_step",
+    setup=EXCHANGE,
     trial=trial,
     expected=expected,
-    forbids=("all_gather_object",),
-    goals=(Goal("collectives", most=lambda n: 2),),
+    forbids=COLLECTIVES,
+    goals=(
+        Goal("messages sent", exactly=lambda n: n - 1),
+        Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
+    ),
     mistakes=(
         Mistake(
-            "The padding is still there: cut each piece to the length that its rank had.",
-            when=lambda yours, expected, n: same(yours, [_padded(n).flatten()] * n),
+            SENDS_FIRST,
+            when=stuck,
             shown_by={
-                "leaves the padding": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
-                    "return torch.cat(pieces)",
-                )
+                "sends before it receives": body("""
+                    dist.send(chunks[(rank + 1 - step) % n], right)
+                    dist.recv(chunks[(rank - step) % n], left)
+                """),
             },
         ),
         Mistake(
-            "Each rank cuts all pieces to its own length; every piece has a length of its own.",
-            when=lambda yours, expected, n: same(
-                yours, [_padded(n)[:, : r + 1].flatten() for r in range(n)]
+            IN_PLACE,
+            when=would_give(lambda n: [_finished(r, n) for r in range(n)]),
+            shown_by={
+                "a new tensor in the list": body("""
+                    incoming = torch.empty_like(chunks[rank])
+                    exchange(chunks[(rank + 1 - step) % n], incoming)
+                    chunks[(rank - step) % n] = incoming
+                """),
+            },
+        ),
+        Mistake(
+            "You add what comes in. A finished chunk has everybody's part already: it replaces "
+            "yours.",
+            when=would_give(
+                play_ring(_finished, lambda r, k, n: r + 1 - k, lambda r, k, n: r - k, add=True)
             ),
             shown_by={
-                "cuts to its own length": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
-                    "return torch.cat([piece[: len(x)] for piece in pieces])",
+                "adds": body("""
+                    mine = chunks[(rank - step) % n]
+                    incoming = torch.empty_like(mine)
+                    exchange(chunks[(rank + 1 - step) % n], incoming)
+                    mine += incoming
+                """),
+            },
+        ),
+        Mistake(
+            "In step 0 you send chunk rank, which is not finished (-1 in this test). The finished "
+            "one on rank r is chunk r + 1.",
+            when=would_give(
+                play_ring(_finished, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
+            ),
+            shown_by={
+                "begins with an unfinished chunk": body(
+                    "exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])"
                 )
             },
         ),
         Mistake(
-            "Each rank has its own numbers only.",
-            when=lambda yours, expected, n: same(yours, [uneven(r) for r in range(n)]),
+            "You send your own finished chunk in every step. From step 1 on, send on the one that "
+            "has just come in.",
+            when=would_give(
+                play_ring(_finished, lambda r, k, n: r + 1, lambda r, k, n: r, add=False)
+            ),
+            shown_by={"its own chunk every time": body("exchange(chunks[right], chunks[rank])")},
+        ),
+        Mistake(
+            "You count the chunks up, with + step. What you receive in one step you send in the "
+            "next: rank + 1, then rank, rank - 1, …",
+            when=would_give(
+                play_ring(_finished, lambda r, k, n: r + 1 + k, lambda r, k, n: r + k, add=False)
+            ),
             shown_by={
-                "returns what it brought": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])", "return x"
+                "counts up": body(
+                    "exchange(chunks[(rank + 1 + step) % n], chunks[(rank + step) % n])"
                 )
             },
         ),
         Mistake(
-            "An all_gather needs the same shape on every rank, and here each brings another "
-            "length. Agree on the longest first, and fill up to it.",
-            when=lambda yours, expected, n: failed(yours),
+            "Some chunks are still unfinished (-1): what you receive in step k belongs in chunk "
+            "rank - k.",
+            when=lambda yours, expected, n: on_some_rank(
+                yours, lambda y: isinstance(y, torch.Tensor) and bool((y == -1).any())
+            ),
             shown_by={
-                "makes room as for its own": body("""
-                    pieces = [torch.empty_like(x) for _ in range(world_size)]
-                    dist.all_gather(pieces, x)
-                    return torch.cat(pieces)
-                """),
-                "makes the right room, but brings its own shape": body("""
-                    pieces = [torch.empty(r + 1, device=device) for r in range(world_size)]
-                    dist.all_gather(pieces, x)
-                    return torch.cat(pieces)
-                """),
+                "one place off": body(
+                    "exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step - 1) % n])"
+                )
             },
         ),
     ),
     also_wrong={
-        "lets objects do it": Wrong(
+        "calls the collective": Wrong(
             body("""
-                pieces = [None] * world_size
-                dist.all_gather_object(pieces, x)
-                return torch.cat(pieces)
+                if step == 0:
+                    mine = chunks[right].clone()
+                    pieces = [torch.empty_like(mine) for _ in range(n)]
+                    dist.all_gather(pieces, mine)
+                    for r in range(n):
+                        chunks[(r + 1) % n].copy_(pieces[r])
             """),
-            says="forbidden: all_gather_object",
+            says="forbidden: all_gather",
         ),
     },
     another=body("""
-        longest = torch.tensor(len(x), device=device)
-        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-        padded = torch.full((int(longest) + 1,), float("nan"), device=device)
-        padded[: len(x)] = x
-        everyone = torch.empty(world_size * len(padded), device=device)
-        dist.all_gather_into_tensor(everyone, padded)
-        return everyone[~everyone.isnan()]
+        number = rank - step
+        room = torch.empty_like(chunks[number])
+        sending = dist.isend(chunks[(number + 1) % n], right)
+        dist.recv(room, left)
+        sending.wait()
+        chunks[number].copy_(room)
     """),
     hints=(
-        "An all_gather moves equal shapes only. Who knows how long the others' tensors are?",
-        "First gather the lengths (one number a rank). Then fill up to the longest and gather.",
-        "padded = torch.zeros(max(lengths), device=device); padded[: len(x)] = x; gather that, "
-        "cut piece i to lengths[i], and torch.cat them.",
+        "It is the same walk as in reduce-scatter, one chunk farther on, and without the +.",
+        "In step k send chunk rank + 1 - k, and receive chunk rank - k, modulo n. Nothing is "
+        "added, so you can receive straight into the chunk.",
+        "exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])",
     ),
-    seconds=30,
 )

@@ -1,129 +1,145 @@
-"""Exercise 03-5: find the k largest of all ranks' numbers without sending all of them."""
+"""Exercise 03-5: count the bytes on the busiest link of a parameter server and of two rings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import torch
+from typing import Any
 
 from ...answers import body, edit
-from ...compare import same
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Failed, Here, Mistake
+from ...mistakes import When
 
-FLOAT = 4  #: bytes
-
-TOP = 3  #: how many are asked for
-
-
-def _scores(rank: int) -> torch.Tensor:
-    """Return twelve numbers, no two of any rank alike; the best three are not of three ranks."""
-    return torch.tensor([(29.0 * i + 17 * rank) % 97 + 8 * rank for i in range(12)])
+METHODS = ("parameter_server", "naive_ring", "ring_all_reduce")
+RANKS = (2, 4, 10)
+SIZE = 1000
 
 
-def _best(numbers: torch.Tensor) -> torch.Tensor:
-    return numbers.topk(TOP).values
+def trial(answer: Callable[..., Any], here: Here) -> list[float]:
+    """Return three numbers of ranks for each of three methods, in one list."""
+    return [float(answer(method, n, SIZE)) for method in METHODS for n in RANKS]
 
 
-def trial(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> torch.Tensor:
-    """Give this rank's numbers, ask for the largest of all ranks."""
-    return answer(_scores(here.rank).to(here.device), TOP)
+def _links(server: Callable[[int], float], naive: Any, ring: Any) -> list[float]:
+    return [float(SIZE * f(n)) for f in (server, naive, ring) for n in RANKS]
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
-    """Look through all numbers in one process."""
-    return [_best(torch.cat([_scores(r) for r in range(world_size)]))] * world_size
+def _server(n: int) -> float:
+    return 2 * (n - 1)
+
+
+def _naive_ring(n: int) -> float:
+    return n - 1
+
+
+def _ring(n: int) -> float:
+    return 2 * (n - 1) / n
+
+
+def expected() -> list[float]:
+    return _links(_server, _naive_ring, _ring)
+
+
+def _at(method: int, factor: Callable[[int], float]) -> When:
+    """Return the predicate of a wrong factor for one of the methods."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        if not isinstance(yours, list):
+            return False
+        part = yours[method * len(RANKS) : (method + 1) * len(RANKS)]
+        wrong = [SIZE * factor(k) for k in RANKS]
+        return len(part) == len(wrong) and all(
+            abs(y - w) < 1e-6 * SIZE for y, w in zip(part, wrong, strict=True)
+        )
+
+    return when
 
 
 EXERCISE = Exercise(
     id="03-5",
-    title="Find the largest numbers of all ranks",
-    answer="largest_of_all",
+    title="Three formulas",
+    answer="link_bytes",
     trial=trial,
     expected=expected,
-    forbids=("all_gather_object", "gather_object"),
-    goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: FLOAT * TOP),
-    ),
+    where="notebook",
     mistakes=(
         Mistake(
-            "Those are the largest numbers of the rank itself: nothing has crossed between ranks.",
-            when=lambda yours, expected, n: same(yours, [_best(_scores(r)) for r in range(n)]),
-            shown_by={
-                "talks to nobody": body("return x.topk(k).values"),
-                "returns what it brought": edit("return everyone.topk(k).values", "return mine"),
-            },
+            "It returns nothing for one of the methods.",
+            when=lambda yours, expected, n: isinstance(yours, Failed) and yours.name == "TypeError",
+            shown_by={"forgets a method": edit("return 2 * (n - 1) / n * size", "")},
         ),
         Mistake(
-            "Each rank brings only its largest number, but two of the largest may be on the "
-            "same rank: bring k of each.",
-            when=lambda yours, expected, n: same(
-                yours, [_best(torch.stack([_scores(r).max() for r in range(n)]))] * n
-            ),
+            "You count one direction of the server only. It receives n - 1 tensors first, and "
+            "then sends n - 1.",
+            when=_at(0, lambda n: n - 1),
             shown_by={
-                "brings one number": body("""
-                    everyone = torch.empty(world_size, device=device)
-                    dist.all_gather_into_tensor(everyone, x.max().view(1))
-                    return everyone.topk(k).values
+                "one direction of the server": body("""
+                    if method == "ring_all_reduce":
+                        return 2 * (n - 1) / n * size
+                    return (n - 1) * size
                 """),
             },
         ),
         Mistake(
-            "That is everything that was gathered, k numbers of each rank: choose the k "
-            "largest among them once more.",
-            when=lambda yours, expected, n: all(y.numel() == TOP * n for y in yours),
-            shown_by={
-                "forgets to choose again": edit("return everyone.topk(k).values", "return everyone")
-            },
+            "The server sends nothing to itself: it talks to n - 1 workers, not to n.",
+            when=_at(0, lambda n: 2 * n),
+            shown_by={"the server talks to itself": edit("* (n - 1) *", "* n *")},
         ),
         Mistake(
-            "Those are the largest of each place: MAX compares first with first and second "
-            "with second. Bring the numbers together, then choose.",
-            when=lambda yours, expected, n: same(
-                yours, [torch.stack([_best(_scores(r)) for r in range(n)]).max(0).values] * n
-            ),
+            "The naive ring takes n - 1 steps: after those everybody has everything.",
+            when=_at(1, lambda n: n),
             shown_by={
-                "compares place by place": body("""
-                    mine = x.topk(k).values
-                    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-                    return mine
+                "n steps": body("""
+                    factors = {"parameter_server": 2 * (n - 1), "naive_ring": n}
+                    return factors.get(method, 2 * (n - 1) / n) * size
                 """),
             },
         ),
         Mistake(
-            "The numbers are right, but every rank brings all that it has. None but its own k "
-            "largest can be among the k largest of all.",
-            missed="bytes sent",
+            "The naive ring sends while it receives: count the larger of the two, not both.",
+            when=_at(1, lambda n: 2 * (n - 1)),
             shown_by={
-                "brings everything": body("""
-                    everyone = torch.empty(world_size * len(x), device=device)
-                    dist.all_gather_into_tensor(everyone, x)
-                    return everyone.topk(k).values
+                "both directions of the ring": body("""
+                    factors = {"parameter_server": 2 * (n - 1), "naive_ring": 2 * (n - 1)}
+                    return factors.get(method, 2 * (n - 1) / n) * size
                 """),
+            },
+        ),
+        Mistake(
+            "You count half of the chunked ring: reduce-scatter and all-gather each send n - 1 "
+            "chunks.",
+            when=_at(2, lambda n: (n - 1) / n),
+            shown_by={"half of the ring": edit("2 * (n - 1) /", "(n - 1) /")},
+        ),
+        Mistake(
+            "The chunked ring sends 2(n - 1) messages, but each is a chunk: a tensor's n-th part.",
+            when=_at(2, lambda n: 2 * (n - 1)),
+            shown_by={
+                "whole tensors in the ring": edit(
+                    """
+                    if method == "parameter_server":
+                        return 2 * (n - 1) * size
+                    """,
+                    "",
+                    "/ n * size",
+                    "* size",
+                ),
             },
         ),
     ),
-    also_wrong={
-        "lets objects do it": Wrong(
-            body("""
-                lists = [None] * world_size
-                dist.all_gather_object(lists, x.topk(k).values.tolist())
-                return torch.tensor(sum(lists, [])).topk(k).values
-            """),
-            says="forbidden: all_gather_object",
-        ),
-    },
     another=body("""
-        mine = x.sort(descending=True).values[:k].contiguous()
-        lists = [torch.empty_like(mine) for _ in range(world_size)]
-        dist.all_gather(lists, mine)
-        return torch.cat(lists).sort(descending=True).values[:k]
+        steps = {
+            "parameter_server": 2 * (n - 1),
+            "naive_ring": n - 1,
+            "ring_all_reduce": 2 * (n - 1),
+        }
+        message = size / n if method == "ring_all_reduce" else size
+        return steps[method] * message
     """),
     hints=(
-        "Which of a rank's numbers can be among the k largest of all? No more than k.",
-        "Take the k largest of x, gather those of all ranks into one tensor of "
-        "world_size * k, and take the k largest of that.",
-        "mine = x.topk(k).values; everyone = torch.empty(world_size * k, device=device); "
-        "dist.all_gather_into_tensor(everyone, mine); return everyone.topk(k).values.",
+        "For each method ask: how many messages go through that rank's link one after the other, "
+        "and how large is each?",
+        "Server: n - 1 whole tensors in, then n - 1 out. Naive ring: n - 1 steps with a whole "
+        "tensor. Chunked ring: 2(n - 1) steps with an n-th of it.",
+        "2 * (n - 1) * size, (n - 1) * size, 2 * (n - 1) / n * size",
     ),
 )

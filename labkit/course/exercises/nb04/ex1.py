@@ -1,162 +1,100 @@
-"""Exercise 04-1: add up by passing whole tensors round the ring, n - 1 times."""
+"""Exercise 04-1: divide a batch among the ranks so that nothing is left over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import When, stuck, would_give
-from .ring import COLLECTIVES, EXCHANGE, ITEM, SENDS_FIRST, on_some_rank, power_of_ten
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When, would_give
 
-CHANGED = "x has changed"
-
-
-def _nothing(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return on_some_rank(yours, lambda y: y is None)
+#: Batches that 2, 3, 4 or 8 ranks cannot share evenly, one that some can, and a tiny one.
+BATCHES = (128, 130, 7, 3)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    x = power_of_ten(here.rank, 2).to(here.device)
-    total = answer(x)
-    return total if bool((x == 10**here.rank).all()) else CHANGED
+def trial(answer: Callable[[int], Any], here: Here) -> list[Any]:
+    return [answer(whole) for whole in BATCHES]
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    return [torch.full((2,), sum(10**r for r in range(n)))] * n
+def expected(n: int) -> list[list[int]]:
+    """Deal each batch like cards and count the hands."""
+    return [[len(range(rank, whole, n)) for whole in BATCHES] for rank in range(n)]
 
 
-def _naive(number: Callable[[int, int], int]) -> When:
-    """Return the predicate of what a mistake gives: ``number(rank, n)`` on each rank."""
-    return would_give(lambda n: [torch.full((2,), number(r, n)) for r in range(n)])
+def _sizes(size: Callable[[int, int, int], float]) -> When:
+    """Return the predicate of ``size(whole, rank, n)`` in place of the right one."""
+    return would_give(lambda n: [[size(whole, r, n) for whole in BATCHES] for r in range(n)])
 
 
-def _passes_on_totals(rank: int, n: int) -> int:
-    totals = [10**r for r in range(n)]
-    for _ in range(n - 1):
-        totals = [totals[r] + totals[r - 1] for r in range(n)]
-    return totals[rank]
+def _all_to(one: int) -> When:
+    """Return the predicate of a remainder that goes to one rank."""
+    return _sizes(lambda whole, rank, n: whole // n + (whole % n if rank == one else 0))
 
 
 EXERCISE = Exercise(
     id="04-1",
-    title="The naive ring",
-    answer="naive_ring",
-    setup=EXCHANGE,
+    title="Lose no image of the batch",
+    answer="my_batch_size",
     trial=trial,
     expected=expected,
-    forbids=COLLECTIVES,
-    goals=(
-        Goal("messages sent", exactly=lambda n: n - 1),
-        Goal("bytes sent", most=lambda n: (n - 1) * 2 * ITEM),
-    ),
     mistakes=(
         Mistake(
-            SENDS_FIRST,
-            when=stuck,
+            "Every rank takes the same, rounded down, so the remainder is nobody's: of 130 images "
+            "on four ranks, two are lost.",
+            when=_sizes(lambda whole, rank, n: whole // n),
+            shown_by={"rounds down": body("return whole // world_size")},
+        ),
+        Mistake(
+            "Every rank takes the same, rounded up: together that is more than there is.",
+            when=_sizes(lambda whole, rank, n: -(-whole // n)),
+            shown_by={"rounds up": body("return -(-whole // world_size)")},
+        ),
+        Mistake(
+            "One rank takes all of the remainder. Spread it: one image more for each of the first "
+            "ranks.",
+            when=lambda yours, expected, n: any(
+                _all_to(rank)(yours, expected, n) for rank in (0, n - 1)
+            ),
             shown_by={
-                "sends before it receives": edit(
-                    "exchange(outgoing, incoming)",
-                    """
-                    dist.send(outgoing, right)
-                    dist.recv(incoming, left)
-                    """,
+                "all of the rest to the last": body("""
+                    size = whole // world_size
+                    return size if rank < world_size - 1 else whole - size * (world_size - 1)
+                """),
+                "all of the rest to the first": edit(
+                    "rank < whole % world_size", "whole % world_size if rank == 0 else 0"
                 ),
             },
         ),
         Mistake(
-            "It returns nothing: end it with return total.",
-            when=_nothing,
-            shown_by={"returns nothing": edit("return total", "")},
+            "One rank too many takes an image more. A remainder of 2 is for the ranks 0 and 1: "
+            "rank < remainder.",
+            when=_sizes(lambda whole, rank, n: whole // n + (rank <= whole % n)),
+            shown_by={"one rank too many": edit("rank <", "rank <=")},
         ),
         Mistake(
-            "It changes x, which belongs to the caller: begin with a copy, total = x.clone().",
-            when=lambda yours, expected, n: on_some_rank(yours, lambda y: isinstance(y, str)),
-            shown_by={"changes x": edit("x.clone(), x", "x, x.clone()")},
+            "The last ranks take the ones more, not the first.",
+            when=_sizes(lambda whole, rank, n: whole // n + (rank >= n - whole % n)),
+            shown_by={"from the end": edit("rank <", "rank >= world_size -")},
         ),
         Mistake(
-            "Only one neighbour's number is in the sum. A step passes a tensor one place on, and "
-            "the farthest has n - 1 places to go: repeat the step.",
-            when=_naive(lambda r, n: 10**r + 10 ** ((r - 1) % n)),
-            shown_by={
-                "adds one neighbour": body("""
-                    incoming = torch.empty_like(x)
-                    exchange(x, incoming)
-                    return x + incoming
-                """),
-            },
-        ),
-        Mistake(
-            "You send your own x in every step, so your neighbour adds it n - 1 times. Send on "
-            "what has just come in.",
-            when=_naive(lambda r, n: 10**r + (n - 1) * 10 ** ((r - 1) % n)),
-            shown_by={
-                "sends its own every time": body("""
-                    total = x.clone()
-                    incoming = torch.empty_like(x)
-                    for _ in range(n - 1):
-                        exchange(x, incoming)
-                        total += incoming
-                    return total
-                """),
-            },
-        ),
-        Mistake(
-            "You pass on the sum so far, so ranks are counted several times (look at the digits). "
-            "Send on what has just come in, and keep the sum to yourself.",
-            when=_naive(_passes_on_totals),
-            shown_by={
-                "passes on the total": body("""
-                    total = x.clone()
-                    incoming = torch.empty_like(x)
-                    for _ in range(n - 1):
-                        exchange(total, incoming)
-                        total += incoming
-                    return total
-                """),
-            },
-        ),
-        Mistake(
-            "One step too many: after n - 1 steps you have everybody's number, and the n-th "
-            "brings back your own.",
-            when=_naive(lambda r, n: sum(10**i for i in range(n)) + 10**r),
-            shown_by={"one step too many": edit("range(n - 1)", "range(n)")},
-        ),
-        Mistake(
-            "Your own number is missing: the sum begins with x, not with zero.",
-            when=_naive(lambda r, n: sum(10**i for i in range(n)) - 10**r),
-            shown_by={"begins with zero": edit("x.clone()", "torch.zeros_like(x)")},
+            "A part of an image: / divides into fractions, // into whole numbers.",
+            when=lambda yours, expected, n: any(
+                isinstance(size, float) and size != int(size) for mine in yours for size in mine
+            ),
+            shown_by={"a fraction": body("return whole / world_size")},
         ),
     ),
     also_wrong={
-        "calls the collective": Wrong(
-            body("""
-                total = x.clone()
-                dist.all_reduce(total)
-                return total
-            """),
-            says="forbidden: all_reduce",
+        "prints it": Wrong(
+            body("print(whole // world_size + (rank < whole % world_size))"), says="different"
         ),
     },
-    another=body("""
-        travelling, total = x.clone(), x.clone()
-        for _ in range(n - 1):
-            arrived = torch.empty_like(x)
-            sending = dist.isend(travelling, right)
-            dist.recv(arrived, left)
-            sending.wait()
-            travelling = arrived
-            total = total + travelling
-        return total
-    """),
+    another=body("return len(torch.arange(whole).tensor_split(world_size)[rank])"),
     hints=(
-        "Keep two things apart: the sum so far, which stays here, and the tensor that travels.",
-        "In each step send the travelling tensor, receive another one into a fresh tensor, add "
-        "that one to the sum, and let it be the one that travels next.",
-        "total, outgoing = x.clone(), x; then n - 1 times: incoming = torch.empty_like(x), "
-        "exchange(outgoing, incoming), total += incoming, outgoing = incoming.",
+        "Everybody takes whole // world_size. What is left over, and who takes that?",
+        "The remainder is whole % world_size, less than the number of ranks: so the ranks below it "
+        "take one image more.",
+        "return whole // world_size + (1 if rank < … else 0)",
     ),
 )

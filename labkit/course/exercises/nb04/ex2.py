@@ -1,155 +1,157 @@
-"""Exercise 04-2: write a step of reduce-scatter in a ring: send a chunk, add what comes in to
-the next."""
+"""Exercise 04-2: tell whether all ranks hold the same parameters, without collecting them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import failed, stuck, would_give
-from .ring import COLLECTIVES, EXCHANGE, IN_PLACE, ITEM, SENDS_FIRST, cut, play_ring, power_of_ten
+
+DOUBLE = 8  #: bytes
+
+CHANGED = "vector has changed"
 
 
-def _start(rank: int, n: int) -> torch.Tensor:
-    return torch.full((n,), 10**rank)
+def _vectors(rank: int, n: int) -> list[torch.Tensor]:
+    """Return this rank's vectors: equal on all ranks; one number differs on the last; the same
+    numbers there in another order; and one that is higher on the first and lower on the second,
+    so that the mean over the ranks is what all others hold."""
+    base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
+    last = rank == n - 1
+    one = base + torch.tensor([0, 0, 1.0, 0]) * last
+    order = base.flip(0) if last else base
+    lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
+    return [base, one, order, lopsided]
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    n = here.world_size
-    x = power_of_ten(here.rank, n).to(here.device)
-    chunks = cut(x, n)
-    room = power_of_ten(here.rank, 2).to(here.device)  # more room than a chunk needs
-    for step in range(n - 1):
-        answer(chunks, step, room)
-    return x
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    found = []
+    for vector in _vectors(here.rank, here.world_size):
+        mine = vector.clone().to(here.device)
+        found.append(answer(mine))
+        if not mine.cpu().equal(vector):
+            return CHANGED
+    return found
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    """Return each rank's tensor: chunk i on rank r has the numbers of the ranks i, i + 1, …, r."""
-    return [
-        torch.tensor([sum(10 ** ((i + k) % n) for k in range((r - i) % n + 1)) for i in range(n)])
-        for r in range(n)
+def expected(n: int) -> list[list[bool]]:
+    """Compare all ranks' vectors in one process."""
+    everyone = [_vectors(rank, n) for rank in range(n)]
+    columns = zip(*everyone, strict=True)
+    return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
+
+
+def _knows_itself(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    """Tell whether each rank says only whether it is equal to rank 0."""
+    first = _vectors(0, n)
+    alone = [
+        [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
+        for rank in range(n)
     ]
+    return list(yours) == alone
 
 
 EXERCISE = Exercise(
     id="04-2",
-    title="One step of reduce-scatter",
-    answer="reduce_scatter_step",
-    setup=EXCHANGE,
+    title="Compare without collecting",
+    answer="in_step",
     trial=trial,
     expected=expected,
-    forbids=COLLECTIVES,
+    forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
     goals=(
-        Goal("messages sent", exactly=lambda n: n - 1),
-        Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
+        Goal("collectives", most=lambda n: 2 * 4),
+        Goal("bytes sent", most=lambda n: 2 * 4 * 4 * DOUBLE),
     ),
     mistakes=(
         Mistake(
-            SENDS_FIRST,
-            when=stuck,
+            "It changes vector: broadcast overwrites what it is given, and from then on the rank "
+            "has rank 0's weights. Broadcast a copy, vector.clone().",
+            when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
             shown_by={
-                "sends before it receives": edit(
-                    "exchange(chunks[(rank - step) % n], incoming)",
-                    """
-                    dist.send(chunks[(rank - step) % n], right)
-                    dist.recv(incoming, left)
-                    """,
-                ),
+                "overwrites the vector": edit(
+                    "first =", "mine =", "first,", "vector,", "first.equal", "mine.equal"
+                )
             },
         ),
         Mistake(
-            "You receive into the whole room, but a chunk is shorter: use room[: len(mine)].",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
+            "Each rank knows only whether it is equal to rank 0 itself, and rank 0 always is. Let "
+            "the ranks put their answers together.",
+            when=_knows_itself,
             shown_by={
-                "the whole room": body("""
-                    mine = chunks[(rank - step - 1) % n]
-                    exchange(chunks[(rank - step) % n], room)
-                    mine += room
+                "each rank for itself": body("""
+                    first = vector.clone()
+                    dist.broadcast(first, src=0)
+                    return first.equal(vector)
                 """),
             },
         ),
         Mistake(
-            IN_PLACE,
-            when=would_give(lambda n: [_start(r, n) for r in range(n)]),
+            "It is always True: one rank that agrees is enough for it, and rank 0 agrees with "
+            "itself. All must agree: take the MIN, not the MAX.",
+            when=lambda yours, expected, n: all(y == [True] * 4 for y in yours),
+            shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
+        ),
+        Mistake(
+            "It compares sums: the same numbers in another order have the same sum.",
+            when=lambda yours, expected, n: all(y == [True, False, True, False] for y in yours),
             shown_by={
-                "a new tensor in the list": edit(
-                    "mine +=", "chunks[(rank - step - 1) % n] = mine +"
-                )
+                "compares sums": body("""
+                    low = vector.sum()
+                    high = low.clone()
+                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
+                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
+                    return low.item() == high.item()
+                """),
             },
         ),
         Mistake(
-            "What comes in replaces your chunk. In this half it is added to it: receive into "
-            "room, then +=.",
-            when=would_give(
-                play_ring(_start, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
+            "A tensor is not True or False: end with .item() or bool(…).",
+            when=lambda yours, expected, n: any(
+                isinstance(value, torch.Tensor) for mine in yours for value in mine
             ),
-            shown_by={
-                "replaces instead of adding": body(
-                    "exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])"
-                )
-            },
+            shown_by={"returns a tensor": edit("agree.item()", "agree")},
         ),
         Mistake(
-            "You send the same chunk in every step, so no sum gets farther than one rank. In "
-            "step k it is chunk rank - k.",
-            when=would_give(play_ring(_start, lambda r, k, n: r, lambda r, k, n: r - 1, add=True)),
+            "The result is right, but it takes more collectives than it has to: if all are equal "
+            "to rank 0, all are equal.",
+            missed="collectives",
             shown_by={
-                "the same chunk every time": edit(
-                    "(rank - step - 1) % n", "left", "(rank - step) % n", "rank"
-                )
+                "a broadcast from every rank": body("""
+                    equal = True
+                    for source in range(world_size):
+                        other = vector.clone()
+                        dist.broadcast(other, src=source)
+                        equal = equal and other.equal(vector)
+                    return equal
+                """),
             },
-        ),
-        Mistake(
-            "You add to the chunk that you send. What comes in is your left neighbour's chunk "
-            "(rank - 1) - step: add it to your chunk of the same number.",
-            when=would_give(
-                play_ring(_start, lambda r, k, n: r - k, lambda r, k, n: r - k, add=True)
-            ),
-            shown_by={
-                "adds to what it sends": edit(
-                    "step - 1", "step", "chunks[(rank - step) % n]", "mine"
-                )
-            },
-        ),
-        Mistake(
-            "You count the chunks up, with rank + step. Send the one that you have just added to: "
-            "rank, then rank - 1, rank - 2, …",
-            when=would_give(
-                play_ring(_start, lambda r, k, n: r + k, lambda r, k, n: r + k - 1, add=True)
-            ),
-            shown_by={"counts up": edit("- step -", "+ step -", "(rank - step)", "(rank + step)")},
         ),
     ),
     also_wrong={
-        "calls the collective": Wrong(
+        "collects everything": Wrong(
             body("""
-                mine = chunks[(rank + 1) % n]
-                if step == 0:
-                    for i in range(n):
-                        dist.reduce(chunks[i], (i - 1) % n)
+                everyone = [torch.empty_like(vector) for _ in range(world_size)]
+                dist.all_gather(everyone, vector)
+                return all(other.equal(vector) for other in everyone)
             """),
-            says="forbidden: reduce",
+            says="forbidden: all_gather",
         ),
     },
     another=body("""
-        number = rank - step
-        incoming = room[: chunks[number - 1].numel()]
-        sending = dist.isend(chunks[number], right)
-        receiving = dist.irecv(incoming, left)
-        receiving.wait()
-        sending.wait()
-        chunks[number - 1].add_(incoming)
+        low, high = vector.clone(), vector.clone()
+        dist.all_reduce(low, op=dist.ReduceOp.MIN)
+        dist.all_reduce(high, op=dist.ReduceOp.MAX)
+        return torch.equal(low, high)
     """),
     hints=(
-        "The chunk that you add to in one step is the one that you send in the next.",
-        "Receive into as much of room as chunk (rank - step - 1) % n is long, while you send "
-        "chunk (rank - step) % n; then add, in place.",
-        "mine = chunks[(rank - step - 1) % n]; incoming = room[: len(mine)]; "
-        "exchange(chunks[(rank - step) % n], incoming); mine += incoming",
+        "If everybody is equal to rank 0, everybody is equal. So one vector has to travel, not n.",
+        "Broadcast a copy of rank 0's vector and compare it with your own. Then all ranks have to "
+        "learn whether all have said yes: that is an all_reduce of one number.",
+        "first = vector.clone(); dist.broadcast(first, src=0); agree = torch.tensor(int(first."
+        "equal(vector)), device=device); dist.all_reduce(agree, op=dist.ReduceOp.MIN); and return "
+        "agree.item() == 1.",
     ),
 )

@@ -1,158 +1,180 @@
-"""Exercise 04-3: write a step of all-gather in a ring: pass on the chunk that is finished."""
+"""Exercise 04-3: average gradients of batches of unequal size, each with its weight."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
-from ...answers import body
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import stuck, would_give
-from .ring import COLLECTIVES, EXCHANGE, IN_PLACE, ITEM, SENDS_FIRST, cut, on_some_rank, play_ring
-
-
-def _finished(rank: int, n: int) -> torch.Tensor:
-    """Return what a rank holds after reduce-scatter, with -1 where a chunk is not finished."""
-    x = torch.full((n,), -1)
-    own = (rank + 1) % n
-    x[own] = 10 * (own + 1)
-    return x
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    n = here.world_size
-    x = _finished(here.rank, n).to(here.device)
-    chunks = cut(x, n)
-    for step in range(n - 1):
-        answer(chunks, step)
-    return x
+def _count(rank: int) -> int:
+    return 2 * rank + 1
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    return [torch.tensor([10 * (i + 1) for i in range(n)])] * n
+def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn.Linear:
+    """Return a network with the gradient of the mean loss over the images of some ranks.
+
+    An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
+    the digits of the weight's gradient say how many of each rank are in it.
+    """
+    net = nn.Linear(1, 1, dtype=torch.float64, device=device)
+    numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
+    net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
+    return net
+
+
+def _flat(net: nn.Module) -> torch.Tensor:
+    grads = [p.grad for p in net.parameters() if p.grad is not None]
+    return torch.cat([grad.flatten() for grad in grads])
+
+
+def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
+    """Average the gradients; return the weight's and the bias's."""
+    net = _net([here.rank], here.world_size, here.device)
+    answer(net, _count(here.rank))
+    return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
+
+
+def expected(n: int) -> list[list[float]]:
+    """Take the gradient over all images in one process."""
+    return [_flat(_net(range(n), n)).tolist()] * n
+
+
+def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
+    """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
+
+    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+        own = [_flat(_net([r], n)) for r in range(n)]
+        return all(
+            torch.allclose(own[0].new_tensor(y), mix(own, r, n)) for r, y in enumerate(yours)
+        )
+
+    return when
+
+
+def _total(own: list[torch.Tensor]) -> torch.Tensor:
+    """Add up the sums over each rank's images."""
+    return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
 
 
 EXERCISE = Exercise(
     id="04-3",
-    title="One step of all-gather",
-    answer="all_gather_step",
-    setup=EXCHANGE,
+    title="Weigh the ranks",
+    answer="average_weighted",
     trial=trial,
     expected=expected,
-    forbids=COLLECTIVES,
-    goals=(
-        Goal("messages sent", exactly=lambda n: n - 1),
-        Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
-    ),
+    goals=(Goal("collectives", most=lambda n: 3),),
     mistakes=(
         Mistake(
-            SENDS_FIRST,
-            when=stuck,
+            "That is the mean of the ranks' means: a rank with one image counts as much as a rank "
+            "with seven. Multiply by count before adding up.",
+            when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
             shown_by={
-                "sends before it receives": body("""
-                    dist.send(chunks[(rank + 1 - step) % n], right)
-                    dist.recv(chunks[(rank - step) % n], left)
+                "the mean of means": body("""
+                    for p in net.parameters():
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
                 """),
             },
         ),
         Mistake(
-            IN_PLACE,
-            when=would_give(lambda n: [_finished(r, n) for r in range(n)]),
+            "It adds up count times the gradient, and divides by nothing. How many images are "
+            "there on all ranks?",
+            when=_weighted(lambda own, rank, n: _total(own)),
             shown_by={
-                "a new tensor in the list": body("""
-                    incoming = torch.empty_like(chunks[rank])
-                    exchange(chunks[(rank + 1 - step) % n], incoming)
-                    chunks[(rank - step) % n] = incoming
+                "never divides": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
                 """),
             },
         ),
         Mistake(
-            "You add what comes in. A finished chunk has everybody's part already: it replaces "
-            "yours.",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r + 1 - k, lambda r, k, n: r - k, add=True)
-            ),
+            "The weighted sum is divided by the number of ranks. Divide it by the number of "
+            "images, on all ranks together.",
+            when=_weighted(lambda own, rank, n: _total(own) / n),
             shown_by={
-                "adds": body("""
-                    mine = chunks[(rank - step) % n]
-                    incoming = torch.empty_like(mine)
-                    exchange(chunks[(rank + 1 - step) % n], incoming)
-                    mine += incoming
+                "divides by the ranks": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
                 """),
             },
         ),
         Mistake(
-            "In step 0 you send chunk rank, which is not finished (-1 in this test). The finished "
-            "one on rank r is chunk r + 1.",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
-            ),
+            "Each rank divides by its own count, so every rank has another gradient, and from the "
+            "next step on another model. Add up the counts over all ranks first.",
+            when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
             shown_by={
-                "begins with an unfinished chunk": body(
-                    "exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])"
+                "divides by its own count": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                        p.grad /= count
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank has only weighed its own gradient: nothing has been added up.",
+            when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
+            shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
+        ),
+        Mistake(
+            "The gradients are as they were. An expression such as p.grad * … makes a new tensor: "
+            "change p.grad itself, with *= and all_reduce.",
+            when=_weighted(lambda own, rank, n: own[rank]),
+            shown_by={
+                "not in place": edit(
+                    "p.grad *= count / total.item()",
+                    "weighted = p.grad * count / total",
+                    "dist.all_reduce(p.grad)",
+                    "dist.all_reduce(weighted)",
                 )
             },
         ),
         Mistake(
-            "You send your own finished chunk in every step. From step 1 on, send on the one that "
-            "has just come in.",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r + 1, lambda r, k, n: r, add=False)
-            ),
-            shown_by={"its own chunk every time": body("exchange(chunks[right], chunks[rank])")},
-        ),
-        Mistake(
-            "You count the chunks up, with + step. What you receive in one step you send in the "
-            "next: rank + 1, then rank, rank - 1, …",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r + 1 + k, lambda r, k, n: r + k, add=False)
-            ),
+            "The result is right, but the counts are added up anew for each parameter: once is "
+            "enough.",
+            missed="collectives",
             shown_by={
-                "counts up": body(
-                    "exchange(chunks[(rank + 1 + step) % n], chunks[(rank + step) % n])"
-                )
-            },
-        ),
-        Mistake(
-            "Some chunks are still unfinished (-1): what you receive in step k belongs in chunk "
-            "rank - k.",
-            when=lambda yours, expected, n: on_some_rank(
-                yours, lambda y: isinstance(y, torch.Tensor) and bool((y == -1).any())
-            ),
-            shown_by={
-                "one place off": body(
-                    "exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step - 1) % n])"
-                )
+                "counts again and again": edit(
+                    """
+                    total = torch.tensor(count, device=device)
+                    dist.all_reduce(total)
+                    """,
+                    "",
+                    "for p in net.parameters():",
+                    """
+                    for p in net.parameters():
+                        total = torch.tensor(count, device=device)
+                        dist.all_reduce(total)
+                    """,
+                ),
             },
         ),
     ),
-    also_wrong={
-        "calls the collective": Wrong(
-            body("""
-                if step == 0:
-                    mine = chunks[right].clone()
-                    pieces = [torch.empty_like(mine) for _ in range(n)]
-                    dist.all_gather(pieces, mine)
-                    for r in range(n):
-                        chunks[(r + 1) % n].copy_(pieces[r])
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
     another=body("""
-        number = rank - step
-        room = torch.empty_like(chunks[number])
-        sending = dist.isend(chunks[(number + 1) % n], right)
-        dist.recv(room, left)
-        sending.wait()
-        chunks[number].copy_(room)
+        parameters = list(net.parameters())
+        own = [p.grad.flatten() * count for p in parameters]
+        flat = torch.cat([*own, own[0].new_tensor([count])])
+        dist.all_reduce(flat)
+        pieces = (flat[:-1] / flat[-1]).split([p.numel() for p in parameters])
+        for p, piece in zip(parameters, pieces):
+            p.grad = piece.view_as(p)
     """),
     hints=(
-        "It is the same walk as in reduce-scatter, one chunk farther on, and without the +.",
-        "In step k send chunk rank + 1 - k, and receive chunk rank - k, modulo n. Nothing is "
-        "added, so you can receive straight into the chunk.",
-        "exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])",
+        "The mean over all images is the sum over all images, divided by how many there are. A "
+        "mean times its count is a sum again.",
+        "First add up the counts over the ranks. Then each gradient times count / total, added up "
+        "over the ranks, is the mean.",
+        "total = torch.tensor(count, device=device); dist.all_reduce(total); then for each p: "
+        "p.grad *= count / total.item() and dist.all_reduce(p.grad).",
     ),
 )

@@ -1,194 +1,175 @@
-"""Exercise 04-4: put both halves together to an all-reduce that sends 2(n - 1)/n of the tensor."""
+"""Exercise 04-4: average gradients in several buckets, filled from the last parameter to the
+first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch import nn
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
-from .ring import COLLECTIVES, EXCHANGE, ITEM, on_some_rank
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When, failed
 
-#: What 04-2 and 04-3 have made.
-HALVES = """
-def reduce_scatter_step(chunks, step, room):
-    mine = chunks[(rank - step - 1) % n]
-    incoming = room[: len(mine)]
-    exchange(chunks[(rank - step) % n], incoming)
-    mine += incoming
+#: Numbers in each parameter, first to last, and the cap of a bucket.
+NUMBERS = (2, 3, 4, 1, 5, 8)
+CAP = 6
+#: Their sizes, a list for each bucket, in the order in which they were sent.
+Buckets = list[list[int]]
 
 
-def all_gather_step(chunks, step):
-    exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])
-"""
-#: Side of the matrix that 04-4 adds up: nine numbers, which neither 2, 4 nor 8 divides.
-SIDE = 3
+def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> dict[str, Any]:
+    """Fill buckets; return what was in each one, and whether every gradient is averaged."""
+    device = here.device
+    net = nn.ParameterList(torch.zeros(size, device=device) for size in NUMBERS)
+    for number, p in enumerate(net):
+        p.grad = torch.full_like(p, 2.0 * here.rank + number)
+    names = answer.__globals__
+    stock, sent = names["average_bucket"], []
+
+    def average_bucket(parameters: Any) -> None:
+        bucket = list(parameters)
+        stock(bucket)
+        sent.append(sorted(p.numel() for p in bucket))
+
+    with patch.dict(names, average_bucket=average_bucket):
+        answer(net, CAP)
+    averaged = [
+        bool((p.grad == here.world_size - 1 + number).all()) for number, p in enumerate(net)
+    ]
+    return {"buckets": sent, "averaged": sum(averaged)}
 
 
-def _factors() -> torch.Tensor:
-    """Return a matrix of 1 to 9, so that a chunk in the wrong place is noticed."""
-    return torch.arange(1, SIDE * SIDE + 1).view(SIDE, SIDE)
+def _fill(numbers: Sequence[int], full: Callable[[int, int], bool]) -> Buckets:
+    """Fill buckets; ``full(held, next)`` tells when one is closed before the next parameter."""
+    buckets: Buckets = [[]]
+    for size in numbers:
+        if buckets[-1] and full(sum(buckets[-1]), size):
+            buckets.append([])
+        buckets[-1].append(size)
+    return [sorted(bucket) for bucket in buckets]
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[int]:
-    """Add up a matrix whose sum is 11…1 times the factors; return the numbers before them."""
-    factors = _factors().to(here.device)
-    x = 10**here.rank * factors
-    answer(x)
-    return sorted((x // factors).unique().tolist())
+def _too_much(held: int, size: int) -> bool:
+    return held + size > CAP
 
 
-def expected(n: int) -> list[list[int]]:
-    return [[sum(10**r for r in range(n))]] * n
+BACKWARDS = NUMBERS[::-1]
 
 
-def most_bytes(n: int) -> int:
-    """Return what the largest sender needs: all chunks but one (the smallest), twice."""
-    size = SIDE * SIDE
-    return 2 * (size - size // n) * ITEM
+def expected(n: int) -> list[dict[str, Any]]:
+    return [{"buckets": _fill(BACKWARDS, _too_much), "averaged": len(NUMBERS)}] * n
 
 
-def _half_done(yours: Any, expected: Any, n: int) -> bool:
-    partial = [[sum(10 ** ((r - k) % n) for k in range(m + 1)) for m in range(n)] for r in range(n)]
-    return list(yours) == [sorted(set(sums)) for sums in partial]
+def _filled(wrong: Buckets) -> When:
+    return lambda yours, expected, n: all(y["buckets"] == wrong for y in yours)
 
 
 EXERCISE = Exercise(
     id="04-4",
-    title="The whole ring",
-    answer="ring_all_reduce",
-    setup=EXCHANGE + HALVES,
+    title="Several buckets",
+    answer="average_in_buckets",
+    setup="""
+        def average_bucket(parameters):
+            gradients = [p.grad for p in parameters]
+            bucket = torch.cat([g.flatten() for g in gradients])
+            dist.all_reduce(bucket)
+            bucket /= world_size
+            for g, piece in zip(gradients, bucket.split([g.numel() for g in gradients])):
+                g.copy_(piece.view_as(g))
+    """,
     trial=trial,
     expected=expected,
-    forbids=COLLECTIVES,
-    goals=(
-        Goal("messages sent", exactly=lambda n: 2 * (n - 1)),
-        Goal("bytes sent", most=most_bytes),
-    ),
+    goals=(Goal("collectives", exactly=lambda n: len(_fill(BACKWARDS, _too_much))),),
     mistakes=(
         Mistake(
-            "torch.chunk may make fewer chunks than you ask for; nine numbers for four ranks "
-            "become three chunks of three. tensor_split makes exactly n.",
-            when=lambda yours, expected, n: on_some_rank(
-                yours, lambda y: isinstance(y, Failed) and y.name == "IndexError"
-            ),
-            shown_by={
-                "torch.chunk": edit(
-                    """
-                    chunks = list(x.view(-1).tensor_split(n))
-                    if room is None:
-                        room = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
-                    """
-                    chunks = list(x.view(-1).chunk(n))
-                    room = torch.empty_like(chunks[0])
-                    """,
-                ),
-            },
+            "An empty bucket was sent: before the first parameter, which is larger than cap, there "
+            "is nothing to send.",
+            when=lambda yours, expected, n: failed(yours, "RuntimeError", "ValueError"),
+            shown_by={"sends an empty bucket": edit("bucket and size", "size")},
         ),
         Mistake(
-            "x is as it was before: the sum has to be in x itself. view and tensor_split share "
-            "x's memory; clone, and a new tensor that you return, do not.",
-            when=lambda yours, expected, n: list(yours) == [[10**r] for r in range(n)],
+            "What is in the bucket when the loop ends is never sent: average it too.",
+            when=_filled(_fill(BACKWARDS, _too_much)[:-1]),
             shown_by={
-                "works on a copy": body("""
-                    x = x.clone()
-                    chunks = list(x.view(-1).tensor_split(n))
-                    room = torch.empty_like(chunks[0])
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, room)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    return x
+                "forgets the last bucket": body("""
+                    bucket, size = [], 0
+                    for p in reversed(list(net.parameters())):
+                        if bucket and size + p.numel() > cap:
+                            average_bucket(bucket)
+                            bucket, size = [], 0
+                        bucket.append(p)
+                        size += p.numel()
                 """),
             },
         ),
         Mistake(
-            "One chunk on each rank is finished and the others are partial sums: this is "
-            "reduce-scatter. The all-gather is missing.",
-            when=_half_done,
+            "These buckets are filled from the first parameter on. backward() begins at the last: "
+            "reversed(list(net.parameters())).",
+            when=_filled(_fill(NUMBERS, _too_much)),
             shown_by={
-                "only the first half": edit(
-                    """
-                    if room is None:
-                        room = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
-                    "room = torch.empty_like(chunks[0])",
-                    """
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    """,
-                    "",
-                ),
+                "from the front": edit(
+                    "for p in reversed(list(net.parameters())):", "for p in net.parameters():"
+                )
             },
         ),
         Mistake(
-            "The sum is right, but you send too much: cut x.view(-1) into chunks, not the rows of "
-            "x, of which three cannot be shared among four ranks.",
-            missed="bytes sent",
+            "A bucket may hold exactly cap numbers: close it only when it would hold more.",
+            when=_filled(_fill(BACKWARDS, lambda held, size: held + size >= CAP)),
+            shown_by={"less than the cap": edit("> cap:", ">= cap:")},
+        ),
+        Mistake(
+            "Every parameter has a bucket of its own: let them collect until the next one would be "
+            "too much.",
+            when=_filled([[size] for size in BACKWARDS]),
             shown_by={
-                "cuts rows": edit(
-                    """
-                    chunks = list(x.view(-1).tensor_split(n))
-                    if room is None:
-                        room = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
-                    """
-                    chunks = list(x.tensor_split(n))
-                    room = torch.empty_like(chunks[0])
-                    """,
-                ),
+                "one for each": body("""
+                    for p in reversed(list(net.parameters())):
+                        average_bucket([p])
+                """),
             },
         ),
         Mistake(
-            "There are partial sums left: both halves take n - 1 steps, all of the first before "
-            "the second begins.",
-            when=lambda yours, expected, n: on_some_rank(
-                yours, lambda y: isinstance(y, list) and len(y) > 1
+            "A bucket of several parameters holds more than cap numbers: ask whether the next one "
+            "still fits *before* you put it in.",
+            when=lambda yours, expected, n: any(
+                len(bucket) > 1 and sum(bucket) > CAP for y in yours for bucket in y["buckets"]
             ),
             shown_by={
-                "one loop for both": body("""
-                    chunks = list(x.view(-1).tensor_split(n))
-                    room = torch.empty_like(chunks[0])
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, room)
-                        all_gather_step(chunks, step)
+                "asks too late": body("""
+                    bucket = []
+                    for p in reversed(list(net.parameters())):
+                        bucket.append(p)
+                        if sum(q.numel() for q in bucket) >= cap:
+                            average_bucket(bucket)
+                            bucket = []
+                    if bucket:
+                        average_bucket(bucket)
                 """),
+                "one for all": body("average_bucket(reversed(list(net.parameters())))"),
             },
         ),
     ),
-    also_wrong={
-        "whole tensors": Wrong(
-            body("""
-                outgoing = x.clone()
-                for _ in range(n - 1):
-                    incoming = torch.empty_like(x)
-                    exchange(outgoing, incoming)
-                    x += incoming
-                    outgoing = incoming
-            """),
-            says="goal: ",
-        ),
-        "calls the collective": Wrong(body("dist.all_reduce(x)"), says="forbidden: all_reduce"),
-    },
     another=body("""
-        row = x.flatten()
-        chunks = list(row.tensor_split(n))
-        room = torch.empty_like(chunks[0])
-        for step in range(2 * (n - 1)):
-            if step < n - 1:
-                reduce_scatter_step(chunks, step, room)
-            else:
-                all_gather_step(chunks, step - (n - 1))
-        x.copy_(row.view_as(x))
+        buckets = [[]]
+        for p in list(net.parameters())[::-1]:
+            held = sum(q.numel() for q in buckets[-1])
+            if held and held + p.numel() > cap:
+                buckets.append([])
+            buckets[-1].append(p)
+        for bucket in buckets:
+            average_bucket(bucket)
     """),
     hints=(
-        "You have both halves. What is left is to cut x, and to take all their steps in order.",
-        "Make x one row with x.view(-1), cut it with tensor_split(n) into a list, then two loops "
-        "over range(n - 1), one after the other.",
-        "chunks = list(x.view(-1).tensor_split(n)); room = torch.empty_like(chunks[0]); then for "
-        "step in range(n - 1): reduce_scatter_step(chunks, step, room); then all_gather_step.",
+        "Keep two things while you go through the parameters: a list, and how many numbers are in "
+        "it. p.numel() says how many a parameter has.",
+        "Before you put a parameter in: if the bucket is not empty and this one would make it "
+        "larger than cap, send the bucket and begin a new one. After the loop, send the last one.",
+        "for p in reversed(list(net.parameters())): if bucket and size + p.numel() > cap: "
+        "average_bucket(bucket) and bucket, size = [], 0; then bucket.append(p) and size += "
+        "p.numel(). After the loop average_bucket(bucket).",
     ),
 )

@@ -1,117 +1,124 @@
-"""Exercise 05-1: say how many rows of a batch each device gets from DataParallel."""
+"""Exercise 05-1: turn the environment variables of torchrun into the arguments of
+init_process_group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
-
-#: (rows, devices): the toy's two batches on 2 and on 8 devices, and one that is told by none.
-BATCHES = ((30, 2), (10, 2), (30, 8), (10, 8), (7, 4))
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import parts
 
 
-def trial(answer: Callable[[int, int], Any], here: Here) -> list[Any]:
-    return [answer(rows, devices) for rows, devices in BATCHES]
+def _environment(rank: int, world_size: int) -> dict[str, str]:
+    """Return what torchrun would have set on two hosts, so that LOCAL_RANK is not RANK."""
+    return {
+        "MASTER_ADDR": "10.0.0.7",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": str(2 * world_size),
+        "RANK": str(world_size + rank),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank),
+    }
 
 
-def expected() -> list[list[int]]:
-    """Let torch cut a tensor of that many rows."""
-    return [[len(piece) for piece in torch.empty(rows).chunk(k)] for rows, k in BATCHES]
+def trial(answer: Callable[[dict[str, str]], dict[str, Any]], here: Here) -> list[Any]:
+    """Return the arguments, in a list of fixed order, and the names of others."""
+    given = answer(_environment(here.rank, here.world_size))
+    if not isinstance(given, dict):
+        raise TypeError(f"join_arguments returned {type(given).__name__}, not a dict")
+    found = [given.get(name) for name in ("init_method", "rank", "world_size")]
+    return [*found, *sorted(set(given) - {"init_method", "rank", "world_size"})]
 
 
-def _splits(play: Callable[[int, int], list[int]]) -> When:
-    """Return the predicate of a mistake that gives ``play(rows, devices)``."""
-
-    return would_give(lambda n: [play(*batch) for batch in BATCHES])
-
-
-def _rounded_down(rows: int, devices: int) -> list[int]:
-    size = rows // devices
-    return [size] * (devices - 1) + [rows - size * (devices - 1)]
-
-
-def _even(rows: int, devices: int) -> list[int]:
-    return [len(piece) for piece in torch.empty(rows).tensor_split(devices)]
-
-
-def _with_idle(rows: int, devices: int) -> list[int]:
-    used = [len(piece) for piece in torch.empty(rows).chunk(devices)]
-    return used + [0] * (devices - len(used))
+def expected(world_size: int) -> list[list[Any]]:
+    """Return address, rank and world size of each rank of the second host."""
+    return [
+        ["tcp://10.0.0.7:23456", world_size + rank, 2 * world_size] for rank in range(world_size)
+    ]
 
 
 EXERCISE = Exercise(
     id="05-1",
-    title="Who gets how many?",
-    answer="rows_per_device",
+    title="Read what torchrun sets",
+    answer="join_arguments",
     trial=trial,
     expected=expected,
-    where="notebook",
     mistakes=(
         Mistake(
-            "You round down and give the rest to the last device. DP rounds up, so the last one "
-            "gets less than the others, not more.",
-            when=_splits(_rounded_down),
-            shown_by={
-                "rounds down": body("""
-                    size = rows // devices
-                    return [size] * (devices - 1) + [rows - size * (devices - 1)]
-                """),
-            },
+            "You read LOCAL_RANK, which counts within one machine; RANK counts all of them.",
+            when=lambda yours, expected, n: (
+                [str(part) for part in parts(yours, 1)] == [str(r) for r in range(n)]
+            ),
+            shown_by={"takes the local rank": edit('"RANK"', '"LOCAL_RANK"')},
         ),
         Mistake(
-            "You deal evenly, as tensor_split does. DP cuts with chunk: full pieces first, and "
-            "what is left to the last.",
-            when=_splits(_even),
+            "The world size is that of one machine: WORLD_SIZE counts the ranks of all.",
+            when=lambda yours, expected, n: bool(
+                {str(part) for part in parts(yours, 2)} & {str(n)}
+            ),
+            shown_by={"takes the local world size": edit("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
+        ),
+        Mistake(
+            "Environment variables are text. rank and world_size are numbers: wrap them in int(…).",
+            when=lambda yours, expected, n: any(
+                isinstance(part, str) for part in parts(yours, 1) + parts(yours, 2)
+            ),
             shown_by={
-                "deals evenly": body(
-                    "return [rows // devices + (i < rows % devices) for i in range(devices)]"
+                "leaves the numbers text": edit(
+                    '"rank": int(environment["RANK"]),',
+                    '"rank": environment["RANK"],',
+                    '"world_size": int(environment["WORLD_SIZE"]),',
+                    '"world_size": environment["WORLD_SIZE"],',
                 )
             },
         ),
         Mistake(
-            "A device without rows is not in the list: DP does not call it at all.",
-            when=_splits(_with_idle),
+            "The port is missing in init_method: it is tcp://, the address, a colon, the port.",
+            when=lambda yours, expected, n: any(
+                "23456" not in str(part) and "tcp://" in str(part) for part in parts(yours, 0)
+            ),
             shown_by={
-                "lists idle devices": body("""
-                    size = -(-rows // devices)
-                    return [max(0, min(size, rows - i * size)) for i in range(devices)]
+                "forgets the port": edit(
+                    'address, port = environment["MASTER_ADDR"], environment["MASTER_PORT"]',
+                    "",
+                    '"init_method": f"tcp://{address}:{port}",',
+                    '"init_method": "tcp://" + environment["MASTER_ADDR"],',
+                )
+            },
+        ),
+        Mistake(
+            "init_method has to be an address that begins with tcp://.",
+            when=lambda yours, expected, n: any(
+                not str(part).startswith("tcp://") for part in parts(yours, 0)
+            ),
+            shown_by={
+                "leaves out tcp://": body("""
+                    return {
+                        "init_method": environment["MASTER_ADDR"]
+                        + ":"
+                        + environment["MASTER_PORT"],
+                        "rank": int(environment["RANK"]),
+                        "world_size": int(environment["WORLD_SIZE"]),
+                    }
                 """),
             },
         ),
-        Mistake(
-            "There are more pieces than devices: the size of a piece is rows / devices, rounded "
-            "up.",
-            when=lambda yours, expected, n: any(
-                len(split) > k for split, (_, k) in zip(yours, BATCHES, strict=True)
-            ),
-            shown_by={
-                "too many pieces": edit("size = -(-rows // devices)", "size = rows // devices")
-            },
-        ),
-        Mistake(
-            "The numbers do not add up to the rows of the batch: the last piece is what is left.",
-            when=lambda yours, expected, n: any(
-                sum(split) != rows for split, (rows, _) in zip(yours, BATCHES, strict=True)
-            ),
-            shown_by={"all pieces full": edit("min(size, rows - start)", "size")},
-        ),
     ),
+    also_wrong={
+        "asks for a variable that nobody sets": Wrong(
+            body('return {"rank": int(environment["MASTER_RANK"])}'), says="KeyError"
+        ),
+    },
     another=body("""
-        size, split = (rows + devices - 1) // devices, []
-        while rows > 0:
-            split.append(min(size, rows))
-            rows -= size
-        return split
+        numbers = {name.lower(): int(environment[name]) for name in ("RANK", "WORLD_SIZE")}
+        url = "tcp://{MASTER_ADDR}:{MASTER_PORT}".format(**environment)
+        return dict(numbers, init_method=url)
     """),
     hints=(
-        "How large is the first piece? All others but the last are as large.",
-        "A piece has -(-rows // devices) rows. Pieces begin at row 0, size, 2 * size, … as long "
-        "as there are rows.",
-        "[min(size, rows - start) for start in range(0, rows, size)]",
+        "Four variables make three arguments: address and port go into one URL.",
+        "What you read from the environment is text; rank and world_size have to be numbers.",
+        'Return {"init_method": f"tcp://{address}:{port}", "rank": int(…), "world_size": int(…)}.',
     ),
 )

@@ -1,201 +1,132 @@
-"""Exercise 05-2: run the replicas on threads that keep the caller's no_grad setting."""
+"""Exercise 05-2: use the store as a shared counter: each rank draws the next ticket in one call."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
+import torch.distributed as dist
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
-
-REPLICAS = 3
-#: Seconds that replicas wait for each other: for ever if they run one after another.
-PATIENCE = 1.0
+from ...exercise import Exercise, Failed, Here, Mistake, Wrong
+from ...mistakes import failed
+from .shared_store import shared_store
 
 
-def _on_threads(answer: Callable[..., Any]) -> tuple[Any, bool, list[bool]]:
-    """Return the outputs, whether all replicas ran at the same time, and if they kept a graph."""
-    gate = threading.Barrier(REPLICAS, timeout=PATIENCE)
-    met, graphs = [], []
+class _Counted:
+    """A store that counts the calls that are made on it."""
 
-    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
-        try:
-            gate.wait()
-            met.append(True)
-        except threading.BrokenBarrierError:
-            met.append(False)
-        time.sleep(0.03 * (REPLICAS - number))  # the first one is done last
-        graphs.append(torch.is_grad_enabled())
-        return 10 * piece
+    def __init__(self, store: dist.Store) -> None:
+        self.store = store
+        self.calls = 0
 
-    replicas = [lambda piece, i=i: replica(i, piece) for i in range(REPLICAS)]
-    outputs = answer(replicas, [torch.tensor([i + 1]) for i in range(REPLICAS)])
-    return outputs, len(met) == REPLICAS and all(met), graphs
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.store, name)
+        if not callable(attribute):
+            return attribute
 
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return attribute(*args, **kwargs)
 
-def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any] | None:
-    outputs, together, graphs = _on_threads(answer)
-    if outputs is None:
-        return None
-    with torch.no_grad():
-        _, _, graphs_of_none = _on_threads(answer)
-    values = [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
-    return {
-        "outputs": values,
-        "together": together,
-        "graph": all(graphs),
-        "no_grad": any(graphs_of_none),
-    }
+        return call
 
 
-def expected() -> dict[str, Any]:
-    return {
-        "outputs": [10 * (i + 1) for i in range(REPLICAS)],
-        "together": True,
-        "graph": True,
-        "no_grad": False,
-    }
+def trial(answer: Callable[[Any], int], here: Here) -> list[Any]:
+    """Take two tickets, the last rank first, then the first rank first; count calls."""
+    rank, world_size = here.rank, here.world_size
+    with shared_store(rank, world_size) as store:
+        turns = dist.PrefixStore("labkit turns", store)
+        counted = _Counted(store)
+        tickets = []
+        for place in (world_size - 1 - rank, world_size + rank):
+            if place:
+                turns.wait([str(place)])
+            try:
+                tickets.append(answer(counted))
+            finally:
+                turns.set(str(place + 1), "")
+        return [*tickets, counted.calls]
+
+
+def expected(world_size: int) -> list[list[int]]:
+    """Count on, in the order in which the ranks came; two trips to the store."""
+    return [[world_size - 1 - rank, world_size + rank, 2] for rank in range(world_size)]
 
 
 EXERCISE = Exercise(
     id="05-2",
-    title="Carry the switch over",
-    answer="apply_on_threads",
-    setup="""
-        from concurrent.futures import ThreadPoolExecutor
-
-        import torch
-    """,
+    title="Draw a ticket",
+    answer="take_ticket",
     trial=trial,
     expected=expected,
-    where="notebook",
+    forbids=("get_rank", "all_reduce", "all_gather", "all_gather_object", "barrier"),
     mistakes=(
         Mistake(
-            "It returns futures, which are promises of an output: ask each for its result().",
-            when=lambda yours, expected, n: "Future" in yours["outputs"],
+            "You set what you had read: between the two calls another rank can read the same "
+            "number. add does both at once.",
+            when=lambda yours, expected, n: any(isinstance(v, list) and v[-1] > 2 for v in yours),
             shown_by={
-                "futures": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return [pool.submit(work, r, p) for r, p in zip(replicas, pieces)]",
-                )
+                "reads, then writes": edit(
+                    'return store.add("tickets", 1) - 1',
+                    """
+                    if not store.check(["tickets"]):
+                        store.set("tickets", "0")
+                    ticket = int(store.get("tickets"))
+                    store.set("tickets", str(ticket + 1))
+                    return ticket
+                    """,
+                ),
             },
         ),
         Mistake(
-            "The replicas do not all run at the same time: start all threads before you wait for "
-            "the first, and have as many as there are replicas.",
-            when=lambda yours, expected, n: not yours["together"],
-            shown_by={
-                "one after another": body(
-                    "return [replica(piece) for replica, piece in zip(replicas, pieces)]"
-                ),
-                "waits for each": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return [pool.submit(work, r, p).result() for r, p in zip(replicas, pieces)]",
-                ),
-                "two threads only": edit("len(replicas)", "2"),
-            },
-        ),
-        Mistake(
-            "The outputs are in the order in which the threads were done. gather needs them in "
-            "the order of the replicas, or rows change places.",
-            when=lambda yours, expected, n: (
-                yours["outputs"] != expected["outputs"]
-                and sorted(yours["outputs"]) == expected["outputs"]
+            "You wait for a key that nobody has set yet. add begins at 0 by itself.",
+            when=lambda yours, expected, n: any(
+                isinstance(v, Failed) and v.name == "DistStoreError" for v in yours
             ),
             shown_by={
-                "as they are done": body("""
-                    import threading
-
-                    enabled, outputs = torch.is_grad_enabled(), []
-
-                    def work(replica, piece):
-                        with torch.set_grad_enabled(enabled):
-                            outputs.append(replica(piece))
-
-                    threads = [
-                        threading.Thread(target=work, args=pair) for pair in zip(replicas, pieces)
-                    ]
-                    for thread in threads:
-                        thread.start()
-                    for thread in threads:
-                        thread.join()
-                    return outputs
-                """),
-            },
-        ),
-        Mistake(
-            "Under no_grad the replicas keep a graph all the same. Read the caller's setting in "
-            "the caller's thread, before the others begin, and set it inside of them.",
-            when=lambda yours, expected, n: yours["no_grad"],
-            shown_by={
-                "as before": body("""
-                    with ThreadPoolExecutor(len(replicas)) as pool:
-                        return list(
-                            pool.map(lambda replica, piece: replica(piece), replicas, pieces)
-                        )
-                """),
-                "asks in the thread": edit(
+                "reads a key that is not there": edit(
+                    'return store.add("tickets", 1) - 1',
                     """
-                    enabled = torch.is_grad_enabled()
-
+                    ticket = int(store.get("tickets"))
+                    store.set("tickets", str(ticket + 1))
+                    return ticket
                     """,
-                    "",
-                    "with torch.set_grad_enabled(enabled):",
-                    "with torch.set_grad_enabled(torch.is_grad_enabled()):",
                 ),
             },
         ),
         Mistake(
-            "In training no graph is kept, so there is no gradient. Set what the caller has, not "
-            "always the same.",
-            when=lambda yours, expected, n: not yours["graph"],
-            shown_by={
-                "never a graph": edit(
-                    """
-                    enabled = torch.is_grad_enabled()
-
-                    """,
-                    "",
-                    "with torch.set_grad_enabled(enabled):",
-                    "with torch.no_grad():",
-                ),
-            },
+            "Your tickets begin at 1: add returns the number after the addition.",
+            when=lambda yours, expected, n: (
+                not failed(yours)
+                and [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
+            ),
+            shown_by={"begins at one": body('return store.add("tickets", 1)')},
+        ),
+        Mistake(
+            "Every rank gets its own rank, whenever it comes: the tickets have to be dealt by "
+            "the store.",
+            when=lambda yours, expected, n: (
+                not failed(yours) and all(v[0] == r for r, v in enumerate(yours)) and n > 1
+            ),
+            shown_by={"takes its rank": body("return rank")},
+        ),
+        Mistake(
+            "Ranks get equal tickets: all of them have to count with one key.",
+            when=lambda yours, expected, n: not failed(yours) and len({v[0] for v in yours}) < n,
+            shown_by={"counts for itself": edit('"tickets"', 'f"tickets of {rank}"')},
         ),
     ),
     also_wrong={
-        "returns nothing": Wrong(
-            body("""
-                with ThreadPoolExecutor(len(replicas)) as pool:
-                    list(pool.map(lambda replica, piece: replica(piece), replicas, pieces))
-            """),
-            says="nothing",
-        ),
+        "asks for its rank": Wrong(body("return dist.get_rank()"), says="forbidden: get_rank"),
     },
     another=body("""
-        import threading
-
-        enabled, outputs = torch.is_grad_enabled(), [None] * len(replicas)
-
-        def work(i):
-            torch.set_grad_enabled(enabled)
-            outputs[i] = replicas[i](pieces[i])
-
-        threads = [threading.Thread(target=work, args=[i]) for i in range(len(replicas))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return outputs
+        already_taken = store.add("number", 1)
+        return already_taken - 1
     """),
     hints=(
-        "torch.is_grad_enabled() answers for the thread that asks. Who has to ask?",
-        "Ask first, into a variable. Give the threads a function that sets it and then calls the "
-        "replica.",
-        "enabled = torch.is_grad_enabled(); in the function: with torch.set_grad_enabled(enabled): "
-        "return replica(piece); and pool.map(function, replicas, pieces).",
+        "One call of the store reads a counter, adds to it and writes it, all in one go.",
+        "store.add(key, 1) returns the number after the addition. What was it before?",
+        'One line is enough: return store.add("tickets", 1) - 1.',
     ),
 )

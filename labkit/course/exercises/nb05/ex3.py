@@ -1,139 +1,110 @@
-"""Exercise 05-3: write a module with a counter that survives when DataParallel copies it."""
+"""Exercise 05-3: build a barrier from a store: nobody goes on before all have come, twice in a
+row."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
 
-import torch
-from torch import nn
+import torch.distributed as dist
 
-from ...answers import edit
-from ...compare import number
-from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When
+from ...answers import body, edit
+from ...exercise import Exercise, Failed, Here, Mistake, Wrong
+from ...mistakes import failed
+from .shared_store import shared_store
 
-STEPS = 4
-#: (devices, rows of a batch); in both cases device 0 gets three rows.
-LAYOUTS = ((2, 6), (3, 7))
-MINE = 3
+#: How much later than the others one rank comes to a meeting, in seconds.
+LATE_SECONDS = 0.3
 
 
-def _replicas(model: nn.Module, count: int) -> list[nn.Module]:
-    """Copy a model as torch.nn.parallel.replicate does, for any device.
-
-    Ordinary attributes are shared by all replicas; parameters and buffers are the model's own in
-    the first one and copies in the others.
-    """
-    replicas = []
-    for i in range(count):
-        twins = {module: module._replicate_for_data_parallel() for module in model.modules()}
-        for module, twin in twins.items():
-            for name, child in module.named_children():
-                setattr(twin, name, twins[child])
-            for name, tensor in {**module._parameters, **module._buffers}.items():
-                if tensor is not None:
-                    setattr(twin, name, tensor if i == 0 else tensor.detach().clone())
-        replicas.append(twins[model])
-    return replicas
+def trial(answer: Callable[[dist.Store, str, int], None], here: Here) -> list[int]:
+    """Meet twice, one rank being late each time; say how many had come when this one went on."""
+    world_size = here.world_size
+    with shared_store(here.rank, world_size) as store:
+        arrivals = dist.PrefixStore("labkit arrivals", store)
+        seen = []
+        for name, late in (("first", 0), ("second", world_size - 1)):
+            if here.rank == late:
+                time.sleep(LATE_SECONDS)
+            arrivals.add(name, 1)
+            answer(store, name, world_size)
+            seen.append(arrivals.add(name, 0))
+        return seen
 
 
-def trial(answer: Callable[[], nn.Module], here: Here) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    unchanged = True
-    for devices, rows in LAYOUTS:
-        model = answer()
-        for _ in range(STEPS):
-            x = torch.randn(rows, 2)
-            pieces = x.chunk(devices)
-            for replica, piece in zip(_replicas(model, devices), pieces, strict=True):
-                output = replica(piece.clone())
-                unchanged &= isinstance(output, torch.Tensor) and output.equal(piece)
-        found[f"{devices} devices"] = number(getattr(model, "steps", None))
-    return {
-        **found,
-        "x unchanged": unchanged,
-        "a buffer": "steps" in dict(model.named_buffers()),
-    }
-
-
-def expected() -> dict[str, Any]:
-    counted = {f"{devices} devices": STEPS for devices, _ in LAYOUTS}
-    return {**counted, "x unchanged": True, "a buffer": True}
-
-
-def _counts(number: Callable[[int], int]) -> When:
-    """Return the predicate of a mistake that counts ``number(devices)``."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return all(yours[f"{k} devices"] == number(k) for k, _ in LAYOUTS)
-
-    return when
+def expected(world_size: int) -> list[list[int]]:
+    """Everybody had come, both times."""
+    return [[world_size, world_size]] * world_size
 
 
 EXERCISE = Exercise(
     id="05-3",
-    title="A counter that survives",
-    answer="StepCounter",
-    setup="""
-        import torch
-        from torch import nn
-    """,
+    title="Build a barrier",
+    answer="meet",
     trial=trial,
     expected=expected,
-    where="notebook",
+    forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
     mistakes=(
         Mistake(
-            "forward has to return x as it is.",
-            when=lambda yours, expected, n: not yours["x unchanged"],
-            shown_by={"returns nothing": edit("return x", "")},
+            "Nobody opens the door: a rank waited for a key until the store's timeout. The "
+            "rank whose add returns world_size has to set it.",
+            when=lambda yours, expected, n: any(
+                isinstance(v, Failed) and v.name == "DistStoreError" for v in yours
+            ),
+            shown_by={"counts from zero": edit("== world_size", "- 1 == world_size")},
         ),
         Mistake(
-            "Every device has counted: what is no buffer and no parameter is not copied, so all "
-            "replicas write into the same tensor. Make it a buffer, with register_buffer.",
-            when=_counts(lambda devices: STEPS * devices),
+            "The first meeting works, the second finds the door of the first one open: put "
+            "the name of the meeting into the key.",
+            when=lambda yours, expected, n: (
+                not failed(yours)
+                and all(v[0] == n for v in yours)
+                and any(v[1] != n for v in yours)
+            ),
             shown_by={
-                "a tensor that is no buffer": edit(
-                    'self.register_buffer("steps", torch.tensor(0))', "self.steps = torch.tensor(0)"
+                "opens the door for ever": edit(
+                    'name + " open",', '"open",', '[name + " open"]', '["open"]'
                 )
             },
         ),
         Mistake(
-            "steps is an ordinary attribute. A replica's goes when the replica does: make it a "
-            "buffer, with register_buffer.",
-            when=lambda yours, expected, n: not yours["a buffer"],
+            "Some ranks go on before everybody has come: a key to wait for must not be there "
+            "before the last one sets it.",
+            when=lambda yours, expected, n: not failed(yours) and any(v[0] != n for v in yours),
             shown_by={
-                "a number": edit('self.register_buffer("steps", torch.tensor(0))', "self.steps = 0")
+                "waits for the counter itself": body("""
+                    store.add(name, 1)
+                    store.wait([name])
+                """),
+                "opens the door at once": body("""
+                    store.add(name, 1)
+                    store.set(name + " open", "")
+                    store.wait([name + " open"])
+                """),
             },
-        ),
-        Mistake(
-            "Nothing is left of the count. self.steps = self.steps + 1 gives a new tensor to the "
-            "replica; change the buffer itself, with +=.",
-            when=_counts(lambda devices: 0),
-            shown_by={"a new tensor": edit("steps +=", "steps = self.steps +")},
-        ),
-        Mistake(
-            "You count rows, and only device 0's are left of them. A step counts as one.",
-            when=_counts(lambda devices: STEPS * MINE),
-            shown_by={"rows": edit("self.steps += 1", "self.steps += len(x)")},
         ),
     ),
     also_wrong={
-        "forgets super": Wrong(edit("super().__init__()", ""), says="AttributeError"),
+        "calls barrier": Wrong(
+            body("""
+                store.add(name, 1)
+                dist.barrier()
+            """),
+            says="forbidden: barrier",
+        ),
     },
-    another=edit(
-        'self.register_buffer("steps", torch.tensor(0))',
-        "self.steps = nn.Buffer(torch.zeros(1, dtype=torch.int64))",
-        "self.steps += 1",
-        """
-        with torch.no_grad():
-            self.steps.add_(1)
-        """,
-    ),
+    another=body("""
+        import time
+
+        store.add(name, 1)
+        while store.add(name, 0) < world_size:
+            time.sleep(0.01)
+    """),
     hints=(
-        "What survives? Look at how the counter of rows was repaired.",
-        "In __init__, after super().__init__(), register_buffer makes a buffer of a name and a "
-        "tensor; in forward change it in place.",
-        'self.register_buffer("steps", torch.tensor(0)), and self.steps += 1 before return x.',
+        "Count who comes, with add. The last one knows that it is the last.",
+        "Two keys: a counter, and a door that only the last one sets. Everybody waits for the "
+        "door.",
+        'if store.add(name, 1) == world_size: store.set(name + " open", ""), and then, on '
+        'every rank, store.wait([name + " open"]).',
     ),
 )

@@ -1,147 +1,147 @@
-"""Exercise 05-4: count what device 0 sends and receives in a step of DataParallel."""
+"""Exercise 05-4: wait for a key of a store with a time limit, and fall back to a default."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
+
+import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import failed, parts
+from .shared_store import STORE_SECONDS
 
-DEVICES = (2, 4, 8)
-PARAMETERS, INPUTS, OUTPUTS = 1000, 240, 80
-
-
-def trial(answer: Callable[[int, int, int, int], Any], here: Here) -> list[Any]:
-    return [answer(k, PARAMETERS, INPUTS, OUTPUTS) for k in DEVICES]
-
-
-def _sent(k: int) -> float:
-    return (k - 1) * (PARAMETERS + (INPUTS + OUTPUTS) / k)
+#: For 05-4, in seconds: when a late key comes and how long to wait for it at most; how long to
+#: wait for one that comes too late, and when that one comes.
+SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
 
 
-def _received(k: int) -> float:
-    return (k - 1) * (PARAMETERS + OUTPUTS / k)
+def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
+    """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
+    the store's timeout is what it was. Every rank has a store of its own."""
+    limit = timedelta(seconds=STORE_SECONDS)
+    store: Any = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
+    )
+    store.set("colour", "blue")
+    found = [answer(store, "colour", PATIENT, "grey")]
+    for key, comes, seconds in (("size", SOON, PATIENT), ("shape", TOO_LATE, IMPATIENT)):
+        other = store.clone()  # a connection of its own: the answer's is busy while it waits
+        timer = threading.Timer(comes, other.set, (key, f"the {key}"))
+        timer.start()
+        try:
+            found.append(answer(store, key, seconds, "nothing"))
+        finally:
+            timer.cancel()
+            timer.join()
+    return [*found, store.timeout == limit]
 
 
-def expected() -> list[tuple[float, float]]:
-    return [(_sent(k), _received(k)) for k in DEVICES]
-
-
-def _bill(
-    place: int | None, wrong: Callable[[int], Any]
-) -> Callable[[Sequence[Any], Any, int], bool]:
-    """Return the predicate of a mistake: one place of the pair, or all of it, is ``wrong(k)``."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        for bill, k in zip(yours, DEVICES, strict=True):
-            mine = tuple(bill) if place is None else (bill[place],)
-            theirs = wrong(k) if place is None else (wrong(k),)
-            if any(abs(m - t) > 1e-6 for m, t in zip(mine, theirs, strict=True)):
-                return False
-        return True
-
-    return when
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+def expected(world_size: int) -> list[list[Any]]:
+    """Return the two values that come in time, and the default."""
+    return [["blue", "the size", "nothing", True]] * world_size
 
 
 EXERCISE = Exercise(
     id="05-4",
-    title="Device 0's bill",
-    answer="device0_traffic",
+    title="Wait a while",
+    answer="get_or",
     trial=trial,
     expected=expected,
-    where="notebook",
     mistakes=(
         Mistake(
-            "It returns one number. The bill has two, as a pair: what is sent, and what is "
-            "received.",
-            when=lambda yours, expected, n: all(map(_is_number, yours)),
-            shown_by={
-                "all together": body("""
-                    return (devices - 1) * (2 * parameters + (inputs + 2 * outputs) / devices)
-                """),
-            },
+            "The value comes as bytes: decode() makes text of it.",
+            when=lambda yours, expected, n: any(
+                isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
+            ),
+            shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
         ),
         Mistake(
-            "Sent and received have changed places.",
-            when=_bill(None, lambda k: (_received(k), _sent(k))),
+            "The key came after a moment, and you had not waited for it: check looks once, "
+            "wait waits.",
+            when=lambda yours, expected, n: "nothing" in parts(yours, 1),
             shown_by={
-                "changed places": edit(
-                    "return sent, others * (parameters + outputs / devices)",
-                    "return others * (parameters + outputs / devices), sent",
+                "looks once": body(
+                    "return store.get(key).decode() if store.check([key]) else default"
                 )
             },
         ),
         Mistake(
-            "Device 0 sends nothing to itself: there are devices - 1 others.",
-            when=_bill(None, lambda k: (_sent(k) * k / (k - 1), _received(k) * k / (k - 1))),
+            "You waited longer than `seconds`, until the key came or the store's own time was "
+            "up: hand the time to wait, as a timedelta.",
+            when=lambda yours, expected, n: "the shape" in parts(yours, 2),
             shown_by={
-                "itself too": body("""
-                    sent = devices * parameters + inputs + outputs
-                    return sent, devices * parameters + outputs
+                "waits as long as the store does": body("""
+                    try:
+                        return store.get(key).decode()
+                    except dist.DistStoreError:
+                        return default
                 """),
             },
         ),
         Mistake(
-            "Each device gets its own piece of the batch, not all of it: divide inputs and "
-            "outputs by devices.",
-            when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS + OUTPUTS)),
+            "The store has another timeout now, for everybody who uses it after you: hand the "
+            "time to wait instead of calling set_timeout.",
+            when=lambda yours, expected, n: False in parts(yours, 3),
             shown_by={
-                "the whole batch to each": body("""
-                    others = devices - 1
-                    return others * (parameters + inputs + outputs), others * (parameters + outputs)
+                "changes the store": body("""
+                    from datetime import timedelta
+
+                    store.set_timeout(timedelta(seconds=seconds))
+                    try:
+                        return store.get(key).decode()
+                    except dist.DistStoreError:
+                        return default
                 """),
             },
         ),
         Mistake(
-            "You forget that the outputs' gradient goes back to where the outputs were made: "
-            "device 0 sends that too.",
-            when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS / k)),
+            "It ends with the store's error when nobody sets the key: catch it and return default.",
+            when=lambda yours, expected, n: failed(yours, "DistStoreError"),
             shown_by={
-                "the forward pass only": body("""
-                    others = devices - 1
-                    return others * (parameters + inputs / devices), others * outputs / devices
+                "does not catch": body("""
+                    from datetime import timedelta
+
+                    store.wait([key], timedelta(seconds=seconds))
+                    return store.get(key).decode() or default
                 """),
             },
         ),
         Mistake(
-            "You send the parameters to one device only. Each of the others needs a copy.",
-            when=_bill(0, lambda k: PARAMETERS + (k - 1) * (INPUTS + OUTPUTS) / k),
+            "wait takes a list of keys and a timedelta: "
+            "store.wait([key], timedelta(seconds=seconds)).",
+            when=lambda yours, expected, n: failed(yours, "TypeError"),
             shown_by={
-                "parameters once": body("""
-                    others = devices - 1
-                    pieces = others * (inputs + outputs) / devices
-                    return parameters + pieces, parameters + others * outputs / devices
-                """),
-            },
-        ),
-        Mistake(
-            "You forget that every replica sends back the gradient of all its parameters.",
-            when=_bill(1, lambda k: (k - 1) * OUTPUTS / k),
-            shown_by={
-                "no gradient of the parameters": edit(
-                    "(parameters + outputs / devices)", "outputs / devices"
-                )
+                "hands over a number": edit(
+                    """
+                    from datetime import timedelta
+
+                    """,
+                    "",
+                    "store.wait([key], timedelta(seconds=seconds))",
+                    "store.wait(key, seconds)",
+                ),
             },
         ),
     ),
     another=body("""
-        sent = received = 0
-        for _ in range(1, devices):
-            sent += inputs / devices + parameters + outputs / devices
-            received += outputs / devices + parameters
-        return [sent, received]
+        import time
+
+        end = time.monotonic() + seconds
+        while not store.check([key]):
+            if time.monotonic() > end:
+                return default
+            time.sleep(0.01)
+        return str(store.get(key), "utf-8")
     """),
     hints=(
-        "Go through the four parts of the figure, and ask of each whether device 0 sends or "
-        "receives it. The outputs come in, and their gradient goes out.",
-        "To each of the devices - 1 others: the parameters, a piece of the inputs, a piece of the "
-        "outputs' gradient. From each: a piece of the outputs, the gradient of the parameters.",
-        "sent = (devices - 1) * (parameters + (inputs + outputs) / devices); received is the same "
-        "without the inputs.",
+        "Wait for the key first, with a limit, and read it afterwards.",
+        "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "
+        "the time is up.",
+        "try: store.wait([key], timedelta(seconds=seconds)); except dist.DistStoreError: "
+        "return default; and then return store.get(key).decode().",
     ),
 )

@@ -1,100 +1,125 @@
-"""Exercise 06-1: divide a batch among the ranks so that nothing is left over."""
+"""Exercise 06-1: deal the images to the ranks as DistributedSampler does: equally many for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
+from ...answers import body
 from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When, would_give
+from ...mistakes import When
 
-#: Batches that 2, 3, 4 or 8 ranks cannot share evenly, one that some can, and a tiny one.
-BATCHES = (128, 130, 7, 3)
-
-
-def trial(answer: Callable[[int], Any], here: Here) -> list[Any]:
-    return [answer(whole) for whole in BATCHES]
+#: (images, ranks)
+DEALS = ((8, 4), (10, 4), (7, 3))
 
 
-def expected(n: int) -> list[list[int]]:
-    """Deal each batch like cards and count the hands."""
-    return [[len(range(rank, whole, n)) for whole in BATCHES] for rank in range(n)]
+def trial(answer: Callable[..., Any], here: Here) -> list[list[list[int]]]:
+    return [[[int(i) for i in answer(c, r, n)] for r in range(n)] for c, n in DEALS]
 
 
-def _sizes(size: Callable[[int, int, int], float]) -> When:
-    """Return the predicate of ``size(whole, rank, n)`` in place of the right one."""
-    return would_give(lambda n: [[size(whole, r, n) for whole in BATCHES] for r in range(n)])
+def _deal(count: int, rank: int, world_size: int) -> list[int]:
+    """Return what torch's own sampler deals."""
+    from torch.utils.data import DistributedSampler
+
+    images: Any = range(count)
+    return list(DistributedSampler(images, world_size, rank, shuffle=False))
 
 
-def _all_to(one: int) -> When:
-    """Return the predicate of a remainder that goes to one rank."""
-    return _sizes(lambda whole, rank, n: whole // n + (whole % n if rank == one else 0))
+def expected() -> list[list[list[int]]]:
+    return [[_deal(c, r, n) for r in range(n)] for c, n in DEALS]
+
+
+def _dealt(play: Callable[[int, int, int], list[int]]) -> When:
+    """Return the predicate of dealing ``play(count, rank, world_size)``."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return bool(yours == [[play(c, r, k) for r in range(k)] for c, k in DEALS])
+
+    return when
+
+
+def _block(count: int, rank: int, world_size: int) -> list[int]:
+    each = -(-count // world_size)
+    return [i % count for i in range(rank * each, (rank + 1) * each)]
 
 
 EXERCISE = Exercise(
     id="06-1",
-    title="Lose no image of the batch",
-    answer="my_batch_size",
+    title="Deal the cards",
+    answer="deal",
     trial=trial,
     expected=expected,
+    where="notebook",
     mistakes=(
         Mistake(
-            "Every rank takes the same, rounded down, so the remainder is nobody's: of 130 images "
-            "on four ranks, two are lost.",
-            when=_sizes(lambda whole, rank, n: whole // n),
-            shown_by={"rounds down": body("return whole // world_size")},
-        ),
-        Mistake(
-            "Every rank takes the same, rounded up: together that is more than there is.",
-            when=_sizes(lambda whole, rank, n: -(-whole // n)),
-            shown_by={"rounds up": body("return -(-whole // world_size)")},
-        ),
-        Mistake(
-            "One rank takes all of the remainder. Spread it: one image more for each of the first "
-            "ranks.",
-            when=lambda yours, expected, n: any(
-                _all_to(rank)(yours, expected, n) for rank in (0, n - 1)
-            ),
+            "Each rank has a block of neighbours. The sampler deals like cards: rank r gets the "
+            "positions r, r + n, r + 2n, …",
+            when=_dealt(_block),
             shown_by={
-                "all of the rest to the last": body("""
-                    size = whole // world_size
-                    return size if rank < world_size - 1 else whole - size * (world_size - 1)
+                "blocks": body("""
+                    each = -(-count // world_size)
+                    return [i % count for i in range(rank * each, (rank + 1) * each)]
                 """),
-                "all of the rest to the first": edit(
-                    "rank < whole % world_size", "whole % world_size if rank == 0 else 0"
-                ),
             },
         ),
         Mistake(
-            "One rank too many takes an image more. A remainder of 2 is for the ranks 0 and 1: "
-            "rank < remainder.",
-            when=_sizes(lambda whole, rank, n: whole // n + (rank <= whole % n)),
-            shown_by={"one rank too many": edit("rank <", "rank <=")},
+            "The ranks do not have equally many: of ten images two ranks get three and two get "
+            "two, and run out of batches first. Fill up from the beginning.",
+            when=_dealt(lambda c, r, n: list(range(r, c, n))),
+            shown_by={"nothing is filled up": body("return list(range(rank, count, world_size))")},
         ),
         Mistake(
-            "The last ranks take the ones more, not the first.",
-            when=_sizes(lambda whole, rank, n: whole // n + (rank >= n - whole % n)),
-            shown_by={"from the end": edit("rank <", "rank >= world_size -")},
+            "Images are lost: of ten images each of four ranks has two, and nobody has images 8 "
+            "and 9. Round the number of images of a rank up, not down.",
+            when=_dealt(lambda c, r, n: list(range(r, c - c % n, n))),
+            shown_by={
+                "drops the rest": body("""
+                    each = count // world_size
+                    return list(range(count))[: each * world_size][rank::world_size]
+                """),
+            },
         ),
         Mistake(
-            "A part of an image: / divides into fractions, // into whole numbers.",
-            when=lambda yours, expected, n: any(
-                isinstance(size, float) and size != int(size) for mine in yours for size in mine
+            "You fill up with the rank's own images. What is missing is dealt from the beginning: "
+            "0, 1, …",
+            when=_dealt(
+                lambda c, r, n: (
+                    (own := list(range(r, c, n))) + own[: -(-c // n)][: -(-c // n) - len(own)]
+                )
             ),
-            shown_by={"a fraction": body("return whole / world_size")},
+            shown_by={
+                "fills up with its own": body("""
+                    cards = list(range(count))[rank::world_size]
+                    if len(cards) < -(-count // world_size):
+                        cards.append(cards[0])
+                    return cards
+                """),
+            },
         ),
     ),
     also_wrong={
+        "everything for everybody": Wrong(body("return list(range(count))"), says="different"),
         "prints it": Wrong(
-            body("print(whole // world_size + (rank < whole % world_size))"), says="different"
+            body("""
+                each = -(-count // world_size)
+                print([i % count for i in range(each * world_size)][rank::world_size])
+            """),
+            says="TypeError",
         ),
     },
-    another=body("return len(torch.arange(whole).tensor_split(world_size)[rank])"),
+    another=body("""
+        mine = []
+        position = rank
+        while len(mine) < (count + world_size - 1) // world_size:
+            mine.append(position % count)
+            position += world_size
+        return mine
+    """),
     hints=(
-        "Everybody takes whole // world_size. What is left over, and who takes that?",
-        "The remainder is whole % world_size, less than the number of ranks: so the ranks below it "
-        "take one image more.",
-        "return whole // world_size + (1 if rank < … else 0)",
+        "How many images does each rank get? count divided by world_size, rounded up.",
+        "Write the list of all cards first, one after the other, beginning again at 0 after the "
+        "last; then every world_size-th of it, from the rank's own place on.",
+        "each = -(-count // world_size); cards = [i % count for i in range(each * world_size)]; "
+        "and cards[rank::world_size]",
     ),
 )

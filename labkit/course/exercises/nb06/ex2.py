@@ -1,4 +1,9 @@
-"""Exercise 06-2: tell whether all ranks hold the same parameters, without collecting them."""
+"""Exercise 06-2: write a DDP of your own: equal weights at the start, averaged gradients in a
+hook.
+
+Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
+and tell who is in them.
+"""
 
 from __future__ import annotations
 
@@ -6,152 +11,182 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-
-DOUBLE = 8  #: bytes
-
-CHANGED = "vector has changed"
+from ...mistakes import near, stuck, would_give
 
 
-def _vectors(rank: int, n: int) -> list[torch.Tensor]:
-    """Return this rank's vectors: equal on all ranks; one number differs on the last; the same
-    numbers there in another order; and one that is higher on the first and lower on the second,
-    so that the mean over the ranks is what all others hold."""
-    base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
-    last = rank == n - 1
-    one = base + torch.tensor([0, 0, 1.0, 0]) * last
-    order = base.flip(0) if last else base
-    lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
-    return [base, one, order, lopsided]
+def _net(rank: int) -> nn.Sequential:
+    """Return a linear network of four parameters, all of whose numbers tell the rank."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    with torch.no_grad():
+        for i, p in enumerate(net.parameters(), 1):
+            p.copy_((torch.arange(p.numel()) + i).view(p.shape) * (rank + 1))
+    return net
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    found = []
-    for vector in _vectors(here.rank, here.world_size):
-        mine = vector.clone().to(here.device)
-        found.append(answer(mine))
-        if not mine.cpu().equal(vector):
-            return CHANGED
-    return found
+def _input(rank: int) -> torch.Tensor:
+    return torch.tensor([[1.0, 2.0], [0.0, 1.0]]) * (rank + 1)
 
 
-def expected(n: int) -> list[list[bool]]:
-    """Compare all ranks' vectors in one process."""
-    everyone = [_vectors(rank, n) for rank in range(n)]
-    columns = zip(*everyone, strict=True)
-    return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
+def _state(net: nn.Module) -> torch.Tensor:
+    """Return two rows: weights and gradients (zero where there is none)."""
+    pairs = [(p, torch.zeros_like(p) if p.grad is None else p.grad) for p in net.parameters()]
+    rows = [torch.cat([pair[k].detach().flatten() for pair in pairs]) for k in (0, 1)]
+    return torch.stack(rows)
 
 
-def _knows_itself(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    """Tell whether each rank says only whether it is equal to rank 0."""
-    first = _vectors(0, n)
-    alone = [
-        [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
-        for rank in range(n)
-    ]
-    return list(yours) == alone
+def _step(weights: int, data: int) -> torch.Tensor:
+    """Return weights and gradients of one process with the weights and the data of two ranks."""
+    net = _net(weights)
+    net(_input(data)).sum().backward()
+    return _state(net)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    net = _net(here.rank).to(here.device)
+    answer(net)
+    net(_input(here.rank).to(here.device)).sum().backward()
+    return _state(net)
+
+
+def _wrapped(n: int) -> torch.Tensor:
+    return torch.stack([_step(0, r) for r in range(n)]).mean(dim=0)
+
+
+def expected(n: int) -> list[torch.Tensor]:
+    """Return weights of rank 0, and the mean of the gradients that they have on all data."""
+    return [_wrapped(n)] * n
+
+
+def _scaled(n: int, factor: float) -> list[torch.Tensor]:
+    weights, gradients = _wrapped(n)
+    return [torch.stack([weights, gradients * factor])] * n
+
+
+def _weights_differ(yours: Sequence[Any], expected: Any, n: int) -> bool:
+    return all(near(y[0], _step(r, r)[0]) for r, y in enumerate(yours))
+
+
+def _weights_are_the_mean(yours: Sequence[Any], expected: Any, n: int) -> bool:
+    mean = torch.stack([_step(r, r)[0] for r in range(n)]).mean(dim=0)
+    return all(near(y[0], mean) for y in yours)
+
+
+#: Parameters of the network.
+PARAMETERS = 4
 
 
 EXERCISE = Exercise(
     id="06-2",
-    title="Compare without collecting",
-    answer="in_step",
+    title="A DDP of your own",
+    answer="wrap",
     trial=trial,
     expected=expected,
-    forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
-    goals=(
-        Goal("collectives", most=lambda n: 2 * 4),
-        Goal("bytes sent", most=lambda n: 2 * 4 * 4 * DOUBLE),
-    ),
+    goals=(Goal("collectives", most=lambda n: 2 * PARAMETERS),),
     mistakes=(
         Mistake(
-            "It changes vector: broadcast overwrites what it is given, and from then on the rank "
-            "has rank 0's weights. Broadcast a copy, vector.clone().",
-            when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
+            "Ranks wait for one another: every rank has to call every broadcast and every "
+            "all-reduce, in the same order. Is there an if rank around one?",
+            when=stuck,
             shown_by={
-                "overwrites the vector": edit(
-                    "first =", "mine =", "first,", "vector,", "first.equal", "mine.equal"
-                )
+                "broadcast on rank 0 only": edit(
+                    "dist.broadcast(p.data, 0)",
+                    """
+                    if rank == 0:
+                        dist.broadcast(p.data, 0)
+                    """,
+                ),
             },
         ),
         Mistake(
-            "Each rank knows only whether it is equal to rank 0 itself, and rank 0 always is. Let "
-            "the ranks put their answers together.",
-            when=_knows_itself,
+            "The ranks still have weights of their own: broadcast every parameter from rank 0 "
+            "before the training begins, p.data.",
+            when=_weights_differ,
+            shown_by={"no broadcast": edit("dist.broadcast(p.data, 0)", "")},
+        ),
+        Mistake(
+            "The weights are the mean of all ranks'. DDP takes those of rank 0: broadcast them.",
+            when=_weights_are_the_mean,
             shown_by={
-                "each rank for itself": body("""
-                    first = vector.clone()
-                    dist.broadcast(first, src=0)
-                    return first.equal(vector)
+                "averages the weights": edit(
+                    "dist.broadcast(p.data, 0)",
+                    """
+                    dist.all_reduce(p.data)
+                    p.data /= world_size
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Every rank has its own gradient only. The hook has to be registered on every "
+            "parameter, and to all-reduce p.grad in place.",
+            when=would_give(lambda n: [_step(0, r) for r in range(n)]),
+            shown_by={
+                "no hook": body("""
+                    for p in net.parameters():
+                        dist.broadcast(p.data, 0)
                 """),
+                "a result that nobody uses": edit(
+                    """
+                    dist.all_reduce(p.grad)
+                    p.grad /= world_size
+                    """,
+                    """
+                    mean = p.grad.clone()
+                    dist.all_reduce(mean)
+                    mean /= world_size
+                    """,
+                ),
             },
         ),
         Mistake(
-            "It is always True: one rank that agrees is enough for it, and rank 0 agrees with "
-            "itself. All must agree: take the MIN, not the MAX.",
-            when=lambda yours, expected, n: all(y == [True] * 4 for y in yours),
-            shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
-        ),
-        Mistake(
-            "It compares sums: the same numbers in another order have the same sum.",
-            when=lambda yours, expected, n: all(y == [True, False, True, False] for y in yours),
+            "The gradient is the sum over the ranks. DDP gives the mean: divide by world_size.",
+            when=would_give(lambda n: _scaled(n, n)),
             shown_by={
-                "compares sums": body("""
-                    low = vector.sum()
-                    high = low.clone()
-                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
-                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
-                    return low.item() == high.item()
-                """),
-            },
-        ),
-        Mistake(
-            "A tensor is not True or False: end with .item() or bool(…).",
-            when=lambda yours, expected, n: any(
-                isinstance(value, torch.Tensor) for mine in yours for value in mine
-            ),
-            shown_by={"returns a tensor": edit("agree.item()", "agree")},
-        ),
-        Mistake(
-            "The result is right, but it takes more collectives than it has to: if all are equal "
-            "to rank 0, all are equal.",
-            missed="collectives",
-            shown_by={
-                "a broadcast from every rank": body("""
-                    equal = True
-                    for source in range(world_size):
-                        other = vector.clone()
-                        dist.broadcast(other, src=source)
-                        equal = equal and other.equal(vector)
-                    return equal
+                "the sum": body("""
+                    for p in net.parameters():
+                        dist.broadcast(p.data, 0)
+                        p.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))
                 """),
             },
         ),
     ),
     also_wrong={
-        "collects everything": Wrong(
-            body("""
-                everyone = [torch.empty_like(vector) for _ in range(world_size)]
-                dist.all_gather(everyone, vector)
-                return all(other.equal(vector) for other in everyone)
-            """),
-            says="forbidden: all_gather",
+        "too much": Wrong(
+            edit(
+                "def average(p):",
+                """
+                def average(p):
+                    dist.barrier()
+                """,
+            ),
+            says="goal: collectives",
         ),
     },
     another=body("""
-        low, high = vector.clone(), vector.clone()
-        dist.all_reduce(low, op=dist.ReduceOp.MIN)
-        dist.all_reduce(high, op=dist.ReduceOp.MAX)
-        return torch.equal(low, high)
+        params = list(net.parameters())
+        flat = torch.cat([p.detach().flatten() for p in params])
+        dist.broadcast(flat, 0)
+        for p, part in zip(params, flat.split([p.numel() for p in params])):
+            p.data.copy_(part.view_as(p))
+
+        def share(p):
+            work = dist.all_reduce(p.grad, async_op=True)
+            work.wait()
+            p.grad.div_(dist.get_world_size())
+
+        for p in params:
+            p.register_post_accumulate_grad_hook(share)
     """),
     hints=(
-        "If everybody is equal to rank 0, everybody is equal. So one vector has to travel, not n.",
-        "Broadcast a copy of rank 0's vector and compare it with your own. Then all ranks have to "
-        "learn whether all have said yes: that is an all_reduce of one number.",
-        "first = vector.clone(); dist.broadcast(first, src=0); agree = torch.tensor(int(first."
-        "equal(vector)), device=device); dist.all_reduce(agree, op=dist.ReduceOp.MIN); and return "
-        "agree.item() == 1.",
+        "Two things for every parameter of net.parameters(): a broadcast now, and a hook for "
+        "later.",
+        "dist.broadcast(p.data, 0) makes a parameter equal to rank 0's. The hook gets the "
+        "parameter: it adds up p.grad over the ranks, and divides it by their number.",
+        "def average(p): dist.all_reduce(p.grad); p.grad /= world_size. And for every p: "
+        "dist.broadcast(p.data, 0), p.register_post_accumulate_grad_hook(average).",
     ),
 )

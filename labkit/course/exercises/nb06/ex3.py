@@ -1,180 +1,128 @@
-"""Exercise 06-3: average gradients of batches of unequal size, each with its weight."""
+"""Exercise 06-3: weigh the loss of unequal batches so that every image counts the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import would_give
 
 
-def _count(rank: int) -> int:
-    return 2 * rank + 1
+def _batch(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return rank + 1 inputs of three numbers, and their labels, 0 or 1."""
+    inputs = (torch.arange(3.0 * (rank + 1)).view(-1, 3) + rank) % 5 - 1.5
+    return inputs, torch.arange(rank + 1) % 2
 
 
-def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn.Linear:
-    """Return a network with the gradient of the mean loss over the images of some ranks.
-
-    An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
-    the digits of the weight's gradient say how many of each rank are in it.
-    """
-    net = nn.Linear(1, 1, dtype=torch.float64, device=device)
-    numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
-    net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
-    return net
+def _head() -> torch.Tensor:
+    return torch.tensor([[0.5, -0.5], [0.25, 0.5], [-0.5, 0.0]])
 
 
-def _flat(net: nn.Module) -> torch.Tensor:
-    grads = [p.grad for p in net.parameters() if p.grad is not None]
-    return torch.cat([grad.flatten() for grad in grads])
+def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    """Return this rank's own gradient of a matrix that turns inputs into scores."""
+    head = _head().to(here.device).requires_grad_()
+    inputs, labels = (tensor.to(here.device) for tensor in _batch(here.rank))
+    answer(inputs @ head, labels).backward()
+    assert head.grad is not None
+    return head.grad
 
 
-def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
-    """Average the gradients; return the weight's and the bias's."""
-    net = _net([here.rank], here.world_size, here.device)
-    answer(net, _count(here.rank))
-    return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
+def _local(rank: int, factor: float) -> torch.Tensor:
+    """Return the gradient of the loss that a rank's images add up to, times a factor."""
+    head = _head().requires_grad_()
+    inputs, labels = _batch(rank)
+    (nn.functional.cross_entropy(inputs @ head, labels, reduction="sum") * factor).backward()
+    assert head.grad is not None
+    return head.grad
 
 
-def expected(n: int) -> list[list[float]]:
-    """Take the gradient over all images in one process."""
-    return [_flat(_net(range(n), n)).tolist()] * n
+def _images(n: int) -> int:
+    return sum(r + 1 for r in range(n))
 
 
-def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
-    """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
-
-    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-        own = [_flat(_net([r], n)) for r in range(n)]
-        return all(
-            torch.allclose(own[0].new_tensor(y), mix(own, r, n)) for r, y in enumerate(yours)
-        )
-
-    return when
-
-
-def _total(own: list[torch.Tensor]) -> torch.Tensor:
-    """Add up the sums over each rank's images."""
-    return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
+def expected(n: int) -> list[torch.Tensor]:
+    """Return gradients whose mean over the ranks is that of all images' mean loss."""
+    return [_local(r, n / _images(n)) for r in range(n)]
 
 
 EXERCISE = Exercise(
     id="06-3",
-    title="Weigh the ranks",
-    answer="average_weighted",
+    title="Weigh unequal batches",
+    answer="fair_loss",
+    setup="import torch.nn.functional as F",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", most=lambda n: 3),),
+    goals=(
+        Goal("collectives", exactly=lambda n: 1),
+        Goal("bytes sent", most=lambda n: 8),
+    ),
     mistakes=(
         Mistake(
-            "That is the mean of the ranks' means: a rank with one image counts as much as a rank "
-            "with seven. Multiply by count before adding up.",
-            when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
+            "This is the mean over a rank's own images. An image on a rank with few of them then "
+            "counts more than one on a rank with many: divide by the number of all images.",
+            when=would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
             shown_by={
-                "the mean of means": body("""
-                    for p in net.parameters():
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
+                "the plain mean": body("return F.cross_entropy(scores, labels)"),
+                "the loss is reduced": body("""
+                    loss = F.cross_entropy(scores, labels)
+                    everywhere = loss.detach().clone()
+                    dist.all_reduce(everywhere)
+                    return loss
                 """),
             },
         ),
         Mistake(
-            "It adds up count times the gradient, and divides by nothing. How many images are "
-            "there on all ranks?",
-            when=_weighted(lambda own, rank, n: _total(own)),
+            "The gradient is n times too small: DDP divides by the number of ranks once more, so "
+            "multiply by world_size.",
+            when=would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
+            shown_by={"not times world_size": edit("* world_size /", "/")},
+        ),
+        Mistake(
+            "It is the sum of the images' losses, so the gradient grows with the batch. Divide by "
+            "the number of images on all ranks.",
+            when=would_give(lambda n: [_local(r, 1) for r in range(n)]),
+            shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
+        ),
+        Mistake(
+            "You divide by this rank's images times the ranks, as if all had equally many. Ask "
+            "the others: all_reduce the number of images.",
+            when=would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
             shown_by={
-                "never divides": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
+                "as if all had equally many": body("""
+                    return F.cross_entropy(scores, labels, reduction="sum") / (
+                        world_size * len(labels)
+                    )
                 """),
-            },
-        ),
-        Mistake(
-            "The weighted sum is divided by the number of ranks. Divide it by the number of "
-            "images, on all ranks together.",
-            when=_weighted(lambda own, rank, n: _total(own) / n),
-            shown_by={
-                "divides by the ranks": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
-                """),
-            },
-        ),
-        Mistake(
-            "Each rank divides by its own count, so every rank has another gradient, and from the "
-            "next step on another model. Add up the counts over all ranks first.",
-            when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
-            shown_by={
-                "divides by its own count": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                        p.grad /= count
-                """),
-            },
-        ),
-        Mistake(
-            "Each rank has only weighed its own gradient: nothing has been added up.",
-            when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
-            shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
-        ),
-        Mistake(
-            "The gradients are as they were. An expression such as p.grad * … makes a new tensor: "
-            "change p.grad itself, with *= and all_reduce.",
-            when=_weighted(lambda own, rank, n: own[rank]),
-            shown_by={
-                "not in place": edit(
-                    "p.grad *= count / total.item()",
-                    "weighted = p.grad * count / total",
-                    "dist.all_reduce(p.grad)",
-                    "dist.all_reduce(weighted)",
-                )
-            },
-        ),
-        Mistake(
-            "The result is right, but the counts are added up anew for each parameter: once is "
-            "enough.",
-            missed="collectives",
-            shown_by={
-                "counts again and again": edit(
-                    """
-                    total = torch.tensor(count, device=device)
-                    dist.all_reduce(total)
-                    """,
-                    "",
-                    "for p in net.parameters():",
-                    """
-                    for p in net.parameters():
-                        total = torch.tensor(count, device=device)
-                        dist.all_reduce(total)
-                    """,
-                ),
             },
         ),
     ),
+    also_wrong={
+        "gathers objects": Wrong(
+            body("""
+                counts = [None] * world_size
+                dist.all_gather_object(counts, len(labels))
+                return F.cross_entropy(scores, labels, reduction="sum") * world_size / sum(counts)
+            """),
+            says="goal: collectives",
+        ),
+    },
     another=body("""
-        parameters = list(net.parameters())
-        own = [p.grad.flatten() * count for p in parameters]
-        flat = torch.cat([*own, own[0].new_tensor([count])])
-        dist.all_reduce(flat)
-        pieces = (flat[:-1] / flat[-1]).split([p.numel() for p in parameters])
-        for p, piece in zip(parameters, pieces):
-            p.grad = piece.view_as(p)
+        images = torch.tensor([len(labels)], device=scores.device)
+        dist.all_reduce(images)
+        share = len(labels) / images.item()
+        return F.cross_entropy(scores, labels) * share * world_size
     """),
     hints=(
-        "The mean over all images is the sum over all images, divided by how many there are. A "
-        "mean times its count is a sum again.",
-        "First add up the counts over the ranks. Then each gradient times count / total, added up "
-        "over the ranks, is the mean.",
-        "total = torch.tensor(count, device=device); dist.all_reduce(total); then for each p: "
-        "p.grad *= count / total.item() and dist.all_reduce(p.grad).",
+        "What DDP makes of the ranks' losses L is (L0 + L1 + …) / n. What must L be for that to "
+        "be the sum over all images, divided by their number?",
+        "L is the sum over this rank's images, times n, divided by the number of all images. An "
+        "all_reduce of the ranks' numbers of images tells that.",
+        "count = torch.tensor(float(len(labels)), device=scores.device); dist.all_reduce(count); "
+        'F.cross_entropy(scores, labels, reduction="sum") * world_size / count',
     ),
 )

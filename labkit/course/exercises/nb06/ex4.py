@@ -1,175 +1,152 @@
-"""Exercise 06-4: average gradients in several buckets, filled from the last parameter to the
-first."""
+"""Exercise 06-4: accumulate gradients over several batches, and reduce them once.
+
+Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
+and tell who is in them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from ...answers import body, edit
+from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, failed
+from ...mistakes import would_give
 
-#: Numbers in each parameter, first to last, and the cap of a bucket.
-NUMBERS = (2, 3, 4, 1, 5, 8)
-CAP = 6
-#: Their sizes, a list for each bucket, in the order in which they were sent.
-Buckets = list[list[int]]
+#: Batches of a rank in the trial.
+BATCHES = 3
 
 
-def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> dict[str, Any]:
-    """Fill buckets; return what was in each one, and whether every gradient is averaged."""
-    device = here.device
-    net = nn.ParameterList(torch.zeros(size, device=device) for size in NUMBERS)
-    for number, p in enumerate(net):
-        p.grad = torch.full_like(p, 2.0 * here.rank + number)
-    names = answer.__globals__
-    stock, sent = names["average_bucket"], []
-
-    def average_bucket(parameters: Any) -> None:
-        bucket = list(parameters)
-        stock(bucket)
-        sent.append(sorted(p.numel() for p in bucket))
-
-    with patch.dict(names, average_bucket=average_bucket):
-        answer(net, CAP)
-    averaged = [
-        bool((p.grad == here.world_size - 1 + number).all()) for number, p in enumerate(net)
-    ]
-    return {"buckets": sent, "averaged": sum(averaged)}
+def _accumulating(rank: int) -> list[torch.Tensor]:
+    """Return the inputs of a rank's batches, whole numbers that tell rank and batch."""
+    return [torch.tensor([[1.0, k + 1.0]]) * (rank + 1) * (k + 1) for k in range(BATCHES)]
 
 
-def _fill(numbers: Sequence[int], full: Callable[[int, int], bool]) -> Buckets:
-    """Fill buckets; ``full(held, next)`` tells when one is closed before the next parameter."""
-    buckets: Buckets = [[]]
-    for size in numbers:
-        if buckets[-1] and full(sum(buckets[-1]), size):
-            buckets.append([])
-        buckets[-1].append(size)
-    return [sorted(bucket) for bucket in buckets]
+def _line() -> nn.Linear:
+    net = nn.Linear(2, 1, bias=False)
+    nn.init.ones_(net.weight)
+    return net
 
 
-def _too_much(held: int, size: int) -> bool:
-    return held + size > CAP
+def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
+    """Return the gradient; a hook in Python lets labkit count the all-reduces."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    net = _line().to(here.device)
+    ddp = DistributedDataParallel(net)
+    ddp.register_comm_hook(None, allreduce_hook)
+    answer(
+        ddp, lambda batch: ddp(batch).sum(), [x.to(here.device) for x in _accumulating(here.rank)]
+    )
+    return torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad
 
 
-BACKWARDS = NUMBERS[::-1]
+def _own(rank: int) -> torch.Tensor:
+    """Return the sum of the gradients of a rank's batches, which are their inputs."""
+    return torch.stack(_accumulating(rank)).sum(dim=0)
 
 
-def expected(n: int) -> list[dict[str, Any]]:
-    return [{"buckets": _fill(BACKWARDS, _too_much), "averaged": len(NUMBERS)}] * n
+def _all(n: int) -> torch.Tensor:
+    return torch.stack([_own(r) for r in range(n)]).mean(dim=0)
 
 
-def _filled(wrong: Buckets) -> When:
-    return lambda yours, expected, n: all(y["buckets"] == wrong for y in yours)
+def expected(n: int) -> list[torch.Tensor]:
+    return [_all(n) / BATCHES] * n
+
+
+def _last(n: int) -> list[torch.Tensor]:
+    mean = torch.stack([_accumulating(r)[-1] for r in range(n)]).mean(dim=0)
+    return [mean / BATCHES] * n
 
 
 EXERCISE = Exercise(
     id="06-4",
-    title="Several buckets",
-    answer="average_in_buckets",
-    setup="""
-        def average_bucket(parameters):
-            gradients = [p.grad for p in parameters]
-            bucket = torch.cat([g.flatten() for g in gradients])
-            dist.all_reduce(bucket)
-            bucket /= world_size
-            for g, piece in zip(gradients, bucket.split([g.numel() for g in gradients])):
-                g.copy_(piece.view_as(g))
-    """,
+    title="Accumulate",
+    answer="accumulate",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: len(_fill(BACKWARDS, _too_much))),),
+    goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
-            "An empty bucket was sent: before the first parameter, which is larger than cap, there "
-            "is nothing to send.",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError", "ValueError"),
-            shown_by={"sends an empty bucket": edit("bucket and size", "size")},
+            "The gradient is right, but the ranks meet after every batch. Put forward and "
+            "backward of all batches but the last under net.no_sync(), the forward too.",
+            missed="collectives",
+            shown_by={
+                "meets after every batch": body("""
+                    for batch in batches:
+                        (loss_of(batch) / len(batches)).backward()
+                """),
+                "the forward is outside": edit(
+                    """
+                    with net.no_sync():
+                        for batch in rest:
+                            (loss_of(batch) / len(batches)).backward()
+                    """,
+                    """
+                    for batch in rest:
+                        loss = loss_of(batch) / len(batches)
+                        with net.no_sync():
+                            loss.backward()
+                    """,
+                ),
+            },
         ),
         Mistake(
-            "What is in the bucket when the loop ends is never sent: average it too.",
-            when=_filled(_fill(BACKWARDS, _too_much)[:-1]),
+            "The ranks have gradients of their own: no backward is left that averages. The last "
+            "batch belongs outside of no_sync().",
+            when=would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
             shown_by={
-                "forgets the last bucket": body("""
-                    bucket, size = [], 0
-                    for p in reversed(list(net.parameters())):
-                        if bucket and size + p.numel() > cap:
-                            average_bucket(bucket)
-                            bucket, size = [], 0
-                        bucket.append(p)
-                        size += p.numel()
+                "never meets": body("""
+                    with net.no_sync():
+                        for batch in batches:
+                            (loss_of(batch) / len(batches)).backward()
                 """),
             },
         ),
         Mistake(
-            "These buckets are filled from the first parameter on. backward() begins at the last: "
-            "reversed(list(net.parameters())).",
-            when=_filled(_fill(NUMBERS, _too_much)),
+            "The gradient is the sum over the batches: divide each loss by len(batches).",
+            when=would_give(lambda n: [_all(n)] * n),
             shown_by={
-                "from the front": edit(
-                    "for p in reversed(list(net.parameters())):", "for p in net.parameters():"
-                )
-            },
-        ),
-        Mistake(
-            "A bucket may hold exactly cap numbers: close it only when it would hold more.",
-            when=_filled(_fill(BACKWARDS, lambda held, size: held + size >= CAP)),
-            shown_by={"less than the cap": edit("> cap:", ">= cap:")},
-        ),
-        Mistake(
-            "Every parameter has a bucket of its own: let them collect until the next one would be "
-            "too much.",
-            when=_filled([[size] for size in BACKWARDS]),
-            shown_by={
-                "one for each": body("""
-                    for p in reversed(list(net.parameters())):
-                        average_bucket([p])
+                "the sum": body("""
+                    with net.no_sync():
+                        for batch in batches[:-1]:
+                            loss_of(batch).backward()
+                    loss_of(batches[-1]).backward()
                 """),
             },
         ),
         Mistake(
-            "A bucket of several parameters holds more than cap numbers: ask whether the next one "
-            "still fits *before* you put it in.",
-            when=lambda yours, expected, n: any(
-                len(bucket) > 1 and sum(bucket) > CAP for y in yours for bucket in y["buckets"]
-            ),
+            "Only the last batch is in the gradient: zero_grad() throws away what the others have "
+            "added up.",
+            when=would_give(_last),
             shown_by={
-                "asks too late": body("""
-                    bucket = []
-                    for p in reversed(list(net.parameters())):
-                        bucket.append(p)
-                        if sum(q.numel() for q in bucket) >= cap:
-                            average_bucket(bucket)
-                            bucket = []
-                    if bucket:
-                        average_bucket(bucket)
+                "zero_grad in the loop": body("""
+                    for k, batch in enumerate(batches, 1):
+                        net.zero_grad()
+                        net.require_backward_grad_sync = k == len(batches)
+                        (loss_of(batch) / len(batches)).backward()
                 """),
-                "one for all": body("average_bucket(reversed(list(net.parameters())))"),
             },
         ),
     ),
-    another=body("""
-        buckets = [[]]
-        for p in list(net.parameters())[::-1]:
-            held = sum(q.numel() for q in buckets[-1])
-            if held and held + p.numel() > cap:
-                buckets.append([])
-            buckets[-1].append(p)
-        for bucket in buckets:
-            average_bucket(bucket)
+    another=whole("""
+        from contextlib import nullcontext
+
+
+        def accumulate(net, loss_of, batches):
+            for k, batch in enumerate(batches, 1):
+                with nullcontext() if k == len(batches) else net.no_sync():
+                    (loss_of(batch) / len(batches)).backward()
     """),
     hints=(
-        "Keep two things while you go through the parameters: a list, and how many numbers are in "
-        "it. p.numel() says how many a parameter has.",
-        "Before you put a parameter in: if the bucket is not empty and this one would make it "
-        "larger than cap, send the bucket and begin a new one. After the loop, send the last one.",
-        "for p in reversed(list(net.parameters())): if bucket and size + p.numel() > cap: "
-        "average_bucket(bucket) and bucket, size = [], 0; then bucket.append(p) and size += "
-        "p.numel(). After the loop average_bucket(bucket).",
+        "backward() adds to .grad, and without no_sync() it averages what is there then.",
+        "All batches but the last under one with net.no_sync():, the last one after it. Each "
+        "loss is divided by the number of batches.",
+        "*rest, last = batches; with net.no_sync(): for batch in rest: "
+        "(loss_of(batch) / len(batches)).backward(); then the same line for last, outside.",
     ),
 )

@@ -1,125 +1,124 @@
-"""Exercise 07-1: deal the images to the ranks as DistributedSampler does: equally many for each."""
+"""Exercise 07-1: find the largest power of two that scales all ranks' gradients without an
+overflow.
+
+Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
+processor, so what a wrong answer gives is known beforehand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...answers import body
-from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When
+import torch
 
-#: (images, ranks)
-DEALS = ((8, 4), (10, 4), (7, 3))
+from ...answers import body, edit
+from ...compare import number
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import failed
 
-
-def trial(answer: Callable[..., Any], here: Here) -> list[list[list[int]]]:
-    return [[[int(i) for i in answer(c, r, n)] for r in range(n)] for c, n in DEALS]
-
-
-def _deal(count: int, rank: int, world_size: int) -> list[int]:
-    """Return what torch's own sampler deals."""
-    from torch.utils.data import DistributedSampler
-
-    images: Any = range(count)
-    return list(DistributedSampler(images, world_size, rank, shuffle=False))
+#: The largest number of fp16.
+LARGEST = torch.finfo(torch.float16).max
 
 
-def expected() -> list[list[list[int]]]:
-    return [[_deal(c, r, n) for r in range(n)] for c, n in DEALS]
+def _each(yours: Sequence[Any], wanted: Sequence[float]) -> bool:
+    """Tell whether every rank has the number that is wanted of it."""
+    return all(
+        isinstance(mine, float) and math.isclose(mine, its, rel_tol=1e-5)
+        for mine, its in zip(yours, wanted, strict=True)
+    )
 
 
-def _dealt(play: Callable[[int, int, int], list[int]]) -> When:
-    """Return the predicate of dealing ``play(count, rank, world_size)``."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return bool(yours == [[play(c, r, k) for r in range(k)] for c, k in DEALS])
-
-    return when
+def _peak(rank: int) -> float:
+    """Return a rank's largest gradient; it is negative."""
+    return {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
 
 
-def _block(count: int, rank: int, world_size: int) -> list[int]:
-    each = -(-count // world_size)
-    return [i % count for i in range(rank * each, (rank + 1) * each)]
+def _gradients(rank: int) -> torch.Tensor:
+    return torch.tensor([1e-7, 2e-4 / (rank + 1), _peak(rank), -3e-6])
+
+
+def _power(top: float, round_: Callable[[float], int] = math.floor) -> float:
+    return 2.0 ** round_(math.log2(LARGEST / top))
+
+
+def _top(n: int) -> float:
+    return max(-_peak(r) for r in range(n))
+
+
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    """Ask for the largest scale."""
+    return number(answer(_gradients(here.rank).to(here.device)))
+
+
+def expected(n: int) -> list[float]:
+    """Look at all ranks' gradients in one process."""
+    return [_power(torch.cat([_gradients(r) for r in range(n)]).abs().max().item())] * n
 
 
 EXERCISE = Exercise(
     id="07-1",
-    title="Deal the cards",
-    answer="deal",
+    title="Find the largest scale",
+    answer="largest_scale",
     trial=trial,
     expected=expected,
-    where="notebook",
+    goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
-            "Each rank has a block of neighbours. The sampler deals like cards: rank r gets the "
-            "positions r, r + n, r + 2n, …",
-            when=_dealt(_block),
+            "Each rank looks at its own gradients, so the ranks have different scales. The largest "
+            "gradient of all ranks decides: all_reduce with MAX.",
+            when=lambda yours, expected, n: _each(yours, [_power(-_peak(r)) for r in range(n)]),
             shown_by={
-                "blocks": body("""
-                    each = -(-count // world_size)
-                    return [i % count for i in range(rank * each, (rank + 1) * each)]
-                """),
-            },
-        ),
-        Mistake(
-            "The ranks do not have equally many: of ten images two ranks get three and two get "
-            "two, and run out of batches first. Fill up from the beginning.",
-            when=_dealt(lambda c, r, n: list(range(r, c, n))),
-            shown_by={"nothing is filled up": body("return list(range(rank, count, world_size))")},
-        ),
-        Mistake(
-            "Images are lost: of ten images each of four ranks has two, and nobody has images 8 "
-            "and 9. Round the number of images of a rank up, not down.",
-            when=_dealt(lambda c, r, n: list(range(r, c - c % n, n))),
-            shown_by={
-                "drops the rest": body("""
-                    each = count // world_size
-                    return list(range(count))[: each * world_size][rank::world_size]
-                """),
-            },
-        ),
-        Mistake(
-            "You fill up with the rank's own images. What is missing is dealt from the beginning: "
-            "0, 1, …",
-            when=_dealt(
-                lambda c, r, n: (
-                    (own := list(range(r, c, n))) + own[: -(-c // n)][: -(-c // n) - len(own)]
+                "its own scale": body(
+                    "return 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))"
                 )
-            ),
-            shown_by={
-                "fills up with its own": body("""
-                    cards = list(range(count))[rank::world_size]
-                    if len(cards) < -(-count // world_size):
-                        cards.append(cards[0])
-                    return cards
-                """),
             },
+        ),
+        Mistake(
+            "The largest gradient here is a negative one, and it overflows too: take abs() first.",
+            when=lambda yours, expected, n: (
+                _each(yours, [_power(2e-4)] * n) or failed(yours, "ValueError")
+            ),
+            shown_by={"without abs": edit("abs().max", "max")},
+        ),
+        Mistake(
+            "Rounded up, the largest gradient overflows: round the exponent down.",
+            when=lambda yours, expected, n: _each(yours, [_power(_top(n), math.ceil)] * n),
+            shown_by={"rounds up": edit("math.floor", "math.ceil")},
+        ),
+        Mistake(
+            "That is the largest factor, but not a power of two. A power of two changes the "
+            "exponent only, and costs no digit.",
+            when=lambda yours, expected, n: _each(yours, [LARGEST / _top(n)] * n),
+            shown_by={
+                "no power of two": edit(
+                    "return 2.0 ** math.floor(math.log2(65504 / top.item()))",
+                    "return 65504 / top.item()",
+                )
+            },
+        ),
+        Mistake(
+            "An all_reduce adds up unless it is told otherwise: op=dist.ReduceOp.MAX.",
+            when=lambda yours, expected, n: _each(
+                yours, [_power(sum(-_peak(r) for r in range(n)))] * n
+            ),
+            shown_by={"the sum of the largest": edit("top, op=dist.ReduceOp.MAX", "top")},
         ),
     ),
-    also_wrong={
-        "everything for everybody": Wrong(body("return list(range(count))"), says="different"),
-        "prints it": Wrong(
-            body("""
-                each = -(-count // world_size)
-                print([i % count for i in range(each * world_size)][rank::world_size])
-            """),
-            says="TypeError",
-        ),
-    },
     another=body("""
-        mine = []
-        position = rank
-        while len(mine) < (count + world_size - 1) // world_size:
-            mine.append(position % count)
-            position += world_size
-        return mine
+        ends = torch.stack([gradient.max(), -gradient.min()])
+        dist.all_reduce(ends, op=dist.ReduceOp.MAX)
+        scale = 1.0
+        while ends.max().item() * scale * 2 <= torch.finfo(torch.float16).max:
+            scale *= 2
+        return scale
     """),
     hints=(
-        "How many images does each rank get? count divided by world_size, rounded up.",
-        "Write the list of all cards first, one after the other, beginning again at 0 after the "
-        "last; then every world_size-th of it, from the rank's own place on.",
-        "each = -(-count // world_size); cards = [i % count for i in range(each * world_size)]; "
-        "and cards[rank::world_size]",
+        "Only one number of each rank matters: the largest absolute value.",
+        "The largest of all ranks is an all_reduce with op=dist.ReduceOp.MAX. The factor is "
+        "65504 divided by it, rounded down to a power of two.",
+        "top = gradient.abs().max(); all_reduce it with MAX; return "
+        "2.0 ** math.floor(math.log2(65504 / top.item())).",
     ),
 )

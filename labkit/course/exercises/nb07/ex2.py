@@ -1,192 +1,170 @@
-"""Exercise 07-2: write a DDP of your own: equal weights at the start, averaged gradients in a
-hook.
+"""Exercise 07-2: clip the gradients of a scaled loss: unscale them first.
 
-Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
-and tell who is in them.
+Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
+processor, so what a wrong answer gives is known beforehand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import near, stuck, would_give
+from ...answers import edit
+from ...compare import number
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, failed
 
-
-def _net(rank: int) -> nn.Sequential:
-    """Return a linear network of four parameters, all of whose numbers tell the rank."""
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
-    with torch.no_grad():
-        for i, p in enumerate(net.parameters(), 1):
-            p.copy_((torch.arange(p.numel()) + i).view(p.shape) * (rank + 1))
-    return net
+#: The scale that the trial starts with, and how fast it learns.
+START, RATE, MOST = 1024.0, 0.5, 1.0
 
 
-def _input(rank: int) -> torch.Tensor:
-    return torch.tensor([[1.0, 2.0], [0.0, 1.0]]) * (rank + 1)
+def _slopes(rank: int, n: int) -> torch.Tensor:
+    """Return an input whose mean over the ranks is (3, 4): a gradient of norm 5."""
+    off_mean = rank - (n - 1) / 2
+    return torch.tensor([[3.0 + off_mean, 4.0 - off_mean]])
 
 
-def _state(net: nn.Module) -> torch.Tensor:
-    """Return two rows: weights and gradients (zero where there is none)."""
-    pairs = [(p, torch.zeros_like(p) if p.grad is None else p.grad) for p in net.parameters()]
-    rows = [torch.cat([pair[k].detach().flatten() for pair in pairs]) for k in (0, 1)]
-    return torch.stack(rows)
+def trial(answer: Callable[..., Any], here: Here) -> Any:
+    """Take a step that is clipped, one that overflows and one that is short enough."""
+    net = nn.Linear(2, 1, bias=False).to(here.device)
+    nn.init.ones_(net.weight)
+    ddp = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
+    scaler = torch.amp.GradScaler(here.device.type, init_scale=START, growth_interval=1000)
+    seen = {}
+    for name, factor in (("long", 1.0), ("overflow", math.inf), ("short", 0.1)):
+        loss = ddp(_slopes(here.rank, here.world_size).to(here.device)).sum() * factor
+        norm = number(answer(ddp, loss, optimizer, scaler, MOST))
+        if name == "long":
+            seen["norm"] = norm
+        seen[name] = [round(w, 4) for w in net.weight.flatten().tolist()]
+    return {**seen, "scale": scaler.get_scale()}
 
 
-def _step(weights: int, data: int) -> torch.Tensor:
-    """Return weights and gradients of one process with the weights and the data of two ranks."""
-    net = _net(weights)
-    net(_input(data)).sum().backward()
-    return _state(net)
+def expected(n: int) -> list[dict[str, Any]]:
+    """Take the same steps by hand: (3, 4) is cut to (0.6, 0.8), (0.3, 0.4) is short enough."""
+    first = [1 - RATE * 0.6, 1 - RATE * 0.8]
+    last = [round(first[0] - RATE * 0.3, 4), round(first[1] - RATE * 0.4, 4)]
+    result = {"norm": 5.0, "long": first, "overflow": first, "short": last, "scale": START / 2}
+    return [result] * n
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    net = _net(here.rank).to(here.device)
-    answer(net)
-    net(_input(here.rank).to(here.device)).sum().backward()
-    return _state(net)
+def _shows(**wanted: Any) -> When:
+    """Return the predicate of a mistake that leaves these values on every rank."""
 
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return all(
+            torch.allclose(torch.tensor(mine[key]), torch.tensor(value), 1e-3)
+            for mine in yours
+            for key, value in wanted.items()
+        )
 
-def _wrapped(n: int) -> torch.Tensor:
-    return torch.stack([_step(0, r) for r in range(n)]).mean(dim=0)
-
-
-def expected(n: int) -> list[torch.Tensor]:
-    """Return weights of rank 0, and the mean of the gradients that they have on all data."""
-    return [_wrapped(n)] * n
-
-
-def _scaled(n: int, factor: float) -> list[torch.Tensor]:
-    weights, gradients = _wrapped(n)
-    return [torch.stack([weights, gradients * factor])] * n
-
-
-def _weights_differ(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return all(near(y[0], _step(r, r)[0]) for r, y in enumerate(yours))
-
-
-def _weights_are_the_mean(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    mean = torch.stack([_step(r, r)[0] for r in range(n)]).mean(dim=0)
-    return all(near(y[0], mean) for y in yours)
-
-
-#: Parameters of the network.
-PARAMETERS = 4
+    return when
 
 
 EXERCISE = Exercise(
     id="07-2",
-    title="A DDP of your own",
-    answer="wrap",
+    title="Clip with a scaler",
+    answer="clipped_step",
+    setup="from torch import nn",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", most=lambda n: 2 * PARAMETERS),),
     mistakes=(
         Mistake(
-            "Ranks wait for one another: every rank has to call every broadcast and every "
-            "all-reduce, in the same order. Is there an if rank around one?",
-            when=stuck,
+            "The scaler refuses a second step before update(): end each step with scaler.update().",
+            when=lambda yours, expected, n: any(
+                text in getattr(y, "message", "")
+                for y in yours
+                for text in ("after step()", "already been called")
+            ),
             shown_by={
-                "broadcast on rank 0 only": edit(
-                    "dist.broadcast(p.data, 0)",
-                    """
-                    if rank == 0:
-                        dist.broadcast(p.data, 0)
-                    """,
+                "never updates": edit("scaler.update()", ""),
+                "never updates nor unscales": edit(
+                    "scaler.unscale_(optimizer)", "", "scaler.update()", ""
                 ),
             },
         ),
         Mistake(
-            "The ranks still have weights of their own: broadcast every parameter from rank 0 "
-            "before the training begins, p.data.",
-            when=_weights_differ,
-            shown_by={"no broadcast": edit("dist.broadcast(p.data, 0)", "")},
+            "The loss was never scaled: scaler.scale(loss).backward().",
+            when=lambda yours, expected, n: failed(yours, "AssertionError"),
+            shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
         ),
         Mistake(
-            "The weights are the mean of all ranks'. DDP takes those of rank 0: broadcast them.",
-            when=_weights_are_the_mean,
+            "You clip scaled gradients: their norm is 1024 times too large, and after the scaler "
+            "has divided, hardly anything is left of them. Call scaler.unscale_(optimizer) before "
+            "you clip.",
+            when=_shows(norm=5 * START),
             shown_by={
-                "averages the weights": edit(
-                    "dist.broadcast(p.data, 0)",
+                "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
+                "unscales after it has clipped": edit(
+                    "scaler.scale(loss).backward()",
                     """
-                    dist.all_reduce(p.data)
-                    p.data /= world_size
+                    scaler.scale(loss).backward()
+                    norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)
                     """,
+                    "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
+                    "",
                 ),
             },
         ),
         Mistake(
-            "Every rank has its own gradient only. The hook has to be registered on every "
-            "parameter, and to all-reduce p.grad in place.",
-            when=would_give(lambda n: [_step(0, r) for r in range(n)]),
+            "The overflow is in the weights: optimizer.step() takes every step, scaler.step("
+            "optimizer) only those without inf or nan.",
+            when=lambda yours, expected, n: all(
+                not any(math.isfinite(w) for w in mine["overflow"]) for mine in yours
+            ),
+            shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
+        ),
+        Mistake(
+            "The gradients of the last step are still there, and so is its inf: begin with "
+            "optimizer.zero_grad().",
+            when=_shows(overflow=[0.7, 0.6], short=[0.7, 0.6]),
+            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
+        ),
+        Mistake(
+            "The weights move by the whole gradient: clip between unscale_ and step.",
+            when=_shows(long=[-0.5, -1.0]),
             shown_by={
-                "no hook": body("""
-                    for p in net.parameters():
-                        dist.broadcast(p.data, 0)
-                """),
-                "a result that nobody uses": edit(
+                "clips after the step": edit(
+                    "scaler.unscale_(optimizer)",
                     """
-                    dist.all_reduce(p.grad)
-                    p.grad /= world_size
+                    scaler.unscale_(optimizer)
+                    scaler.step(optimizer)
                     """,
-                    """
-                    mean = p.grad.clone()
-                    dist.all_reduce(mean)
-                    mean /= world_size
-                    """,
+                    "scaler.step(optimizer)",
+                    "",
                 ),
             },
         ),
         Mistake(
-            "The gradient is the sum over the ranks. DDP gives the mean: divide by world_size.",
-            when=would_give(lambda n: _scaled(n, n)),
-            shown_by={
-                "the sum": body("""
-                    for p in net.parameters():
-                        dist.broadcast(p.data, 0)
-                        p.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))
-                """),
-            },
+            "The step is right. Return the norm too: clip_grad_norm_ gives it.",
+            when=lambda yours, expected, n: all(
+                mine["norm"] is None and mine["short"] == its["short"]
+                for mine, its in zip(yours, expected, strict=True)
+            ),
+            shown_by={"returns nothing": edit("norm = nn", "nn", "return norm", "")},
         ),
     ),
-    also_wrong={
-        "too much": Wrong(
-            edit(
-                "def average(p):",
-                """
-                def average(p):
-                    dist.barrier()
-                """,
-            ),
-            says="goal: collectives",
-        ),
-    },
-    another=body("""
-        params = list(net.parameters())
-        flat = torch.cat([p.detach().flatten() for p in params])
-        dist.broadcast(flat, 0)
-        for p, part in zip(params, flat.split([p.numel() for p in params])):
-            p.data.copy_(part.view_as(p))
-
-        def share(p):
-            work = dist.all_reduce(p.grad, async_op=True)
-            work.wait()
-            p.grad.div_(dist.get_world_size())
-
-        for p in params:
-            p.register_post_accumulate_grad_hook(share)
-    """),
+    another=edit(
+        "optimizer.zero_grad()",
+        "net.zero_grad()",
+        "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
+        """
+        gradients = [p.grad for p in net.parameters()]
+        norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt().item()
+        for g in gradients:
+            g *= min(1, max_norm / norm)
+        """,
+    ),
     hints=(
-        "Two things for every parameter of net.parameters(): a broadcast now, and a hook for "
-        "later.",
-        "dist.broadcast(p.data, 0) makes a parameter equal to rank 0's. The hook gets the "
-        "parameter: it adds up p.grad over the ranks, and divides it by their number.",
-        "def average(p): dist.all_reduce(p.grad); p.grad /= world_size. And for every p: "
-        "dist.broadcast(p.data, 0), p.register_post_accumulate_grad_hook(average).",
+        "Gradients are scaled from backward() on. Something has to undo that before you clip.",
+        "In this order: zero_grad, scale and backward, unscale_, clip, step, update.",
+        "After scaler.unscale_(optimizer): norm = nn.utils.clip_grad_norm_(net.parameters(), "
+        "max_norm); scaler.step(optimizer); scaler.update(); return norm.",
     ),
 )

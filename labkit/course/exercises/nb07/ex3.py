@@ -1,128 +1,221 @@
-"""Exercise 07-3: weigh the loss of unequal batches so that every image counts the same."""
+"""Exercise 07-3: halve or double the scale on all ranks together, also if only one overflows.
+
+Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
+processor, so what a wrong answer gives is known beforehand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
-
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import would_give
+from ...compare import number
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When, failed
+
+STEPS, INTERVAL, FIRST = 12, 3, 8.0
 
 
-def _batch(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rank + 1 inputs of three numbers, and their labels, 0 or 1."""
-    inputs = (torch.arange(3.0 * (rank + 1)).view(-1, 3) + rank) % 5 - 1.5
-    return inputs, torch.arange(rank + 1) % 2
+def _overflows(step: int, rank: int, n: int) -> bool:
+    """Tell whether a rank overflows: rank 1 in step 2, the last one in step 4."""
+    return (step, rank) in ((2, min(1, n - 1)), (4, n - 1))
 
 
-def _head() -> torch.Tensor:
-    return torch.tensor([[0.5, -0.5], [0.25, 0.5], [-0.5, 0.0]])
+def trial(answer: Callable[..., Any], here: Here) -> list[float]:
+    """Let the scale develop over twelve steps."""
+    scale, good, scales = FIRST, 0, []
+    for step in range(STEPS):
+        scale, good = answer(scale, good, _overflows(step, here.rank, here.world_size), INTERVAL)
+        scale, good = number(scale), number(good)
+        scales.append(scale)
+    return scales
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    """Return this rank's own gradient of a matrix that turns inputs into scores."""
-    head = _head().to(here.device).requires_grad_()
-    inputs, labels = (tensor.to(here.device) for tensor in _batch(here.rank))
-    answer(inputs @ head, labels).backward()
-    assert head.grad is not None
-    return head.grad
+#: rule(scale, good, overflow) -> scale, good
+Rule = Callable[[float, int, bool], tuple[float, int]]
 
 
-def _local(rank: int, factor: float) -> torch.Tensor:
-    """Return the gradient of the loss that a rank's images add up to, times a factor."""
-    head = _head().requires_grad_()
-    inputs, labels = _batch(rank)
-    (nn.functional.cross_entropy(inputs @ head, labels, reduction="sum") * factor).backward()
-    assert head.grad is not None
-    return head.grad
+def _right(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2, 0) if good + 1 == INTERVAL else (scale, good + 1)
 
 
-def _images(n: int) -> int:
-    return sum(r + 1 for r in range(n))
+def _never_grows(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+    return (scale / 2, 0) if overflow else (scale, good + 1)
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    """Return gradients whose mean over the ranks is that of all images' mean loss."""
-    return [_local(r, n / _images(n)) for r in range(n)]
+def _keeps_counting(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, good
+    return (scale * 2, 0) if good + 1 == INTERVAL else (scale, good + 1)
+
+
+def _grows_late(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2, 0) if good == INTERVAL else (scale, good + 1)
+
+
+def _grows_on(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2 if good + 1 >= INTERVAL else scale), good + 1
+
+
+def _grows_once(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2 if good + 1 == INTERVAL else scale), good + 1
+
+
+def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
+    """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
+    scale, good, scales = FIRST, 0, []
+    for step in range(STEPS):
+        ranks = range(n) if rank is None else [rank]
+        scale, good = rule(scale, good, any(_overflows(step, r, n) for r in ranks))
+        scales.append(scale)
+    return scales
+
+
+def expected(n: int) -> list[list[float]]:
+    """Play the rule in one process that knows all ranks' overflows."""
+    return [_played(_right, n)] * n
+
+
+def _plays(*rules: Rule) -> When:
+    return lambda yours, expected, n: any(yours == [_played(rule, n)] * n for rule in rules)
 
 
 EXERCISE = Exercise(
     id="07-3",
-    title="Weigh unequal batches",
-    answer="fair_loss",
-    setup="import torch.nn.functional as F",
+    title="Skip together",
+    answer="next_scale",
     trial=trial,
     expected=expected,
-    goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: 8),
-    ),
+    goals=(Goal("collectives", exactly=lambda n: STEPS),),
     mistakes=(
         Mistake(
-            "This is the mean over a rank's own images. An image on a rank with few of them then "
-            "counts more than one on a rank with many: divide by the number of all images.",
-            when=would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
+            "Only the ranks that overflow make the call, and they wait for the others. Every rank "
+            "brings its flag in every step, also a zero.",
+            when=lambda yours, expected, n: failed(yours, "Deadlock"),
             shown_by={
-                "the plain mean": body("return F.cross_entropy(scores, labels)"),
-                "the loss is reduced": body("""
-                    loss = F.cross_entropy(scores, labels)
-                    everywhere = loss.detach().clone()
-                    dist.all_reduce(everywhere)
-                    return loss
+                "calls only after an overflow": edit(
+                    """
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+                    if flag > 0:
+                    """,
+                    """
+                    if overflow:
+                        dist.all_reduce(torch.ones(1, device=device))
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Each rank decides by its own overflow, and the scales drift apart. Let all ranks know "
+            "whether any of them overflowed.",
+            when=lambda yours, expected, n: (
+                yours == [_played(_right, n, r) for r in range(n)] and yours != expected
+            ),
+            shown_by={
+                "decides alone": edit(
+                    """
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+                    if flag > 0:
+                    """,
+                    """
+                    dist.barrier()
+                    if overflow:
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The scale never grows: after interval good steps in a row it doubles, and the count "
+            "begins again.",
+            when=_plays(_never_grows),
+            shown_by={
+                "never grows": body("""
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag)
+                    return (scale / 2, 0) if flag > 0 else (scale, good + 1)
                 """),
             },
         ),
         Mistake(
-            "The gradient is n times too small: DDP divides by the number of ranks once more, so "
-            "multiply by world_size.",
-            when=would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
-            shown_by={"not times world_size": edit("* world_size /", "/")},
-        ),
-        Mistake(
-            "It is the sum of the images' losses, so the gradient grows with the batch. Divide by "
-            "the number of images on all ranks.",
-            when=would_give(lambda n: [_local(r, 1) for r in range(n)]),
-            shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
-        ),
-        Mistake(
-            "You divide by this rank's images times the ranks, as if all had equally many. Ask "
-            "the others: all_reduce the number of images.",
-            when=would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
+            "The count of good steps goes on over a skipped one. They have to be in a row: return "
+            "0 when a step is skipped.",
+            when=_plays(_keeps_counting),
             shown_by={
-                "as if all had equally many": body("""
-                    return F.cross_entropy(scores, labels, reduction="sum") / (
-                        world_size * len(labels)
-                    )
+                "counts on over a skipped step": edit(
+                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
+                    "dist.all_reduce(flag)",
+                    "/ 2, 0",
+                    "/ 2, good",
+                )
+            },
+        ),
+        Mistake(
+            "It grows one step too late: the step that is just over counts too.",
+            when=_plays(_grows_late),
+            shown_by={
+                "grows late": edit(
+                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
+                    "dist.all_reduce(flag)",
+                    "+ 1 ==",
+                    "==",
+                )
+            },
+        ),
+        Mistake(
+            "After the scale has grown, the count begins again: return 0 there too.",
+            when=_plays(_grows_on, _grows_once),
+            shown_by={
+                "never starts again": edit(
+                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
+                    "dist.all_reduce(flag)",
+                    """
+                    if good + 1 == interval:
+                        return scale * 2, 0
+                    return scale, good + 1
+                    """,
+                    """
+                    good += 1
+                    return (scale * 2 if good >= interval else scale), good
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Return two things, the new scale and the new count: return scale, good.",
+            when=lambda yours, expected, n: failed(yours, "TypeError", "ValueError"),
+            shown_by={
+                "returns the scale only": body("""
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag)
+                    return scale / 2 if flag > 0 else scale
                 """),
             },
         ),
     ),
-    also_wrong={
-        "gathers objects": Wrong(
-            body("""
-                counts = [None] * world_size
-                dist.all_gather_object(counts, len(labels))
-                return F.cross_entropy(scores, labels, reduction="sum") * world_size / sum(counts)
-            """),
-            says="goal: collectives",
-        ),
-    },
     another=body("""
-        images = torch.tensor([len(labels)], device=scores.device)
-        dist.all_reduce(images)
-        share = len(labels) / images.item()
-        return F.cross_entropy(scores, labels) * share * world_size
+        flags = [torch.zeros(1, device=device) for _ in range(world_size)]
+        dist.all_gather(flags, torch.full((1,), float(overflow), device=device))
+        if any(flag.item() for flag in flags):
+            return scale * 0.5, 0
+        good = (good + 1) % interval
+        return scale * (2 if good == 0 else 1), good
     """),
     hints=(
-        "What DDP makes of the ranks' losses L is (L0 + L1 + …) / n. What must L be for that to "
-        "be the sum over all images, divided by their number?",
-        "L is the sum over this rank's images, times n, divided by the number of all images. An "
-        "all_reduce of the ranks' numbers of images tells that.",
-        "count = torch.tensor(float(len(labels)), device=scores.device); dist.all_reduce(count); "
-        'F.cross_entropy(scores, labels, reduction="sum") * world_size / count',
+        "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
+        "flag = torch.tensor(float(overflow), device=device) and an all_reduce with MAX: above "
+        "zero on all ranks if it was on one.",
+        "Any overflow: return scale / 2, 0. Else, if good + 1 == interval: return scale * 2, 0. "
+        "Else: return scale, good + 1.",
     ),
 )

@@ -1,8 +1,4 @@
-"""Exercise 07-4: accumulate gradients over several batches, and reduce them once.
-
-Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
-and tell who is in them.
-"""
+"""Exercise 07-4: save all that the next step depends on, as a copy."""
 
 from __future__ import annotations
 
@@ -13,140 +9,124 @@ import torch
 from torch import nn
 
 from ...answers import body, edit, whole
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When
 
-#: Batches of a rank in the trial.
-BATCHES = 3
-
-
-def _accumulating(rank: int) -> list[torch.Tensor]:
-    """Return the inputs of a rank's batches, whole numbers that tell rank and batch."""
-    return [torch.tensor([[1.0, k + 1.0]]) * (rank + 1) * (k + 1) for k in range(BATCHES)]
+PARTS = ("net", "optimizer", "scaler")
 
 
-def _line() -> nn.Linear:
-    net = nn.Linear(2, 1, bias=False)
-    nn.init.ones_(net.weight)
-    return net
+def _training(
+    seed: int, device: torch.device
+) -> tuple[nn.Linear, torch.optim.Optimizer, torch.amp.GradScaler]:
+    torch.manual_seed(seed)
+    net = nn.Linear(3, 2).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    return net, optimizer, torch.amp.GradScaler(device.type, init_scale=4.0, growth_interval=2)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    """Return the gradient; a hook in Python lets labkit count the all-reduces."""
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-    from torch.nn.parallel import DistributedDataParallel
+def _go_on(net: nn.Module, optimizer: Any, scaler: Any, steps: int) -> None:
+    device = next(net.parameters()).device
+    for step in range(steps):
+        optimizer.zero_grad()
+        x = torch.arange(3.0, device=device) + step
+        scaler.scale(net(x).square().sum() / 100).backward()
+        scaler.step(optimizer)
+        scaler.update()
 
-    net = _line().to(here.device)
-    ddp = DistributedDataParallel(net)
-    ddp.register_comm_hook(None, allreduce_hook)
-    answer(
-        ddp, lambda batch: ddp(batch).sum(), [x.to(here.device) for x in _accumulating(here.rank)]
+
+def trial(answer: Callable[..., Any], here: Here) -> Any:
+    """Snap, go on, and come back with new objects: is it the same?"""
+    net, optimizer, scaler = _training(here.rank, here.device)
+    _go_on(net, optimizer, scaler, 3)
+    snap = answer(net, optimizer, scaler)
+    if not isinstance(snap, dict):
+        return snap
+    _go_on(net, optimizer, scaler, 3)
+    again, its_optimizer, its_scaler = _training(here.rank + 100, here.device)
+    parts: tuple[Any, ...] = (again, its_optimizer, its_scaler)
+    for key, part in zip(PARTS, parts, strict=True):
+        if key in snap:
+            part.load_state_dict(snap[key])
+    _go_on(again, its_optimizer, its_scaler, 3)
+    return {
+        "saved": sorted(map(str, snap)),
+        "same weights": torch.equal(net.weight, again.weight),
+        "same scale": scaler.get_scale() == its_scaler.get_scale(),
+    }
+
+
+def expected(n: int) -> list[dict[str, Any]]:
+    """Everything is saved, and resuming gives the same."""
+    return [{"saved": sorted(PARTS), "same weights": True, "same scale": True}] * n
+
+
+def _lacks(part: str) -> When:
+    return lambda yours, expected, n: all(
+        isinstance(mine, dict) and part not in mine["saved"] for mine in yours
     )
-    return torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad
-
-
-def _own(rank: int) -> torch.Tensor:
-    """Return the sum of the gradients of a rank's batches, which are their inputs."""
-    return torch.stack(_accumulating(rank)).sum(dim=0)
-
-
-def _all(n: int) -> torch.Tensor:
-    return torch.stack([_own(r) for r in range(n)]).mean(dim=0)
-
-
-def expected(n: int) -> list[torch.Tensor]:
-    return [_all(n) / BATCHES] * n
-
-
-def _last(n: int) -> list[torch.Tensor]:
-    mean = torch.stack([_accumulating(r)[-1] for r in range(n)]).mean(dim=0)
-    return [mean / BATCHES] * n
 
 
 EXERCISE = Exercise(
     id="07-4",
-    title="Accumulate",
-    answer="accumulate",
+    title="Save all that a step depends on",
+    answer="snapshot",
+    setup="from copy import deepcopy",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
-            "The gradient is right, but the ranks meet after every batch. Put forward and "
-            "backward of all batches but the last under net.no_sync(), the forward too.",
-            missed="collectives",
+            "The scaler is missing, so a resumed run starts with another scale.",
+            when=_lacks("scaler"),
             shown_by={
-                "meets after every batch": body("""
-                    for batch in batches:
-                        (loss_of(batch) / len(batches)).backward()
+                "without the scaler": body("""
+                    return deepcopy({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
                 """),
-                "the forward is outside": edit(
-                    """
-                    with net.no_sync():
-                        for batch in rest:
-                            (loss_of(batch) / len(batches)).backward()
-                    """,
-                    """
-                    for batch in rest:
-                        loss = loss_of(batch) / len(batches)
-                        with net.no_sync():
-                            loss.backward()
-                    """,
+            },
+        ),
+        Mistake(
+            "The optimizer is missing, and with it the momentum.",
+            when=_lacks("optimizer"),
+            shown_by={
+                "without the optimizer": body("""
+                    return deepcopy({"net": net.state_dict(), "scaler": scaler.state_dict()})
+                """),
+            },
+        ),
+        Mistake(
+            "A state_dict holds the tensors themselves, and training goes on to change them: your "
+            "snapshot changed with it. Copy it: deepcopy(net.state_dict()).",
+            when=lambda yours, expected, n: all(
+                mine["saved"] == sorted(PARTS) and not mine["same weights"] for mine in yours
+            ),
+            shown_by={
+                "a reference": edit(
+                    "return deepcopy({name: part.state_dict() for name, part in parts.items()})",
+                    "return {name: part.state_dict() for name, part in parts.items()}",
                 ),
-            },
-        ),
-        Mistake(
-            "The ranks have gradients of their own: no backward is left that averages. The last "
-            "batch belongs outside of no_sync().",
-            when=would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
-            shown_by={
-                "never meets": body("""
-                    with net.no_sync():
-                        for batch in batches:
-                            (loss_of(batch) / len(batches)).backward()
-                """),
-            },
-        ),
-        Mistake(
-            "The gradient is the sum over the batches: divide each loss by len(batches).",
-            when=would_give(lambda n: [_all(n)] * n),
-            shown_by={
-                "the sum": body("""
-                    with net.no_sync():
-                        for batch in batches[:-1]:
-                            loss_of(batch).backward()
-                    loss_of(batches[-1]).backward()
-                """),
-            },
-        ),
-        Mistake(
-            "Only the last batch is in the gradient: zero_grad() throws away what the others have "
-            "added up.",
-            when=would_give(_last),
-            shown_by={
-                "zero_grad in the loop": body("""
-                    for k, batch in enumerate(batches, 1):
-                        net.zero_grad()
-                        net.require_backward_grad_sync = k == len(batches)
-                        (loss_of(batch) / len(batches)).backward()
-                """),
+                "a shallow copy": edit(
+                    "return deepcopy({name: part.state_dict() for name, part in parts.items()})",
+                    "return {name: dict(part.state_dict()) for name, part in parts.items()}",
+                ),
             },
         ),
     ),
     another=whole("""
-        from contextlib import nullcontext
+        import io
 
 
-        def accumulate(net, loss_of, batches):
-            for k, batch in enumerate(batches, 1):
-                with nullcontext() if k == len(batches) else net.no_sync():
-                    (loss_of(batch) / len(batches)).backward()
+        def snapshot(net, optimizer, scaler):
+            file = io.BytesIO()
+            parts = {"net": net, "optimizer": optimizer, "scaler": scaler}
+            torch.save({name: part.state_dict() for name, part in parts.items()}, file)
+            file.seek(0)
+            return torch.load(file)
     """),
     hints=(
-        "backward() adds to .grad, and without no_sync() it averages what is there then.",
-        "All batches but the last under one with net.no_sync():, the last one after it. Each "
-        "loss is divided by the number of batches.",
-        "*rest, last = batches; with net.no_sync(): for batch in rest: "
-        "(loss_of(batch) / len(batches)).backward(); then the same line for last, outside.",
+        "Three things remember something from step to step: the net, the optimizer and the "
+        "scaler. Each has a state_dict().",
+        "A state_dict of a net refers to its tensors, which the next step changes. What makes a "
+        "copy of a dictionary with everything in it?",
+        "deepcopy({'net': net.state_dict(), 'optimizer': optimizer.state_dict(), 'scaler': "
+        "scaler.state_dict()}).",
     ),
 )

@@ -1,124 +1,117 @@
-"""Exercise 09-1: find the largest power of two that scales all ranks' gradients without an
-overflow.
-
-Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
-processor, so what a wrong answer gives is known beforehand.
-"""
+"""Exercise 09-1: say how many rows of a batch each device gets from DataParallel."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
-from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import failed
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, would_give
 
-#: The largest number of fp16.
-LARGEST = torch.finfo(torch.float16).max
-
-
-def _each(yours: Sequence[Any], wanted: Sequence[float]) -> bool:
-    """Tell whether every rank has the number that is wanted of it."""
-    return all(
-        isinstance(mine, float) and math.isclose(mine, its, rel_tol=1e-5)
-        for mine, its in zip(yours, wanted, strict=True)
-    )
+#: (rows, devices): the toy's two batches on 2 and on 8 devices, and one that is told by none.
+BATCHES = ((30, 2), (10, 2), (30, 8), (10, 8), (7, 4))
 
 
-def _peak(rank: int) -> float:
-    """Return a rank's largest gradient; it is negative."""
-    return {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
+def trial(answer: Callable[[int, int], Any], here: Here) -> list[Any]:
+    return [answer(rows, devices) for rows, devices in BATCHES]
 
 
-def _gradients(rank: int) -> torch.Tensor:
-    return torch.tensor([1e-7, 2e-4 / (rank + 1), _peak(rank), -3e-6])
+def expected() -> list[list[int]]:
+    """Let torch cut a tensor of that many rows."""
+    return [[len(piece) for piece in torch.empty(rows).chunk(k)] for rows, k in BATCHES]
 
 
-def _power(top: float, round_: Callable[[float], int] = math.floor) -> float:
-    return 2.0 ** round_(math.log2(LARGEST / top))
+def _splits(play: Callable[[int, int], list[int]]) -> When:
+    """Return the predicate of a mistake that gives ``play(rows, devices)``."""
+
+    return would_give(lambda n: [play(*batch) for batch in BATCHES])
 
 
-def _top(n: int) -> float:
-    return max(-_peak(r) for r in range(n))
+def _rounded_down(rows: int, devices: int) -> list[int]:
+    size = rows // devices
+    return [size] * (devices - 1) + [rows - size * (devices - 1)]
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    """Ask for the largest scale."""
-    return number(answer(_gradients(here.rank).to(here.device)))
+def _even(rows: int, devices: int) -> list[int]:
+    return [len(piece) for piece in torch.empty(rows).tensor_split(devices)]
 
 
-def expected(n: int) -> list[float]:
-    """Look at all ranks' gradients in one process."""
-    return [_power(torch.cat([_gradients(r) for r in range(n)]).abs().max().item())] * n
+def _with_idle(rows: int, devices: int) -> list[int]:
+    used = [len(piece) for piece in torch.empty(rows).chunk(devices)]
+    return used + [0] * (devices - len(used))
 
 
 EXERCISE = Exercise(
     id="09-1",
-    title="Find the largest scale",
-    answer="largest_scale",
+    title="Who gets how many?",
+    answer="rows_per_device",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    where="notebook",
     mistakes=(
         Mistake(
-            "Each rank looks at its own gradients, so the ranks have different scales. The largest "
-            "gradient of all ranks decides: all_reduce with MAX.",
-            when=lambda yours, expected, n: _each(yours, [_power(-_peak(r)) for r in range(n)]),
+            "You round down and give the rest to the last device. DP rounds up, so the last one "
+            "gets less than the others, not more.",
+            when=_splits(_rounded_down),
             shown_by={
-                "its own scale": body(
-                    "return 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))"
+                "rounds down": body("""
+                    size = rows // devices
+                    return [size] * (devices - 1) + [rows - size * (devices - 1)]
+                """),
+            },
+        ),
+        Mistake(
+            "You deal evenly, as tensor_split does. DP cuts with chunk: full pieces first, and "
+            "what is left to the last.",
+            when=_splits(_even),
+            shown_by={
+                "deals evenly": body(
+                    "return [rows // devices + (i < rows % devices) for i in range(devices)]"
                 )
             },
         ),
         Mistake(
-            "The largest gradient here is a negative one, and it overflows too: take abs() first.",
-            when=lambda yours, expected, n: (
-                _each(yours, [_power(2e-4)] * n) or failed(yours, "ValueError")
-            ),
-            shown_by={"without abs": edit("abs().max", "max")},
-        ),
-        Mistake(
-            "Rounded up, the largest gradient overflows: round the exponent down.",
-            when=lambda yours, expected, n: _each(yours, [_power(_top(n), math.ceil)] * n),
-            shown_by={"rounds up": edit("math.floor", "math.ceil")},
-        ),
-        Mistake(
-            "That is the largest factor, but not a power of two. A power of two changes the "
-            "exponent only, and costs no digit.",
-            when=lambda yours, expected, n: _each(yours, [LARGEST / _top(n)] * n),
+            "A device without rows is not in the list: DP does not call it at all.",
+            when=_splits(_with_idle),
             shown_by={
-                "no power of two": edit(
-                    "return 2.0 ** math.floor(math.log2(65504 / top.item()))",
-                    "return 65504 / top.item()",
-                )
+                "lists idle devices": body("""
+                    size = -(-rows // devices)
+                    return [max(0, min(size, rows - i * size)) for i in range(devices)]
+                """),
             },
         ),
         Mistake(
-            "An all_reduce adds up unless it is told otherwise: op=dist.ReduceOp.MAX.",
-            when=lambda yours, expected, n: _each(
-                yours, [_power(sum(-_peak(r) for r in range(n)))] * n
+            "There are more pieces than devices: the size of a piece is rows / devices, rounded "
+            "up.",
+            when=lambda yours, expected, n: any(
+                len(split) > k for split, (_, k) in zip(yours, BATCHES, strict=True)
             ),
-            shown_by={"the sum of the largest": edit("top, op=dist.ReduceOp.MAX", "top")},
+            shown_by={
+                "too many pieces": edit("size = -(-rows // devices)", "size = rows // devices")
+            },
+        ),
+        Mistake(
+            "The numbers do not add up to the rows of the batch: the last piece is what is left.",
+            when=lambda yours, expected, n: any(
+                sum(split) != rows for split, (rows, _) in zip(yours, BATCHES, strict=True)
+            ),
+            shown_by={"all pieces full": edit("min(size, rows - start)", "size")},
         ),
     ),
     another=body("""
-        ends = torch.stack([gradient.max(), -gradient.min()])
-        dist.all_reduce(ends, op=dist.ReduceOp.MAX)
-        scale = 1.0
-        while ends.max().item() * scale * 2 <= torch.finfo(torch.float16).max:
-            scale *= 2
-        return scale
+        size, split = (rows + devices - 1) // devices, []
+        while rows > 0:
+            split.append(min(size, rows))
+            rows -= size
+        return split
     """),
     hints=(
-        "Only one number of each rank matters: the largest absolute value.",
-        "The largest of all ranks is an all_reduce with op=dist.ReduceOp.MAX. The factor is "
-        "65504 divided by it, rounded down to a power of two.",
-        "top = gradient.abs().max(); all_reduce it with MAX; return "
-        "2.0 ** math.floor(math.log2(65504 / top.item())).",
+        "How large is the first piece? All others but the last are as large.",
+        "A piece has -(-rows // devices) rows. Pieces begin at row 0, size, 2 * size, … as long "
+        "as there are rows.",
+        "[min(size, rows - start) for start in range(0, rows, size)]",
     ),
 )

@@ -1,170 +1,201 @@
-"""Exercise 09-2: clip the gradients of a scaled loss: unscale them first.
-
-Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
-processor, so what a wrong answer gives is known beforehand.
-"""
+"""Exercise 09-2: run the replicas on threads that keep the caller's no_grad setting."""
 
 from __future__ import annotations
 
-import math
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from ...answers import edit
-from ...compare import number
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, failed
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake, Wrong
 
-#: The scale that the trial starts with, and how fast it learns.
-START, RATE, MOST = 1024.0, 0.5, 1.0
+REPLICAS = 3
+#: Seconds that replicas wait for each other: for ever if they run one after another.
+PATIENCE = 1.0
 
 
-def _slopes(rank: int, n: int) -> torch.Tensor:
-    """Return an input whose mean over the ranks is (3, 4): a gradient of norm 5."""
-    off_mean = rank - (n - 1) / 2
-    return torch.tensor([[3.0 + off_mean, 4.0 - off_mean]])
+def _on_threads(answer: Callable[..., Any]) -> tuple[Any, bool, list[bool]]:
+    """Return the outputs, whether all replicas ran at the same time, and if they kept a graph."""
+    gate = threading.Barrier(REPLICAS, timeout=PATIENCE)
+    met, graphs = [], []
+
+    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
+        try:
+            gate.wait()
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        time.sleep(0.03 * (REPLICAS - number))  # the first one is done last
+        graphs.append(torch.is_grad_enabled())
+        return 10 * piece
+
+    replicas = [lambda piece, i=i: replica(i, piece) for i in range(REPLICAS)]
+    outputs = answer(replicas, [torch.tensor([i + 1]) for i in range(REPLICAS)])
+    return outputs, len(met) == REPLICAS and all(met), graphs
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    """Take a step that is clipped, one that overflows and one that is short enough."""
-    net = nn.Linear(2, 1, bias=False).to(here.device)
-    nn.init.ones_(net.weight)
-    ddp = DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
-    scaler = torch.amp.GradScaler(here.device.type, init_scale=START, growth_interval=1000)
-    seen = {}
-    for name, factor in (("long", 1.0), ("overflow", math.inf), ("short", 0.1)):
-        loss = ddp(_slopes(here.rank, here.world_size).to(here.device)).sum() * factor
-        norm = number(answer(ddp, loss, optimizer, scaler, MOST))
-        if name == "long":
-            seen["norm"] = norm
-        seen[name] = [round(w, 4) for w in net.weight.flatten().tolist()]
-    return {**seen, "scale": scaler.get_scale()}
+def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any] | None:
+    outputs, together, graphs = _on_threads(answer)
+    if outputs is None:
+        return None
+    with torch.no_grad():
+        _, _, graphs_of_none = _on_threads(answer)
+    values = [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
+    return {
+        "outputs": values,
+        "together": together,
+        "graph": all(graphs),
+        "no_grad": any(graphs_of_none),
+    }
 
 
-def expected(n: int) -> list[dict[str, Any]]:
-    """Take the same steps by hand: (3, 4) is cut to (0.6, 0.8), (0.3, 0.4) is short enough."""
-    first = [1 - RATE * 0.6, 1 - RATE * 0.8]
-    last = [round(first[0] - RATE * 0.3, 4), round(first[1] - RATE * 0.4, 4)]
-    result = {"norm": 5.0, "long": first, "overflow": first, "short": last, "scale": START / 2}
-    return [result] * n
-
-
-def _shows(**wanted: Any) -> When:
-    """Return the predicate of a mistake that leaves these values on every rank."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return all(
-            torch.allclose(torch.tensor(mine[key]), torch.tensor(value), 1e-3)
-            for mine in yours
-            for key, value in wanted.items()
-        )
-
-    return when
+def expected() -> dict[str, Any]:
+    return {
+        "outputs": [10 * (i + 1) for i in range(REPLICAS)],
+        "together": True,
+        "graph": True,
+        "no_grad": False,
+    }
 
 
 EXERCISE = Exercise(
     id="09-2",
-    title="Clip with a scaler",
-    answer="clipped_step",
-    setup="from torch import nn",
+    title="Carry the switch over",
+    answer="apply_on_threads",
+    setup="""
+        from concurrent.futures import ThreadPoolExecutor
+
+        import torch
+    """,
     trial=trial,
     expected=expected,
+    where="notebook",
     mistakes=(
         Mistake(
-            "The scaler refuses a second step before update(): end each step with scaler.update().",
-            when=lambda yours, expected, n: any(
-                text in getattr(y, "message", "")
-                for y in yours
-                for text in ("after step()", "already been called")
-            ),
+            "It returns futures, which are promises of an output: ask each for its result().",
+            when=lambda yours, expected, n: "Future" in yours["outputs"],
             shown_by={
-                "never updates": edit("scaler.update()", ""),
-                "never updates nor unscales": edit(
-                    "scaler.unscale_(optimizer)", "", "scaler.update()", ""
-                ),
+                "futures": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return [pool.submit(work, r, p) for r, p in zip(replicas, pieces)]",
+                )
             },
         ),
         Mistake(
-            "The loss was never scaled: scaler.scale(loss).backward().",
-            when=lambda yours, expected, n: failed(yours, "AssertionError"),
-            shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
+            "The replicas do not all run at the same time: start all threads before you wait for "
+            "the first, and have as many as there are replicas.",
+            when=lambda yours, expected, n: not yours["together"],
+            shown_by={
+                "one after another": body(
+                    "return [replica(piece) for replica, piece in zip(replicas, pieces)]"
+                ),
+                "waits for each": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return [pool.submit(work, r, p).result() for r, p in zip(replicas, pieces)]",
+                ),
+                "two threads only": edit("len(replicas)", "2"),
+            },
         ),
         Mistake(
-            "You clip scaled gradients: their norm is 1024 times too large, and after the scaler "
-            "has divided, hardly anything is left of them. Call scaler.unscale_(optimizer) before "
-            "you clip.",
-            when=_shows(norm=5 * START),
+            "The outputs are in the order in which the threads were done. gather needs them in "
+            "the order of the replicas, or rows change places.",
+            when=lambda yours, expected, n: (
+                yours["outputs"] != expected["outputs"]
+                and sorted(yours["outputs"]) == expected["outputs"]
+            ),
             shown_by={
-                "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
-                "unscales after it has clipped": edit(
-                    "scaler.scale(loss).backward()",
+                "as they are done": body("""
+                    import threading
+
+                    enabled, outputs = torch.is_grad_enabled(), []
+
+                    def work(replica, piece):
+                        with torch.set_grad_enabled(enabled):
+                            outputs.append(replica(piece))
+
+                    threads = [
+                        threading.Thread(target=work, args=pair) for pair in zip(replicas, pieces)
+                    ]
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+                    return outputs
+                """),
+            },
+        ),
+        Mistake(
+            "Under no_grad the replicas keep a graph all the same. Read the caller's setting in "
+            "the caller's thread, before the others begin, and set it inside of them.",
+            when=lambda yours, expected, n: yours["no_grad"],
+            shown_by={
+                "as before": body("""
+                    with ThreadPoolExecutor(len(replicas)) as pool:
+                        return list(
+                            pool.map(lambda replica, piece: replica(piece), replicas, pieces)
+                        )
+                """),
+                "asks in the thread": edit(
                     """
-                    scaler.scale(loss).backward()
-                    norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)
+                    enabled = torch.is_grad_enabled()
+
                     """,
-                    "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
                     "",
+                    "with torch.set_grad_enabled(enabled):",
+                    "with torch.set_grad_enabled(torch.is_grad_enabled()):",
                 ),
             },
         ),
         Mistake(
-            "The overflow is in the weights: optimizer.step() takes every step, scaler.step("
-            "optimizer) only those without inf or nan.",
-            when=lambda yours, expected, n: all(
-                not any(math.isfinite(w) for w in mine["overflow"]) for mine in yours
-            ),
-            shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
-        ),
-        Mistake(
-            "The gradients of the last step are still there, and so is its inf: begin with "
-            "optimizer.zero_grad().",
-            when=_shows(overflow=[0.7, 0.6], short=[0.7, 0.6]),
-            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
-        ),
-        Mistake(
-            "The weights move by the whole gradient: clip between unscale_ and step.",
-            when=_shows(long=[-0.5, -1.0]),
+            "In training no graph is kept, so there is no gradient. Set what the caller has, not "
+            "always the same.",
+            when=lambda yours, expected, n: not yours["graph"],
             shown_by={
-                "clips after the step": edit(
-                    "scaler.unscale_(optimizer)",
+                "never a graph": edit(
                     """
-                    scaler.unscale_(optimizer)
-                    scaler.step(optimizer)
+                    enabled = torch.is_grad_enabled()
+
                     """,
-                    "scaler.step(optimizer)",
                     "",
+                    "with torch.set_grad_enabled(enabled):",
+                    "with torch.no_grad():",
                 ),
             },
-        ),
-        Mistake(
-            "The step is right. Return the norm too: clip_grad_norm_ gives it.",
-            when=lambda yours, expected, n: all(
-                mine["norm"] is None and mine["short"] == its["short"]
-                for mine, its in zip(yours, expected, strict=True)
-            ),
-            shown_by={"returns nothing": edit("norm = nn", "nn", "return norm", "")},
         ),
     ),
-    another=edit(
-        "optimizer.zero_grad()",
-        "net.zero_grad()",
-        "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
-        """
-        gradients = [p.grad for p in net.parameters()]
-        norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt().item()
-        for g in gradients:
-            g *= min(1, max_norm / norm)
-        """,
-    ),
+    also_wrong={
+        "returns nothing": Wrong(
+            body("""
+                with ThreadPoolExecutor(len(replicas)) as pool:
+                    list(pool.map(lambda replica, piece: replica(piece), replicas, pieces))
+            """),
+            says="nothing",
+        ),
+    },
+    another=body("""
+        import threading
+
+        enabled, outputs = torch.is_grad_enabled(), [None] * len(replicas)
+
+        def work(i):
+            torch.set_grad_enabled(enabled)
+            outputs[i] = replicas[i](pieces[i])
+
+        threads = [threading.Thread(target=work, args=[i]) for i in range(len(replicas))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return outputs
+    """),
     hints=(
-        "Gradients are scaled from backward() on. Something has to undo that before you clip.",
-        "In this order: zero_grad, scale and backward, unscale_, clip, step, update.",
-        "After scaler.unscale_(optimizer): norm = nn.utils.clip_grad_norm_(net.parameters(), "
-        "max_norm); scaler.step(optimizer); scaler.update(); return norm.",
+        "torch.is_grad_enabled() answers for the thread that asks. Who has to ask?",
+        "Ask first, into a variable. Give the threads a function that sets it and then calls the "
+        "replica.",
+        "enabled = torch.is_grad_enabled(); in the function: with torch.set_grad_enabled(enabled): "
+        "return replica(piece); and pool.map(function, replicas, pieces).",
     ),
 )

@@ -1,221 +1,139 @@
-"""Exercise 09-3: halve or double the scale on all ranks together, also if only one overflows.
-
-Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
-processor, so what a wrong answer gives is known beforehand.
-"""
+"""Exercise 09-3: write a module with a counter that survives when DataParallel copies it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
+import torch
+from torch import nn
+
+from ...answers import edit
 from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, failed
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When
 
-STEPS, INTERVAL, FIRST = 12, 3, 8.0
-
-
-def _overflows(step: int, rank: int, n: int) -> bool:
-    """Tell whether a rank overflows: rank 1 in step 2, the last one in step 4."""
-    return (step, rank) in ((2, min(1, n - 1)), (4, n - 1))
+STEPS = 4
+#: (devices, rows of a batch); in both cases device 0 gets three rows.
+LAYOUTS = ((2, 6), (3, 7))
+MINE = 3
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[float]:
-    """Let the scale develop over twelve steps."""
-    scale, good, scales = FIRST, 0, []
-    for step in range(STEPS):
-        scale, good = answer(scale, good, _overflows(step, here.rank, here.world_size), INTERVAL)
-        scale, good = number(scale), number(good)
-        scales.append(scale)
-    return scales
+def _replicas(model: nn.Module, count: int) -> list[nn.Module]:
+    """Copy a model as torch.nn.parallel.replicate does, for any device.
+
+    Ordinary attributes are shared by all replicas; parameters and buffers are the model's own in
+    the first one and copies in the others.
+    """
+    replicas = []
+    for i in range(count):
+        twins = {module: module._replicate_for_data_parallel() for module in model.modules()}
+        for module, twin in twins.items():
+            for name, child in module.named_children():
+                setattr(twin, name, twins[child])
+            for name, tensor in {**module._parameters, **module._buffers}.items():
+                if tensor is not None:
+                    setattr(twin, name, tensor if i == 0 else tensor.detach().clone())
+        replicas.append(twins[model])
+    return replicas
 
 
-#: rule(scale, good, overflow) -> scale, good
-Rule = Callable[[float, int, bool], tuple[float, int]]
+def trial(answer: Callable[[], nn.Module], here: Here) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    unchanged = True
+    for devices, rows in LAYOUTS:
+        model = answer()
+        for _ in range(STEPS):
+            x = torch.randn(rows, 2)
+            pieces = x.chunk(devices)
+            for replica, piece in zip(_replicas(model, devices), pieces, strict=True):
+                output = replica(piece.clone())
+                unchanged &= isinstance(output, torch.Tensor) and output.equal(piece)
+        found[f"{devices} devices"] = number(getattr(model, "steps", None))
+    return {
+        **found,
+        "x unchanged": unchanged,
+        "a buffer": "steps" in dict(model.named_buffers()),
+    }
 
 
-def _right(scale: float, good: int, overflow: bool) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2, 0) if good + 1 == INTERVAL else (scale, good + 1)
+def expected() -> dict[str, Any]:
+    counted = {f"{devices} devices": STEPS for devices, _ in LAYOUTS}
+    return {**counted, "x unchanged": True, "a buffer": True}
 
 
-def _never_grows(scale: float, good: int, overflow: bool) -> tuple[float, int]:
-    return (scale / 2, 0) if overflow else (scale, good + 1)
+def _counts(number: Callable[[int], int]) -> When:
+    """Return the predicate of a mistake that counts ``number(devices)``."""
 
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        return all(yours[f"{k} devices"] == number(k) for k, _ in LAYOUTS)
 
-def _keeps_counting(scale: float, good: int, overflow: bool) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, good
-    return (scale * 2, 0) if good + 1 == INTERVAL else (scale, good + 1)
-
-
-def _grows_late(scale: float, good: int, overflow: bool) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2, 0) if good == INTERVAL else (scale, good + 1)
-
-
-def _grows_on(scale: float, good: int, overflow: bool) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2 if good + 1 >= INTERVAL else scale), good + 1
-
-
-def _grows_once(scale: float, good: int, overflow: bool) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2 if good + 1 == INTERVAL else scale), good + 1
-
-
-def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
-    """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
-    scale, good, scales = FIRST, 0, []
-    for step in range(STEPS):
-        ranks = range(n) if rank is None else [rank]
-        scale, good = rule(scale, good, any(_overflows(step, r, n) for r in ranks))
-        scales.append(scale)
-    return scales
-
-
-def expected(n: int) -> list[list[float]]:
-    """Play the rule in one process that knows all ranks' overflows."""
-    return [_played(_right, n)] * n
-
-
-def _plays(*rules: Rule) -> When:
-    return lambda yours, expected, n: any(yours == [_played(rule, n)] * n for rule in rules)
+    return when
 
 
 EXERCISE = Exercise(
     id="09-3",
-    title="Skip together",
-    answer="next_scale",
+    title="A counter that survives",
+    answer="StepCounter",
+    setup="""
+        import torch
+        from torch import nn
+    """,
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: STEPS),),
+    where="notebook",
     mistakes=(
         Mistake(
-            "Only the ranks that overflow make the call, and they wait for the others. Every rank "
-            "brings its flag in every step, also a zero.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock"),
-            shown_by={
-                "calls only after an overflow": edit(
-                    """
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-                    if flag > 0:
-                    """,
-                    """
-                    if overflow:
-                        dist.all_reduce(torch.ones(1, device=device))
-                    """,
-                ),
-            },
+            "forward has to return x as it is.",
+            when=lambda yours, expected, n: not yours["x unchanged"],
+            shown_by={"returns nothing": edit("return x", "")},
         ),
         Mistake(
-            "Each rank decides by its own overflow, and the scales drift apart. Let all ranks know "
-            "whether any of them overflowed.",
-            when=lambda yours, expected, n: (
-                yours == [_played(_right, n, r) for r in range(n)] and yours != expected
-            ),
+            "Every device has counted: what is no buffer and no parameter is not copied, so all "
+            "replicas write into the same tensor. Make it a buffer, with register_buffer.",
+            when=_counts(lambda devices: STEPS * devices),
             shown_by={
-                "decides alone": edit(
-                    """
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-                    if flag > 0:
-                    """,
-                    """
-                    dist.barrier()
-                    if overflow:
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "The scale never grows: after interval good steps in a row it doubles, and the count "
-            "begins again.",
-            when=_plays(_never_grows),
-            shown_by={
-                "never grows": body("""
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag)
-                    return (scale / 2, 0) if flag > 0 else (scale, good + 1)
-                """),
-            },
-        ),
-        Mistake(
-            "The count of good steps goes on over a skipped one. They have to be in a row: return "
-            "0 when a step is skipped.",
-            when=_plays(_keeps_counting),
-            shown_by={
-                "counts on over a skipped step": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    "/ 2, 0",
-                    "/ 2, good",
+                "a tensor that is no buffer": edit(
+                    'self.register_buffer("steps", torch.tensor(0))', "self.steps = torch.tensor(0)"
                 )
             },
         ),
         Mistake(
-            "It grows one step too late: the step that is just over counts too.",
-            when=_plays(_grows_late),
+            "steps is an ordinary attribute. A replica's goes when the replica does: make it a "
+            "buffer, with register_buffer.",
+            when=lambda yours, expected, n: not yours["a buffer"],
             shown_by={
-                "grows late": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    "+ 1 ==",
-                    "==",
-                )
+                "a number": edit('self.register_buffer("steps", torch.tensor(0))', "self.steps = 0")
             },
         ),
         Mistake(
-            "After the scale has grown, the count begins again: return 0 there too.",
-            when=_plays(_grows_on, _grows_once),
-            shown_by={
-                "never starts again": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    """
-                    if good + 1 == interval:
-                        return scale * 2, 0
-                    return scale, good + 1
-                    """,
-                    """
-                    good += 1
-                    return (scale * 2 if good >= interval else scale), good
-                    """,
-                ),
-            },
+            "Nothing is left of the count. self.steps = self.steps + 1 gives a new tensor to the "
+            "replica; change the buffer itself, with +=.",
+            when=_counts(lambda devices: 0),
+            shown_by={"a new tensor": edit("steps +=", "steps = self.steps +")},
         ),
         Mistake(
-            "Return two things, the new scale and the new count: return scale, good.",
-            when=lambda yours, expected, n: failed(yours, "TypeError", "ValueError"),
-            shown_by={
-                "returns the scale only": body("""
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag)
-                    return scale / 2 if flag > 0 else scale
-                """),
-            },
+            "You count rows, and only device 0's are left of them. A step counts as one.",
+            when=_counts(lambda devices: STEPS * MINE),
+            shown_by={"rows": edit("self.steps += 1", "self.steps += len(x)")},
         ),
     ),
-    another=body("""
-        flags = [torch.zeros(1, device=device) for _ in range(world_size)]
-        dist.all_gather(flags, torch.full((1,), float(overflow), device=device))
-        if any(flag.item() for flag in flags):
-            return scale * 0.5, 0
-        good = (good + 1) % interval
-        return scale * (2 if good == 0 else 1), good
-    """),
+    also_wrong={
+        "forgets super": Wrong(edit("super().__init__()", ""), says="AttributeError"),
+    },
+    another=edit(
+        'self.register_buffer("steps", torch.tensor(0))',
+        "self.steps = nn.Buffer(torch.zeros(1, dtype=torch.int64))",
+        "self.steps += 1",
+        """
+        with torch.no_grad():
+            self.steps.add_(1)
+        """,
+    ),
     hints=(
-        "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
-        "flag = torch.tensor(float(overflow), device=device) and an all_reduce with MAX: above "
-        "zero on all ranks if it was on one.",
-        "Any overflow: return scale / 2, 0. Else, if good + 1 == interval: return scale * 2, 0. "
-        "Else: return scale, good + 1.",
+        "What survives? Look at how the counter of rows was repaired.",
+        "In __init__, after super().__init__(), register_buffer makes a buffer of a name and a "
+        "tensor; in forward change it in place.",
+        'self.register_buffer("steps", torch.tensor(0)), and self.steps += 1 before return x.',
     ),
 )

@@ -1,132 +1,147 @@
-"""Exercise 09-4: save all that the next step depends on, as a copy."""
+"""Exercise 09-4: count what device 0 sends and receives in a step of DataParallel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-from torch import nn
-
-from ...answers import body, edit, whole
+from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
 
-PARTS = ("net", "optimizer", "scaler")
-
-
-def _training(
-    seed: int, device: torch.device
-) -> tuple[nn.Linear, torch.optim.Optimizer, torch.amp.GradScaler]:
-    torch.manual_seed(seed)
-    net = nn.Linear(3, 2).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    return net, optimizer, torch.amp.GradScaler(device.type, init_scale=4.0, growth_interval=2)
+DEVICES = (2, 4, 8)
+PARAMETERS, INPUTS, OUTPUTS = 1000, 240, 80
 
 
-def _go_on(net: nn.Module, optimizer: Any, scaler: Any, steps: int) -> None:
-    device = next(net.parameters()).device
-    for step in range(steps):
-        optimizer.zero_grad()
-        x = torch.arange(3.0, device=device) + step
-        scaler.scale(net(x).square().sum() / 100).backward()
-        scaler.step(optimizer)
-        scaler.update()
+def trial(answer: Callable[[int, int, int, int], Any], here: Here) -> list[Any]:
+    return [answer(k, PARAMETERS, INPUTS, OUTPUTS) for k in DEVICES]
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    """Snap, go on, and come back with new objects: is it the same?"""
-    net, optimizer, scaler = _training(here.rank, here.device)
-    _go_on(net, optimizer, scaler, 3)
-    snap = answer(net, optimizer, scaler)
-    if not isinstance(snap, dict):
-        return snap
-    _go_on(net, optimizer, scaler, 3)
-    again, its_optimizer, its_scaler = _training(here.rank + 100, here.device)
-    parts: tuple[Any, ...] = (again, its_optimizer, its_scaler)
-    for key, part in zip(PARTS, parts, strict=True):
-        if key in snap:
-            part.load_state_dict(snap[key])
-    _go_on(again, its_optimizer, its_scaler, 3)
-    return {
-        "saved": sorted(map(str, snap)),
-        "same weights": torch.equal(net.weight, again.weight),
-        "same scale": scaler.get_scale() == its_scaler.get_scale(),
-    }
+def _sent(k: int) -> float:
+    return (k - 1) * (PARAMETERS + (INPUTS + OUTPUTS) / k)
 
 
-def expected(n: int) -> list[dict[str, Any]]:
-    """Everything is saved, and resuming gives the same."""
-    return [{"saved": sorted(PARTS), "same weights": True, "same scale": True}] * n
+def _received(k: int) -> float:
+    return (k - 1) * (PARAMETERS + OUTPUTS / k)
 
 
-def _lacks(part: str) -> When:
-    return lambda yours, expected, n: all(
-        isinstance(mine, dict) and part not in mine["saved"] for mine in yours
-    )
+def expected() -> list[tuple[float, float]]:
+    return [(_sent(k), _received(k)) for k in DEVICES]
+
+
+def _bill(
+    place: int | None, wrong: Callable[[int], Any]
+) -> Callable[[Sequence[Any], Any, int], bool]:
+    """Return the predicate of a mistake: one place of the pair, or all of it, is ``wrong(k)``."""
+
+    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
+        for bill, k in zip(yours, DEVICES, strict=True):
+            mine = tuple(bill) if place is None else (bill[place],)
+            theirs = wrong(k) if place is None else (wrong(k),)
+            if any(abs(m - t) > 1e-6 for m, t in zip(mine, theirs, strict=True)):
+                return False
+        return True
+
+    return when
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 EXERCISE = Exercise(
     id="09-4",
-    title="Save all that a step depends on",
-    answer="snapshot",
-    setup="from copy import deepcopy",
+    title="Device 0's bill",
+    answer="device0_traffic",
     trial=trial,
     expected=expected,
+    where="notebook",
     mistakes=(
         Mistake(
-            "The scaler is missing, so a resumed run starts with another scale.",
-            when=_lacks("scaler"),
+            "It returns one number. The bill has two, as a pair: what is sent, and what is "
+            "received.",
+            when=lambda yours, expected, n: all(map(_is_number, yours)),
             shown_by={
-                "without the scaler": body("""
-                    return deepcopy({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
+                "all together": body("""
+                    return (devices - 1) * (2 * parameters + (inputs + 2 * outputs) / devices)
                 """),
             },
         ),
         Mistake(
-            "The optimizer is missing, and with it the momentum.",
-            when=_lacks("optimizer"),
+            "Sent and received have changed places.",
+            when=_bill(None, lambda k: (_received(k), _sent(k))),
             shown_by={
-                "without the optimizer": body("""
-                    return deepcopy({"net": net.state_dict(), "scaler": scaler.state_dict()})
+                "changed places": edit(
+                    "return sent, others * (parameters + outputs / devices)",
+                    "return others * (parameters + outputs / devices), sent",
+                )
+            },
+        ),
+        Mistake(
+            "Device 0 sends nothing to itself: there are devices - 1 others.",
+            when=_bill(None, lambda k: (_sent(k) * k / (k - 1), _received(k) * k / (k - 1))),
+            shown_by={
+                "itself too": body("""
+                    sent = devices * parameters + inputs + outputs
+                    return sent, devices * parameters + outputs
                 """),
             },
         ),
         Mistake(
-            "A state_dict holds the tensors themselves, and training goes on to change them: your "
-            "snapshot changed with it. Copy it: deepcopy(net.state_dict()).",
-            when=lambda yours, expected, n: all(
-                mine["saved"] == sorted(PARTS) and not mine["same weights"] for mine in yours
-            ),
+            "Each device gets its own piece of the batch, not all of it: divide inputs and "
+            "outputs by devices.",
+            when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS + OUTPUTS)),
             shown_by={
-                "a reference": edit(
-                    "return deepcopy({name: part.state_dict() for name, part in parts.items()})",
-                    "return {name: part.state_dict() for name, part in parts.items()}",
-                ),
-                "a shallow copy": edit(
-                    "return deepcopy({name: part.state_dict() for name, part in parts.items()})",
-                    "return {name: dict(part.state_dict()) for name, part in parts.items()}",
-                ),
+                "the whole batch to each": body("""
+                    others = devices - 1
+                    return others * (parameters + inputs + outputs), others * (parameters + outputs)
+                """),
+            },
+        ),
+        Mistake(
+            "You forget that the outputs' gradient goes back to where the outputs were made: "
+            "device 0 sends that too.",
+            when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS / k)),
+            shown_by={
+                "the forward pass only": body("""
+                    others = devices - 1
+                    return others * (parameters + inputs / devices), others * outputs / devices
+                """),
+            },
+        ),
+        Mistake(
+            "You send the parameters to one device only. Each of the others needs a copy.",
+            when=_bill(0, lambda k: PARAMETERS + (k - 1) * (INPUTS + OUTPUTS) / k),
+            shown_by={
+                "parameters once": body("""
+                    others = devices - 1
+                    pieces = others * (inputs + outputs) / devices
+                    return parameters + pieces, parameters + others * outputs / devices
+                """),
+            },
+        ),
+        Mistake(
+            "You forget that every replica sends back the gradient of all its parameters.",
+            when=_bill(1, lambda k: (k - 1) * OUTPUTS / k),
+            shown_by={
+                "no gradient of the parameters": edit(
+                    "(parameters + outputs / devices)", "outputs / devices"
+                )
             },
         ),
     ),
-    another=whole("""
-        import io
-
-
-        def snapshot(net, optimizer, scaler):
-            file = io.BytesIO()
-            parts = {"net": net, "optimizer": optimizer, "scaler": scaler}
-            torch.save({name: part.state_dict() for name, part in parts.items()}, file)
-            file.seek(0)
-            return torch.load(file)
+    another=body("""
+        sent = received = 0
+        for _ in range(1, devices):
+            sent += inputs / devices + parameters + outputs / devices
+            received += outputs / devices + parameters
+        return [sent, received]
     """),
     hints=(
-        "Three things remember something from step to step: the net, the optimizer and the "
-        "scaler. Each has a state_dict().",
-        "A state_dict of a net refers to its tensors, which the next step changes. What makes a "
-        "copy of a dictionary with everything in it?",
-        "deepcopy({'net': net.state_dict(), 'optimizer': optimizer.state_dict(), 'scaler': "
-        "scaler.state_dict()}).",
+        "Go through the four parts of the figure, and ask of each whether device 0 sends or "
+        "receives it. The outputs come in, and their gradient goes out.",
+        "To each of the devices - 1 others: the parameters, a piece of the inputs, a piece of the "
+        "outputs' gradient. From each: a piece of the outputs, the gradient of the parameters.",
+        "sent = (devices - 1) * (parameters + (inputs + outputs) / devices); received is the same "
+        "without the inputs.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 07-5: fill gradient buckets in DDP's order and up to its cap (07b)."""
+"""Exercise 17-1: fill gradient buckets in DDP's order and up to its cap (17)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _never_over(sizes: Sequence[int], cap: int) -> list[int]:
 
 
 EXERCISE = Exercise(
-    id="07-5",
+    id="17-1",
     title="Fill the buckets",
     answer="fill",
     trial=trial,

@@ -1,4 +1,4 @@
-"""Exercise 01-7: broadcast within a group, from its last member."""
+"""Exercise 15-3: broadcast within a group, from its last member."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _says(yours: Sequence[Any], *words: str) -> bool:
 
 
 EXERCISE = Exercise(
-    id="01-7",
+    id="15-3",
     title="Take it from the last one",
     answer="from_last",
     trial=trial,

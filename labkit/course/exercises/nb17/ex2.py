@@ -1,5 +1,5 @@
-"""Exercise 07-6: compute mean and variance over the rows of all ranks, with one collective
-(07b).
+"""Exercise 17-2: compute mean and variance over the rows of all ranks, with one collective
+(17).
 
 Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
 and tell who is in them.
@@ -56,7 +56,7 @@ def _unbiased(n: int) -> torch.Tensor:
 
 
 EXERCISE = Exercise(
-    id="07-6",
+    id="17-2",
     title="Statistics of all ranks",
     answer="global_statistics",
     trial=trial,

@@ -1,4 +1,4 @@
-"""Exercise 05-5: choose between one GPU, DataParallel, DDP and DDP with model parallel."""
+"""Exercise 09-5: choose between one GPU, DataParallel, DDP and DDP with model parallel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _chose(case: int, *choices: str) -> When:
 
 
 EXERCISE = Exercise(
-    id="05-5",
+    id="09-5",
     title="Decide",
     answer="choose",
     trial=trial,

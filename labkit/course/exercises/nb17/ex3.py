@@ -1,4 +1,4 @@
-"""Exercise 07-7: deal the optimizer's state to the ranks as ZeroRedundancyOptimizer does (07b)."""
+"""Exercise 17-3: deal the optimizer's state to the ranks as ZeroRedundancyOptimizer does (17)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _in_order(sizes: Sequence[int], n: int) -> list[int]:
 
 
 EXERCISE = Exercise(
-    id="07-7",
+    id="17-3",
     title="Deal the optimizer's state",
     answer="deal_state",
     trial=trial,

@@ -1,4 +1,4 @@
-"""What notebook 03b shows only where there is a GPU. Run by hand there: pytest -m gpu."""
+"""What notebook 16 shows only where there is a GPU. Run by hand there: pytest -m gpu."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ pytestmark = [
 
 
 def cell_with(text):
-    """Return the one cell of notebook 03b that has this in it, without its magic."""
-    path = Path(material.root()) / "notebooks" / "03b_collectives_in_depth.ipynb"
+    """Return the one cell of notebook 16 that has this in it, without its magic."""
+    path = Path(material.root()) / "notebooks" / "16_collectives_in_depth.ipynb"
     cells = nbformat.read(path, as_version=4).cells
     (source,) = (c.source for c in cells if c.cell_type == "code" and text in c.source)
     assert source.startswith("%%px\n")

@@ -1,4 +1,4 @@
-"""Exercise 03-8: average over the ranks, and compute something else while the sum is on its way."""
+"""Exercise 16-4: average over the ranks, and compute something else while the sum is on its way."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class _Meeting:
     def __init__(self, name: str, rank: int) -> None:
         store = dist.distributed_c10d._get_default_store()
         # Every rank counts its trials, so that each has a place of its own.
-        number = store.add(f"labkit 03-8 {name} {rank}", 1)
-        self._store = dist.PrefixStore(f"labkit 03-8 {name} {number}", store)
+        number = store.add(f"labkit 16-4 {name} {rank}", 1)
+        self._store = dist.PrefixStore(f"labkit 16-4 {name} {number}", store)
 
     def note(self, what: str) -> None:
         self._store.add(what, 1)
@@ -107,7 +107,7 @@ def _when(yours: Sequence[Any], moment: str) -> bool:
 
 
 EXERCISE = Exercise(
-    id="03-8",
+    id="16-4",
     title="Compute while the sum is on its way",
     answer="average_meanwhile",
     trial=trial,

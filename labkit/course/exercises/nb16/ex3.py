@@ -1,4 +1,4 @@
-"""Exercise 03-7: give every rank of a node the tensor of its best one."""
+"""Exercise 16-3: give every rank of a node the tensor of its best one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _says(yours: Sequence[Any], text: str) -> bool:
 
 
 EXERCISE = Exercise(
-    id="03-7",
+    id="16-3",
     title="Let every node follow its best rank",
     answer="follow_the_best",
     trial=trial,

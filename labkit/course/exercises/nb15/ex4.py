@@ -1,4 +1,4 @@
-"""Exercise 01-8: read the text of a backend as init_process_group does: one for each device."""
+"""Exercise 15-4: read the text of a backend as init_process_group does: one for each device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.distributed.distributed_c10d import BackendConfig
 from ...answers import body
 from ...exercise import Exercise, Failed, Here, Mistake
 
-#: What is asked of 01-8: a backend as init_process_group takes it, and a kind of device.
+#: What is asked of 15-4: a backend as init_process_group takes it, and a kind of device.
 ASKED = (
     ("gloo", "cpu"),
     ("gloo", "cuda"),
@@ -39,7 +39,7 @@ def _served(yours: Any, text: str, device: str, backend: str | None) -> bool:
 
 
 EXERCISE = Exercise(
-    id="01-8",
+    id="15-4",
     title="Read a backend's text",
     answer="backend_for",
     trial=trial,

@@ -1,4 +1,4 @@
-"""Exercise 07-8: write a communication hook that halves the bytes and counts them (07b).
+"""Exercise 17-4: write a communication hook that halves the bytes and counts them (17).
 
 Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
 and tell who is in them.
@@ -97,7 +97,7 @@ def _kept_own(yours: Any, expected: Any, n: int) -> bool:
 
 
 EXERCISE = Exercise(
-    id="07-8",
+    id="17-4",
     title="A hook of your own",
     answer="bf16_hook",
     trial=trial,

@@ -1,4 +1,4 @@
-"""Exercise 03-6: tell whether all ranks hold the same tensor, with one collective."""
+"""Exercise 16-2: tell whether all ranks hold the same tensor, with one collective."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expected(world_size: int) -> list[list[bool]]:
 
 
 EXERCISE = Exercise(
-    id="03-6",
+    id="16-2",
     title="Do all ranks hold the same?",
     answer="all_agree",
     trial=trial,
