@@ -93,8 +93,8 @@ ROWS = {
             "get_world_size",
             "Backend",
         ],
-        "A11 timeout": ["timeout=timedelta"],
         "A12 destroy": ["destroy_process_group"],
+        "A11 the default timeouts": ["default_pg_timeout"],
     },
     "06_ddp": {
         "G1 basic use, the constructor": [
@@ -351,7 +351,7 @@ ROWS = {
         "A9 which backend": ["choose_backend"],
         "A10 MPI": ["is_mpi_available"],
         "A13 sub-groups": ["new_group", "init_device_mesh"],
-        "A11 defaults of the timeout": ["default_pg_timeout"],
+        "A11 a timeout of three seconds": ["timeout=timedelta"],
     },
     "16_collectives_in_depth": {
         "C2 tensor and object forms": [
