@@ -86,6 +86,18 @@ def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
     return places
 
 
+def warnings(places: Sequence[Place]) -> list[str]:
+    """Say what ranks cannot do where they are."""
+    if any(place.backend == "gloo" and place.device != "cpu" for place in places):
+        wanted = ".".join(map(str, NCCL_SHARES_GPU))
+        return [
+            "ranks on GPUs use gloo here, which has collectives for tensors on a GPU, but neither "
+            "send nor recv: move what you send to the CPU first. NCCL has both; it needs a GPU "
+            f"per rank, or version {wanted} to share one."
+        ]
+    return []
+
+
 def _share_gpus(engines: Mapping[int, ProcessFacts], members: Sequence[int]) -> bool:
     """Tell whether ranks of one host have a GPU in common.
 

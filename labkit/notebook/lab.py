@@ -10,6 +10,7 @@ import cloudpickle
 
 from .. import interrupts
 from ..errors import LabStopped, UsageError
+from ..launch import placement
 from ..runtime import request, variables
 from ..runtime.finish import values
 from ..runtime.session import Session
@@ -293,7 +294,8 @@ class Lab:
         with interrupts.held(), interrupts.stoppable():
             cluster = self._session.cluster
             states = survey(cluster)
-            return Table(states, [*sentences(cluster.missing), *find_fault(cluster, states)])
+            limits = [*sentences(cluster.missing), *placement.warnings(cluster.places)]
+            return Table(states, [*limits, *find_fault(cluster, states)])
 
     def __repr__(self) -> str:
         """Say what is known without asking any rank; ``lab.status()`` asks."""

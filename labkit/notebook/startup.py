@@ -16,7 +16,7 @@ import psutil
 
 from .. import interrupts, log, variables
 from ..errors import StartError, UsageError
-from ..launch import import_path, ipyparallel_internals, preconditions
+from ..launch import import_path, ipyparallel_internals, placement, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire.features import sentences
 from ..wire.legible import mend_streams
@@ -86,7 +86,7 @@ def start(
         undo.pop_all()
     make_current(lab)
     _load_magics()
-    for sentence in sentences(cluster.missing):
+    for sentence in (*sentences(cluster.missing), *placement.warnings(cluster.places)):
         print(f"labkit: {sentence}")
     return lab
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labkit.launch.placement import place_ranks
+from labkit.launch.placement import place_ranks, warnings
 from labkit.wire.state import ProcessFacts
 
 
@@ -74,6 +74,8 @@ def test_device_and_backend(name):
     assert [p.device for p in places] == devices
     assert {p.backend for p in places} == {backend}
     assert [p.rank for p in places] == list(range(len(engines)))
+    on_gpus = any(device != "cpu" for device in devices)
+    assert len(warnings(places)) == (on_gpus and backend == "gloo")
 
 
 def test_ranks_of_a_host_are_neighbours():
