@@ -11,8 +11,10 @@ from ..rank_names import rank_colour
 from .bars import memory
 from .costs import AlphaBeta, bus_bandwidth, bus_factor, fit_alpha_beta
 from .curves import bandwidth, scaling
+from .kernel_and_ranks import processes
 from .picture import Picture
-from .style import new_figure, style_axes
+from .store_and_ranks import rendezvous
+from .style import ink_of, new_figure, style_axes, text_on
 from .tensors import before_after
 
 __all__ = [
@@ -23,9 +25,13 @@ __all__ = [
     "bus_bandwidth",
     "bus_factor",
     "fit_alpha_beta",
+    "ink_of",
     "memory",
     "new_figure",
+    "processes",
     "rank_colour",
+    "rendezvous",
     "scaling",
     "style_axes",
+    "text_on",
 ]

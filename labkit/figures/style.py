@@ -156,16 +156,52 @@ def work_style(kind: str) -> dict[str, Any]:
     }
 
 
+#: Contrast that WCAG 2.2 asks of text (level AA).
+READABLE = 4.5
+
+
 def text_on(colour: str) -> str:
     """Return black or white, whichever is easier to read on a colour (contrast of 4.5 or more).
 
     Contrast is WCAG 2.2's, which weighs the linear light of the three primaries.
+
+    Examples
+    --------
+    >>> labkit.figures.text_on(labkit.figures.rank_colour(0))
+    'white'
+    >>> labkit.figures.text_on(labkit.figures.rank_colour(1))
+    'black'
     """
+    light = _luminance(colour)
+    return "white" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "black"
+
+
+def ink_of(colour: str) -> str:
+    """Return a colour for text on a figure's card: the same, or darker until it can be read.
+
+    Examples
+    --------
+    >>> labkit.figures.ink_of(labkit.figures.rank_colour(0))  # dark enough as it is
+    '#2963AF'
+    >>> labkit.figures.ink_of(labkit.figures.rank_colour(1))
+    '#ac6206'
+    """
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = to_rgb(colour)
+    shade, share = colour, 1.0
+    while 1.05 / (_luminance(shade) + 0.05) < READABLE:
+        share -= 0.02
+        shade = to_hex((share * red, share * green, share * blue))
+    return shade
+
+
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of a colour, 0 to 1."""
     from matplotlib.colors import to_rgb
 
     light = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-    luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
-    return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "black"
+    return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
 
 
 def bytes_unit(largest: float) -> tuple[float, str]:
