@@ -21,6 +21,7 @@ from tests.support.conda_versions import ROOT
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md")]
     + [ROOT / folder / "README.md" for folder in ("tests", "notebooks", "data")]
+    + [ROOT / "notebooks/GLOSSARY.md"]
     + [*(ROOT / "labkit").rglob("*.md"), *(ROOT / "tests/gpu").rglob("*.md")]
 )
 FOLDERS = ("labkit", "tests", "notebooks", "data", ".ci", ".github")
