@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections import Counter
@@ -9,11 +10,15 @@ from collections import Counter
 from ..errors import WIDTH, UsageError
 from . import catalogue, edition
 from .exercise import HINTS, Exercise
+from .first_aid import advice
 from .judge import Result, Verdict, judge
 from .report import report
 
 _last: str | None = None  #: the exercise that was checked last
 _given: Counter[str] = Counter()  #: hints of each exercise
+#: Of each exercise that did not pass: what the last verdict said, and what to say first of it.
+_said: dict[str, str] = {}
+_own: dict[str, str] = {}
 
 
 def examine(exercise: Exercise) -> tuple[Result, Verdict]:
@@ -62,12 +67,25 @@ def check(name: str) -> None:
     global _last
     exercise = catalogue.find(name)
     _last = exercise.id
-    sys.stdout.write(report(*examine(exercise)))
+    result, verdict = examine(exercise)
+    _said[exercise.id], _own[exercise.id] = verdict.sentence, _first_hint(result, verdict)
+    sys.stdout.write(report(result, verdict))
     sys.stdout.flush()
 
 
+def _first_hint(result: Result, verdict: Verdict) -> str:
+    """Return the hint for what a check has found, "" if it needs none of its own."""
+    if verdict.mistake is not None:
+        return verdict.mistake.hint
+    cause = result.cause()
+    return advice(cause) if cause is not None and verdict.name == cause.name else ""
+
+
 def hint(name: str | None = None) -> None:
-    """Print the next of three hints for an exercise: the one checked last if none is named.
+    """Print the next hint for an exercise: the one checked last if none is named.
+
+    What the last check has found comes first, then three hints, each stronger than the one before.
+    One that the verdict has given already is left out.
 
     Raises
     ------
@@ -80,28 +98,51 @@ def hint(name: str | None = None) -> None:
     Hint 1 of 3 for 00-1: ...
     """
     exercise = _chosen(name, "hint")
-    if _given[exercise.id] == HINTS:
-        print(
-            f'There are no more hints for {exercise.id}; labkit.solution("{exercise.id}") shows '
-            "a solution."
-        )
+    if own := _own.pop(exercise.id, ""):
+        _print(f"Hint for what the check of {exercise.id} found: {own}")
         return
-    text = exercise.hints[_given[exercise.id]]
-    _given[exercise.id] += 1
-    head = f"Hint {_given[exercise.id]} of {HINTS} for {exercise.id}: "
-    lines = (head + text).split("\n")
-    for line in lines:  # lines of code stay as they are
+    said = _said.get(exercise.id, "")
+    while _given[exercise.id] < HINTS:
+        text = exercise.hints[_given[exercise.id]]
+        _given[exercise.id] += 1
+        if not repeats(text, said):
+            _print(f"Hint {_given[exercise.id]} of {HINTS} for {exercise.id}: {text}")
+            return
+    _print(
+        f'There are no more hints for {exercise.id}; labkit.solution("{exercise.id}") shows a '
+        f'solution, and labkit.solution("{exercise.id}", define=True) defines it.'
+    )
+
+
+def repeats(text: str, said: str) -> bool:
+    """Tell whether a hint says hardly more than what has been said."""
+    words, known = (set(re.findall(r"\w+", t.lower())) for t in (text, said))
+    return bool(words) and len(words & known) >= 0.75 * len(words)
+
+
+def _print(text: str) -> None:
+    for line in text.split("\n"):  # lines of code stay as they are
         print(line if line.startswith(" ") else textwrap.fill(line, WIDTH, break_on_hyphens=False))
 
 
-def solution(name: str | None = None) -> None:
+def solution(name: str | None = None, *, define: bool = False) -> None:
     """Print a solution of an exercise, as the course's own notebook has it: the exercise checked
     last if none is named.
+
+    Parameters
+    ----------
+    name
+        The exercise's id, such as ``"03-2"``.
+    define
+        Define it where the answer lives, on the ranks or in the notebook, rather than print it:
+        the cells that use the answer work then.
 
     Raises
     ------
     UsageError
         If there is no such exercise, or none has been checked yet.
+    LabStopped
+        If it is to be defined on ranks and no lab is running.
 
     Examples
     --------
@@ -109,9 +150,17 @@ def solution(name: str | None = None) -> None:
     %%px
     def neighbour():
         return (rank + 1) % world_size
+    >>> labkit.solution("00-1", define=True)
+    labkit has defined `neighbour` on ranks 0–3: ...
     """
     exercise = _chosen(name, "solution")
-    print(edition.solution(exercise.id))
+    source = edition.solution(exercise.id)
+    if not define:
+        print(source)
+        return
+    from .define import define as define_solution
+
+    _print(define_solution(exercise, source))
 
 
 def _chosen(name: str | None, function: str) -> Exercise:

@@ -5,6 +5,7 @@ This module needs neither torch nor ranks: the notebook's kernel imports it to s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,20 +17,34 @@ from .answers import Answer
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
 PLACES = ("ranks", "notebook")
 HINTS = 3
+#: Names of failures that others have caused.
+CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
 
 
 @dataclass(frozen=True)
 class Failed:
     """Stand in the place of a rank's value for what it raised instead of one.
 
-    ``name`` is that of the error ("RuntimeError"); also "Deadlock", "Died" and "TimedOut".
+    ``name`` is that of the error ("RuntimeError"); also "Died", and what is only a consequence:
+    "Deadlock", "TimedOut" and "Stopped". ``lines`` are those of the learner's code that an error
+    came through, outermost first.
     """
 
     name: str
     message: str = ""
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name
+
+    def is_cause(self) -> bool:
+        """Tell whether it is an error of this rank's own, and not the consequence of another."""
+        return self.name not in CONSEQUENCES
+
+    def text(self) -> str:
+        """Return name and message as Python tells an error, and below it the lines of code."""
+        head = f"{self.name}: {self.message}" if self.message else self.name
+        return "\n".join([head, *self.lines])
 
 
 @dataclass(frozen=True)
@@ -67,29 +82,57 @@ class Goal:
 
 @dataclass(frozen=True)
 class Mistake:
-    """Name a misconception by what it gives: ``when(yours, expected, world_size)`` is true.
+    """Name a misconception by how it shows: by what it gives, raises, waits for or costs.
 
-    Both are lists in rank order; a rank that raised something has a :class:`Failed` in its place.
-    With ``where="notebook"`` they are the values themselves. ``missed="bytes sent"`` names it
-    instead by a goal that a right result has missed.
+    Each way asks for something of its own, so that no slip is told a story about something else;
+    a mistake with several of them needs one to be true.
 
-    ``shown_by`` has the wrong answers that are to be told this, each under a name: the tests try
-    them all.
+    Parameters
+    ----------
+    sentence
+        What the learner is told.
+    when
+        By what it gives: ``when(yours, expected, world_size)`` is true. Both are lists in rank
+        order; with ``where="notebook"`` they are the values themselves. Asked only if every rank
+        has given a value.
+    raises
+        By an error: a regular expression that is found in ``"TypeError: the message"`` of the
+        first rank that failed by itself, or in the lines below that, which are those of the
+        learner's code that it came through. A process that ended is ``"Died: signal 6
+        (SIGABRT)"``. It has to ask for the message: a type alone fits every typing error.
+    stuck
+        By a wait that is in vain: a regular expression that is found in what labkit says about
+        it, a deadlock's (headline, who waits where, cause) or that of ranks whose time was up.
+        Asked only if no rank has raised an error of its own.
+    missed
+        By a goal that a right result has missed: ``"bytes sent"``.
+    hint
+        What ``labkit.hint()`` says first after this mistake.
+    shown_by
+        The wrong answers that are to be told this, each under a name: the tests try them all.
 
     Raises
     ------
     ValueError
-        If both or none of ``when`` and ``missed`` are given, or no wrong answer.
+        If no way is given or no wrong answer, or an expression fits everything.
+    re.error
+        If an expression cannot be read.
     """
 
     sentence: str
-    when: Callable[[Any, Any, int], bool] | None = None
-    missed: str | None = None
+    when: Callable[[Any, Any, int], bool] | None = field(default=None, kw_only=True)
+    raises: str | None = field(default=None, kw_only=True)
+    stuck: str | None = field(default=None, kw_only=True)
+    missed: str | None = field(default=None, kw_only=True)
+    hint: str = field(default="", kw_only=True)
     shown_by: Mapping[str, Answer] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        if (self.when is None) == (self.missed is None):
-            raise ValueError("a mistake has either when= or missed=")
+        if all(way is None for way in (self.when, self.raises, self.stuck, self.missed)):
+            raise ValueError("a mistake has when=, raises=, stuck= or missed=")
+        for pattern in (self.raises, self.stuck):
+            if pattern is not None and re.search(pattern, ""):
+                raise ValueError(f"a mistake is shown by more than {pattern!r}, which fits all")
         if not self.shown_by:
             raise ValueError("a mistake is shown by at least one wrong answer")
 
@@ -119,8 +162,13 @@ class Exercise:
         ``trial(answer, here)``, on every rank at the same time or in the notebook: uses the
         answer and returns small values. A module's function.
     expected
-        ``expected(world_size)``: one value a rank, computed in one process; in the notebook
+        ``expected(world_size)``: one value per rank, computed in one process; in the notebook
         ``expected()``: the value.
+    entries
+        Labels for the items of the list that the trial returns (on each rank), in the learner's
+        own terms and units: the call that gave an item (``"share(7, 3)"``), or what it is
+        (``"α in µs"``). As many as there are items; a function of the world size if their number
+        depends on it.
     forbids
         Functions of ``torch.distributed`` that the answer must not call.
     goals
@@ -157,6 +205,7 @@ class Exercise:
     hints: Sequence[str]
     mistakes: Sequence[Mistake] = ()
     also_wrong: Mapping[str, Wrong] = field(default_factory=dict)
+    entries: Sequence[str] | Callable[[int], Sequence[str]] = ()
     setup: str = ""
     forbids: Sequence[str] = ()
     goals: Sequence[Goal] = ()
@@ -179,6 +228,10 @@ class Exercise:
         names += self.also_wrong
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{self.id}: two wrong answers have the name {twice[0]!r}")
+
+    def labels(self, world_size: int) -> tuple[str, ...]:
+        """Return the labels of the items of a rank's list, none if the exercise has none."""
+        return tuple(self.entries(world_size) if callable(self.entries) else self.entries)
 
     def wrong_answers(self) -> dict[str, Wrong]:
         """Return all wrong answers by name, with what is said of each."""

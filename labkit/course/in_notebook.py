@@ -14,6 +14,7 @@ from ..notebook import shell
 from ..wire.trial import Here
 from .exercise import Exercise, Failed
 from .judge import Result
+from .own_lines import own_lines, tell
 
 
 class TimeUp(BaseException):
@@ -28,20 +29,24 @@ def try_in_notebook(exercise: Exercise) -> Result:
     UsageError
         If no cell has.
     """
-    names = _names()
+    names = names_of_notebook()
     if exercise.answer not in names:
         raise UsageError(
             f"This notebook has no `{exercise.answer}` yet: run the cell of exercise "
             f"{exercise.id} first."
         )
+    notes = []
+    waited = ""
     try:
         with _bound(exercise.seconds):
             value = exercise.trial(names[exercise.answer], _here())
-    except TimeUp:
-        value = Failed("TimedOut", f"stopped after {exercise.seconds:g} s")
+    except TimeUp as stopped:
+        value = Failed("TimedOut", f"stopped after {exercise.seconds:g} s", own_lines(stopped))
+        waited = value.text()
     except Exception as error:
-        value = Failed(type(error).__name__, str(error))
-    return Result(exercise, 1, [value], [exercise.expected()])
+        value = Failed(type(error).__name__, str(error), own_lines(error))
+        notes.append(tell(error))
+    return Result(exercise, 1, [value], [exercise.expected()], notes=notes, waited=waited)
 
 
 def _here() -> Here:
@@ -51,7 +56,7 @@ def _here() -> Here:
     return Here(rank=0, world_size=1, device=torch.device("cpu"))
 
 
-def _names() -> dict[str, Any]:
+def names_of_notebook() -> dict[str, Any]:
     """Return the names of the notebook's cells; in a plain program those of its main module."""
     found = shell.current()
     return found.user_ns if found is not None else vars(sys.modules["__main__"])

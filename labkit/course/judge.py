@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..rank_names import label
 from .compare import same
-from .exercise import Exercise, Failed
+from .exercise import CONSEQUENCES, Exercise, Failed, Mistake
 
-#: Which failure to tell of when ranks failed in different ways: causes before consequences.
-CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
 SENTENCES = {
     "Deadlock": "Ranks wait for one another in vain.",
     "TimedOut": "It did not end in time.",
@@ -30,6 +29,7 @@ class Verdict:
 
     name: str
     sentence: str = ""
+    mistake: Mistake | None = None  #: which of the exercise's it is, if it is one of those
 
     @property
     def passed(self) -> bool:
@@ -48,6 +48,16 @@ class Result:
     counts: list[Mapping[str, int] | None] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)  #: functions that were called all the same
     notes: list[str] = field(default_factory=list)  #: errors with their lines, and what was done
+    waited: str = ""  #: what was said about ranks that waited in vain, or whose time was up
+
+    def cause(self) -> Failed | None:
+        """Return what failed by itself; None if nothing did.
+
+        A process that ended comes first, then an error in the learner's own lines, and of the same
+        kind that of the lowest rank.
+        """
+        own = [y for y in self.yours if isinstance(y, Failed) and y.is_cause()]
+        return min(own, key=lambda y: (y.name != "Died", not y.lines), default=None)
 
 
 def judge(result: Result) -> Verdict:
@@ -67,27 +77,39 @@ def judge(result: Result) -> Verdict:
         if not all(goal.is_met(count, n) for count in counts):
             for mistake in exercise.mistakes:
                 if mistake.missed == goal.measure:
-                    return Verdict(mistake.sentence, mistake.sentence)
+                    return _is(mistake)
             return Verdict(
                 f"goal: {goal.measure}", f"The result is right, but not the {goal.measure}."
             )
     return Verdict("passed")
 
 
+def _is(mistake: Mistake) -> Verdict:
+    return Verdict(mistake.sentence, mistake.sentence, mistake)
+
+
 def _named(result: Result) -> Verdict | None:
-    """Return the misconception that the values show, if it is a known one."""
-    on_ranks = result.exercise.where == "ranks"
-    yours, expected = (
-        (result.yours, result.expected) if on_ranks else (result.yours[0], result.expected[0])
-    )
-    for mistake in result.exercise.mistakes:
-        try:
-            matches = mistake.when is not None and mistake.when(yours, expected, result.world_size)
-        except Exception:  # it did not expect such values: then it is not this one
-            matches = False
-        if matches:
-            return Verdict(mistake.sentence, mistake.sentence)
-    return None
+    """Return the misconception that came to light, if it is a known one."""
+    return next((_is(m) for m in result.exercise.mistakes if _shows(m, result)), None)
+
+
+def _shows(mistake: Mistake, result: Result) -> bool:
+    """Tell whether a mistake shows in what ranks gave, or in how they failed."""
+    if any(isinstance(y, Failed) for y in result.yours):
+        cause = result.cause()
+        pattern, text = (
+            (mistake.stuck, result.waited) if cause is None else (mistake.raises, cause.text())
+        )
+        return pattern is not None and re.search(pattern, text) is not None
+    if mistake.when is None:
+        return False
+    yours, expected = result.yours, result.expected
+    if result.exercise.where != "ranks":
+        yours, expected = yours[0], expected[0]
+    try:
+        return bool(mistake.when(yours, expected, result.world_size))
+    except Exception:  # it did not expect such values: then it is not this one
+        return False
 
 
 def _unnamed(result: Result, wrong: Sequence[int]) -> Verdict:

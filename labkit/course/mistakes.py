@@ -1,4 +1,4 @@
-"""Predicates for :class:`~labkit.course.exercise.Mistake`: how a misconception shows."""
+"""Predicates for :class:`~labkit.course.exercise.Mistake`: how a misconception shows in values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .compare import same
-from .exercise import Failed
 
 #: ``when(yours, expected, world_size)`` of a mistake.
 When = Callable[[Any, Any, int], bool]
@@ -15,19 +14,9 @@ When = Callable[[Any, Any, int], bool]
 REL, ABS = 1e-4, 1e-6
 
 
-def failed(yours: Sequence[Any], *names: str) -> bool:
-    """Tell whether a rank failed in one of these ways, in any if none is named."""
-    return any(isinstance(y, Failed) and (not names or y.name in names) for y in yours)
-
-
 def parts(yours: Sequence[Any], place: int) -> list[Any]:
     """Return one item of each rank's list, of the ranks that have so long a list."""
     return [y[place] for y in yours if isinstance(y, list) and len(y) > place]
-
-
-def stuck(yours: Sequence[Any], expected: Any, world_size: int) -> bool:
-    """Tell whether ranks waited for one another in vain."""
-    return failed(yours, "Deadlock")
 
 
 def near(yours: Any, wrong: Any) -> bool:

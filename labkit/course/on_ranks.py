@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from .. import interrupts
 from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
 from ..notebook.run import run
+from ..notebook.show import plain
 from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
@@ -22,6 +25,8 @@ from ..wire.outcome import Outcome
 from .exercise import Exercise, Failed
 from .judge import Result
 
+#: A line that an error on a rank came through: ``-->   5     return x / 0``.
+_POINTED = re.compile(r"\s*-->\s+\d+\s+(.*)")
 GROUP_CHANGED = (
     "It left another process group behind, so labkit formed the lab's own anew. Make sub-groups "
     "and DDP models again."
@@ -77,10 +82,12 @@ def _try_on_ranks(exercise: Exercise) -> Result:
         notes = [*diagnosis.what_was_done(group, ending), *notes]
     elif finished.error is not None:
         notes = [*finished.error.blocks, *notes]  # as a cell would show them
+    told = [] if finished.error is None else finished.error.blocks
+    waited = "\n".join(" ".join(plain(line).split()) for line in told)
     if uncounted:
         notes = [*notes, uncounted]
     return Result(exercise, cluster.size, yours, expected_on(exercise, cluster.size), counts,
-                  forbidden, notes)  # fmt: skip
+                  forbidden, notes, waited)  # fmt: skip
 
 
 def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
@@ -143,4 +150,14 @@ def _failure(
         return Failed("Deadlock", "waited in vain")
     if ending.kind and diagnosis.is_consequence(outcome.error):
         return Failed("Stopped", "waited for a rank that failed")
-    return Failed(name, message)
+    return Failed(name, message, _own_lines(outcome.error[2]))
+
+
+def _own_lines(formatted: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of the learner's code that a formatted error points at."""
+    return tuple(
+        match[1]
+        for line in formatted
+        for text in line.split("\n")
+        if (match := _POINTED.match(text))
+    )

@@ -61,7 +61,8 @@ def verdict(lab4: labkit.Lab, capsys: pytest.CaptureFixture[str]) -> Callable[..
 @pytest.fixture(autouse=True)
 def _nothing_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "_last", None)
-    check._given.clear()
+    for of_exercises in (check._given, check._said, check._own):
+        of_exercises.clear()
 
 
 # -- what an exercise is ------------------------------------------------------------------------
@@ -105,10 +106,13 @@ def test_a_goal_or_a_mistake_that_cannot_be() -> None:
         Goal("steps", most=lambda n: 1)
     with pytest.raises(ValueError, match="either most= or exactly="):
         Goal("collectives")
-    with pytest.raises(ValueError, match="either when= or missed="):
+    with pytest.raises(ValueError, match="when=, raises=, stuck= or missed="):
         Mistake("It is wrong.", shown_by=SHOWN)
     with pytest.raises(ValueError, match="shown by at least one wrong answer"):
         Mistake("It is wrong.", missed="collectives", shown_by={})
+    for ways in ({"raises": "Error|"}, {"stuck": ".*"}):
+        with pytest.raises(ValueError, match="which fits all"):
+            Mistake("It is wrong.", shown_by=SHOWN, **ways)
 
 
 def test_the_wrong_answers_of_an_exercise() -> None:
@@ -603,7 +607,7 @@ def test_an_answer_in_the_notebook() -> None:
     ]
     wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40, shown_by=SHOWN)
     assert in_notebook(lambda x: 2 * x, mistakes=(wrong,))[1].name == "It doubles."
-    assert in_notebook(lambda x: 1 / 0)[1].sentence == "It raises ZeroDivisionError."
+    assert in_notebook(lambda x: 1 / 0)[1].name == "ZeroDivisionError"
     assert in_notebook(lambda x: None)[1].name == "nothing"
 
 
@@ -635,12 +639,80 @@ def test_three_hints_and_then_the_way_to_the_solution(
         said.append(" ".join(capsys.readouterr().out.split()))
     hints = catalogue.find("00-1").hints
     assert said[:3] == [f"Hint {k} of 3 for 00-1: {hint}" for k, hint in enumerate(hints, 1)]
-    ending = 'There are no more hints for 00-1; labkit.solution("00-1") shows a solution.'
+    ending = (
+        'There are no more hints for 00-1; labkit.solution("00-1") shows a solution, and '
+        'labkit.solution("00-1", define=True) defines it.'
+    )
     assert said[3:] == [ending] * 2
     labkit.solution()
     assert "return (rank + 1) % world_size" in capsys.readouterr().out
     labkit.hint("00-2")
     assert capsys.readouterr().out.startswith("Hint 1 of 3 for 00-2: ")
+
+
+def hinted(capsys: pytest.CaptureFixture[str], name: str | None = None) -> str:
+    capsys.readouterr()
+    labkit.hint(name)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_hint_begins_with_what_the_check_has_found(
+    lab4: labkit.Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_cell(lab4, "def average_of_all(x):\n    return x / wrold_size")
+    labkit.check("00-3")
+    first = hinted(capsys)
+    assert first.startswith(
+        "Hint for what the check of 00-3 found: Begin with the line that raised"
+    )
+    assert "`return x / wrold_size`" in first
+    assert "wrold_size is not defined there" in first
+    assert hinted(capsys).startswith("Hint 1 of 3 for 00-3: ")
+    labkit.check("00-3")  # it is found again, and said again
+    assert "wrold_size" in hinted(capsys)
+
+    own = Mistake("It doubles.", when=lambda *_: True, hint="Halve it.", shown_by=SHOWN)
+    known = replace(catalogue.find("00-3"), mistakes=(own,))
+    monkeypatch.setattr(catalogue, "find", lambda name: known)
+    run_cell(lab4, "def average_of_all(x):\n    return 2 * x")
+    labkit.check("00-3")
+    assert hinted(capsys) == "Hint for what the check of 00-3 found: Halve it."
+    run_cell(lab4, ADD)
+    labkit.check("00-3")
+    assert hinted(capsys).startswith("Hint 2 of 3 for 00-3: ")
+
+
+def test_a_hint_that_the_verdict_has_given_is_left_out(
+    lab4: labkit.Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Mistake("Divide the sum by world_size.", when=lambda *_: True, shown_by=SHOWN)
+    hints = ("Divide that sum by world_size.", "second", "third")
+    known = replace(catalogue.find("00-3"), mistakes=(said,), hints=hints)
+    monkeypatch.setattr(catalogue, "find", lambda name: known)
+    run_cell(lab4, "def average_of_all(x):\n    dist.all_reduce(x)\n    return x")
+    assert hinted(capsys, "00-3").startswith("Hint 1 of 3")
+    check._given.clear()
+    labkit.check("00-3")
+    assert hinted(capsys) == "Hint 2 of 3 for 00-3: second"
+
+
+def test_a_solution_is_defined_where_the_answer_lives(
+    lab4: labkit.Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import __main__
+
+    run_cell(lab4, "def average_of_all(x): ...")
+    labkit.solution("00-3", define=True)
+    assert " ".join(capsys.readouterr().out.split()) == (
+        "labkit has defined `average_of_all` on ranks 0–3: it is now the course's solution of "
+        "exercise 00-3, and the cells below can use it."
+    )
+    labkit.check("00-3")
+    assert "00-3 passed." in plain(capsys.readouterr().out)
+    monkeypatch.setattr(__main__, "link_bytes", None, raising=False)
+    labkit.solution("03-5", define=True)
+    assert "has defined `link_bytes` in this notebook" in capsys.readouterr().out
+    assert __main__.link_bytes("naive_ring", 4, 1) == 3
 
 
 @pytest.mark.parametrize("ask_for", [labkit.hint, labkit.solution])

@@ -9,7 +9,6 @@ import torch
 from ...answers import body, edit
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
 
 
 def _grade(rank: int) -> list[float]:
@@ -38,7 +37,7 @@ EXERCISE = Exercise(
         Mistake(
             "dist.all_reduce changes the tensor that it is given and returns None: call it on "
             "a line of its own.",
-            when=lambda yours, expected, n: failed(yours, "TypeError"),
+            raises=r"'NoneType'",
             shown_by={
                 "uses what all_reduce returns": body("return dist.all_reduce(x) / world_size")
             },

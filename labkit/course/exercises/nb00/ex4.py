@@ -9,7 +9,6 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import failed
 
 
 def _flag(rank: int) -> bool:
@@ -37,7 +36,7 @@ EXERCISE = Exercise(
         Mistake(
             "Only the ranks with flag = True make the call, and they wait for the others. A "
             "collective is a meeting: everybody comes, and some bring a 0.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock"),
+            stuck=r"Cause: The call stands under a condition",
             shown_by={
                 "calls under a condition": body("""
                     count = torch.tensor(1, device=device)

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from .messages import everywhere, listed, numbers_of
 
 
@@ -34,9 +33,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "The last rank sends too, to a rank that does not exist: the chain ends there.",
-            when=lambda yours, expected, n: (
-                isinstance(yours[-1], Failed) and yours[-1].name == "ValueError"
-            ),
+            raises=r"There is no rank \d+ in this group",
             shown_by={
                 "lets the last rank send too": edit(
                     """
@@ -49,7 +46,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Rank 0 has nobody before it: it begins, and receives nothing.",
-            when=lambda yours, expected, n: failed(yours),
+            raises=r"There is no rank -\d+ in this group",
+            stuck=r"rank 0 waits in recv from",
             shown_by={
                 "closes the chain to a ring": body("""
                     before = torch.zeros_like(x)

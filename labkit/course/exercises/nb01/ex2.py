@@ -9,7 +9,6 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
 from .messages import come_late, listed, numbers_of
 
 #: What a trial writes into a tensor that an exchange should be done with.
@@ -55,7 +54,7 @@ EXERCISE = Exercise(
         Mistake(
             "You wait for the send before you post the receive, on both ranks: start both, "
             "then wait for both.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
+            stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "waits for the send at once": body("""
                     received = torch.zeros_like(x)

@@ -9,7 +9,6 @@ import torch
 
 from ...answers import body
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
 from .messages import come_late, everywhere, listed, numbers_of
 
 
@@ -36,7 +35,7 @@ EXERCISE = Exercise(
         Mistake(
             "There is no rank world_size: after the last rank comes rank 0, so count modulo "
             "world_size.",
-            when=lambda yours, expected, n: failed(yours, "ValueError"),
+            raises=r"There is no rank -?\d+ in this group",
             shown_by={
                 "forgets that a ring closes": body("""
                     received = torch.zeros_like(x)
@@ -51,7 +50,7 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank sends first, and no send returns before its message is received: use "
             "batch_isend_irecv, or let one rank receive first.",
-            when=lambda yours, expected, n: failed(yours, "Deadlock", "TimedOut"),
+            stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "sends first, on every rank": body("""
                     received = torch.zeros_like(x)
@@ -94,9 +93,7 @@ EXERCISE = Exercise(
         Mistake(
             "Some ranks return numbers that nobody has sent: wait for every work before you "
             "read what it receives.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and any(v not in expected for v in yours)
-            ),
+            when=lambda yours, expected, n: any(v not in expected for v in yours),
             shown_by={
                 "does not wait": body("""
                     received = torch.zeros_like(x)

@@ -9,8 +9,8 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import When, stuck, would_give
-from .ring import COLLECTIVES, EXCHANGE, ITEM, SENDS_FIRST, on_some_rank, power_of_ten
+from ...mistakes import When, would_give
+from .ring import COLLECTIVES, EXCHANGE, ITEM, SENDS_BEFORE, SENDS_FIRST, on_some_rank, power_of_ten
 
 CHANGED = "x has changed"
 
@@ -56,7 +56,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             SENDS_FIRST,
-            when=stuck,
+            stuck=SENDS_BEFORE,
             shown_by={
                 "sends before it receives": edit(
                     "exchange(outgoing, incoming)",

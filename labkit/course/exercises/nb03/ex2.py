@@ -10,8 +10,18 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import failed, stuck, would_give
-from .ring import COLLECTIVES, EXCHANGE, IN_PLACE, ITEM, SENDS_FIRST, cut, play_ring, power_of_ten
+from ...mistakes import would_give
+from .ring import (
+    COLLECTIVES,
+    EXCHANGE,
+    IN_PLACE,
+    ITEM,
+    SENDS_BEFORE,
+    SENDS_FIRST,
+    cut,
+    play_ring,
+    power_of_ten,
+)
 
 
 def _start(rank: int, n: int) -> torch.Tensor:
@@ -51,7 +61,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             SENDS_FIRST,
-            when=stuck,
+            stuck=SENDS_BEFORE,
             shown_by={
                 "sends before it receives": edit(
                     "exchange(chunks[(rank - step) % n], incoming)",
@@ -64,7 +74,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "You receive into the whole room, but a chunk is shorter: use room[: len(mine)].",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
+            raises=r"doesn't match the broadcast shape|must match the size of tensor",
             shown_by={
                 "the whole room": body("""
                     mine = chunks[(rank - step - 1) % n]

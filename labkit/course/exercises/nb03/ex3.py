@@ -9,8 +9,18 @@ import torch
 
 from ...answers import body
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import stuck, would_give
-from .ring import COLLECTIVES, EXCHANGE, IN_PLACE, ITEM, SENDS_FIRST, cut, on_some_rank, play_ring
+from ...mistakes import would_give
+from .ring import (
+    COLLECTIVES,
+    EXCHANGE,
+    IN_PLACE,
+    ITEM,
+    SENDS_BEFORE,
+    SENDS_FIRST,
+    cut,
+    on_some_rank,
+    play_ring,
+)
 
 
 def _finished(rank: int, n: int) -> torch.Tensor:
@@ -49,7 +59,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             SENDS_FIRST,
-            when=stuck,
+            stuck=SENDS_BEFORE,
             shown_by={
                 "sends before it receives": body("""
                     dist.send(chunks[(rank + 1 - step) % n], right)

@@ -34,6 +34,8 @@ IN_PLACE = (
     "Your tensor is as it was before. chunks[i] = chunks[i] + … puts a new tensor into the list; "
     "change the chunk itself, with += or copy_, or receive into it."
 )
+#: What is said of ranks that all send first.
+SENDS_BEFORE = r"Cause: Every one of them sends before it receives"
 SENDS_FIRST = (
     "Every rank sends before it receives, and send returns only when its message is taken. Use "
     "exchange, which sends and receives together."

@@ -12,7 +12,7 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, failed
+from ...mistakes import When
 
 #: Numbers in each parameter, first to last, and the cap of a bucket.
 NUMBERS = (2, 3, 4, 1, 5, 8)
@@ -88,7 +88,7 @@ EXERCISE = Exercise(
         Mistake(
             "An empty bucket was sent: before the first parameter, which is larger than cap, there "
             "is nothing to send.",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError", "ValueError"),
+            raises=r"expected a non-empty list of Tensors",
             shown_by={"sends an empty bucket": edit("bucket and size", "size")},
         ),
         Mistake(

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import failed, parts
+from ...mistakes import parts
 from .shared_store import STORE_SECONDS
 
 #: For 05-4, in seconds: when a late key comes and how long to wait for it at most; how long to
@@ -100,7 +100,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "It ends with the store's error when nobody sets the key: catch it and return default.",
-            when=lambda yours, expected, n: failed(yours, "DistStoreError"),
+            raises=r"^DistStoreError: wait timeout",
             shown_by={
                 "does not catch": body("""
                     from datetime import timedelta
@@ -113,7 +113,7 @@ EXERCISE = Exercise(
         Mistake(
             "wait takes a list of keys and a timedelta: "
             "store.wait([key], timedelta(seconds=seconds)).",
-            when=lambda yours, expected, n: failed(yours, "TypeError"),
+            raises=r"wait\(\): incompatible function arguments",
             shown_by={
                 "hands over a number": edit(
                     """

@@ -15,7 +15,7 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import near, stuck, would_give
+from ...mistakes import near, would_give
 
 
 def _net(rank: int) -> nn.Sequential:
@@ -90,7 +90,7 @@ EXERCISE = Exercise(
         Mistake(
             "Ranks wait for one another: every rank has to call every broadcast and every "
             "all-reduce, in the same order. Is there an if rank around one?",
-            when=stuck,
+            stuck=r"waits? in broadcast",
             shown_by={
                 "broadcast on rank 0 only": edit(
                     "dist.broadcast(p.data, 0)",

@@ -10,7 +10,6 @@ import torch.distributed as dist
 
 from ...answers import body
 from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import failed
 from .facts import Facts, fact
 
 #: Items for each rank; a quarter is for testing.
@@ -68,7 +67,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
-            when=lambda yours, expected, n: failed(yours, "ValueError"),
+            raises=r"sampler option is mutually exclusive with shuffle",
             shown_by={
                 "sampler and shuffle": body("""
                     generator = torch.Generator().manual_seed(0)

@@ -11,7 +11,6 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import failed
 from .facts import Facts, fact
 
 #: Where GradScaler begins by default.
@@ -90,7 +89,7 @@ EXERCISE = Exercise(
         Mistake(
             "scaler.step() was called twice without scaler.update() between: each step ends with "
             "an update.",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
+            raises=r"step\(\) has already been called since the last update",
             shown_by={"no update": edit("scaler.update()", "")},
         ),
         Mistake(

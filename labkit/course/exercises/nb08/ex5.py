@@ -19,7 +19,7 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, stuck
+from ...mistakes import When
 from .facts import Facts, fact, has
 
 EPOCH = 3
@@ -92,7 +92,7 @@ EXERCISE = Exercise(
         Mistake(
             "Rank 0 alone is in a collective, and the others do not come. Only printing and "
             "saving belong under the if; all_reduce and barrier are for every rank.",
-            when=stuck,
+            stuck=r"\brank 0 waits in (all_reduce|barrier)",
             shown_by={
                 "reduces on rank 0": edit(
                     """

@@ -11,7 +11,6 @@ from torch import nn
 
 from ...answers import body
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import stuck
 
 #: What a net answers, and what is right: thirteen images, of which eight are recognised.
 GUESSES = (7, 2, 1, 0, 4, 1, 4, 9, 5, 9, 0, 6, 9)
@@ -74,7 +73,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Rank 0 alone is in a collective, and the others do not come.",
-            when=stuck,
+            stuck=r"\brank 0 waits in all_reduce",
             shown_by={
                 "reduces on rank 0": body("""
                     share = Subset(test_set, range(rank, len(test_set), world_size))

@@ -17,7 +17,7 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, stuck
+from ...mistakes import When
 
 #: How long the first rank's disk takes to begin, in seconds.
 SLOW = 0.5
@@ -82,7 +82,7 @@ EXERCISE = Exercise(
         Mistake(
             "Only rank 0 calls the barrier, and waits for the others. A barrier is a meeting: it "
             "stands outside of the if.",
-            when=stuck,
+            stuck=r"\brank 0 waits in barrier",
             shown_by={"rank 0 waits alone": edit("dist.barrier()", "    dist.barrier()")},
         ),
         Mistake(

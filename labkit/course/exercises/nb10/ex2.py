@@ -9,7 +9,7 @@ from torch.utils.data import DistributedSampler
 
 from ...answers import edit, whole
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, failed, would_give
+from ...mistakes import When, would_give
 
 ITEMS, EPOCH, DONE, BATCH = 41, 3, 2, 2
 
@@ -77,7 +77,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "A DistributedSampler is no list: list(sampler) is one.",
-            when=lambda yours, expected, n: failed(yours, "TypeError"),
+            raises=r"'DistributedSampler' object is not subscriptable",
             shown_by={"a slice of the sampler": edit("list(sampler)", "sampler")},
         ),
     ),

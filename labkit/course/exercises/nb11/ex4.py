@@ -12,7 +12,7 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import When, failed, would_give
+from ...mistakes import When, would_give
 
 #: Rows, outputs, and inputs on each rank.
 ROWS, OUT, EACH = 2, 4, 3
@@ -92,7 +92,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "w has a row for each output, as in nn.Linear: multiply by w.T.",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError"),
+            raises=r"shapes cannot be multiplied",
             shown_by={"not transposed": edit("x @ w.T", "x @ w")},
         ),
     ),

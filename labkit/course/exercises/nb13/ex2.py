@@ -13,7 +13,6 @@ from torch.distributed import rpc
 
 from ...answers import body, whole
 from ...exercise import Exercise, Failed, Here, Mistake
-from ...mistakes import failed
 from .connected import ANSWERING, BOUND, attempt, connected, on_this_rank
 
 #: Seconds that reading the cell takes: long enough for all threads to have read.
@@ -147,7 +146,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Nothing was added: write the sum back into the cell.",
-            when=lambda yours, expected, n: yours[0] == 0 and not failed(yours),
+            when=lambda yours, expected, n: yours[0] == 0,
             shown_by={
                 "does not write": body("""
                     with lock:
@@ -158,7 +157,7 @@ EXERCISE = Exercise(
         Mistake(
             "Updates are lost: another thread reads before you have written. Reading, adding and "
             "writing have to be one piece: all three inside the lock.",
-            when=lambda yours, expected, n: not failed(yours) and 0 < yours[0] < expected[0],
+            when=lambda yours, expected, n: 0 < yours[0] < expected[0],
             shown_by={
                 "no lock": body("""
                     total = cell.read() + amount

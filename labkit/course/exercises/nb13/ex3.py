@@ -11,7 +11,7 @@ from torch.distributed import rpc
 
 from ...answers import body, edit
 from ...exercise import Exercise, Failed, Here, Mistake, Wrong
-from ...mistakes import failed, would_give
+from ...mistakes import would_give
 from .connected import SERVED, attempt, connected, gather, on_this_rank
 
 STEPS, RATE = 3, 0.5
@@ -155,10 +155,7 @@ EXERCISE = Exercise(
         Mistake(
             "server is a reference and has no pull() or push() itself: server.rpc_sync().pull() "
             "calls it at the owner.",
-            when=lambda yours, expected, n: any(
-                isinstance(y, Failed) and y.name == "AttributeError" and "RRef" in y.message
-                for y in yours
-            ),
+            raises=r"^AttributeError: '\w*RRef' object has no attribute",
             shown_by={
                 "calls the reference": edit("rpc_sync().pull", "pull", "rpc_sync().push", "push")
             },
@@ -182,7 +179,7 @@ EXERCISE = Exercise(
         Mistake(
             "The server has seen nothing: to_here() gives you a copy, and you push into that. "
             "Call server.rpc_sync().push(...).",
-            when=lambda yours, expected, n: yours[0][1] == [] and not failed(yours),
+            when=lambda yours, expected, n: yours[0][1] == [],
             shown_by={
                 "trains a copy": body("""
                     mine = server.to_here()

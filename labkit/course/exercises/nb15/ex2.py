@@ -10,7 +10,6 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import failed
 
 
 def grid_shape(world_size: int) -> tuple[int, int]:
@@ -37,9 +36,7 @@ def expected(world_size: int) -> list[list[float]]:
 
 
 def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) -> bool:
-    return not failed(yours) and all(
-        isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours)
-    )
+    return all(isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours))
 
 
 EXERCISE = Exercise(
@@ -107,9 +104,7 @@ EXERCISE = Exercise(
         Mistake(
             "Some ranks kept their own number: in a group that it is not in, a rank gets "
             "nothing. Keep the sum of the group that it is a member of.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and any(2.0**r in v for r, v in enumerate(yours))
-            ),
+            when=lambda yours, expected, n: any(2.0**r in v for r, v in enumerate(yours)),
             shown_by={
                 "keeps the last group's": edit(
                     """

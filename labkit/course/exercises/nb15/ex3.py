@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 
 
 def every_second(world_size: int) -> list[list[int]]:
@@ -42,10 +41,6 @@ def expected(world_size: int) -> list[float]:
     return [_held(lasts[rank]) for rank in range(world_size)]
 
 
-def _says(yours: Sequence[Any], *words: str) -> bool:
-    return any(isinstance(v, Failed) and any(word in v.message for word in words) for v in yours)
-
-
 EXERCISE = Exercise(
     id="15-3",
     title="Take it from the last one",
@@ -56,7 +51,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "src= is a rank of the world. A place in the group goes into group_src=.",
-            when=lambda yours, expected, n: _says(yours, "Global rank"),
+            raises=r"Global rank",
             shown_by={
                 "takes the place for a rank": body(
                     "dist.broadcast(x, src=dist.get_world_size(group) - 1, group=group)"
@@ -66,7 +61,7 @@ EXERCISE = Exercise(
         Mistake(
             "There is no such place in the group: places count from 0, and the last one is "
             "dist.get_world_size(group) - 1.",
-            when=lambda yours, expected, n: _says(yours, "invalid root rank"),
+            raises=r"invalid root rank",
             shown_by={
                 "takes the world's last place": body(
                     "dist.broadcast(x, group_src=dist.get_world_size() - 1, group=group)"
@@ -83,9 +78,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Everybody has the same: you talked to the whole world. Hand over group=.",
-            when=lambda yours, expected, n: (
-                not failed(yours) and len(set(yours)) == 1 and len(set(expected)) > 1
-            ),
+            when=lambda yours, expected, n: len(set(yours)) == 1 and len(set(expected)) > 1,
             shown_by={
                 "talks to everybody": body("dist.broadcast(x, src=dist.get_world_size() - 1)")
             },

@@ -8,7 +8,7 @@ from typing import Any
 from torch.distributed.distributed_c10d import BackendConfig
 
 from ...answers import body
-from ...exercise import Exercise, Failed, Here, Mistake
+from ...exercise import Exercise, Here, Mistake
 
 #: What is asked of 15-4: a backend as init_process_group takes it, and a kind of device.
 ASKED = (
@@ -49,9 +49,8 @@ EXERCISE = Exercise(
         Mistake(
             "A plain name has no colon to cut at: it stands for every kind of device that the "
             "backend serves.",
-            when=lambda yours, expected, n: (
-                isinstance(yours, Failed) and yours.name in ("ValueError", "IndexError")
-            ),
+            raises=r"not enough values to unpack|dictionary update sequence element|"
+            r"list index out of range[\s\S]*split",
             shown_by={
                 "knows pairs only": body(
                     'return dict(pair.split(":") for pair in text.split(",")).get(device)'
@@ -60,7 +59,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "There need not be a pair for the device: then the answer is None, as from dict.get.",
-            when=lambda yours, expected, n: isinstance(yours, Failed) and yours.name == "KeyError",
+            raises=r"^KeyError: '(cpu|cuda)'",
             shown_by={
                 "insists on a pair": body("""
                     if ":" not in text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ import torch.distributed as dist
 from ...answers import body
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import failed
 
 
 def _nodes(world_size: int) -> list[list[int]]:
@@ -43,11 +42,6 @@ def expected(world_size: int) -> list[torch.Tensor]:
     return [_held(max(node, key=_score)) for node in _nodes(world_size) for _ in node]
 
 
-def _says(yours: Sequence[Any], text: str) -> bool:
-    """Tell whether a rank failed with these words in its message."""
-    return any(failed([y]) and text in y.message for y in yours)
-
-
 EXERCISE = Exercise(
     id="16-3",
     title="Let every node follow its best rank",
@@ -60,7 +54,7 @@ EXERCISE = Exercise(
         Mistake(
             "src= is a rank of the world, and what you give is a place in the group. Say "
             "group_src=, or ask dist.get_global_rank(node, place).",
-            when=lambda yours, expected, n: _says(yours, "not part of group"),
+            raises=r"not part of group",
             shown_by={
                 "counts in the group for src": body("""
                     scores = torch.empty(dist.get_world_size(node), device=device)
@@ -88,7 +82,7 @@ EXERCISE = Exercise(
         Mistake(
             "There is room for as many scores as the world has ranks; the node has "
             "dist.get_world_size(node).",
-            when=lambda yours, expected, n: failed(yours, "RuntimeError", "ValueError"),
+            raises=r"invalid tensor size|must be equal to world_size|output tensor size",
             shown_by={
                 "makes room for the world": body("""
                     scores = torch.empty(world_size, device=device)

@@ -14,7 +14,7 @@ from torch import nn
 
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import When, failed, near
+from ...mistakes import When, near
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8.
 SHAPE = (1, 6)
@@ -110,7 +110,7 @@ EXERCISE = Exercise(
         Mistake(
             "A hook returns a future, which DDP waits for: all_reduce(…, async_op=True) gives you "
             "a work, and work.get_future().then(f) a future with what f returns.",
-            when=lambda yours, expected, n: failed(yours, "NoFuture"),
+            raises=r"^NoFuture: ",
             shown_by={
                 "returns a tensor": edit(
                     "future = dist.all_reduce(small, async_op=True).get_future()",
@@ -129,7 +129,7 @@ EXERCISE = Exercise(
         Mistake(
             "The future has to hold one tensor of float32, as long as the bucket. That of "
             "all_reduce holds a list with one of bfloat16: take it out, and turn it into float32.",
-            when=lambda yours, expected, n: failed(yours, "NoGradient"),
+            raises=r"^NoGradient: ",
             shown_by={
                 "the work's own future": edit(
                     """

@@ -1,0 +1,93 @@
+"""What is said of a result: which mistake it shows, and what comes before what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labkit.course.answers import body
+from labkit.course.exercise import Exercise, Failed, Mistake
+from labkit.course.judge import Result, Verdict, judge
+
+SHOWN = {"two": body("return 2")}
+VAIN = Failed("Deadlock", "waited in vain")
+LOST = Failed("Stopped", "waited for a rank that failed")
+LATE = Failed("TimedOut", "stopped after 20 s")
+
+
+def exercise(**changes: Any) -> Exercise:
+    values: dict[str, Any] = {
+        "id": "99-1",
+        "title": "Add up",
+        "answer": "f",
+        "trial": lambda answer, here: answer(),
+        "expected": lambda n: [1] * n,
+        "another": body("return 1"),
+        "hints": ("a", "b", "c"),
+    }
+    return Exercise(**{**values, **changes})
+
+
+def judged(yours: list[Any], waited: str = "", **changes: Any) -> Verdict:
+    return judge(Result(exercise(**changes), len(yours), yours, [1] * len(yours), waited=waited))
+
+
+def mistake(**ways: Any) -> tuple[Mistake, ...]:
+    return (Mistake("It is known.", shown_by=SHOWN, **ways),)
+
+
+def test_values_are_asked_only_where_every_rank_gave_one() -> None:
+    anything = mistake(when=lambda yours, expected, n: True)
+    assert judged([2, 2], mistakes=anything).name == "It is known."
+    for failure in (Failed("ValueError", "x"), VAIN, LOST, LATE, Failed("Died")):
+        assert judged([2, failure], mistakes=anything).name == failure.name
+
+
+@pytest.mark.parametrize("slip", ["NameError: name 'x'", "TypeError: 'float' object", "Died: 6"])
+def test_an_error_is_known_by_its_message(slip: str) -> None:
+    name, _, message = slip.partition(": ")
+    known = mistake(raises=r"TypeError: .*'NoneType'")
+    assert judged([Failed("TypeError", "for /: 'NoneType'")] * 2, mistakes=known).mistake
+    assert judged([Failed(name, message)] * 2, mistakes=known).name == name
+
+
+def test_an_error_is_known_by_the_lines_that_it_came_through() -> None:
+    known = mistake(raises=r"(?s)^IndexError: .*chunks\[")
+    text = "list index out of range"
+    own = Failed("IndexError", text, ("step(chunks)", "mine = chunks[rank]"))
+    assert judged([own, own], mistakes=known).mistake
+    assert not judged([Failed("IndexError", text, ("names[3]",))] * 2, mistakes=known).mistake
+
+
+def test_the_cause_is_asked_and_not_its_consequences() -> None:
+    raised = Failed("IndexError", "list index out of range", ("x[4]",))
+    stuck = mistake(stuck="wait")
+    assert judged([VAIN, VAIN, raised], "ranks 0–1 wait", mistakes=stuck).name == "IndexError"
+    assert judged([VAIN, LOST], "ranks 0–1 wait", mistakes=stuck).name == "It is known."
+    assert judged([LATE, LATE], "rank 0 waits", mistakes=stuck).name == "It is known."
+    assert judged([VAIN, VAIN], "nobody", mistakes=stuck).name == "Deadlock"
+    vain = mistake(raises="Deadlock|TimedOut|Stopped")
+    assert judged([VAIN, LATE, LOST], "Deadlock", mistakes=vain).name in ("Deadlock", "TimedOut")
+
+
+def test_a_learners_own_line_comes_before_an_error_of_the_trial() -> None:
+    """A rank's store times out in the trial, since another rank raised before its turn."""
+    trial, own = Failed("DistStoreError", "timeout"), Failed("KeyError", "a", ("table[key]",))
+    known = mistake(raises="KeyError")
+    assert judged([trial, own], mistakes=known).mistake
+    assert judged([trial, Failed("Died", "signal 6")], mistakes=mistake(raises="Died")).mistake
+
+
+def test_a_mistake_with_several_ways_needs_one() -> None:
+    known = mistake(when=lambda yours, expected, n: yours == [3, 3], stuck="in send")
+    assert judged([3, 3], mistakes=known).mistake
+    assert judged([VAIN, VAIN], "rank 0 waits in send", mistakes=known).mistake
+    assert not judged([4, 3], mistakes=known).mistake
+
+
+def test_the_verdict_has_the_mistake_and_its_hint() -> None:
+    known = mistake(raises="KeyError", hint="Print the keys.")
+    verdict = judged([Failed("KeyError", "a"), 1], mistakes=known)
+    assert verdict.mistake is not None
+    assert verdict.mistake.hint == "Print the keys."
