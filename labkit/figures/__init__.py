@@ -12,6 +12,7 @@ from .bars import memory
 from .costs import AlphaBeta, bus_bandwidth, bus_factor, fit_alpha_beta
 from .curves import bandwidth, scaling
 from .kernel_and_ranks import processes
+from .messages import message_cost
 from .picture import Picture
 from .store_and_ranks import rendezvous
 from .style import ink_of, new_figure, style_axes, text_on
@@ -27,6 +28,7 @@ __all__ = [
     "fit_alpha_beta",
     "ink_of",
     "memory",
+    "message_cost",
     "new_figure",
     "processes",
     "rank_colour",
