@@ -9,7 +9,7 @@ from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
 from ..wire.samples import Entry, Sample, Wait
 from .fate import ENDED, NOT_ASKED, Fate
-from .needs import SAME_SIZE, Situation, needs
+from .needs import SAME_SIZE, Situation, crossed_with, groups_of, needs
 
 #: torch's short names of types, as the flight recorder has them.
 TYPES = {
@@ -79,6 +79,23 @@ def _shown(sample: Sample) -> Wait:
 def likely_cause(case: Case) -> str:
     """Return the first explanation that fits."""
     return next(text for explain in EXPLANATIONS if (text := explain(case)))
+
+
+def _crossed(case: Case) -> str:
+    """Explain groups of the same name with different members: each rank has made only its own."""
+    s = case.situation
+    for rank, wait in case.waits.items():
+        for key in filter(None, [wait.making, *(key for key, _ in wait.options)]):
+            for other in sorted(crossed_with(s, rank, key)):
+                its = next(k for k in groups_of(s.samples[other]) if k[0] == key[0])
+                first, second = sorted([(rank, key), (other, its)])
+                return (
+                    f"Rank {first[0]} made the group of {label(first[1][1])} where rank "
+                    f"{second[0]} made that of {label(second[1][1])}: every rank has to call "
+                    "new_group for every group, in the same order, also for those that it is not "
+                    "a member of."
+                )
+    return ""
 
 
 def _new_group(case: Case) -> str:
@@ -313,6 +330,7 @@ def _otherwise(case: Case) -> str:
 
 
 EXPLANATIONS: tuple[Callable[[Case], str], ...] = (
+    _crossed,
     _new_group,
     _init,
     _store,

@@ -55,8 +55,9 @@ class Need:
 
     ``missing`` have not provided it, and ``enough`` of them have to come (all if None). Where
     ``uncertain``, it may also be on its way already, from any of ``partners``. ``conflict`` says
-    that another rank has provided something else in its place. A ``doubt`` says what else could
-    end the wait, or why everybody may have come in vain.
+    that another rank has provided something else in its place. ``crossed`` says that everybody has
+    come, over connections that another group of the same name may have taken. A ``doubt`` says what
+    else could end the wait, or why everybody may have come in vain.
     """
 
     missing: frozenset[int] = frozenset()
@@ -64,6 +65,7 @@ class Need:
     enough: int | None = None
     uncertain: bool = False
     conflict: bool = False
+    crossed: bool = False
     doubt: str = ""
 
 
@@ -122,6 +124,8 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
             conflict = conflict or (own.name in PLAIN and _is_under_way(own, entry))
         fits = fits and own is not None and _fit(own, entry, key, rank, other)
         over = over or (entry is not None and entry.done)
+    if not missing and (strangers := crossed_with(s, rank, key)):
+        return Need(partners=others | strangers, conflict=conflict, crossed=True)
     if not missing and not fits:
         unsure = "everybody has come, but labkit cannot see whether the calls fit"
         return Need(partners=others, conflict=conflict, doubt=unsure)
@@ -291,6 +295,11 @@ def _new_group(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) 
         return made if wait.making is None else _is_in(s, other, making)
 
     missing = frozenset(r for r in others if not has_come(r))
+    strangers = crossed_with(s, rank, making)
+    if missing & strangers:  # they made another one in its place, and go on from there
+        return Need(missing, others, conflict=True)
+    if strangers and not missing:
+        return Need(partners=others | strangers, crossed=True)
     past = {r for r in missing if r in s.samples and 0 <= wait.number <= s.samples[r].made}
     if certain := missing - past:
         return Need(certain, others)
@@ -299,6 +308,43 @@ def _new_group(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int) 
         doubt = f"rank {min(past)} has made as many groups, perhaps this one among them"
         return Need(missing, others, doubt=doubt)
     return Need(missing, others)
+
+
+def crossed_with(s: Situation, rank: int, key: GroupKey) -> frozenset[int]:
+    """Return the ranks that made another group where a rank made this one.
+
+    Torch names the groups of ``new_group`` by counting them. Ranks of one world that each make only
+    their own give one name to different groups; under that name they find each other's addresses
+    in the store, so that connections of the two groups get crossed.
+    """
+    name, members = key
+    world = _world(s.samples.get(rank))
+    if name == _WORLD or world is None:
+        return frozenset()
+    others = {other: s.samples[other] for other in world if other in s.samples and other != rank}
+    return frozenset(
+        other
+        for other, sample in others.items()
+        if _world(sample) == world
+        and any(its == name and set(ranks) != set(members) for its, ranks in groups_of(sample))
+    )
+
+
+#: The name of the default group.
+_WORLD = "0"
+
+
+def _world(sample: Sample | None) -> tuple[int, ...] | None:
+    """Return the members of a rank's default group."""
+    names = () if sample is None else sample.groups
+    return next((ranks for name, ranks in names if name == _WORLD), None)
+
+
+def groups_of(sample: Sample) -> set[GroupKey]:
+    """Return the groups that a rank has made, and the one that it makes right now."""
+    wait = sample.wait
+    making = {wait.making} if wait is not None and wait.making is not None else set()
+    return {*sample.groups, *making}
 
 
 def _is_in(s: Situation, rank: int, key: GroupKey) -> bool:

@@ -136,7 +136,7 @@ class _Reading:
                 return True
             if not need.uncertain:
                 return False
-        elif not need.doubt:
+        elif not need.doubt and not need.crossed:
             return True  # everybody has come, with calls that fit: however slow the way is
         # It is on its way, or never arrives: that shows when nothing is on its way anywhere. What
         # has come is in this rank's own queues until somebody reads it.

@@ -321,6 +321,16 @@ FAULTS = [
         4,
     ),
     Fault(
+        "each rank makes only its own group",
+        "own = dist.new_group([0, 1] if rank == 0 else [rank])",
+        (
+            r"Cause: Rank 0 made the group of ranks 0–1 where rank 1 made that of rank 1: every",
+            r"has to call new_group for every group, in the same order",
+        ),
+        only(0),
+        2,
+    ),
+    Fault(
         "two groups in different order",
         "a = dist.new_group([0, 1])\nb = dist.new_group([0, 1])\nx = torch.ones(1)\n"
         "if rank < 2:\n    for g in (a, b) if rank == 0 else (b, a):\n"
@@ -473,3 +483,22 @@ def test_a_fault_is_named_and_survived(lab, fault):
     after = psutil.Process(inside(lab).cluster.launcher.warm.process.pid).children()
     assert len(after) == len(children)
     assert not [p.pid for p in after if p.status() == psutil.STATUS_ZOMBIE]
+
+
+def test_each_rank_makes_only_its_own_pair(lab):
+    """Both pairs have one name, under which they look for each other: what comes of it is chance,
+    but it is named, nobody stays behind, and the lab works afterwards."""
+    if len(lab) < 4:
+        pytest.skip("needs two pairs")
+    code = (
+        "#px In[7]\nkept = rank\n"
+        "own = dist.new_group([0, 1] if rank < 2 else [2, 3])\n"
+        "dist.all_reduce(torch.ones(1), group=own)"
+    )
+    for _ in range(4):
+        finished = finish_cell(send_cell(lab, code))
+        if finished.error is not None:
+            assert "every rank has to call new_group for every group" in str(finished.error)
+        assert not finished.ending.still
+        usable(lab)
+        assert run(lab, "kept") == ["0", "1", "2", "3"]

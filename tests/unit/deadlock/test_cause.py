@@ -53,6 +53,13 @@ def makes(*members, number=1):
     return Sample(0, "waiting", True, wait, made=max(number, 0))
 
 
+def own_group_of(*members):
+    """Make one of four ranks that waits in the group that it has made by itself."""
+    world, own = group(4), Group(("5", members), 1, {1: call()}, {}, 0)
+    wait = Wait("collective", ((own.key, 1),), number=1)
+    return Sample(0, "waiting", True, wait, groups={world.key: world, own.key: own})
+
+
 def asks_store(key):
     return Sample(0, "waiting", True, Wait("store", at=key, doubt="anybody may set it"))
 
@@ -103,6 +110,11 @@ KEEPS_PLACE = ended(places=frozenset({("In[7], line 4", "0")}))
 
 #: The ranks of a deadlock, and what the explanation says.
 CASES = {
+    "new_group of its own only": (
+        case(*(own_group_of(*members) for members in ((0, 1), (0, 1), (2, 3), (2, 3)))),
+        "Rank 0 made the group of ranks 0–1 where rank 2 made that of ranks 2–3: every rank has "
+        "to call new_group for every group, in the same order",
+    ),
     "new_group": (
         case(waits("new_group", group(2)), ended()),
         "new_group has to be called by every rank of the lab",

@@ -571,10 +571,58 @@ def test_a_member_that_has_made_the_group_and_has_gone_on_is_not_missing():
     assert decide(3, making(0, (0, 1)), made, ended(2)) == Verdict()
 
 
-def test_ranks_that_make_different_groups_under_one_number():
-    """Each has counted as many, so that labkit cannot tell whether it was this one."""
-    found = suspicion(3, making(0, (0, 1)), making(1, (1, 2)), ended(2, made=2))
+def test_a_member_that_has_made_as_many_groups():
+    """Labkit cannot tell whether it was this one."""
+    found = suspicion(3, making(0, (0, 1)), ended(1, made=3), ended(2, made=2))
     assert found == ({0}, ("rank 1 has made as many groups, perhaps this one among them",))
+
+
+def test_ranks_that_make_different_groups_under_one_number():
+    """Rank 1 has counted on, and will not make that of rank 0 any more."""
+    assert stuck(3, making(0, (0, 1)), making(1, (1, 2)), ended(2, made=2)) == {0, 1}
+    alone = ended(1, group(range(3)), group((1,), name="5"), made=3)
+    assert stuck(3, making(0, (0, 1)), alone, computes(2)) == {0}
+
+
+def in_pair(rank, members, **named):
+    """Make a rank of four that waits in a collective of a group of its own making."""
+    own = group(members, call(1), name="5")
+    return waits(rank, "collective", own, group(range(4)), **named)
+
+
+def test_groups_whose_connections_may_be_crossed():
+    """Each rank makes only its own group, under one name: everybody has come, in vain."""
+    pairs = [in_pair(0, (0, 1)), in_pair(1, (0, 1)), in_pair(2, (2, 3)), in_pair(3, (2, 3))]
+    assert stuck(4, *pairs) == {0, 1, 2, 3}
+    assert decide(4, *[has(rank, still=False) for rank in pairs]) == Verdict()
+    late = making(2, (2, 3), size=4)
+    assert stuck(4, in_pair(0, (0, 1)), in_pair(1, (0, 1)), late, in_pair(3, (2, 3))) == {
+        0,
+        1,
+        2,
+        3,
+    }
+
+
+def test_a_member_of_a_crossed_group_may_still_come():
+    """By chance the connections may be right: who computes is waited for."""
+    late = computes(1, group((0, 1), name="5"), group(range(4)))
+    others = in_pair(2, (2, 3)), computes(3, group((2, 3), name="5"), group(range(4)))
+    assert decide(4, in_pair(0, (0, 1)), late, *others) == Verdict()
+
+
+def test_groups_of_one_name_in_two_worlds_are_not_crossed():
+    worlds = (group((0, 1)), group((2, 3)))
+    pairs = [
+        waits(
+            r,
+            "collective",
+            group((2 * (r // 2), 2 * (r // 2) + 1), call(1), name="5"),
+            worlds[r // 2],
+        )
+        for r in range(4)
+    ]
+    assert decide(4, *pairs) == Verdict()
 
 
 def test_new_group_that_meets_its_members_alone_has_no_number():
