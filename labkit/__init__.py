@@ -118,6 +118,13 @@ def start(
     )
 
 
+def load_ipython_extension(shell: _Any) -> None:
+    """Give a notebook ``%%torchrun`` without a lab: ``%load_ext labkit``."""
+    from .notebook import torchrun
+
+    torchrun.load(shell)
+
+
 #: Name -> its module, and the name in there ("": the module itself).
 _LAZY = {
     "Lab": (".notebook.lab", "Lab"),

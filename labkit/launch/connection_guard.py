@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..wire import peers
+from ..wire.family import end_with_parent
 from ..wire.guard import ENV, REFUSED, REGISTRATION, WELCOME
 
 #: linux/seccomp.h: a notification has an id, a thread, flags; number, architecture, instruction
@@ -68,8 +69,6 @@ def start() -> int | None:
     if pid == 0:
         code = 1
         try:
-            from .fork_server import end_with_parent
-
             end_with_parent(parent)
             os.setsid()
             _keep_only(theirs.fileno())

@@ -23,6 +23,7 @@ from typing import Any
 
 from .. import trust
 from ..errors import StartError
+from ..wire.family import end_with_parent
 from ..wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
 from .exit_notice import unregister
 from .private_folder import PrivateFolder, home_variables, sweep
@@ -167,7 +168,7 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
     """Be the rank; never returns."""
     code = 1
     try:
-        from .fork_server import end_with_parent, import_without_debugger
+        from .fork_server import import_without_debugger
 
         end_with_parent(parent)
         os.setsid()

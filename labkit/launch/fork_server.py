@@ -23,7 +23,6 @@ thread that forked, and a CUDA context does not survive a fork.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -38,11 +37,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..wire.family import end_descendants, end_with_parent, inherit_orphans
 from . import connection_guard
-
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None, use_errno=True)
 
 #: What a child runs, by kind: "module:function", called with the request's argv.
 KINDS = {
@@ -72,14 +68,6 @@ def import_without_debugger() -> None:
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     importlib.import_module("ipykernel.debugger")
     del sys.modules["debugpy"]
-
-
-def end_with_parent(parent: int) -> None:
-    """Ask the system to kill this process when the one that forked it ends, where it can."""
-    if sys.platform == "linux":
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the line above
-        os._exit(1)
 
 
 def call(argv: list[str]) -> None:
@@ -248,16 +236,8 @@ class ForkServer:
         return None
 
     def shut_down(self) -> None:
-        """Kill every descendant (children first, then what is left to us as subreaper)."""
-        deadline = time.monotonic() + 5
-        while (children := _children()) and time.monotonic() < deadline:
-            for pid in children:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            time.sleep(0.005)
+        """Kill every descendant, what ranks have left behind included; remove the folder."""
+        end_descendants()
         shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -269,14 +249,9 @@ def _link(path: str, pid: int) -> None:
         os.symlink(str(pid), path)
 
 
-def _children() -> list[int]:
-    """List the process ids of our children, orphans that were handed to us included."""
-    return [int(p) for p in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-
-
 def main(argv: list[str]) -> Callable[[], None] | None:
     fd, root, *preload = argv
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    inherit_orphans()
     connection_guard.start()
     server = ForkServer(socket.socket(fileno=int(fd)), Path(root))
     importlib.import_module("ipyparallel.controller.app")

@@ -204,9 +204,11 @@ def thread_settings(size: int | None) -> dict[str, str]:
 
 
 def _load_magics() -> None:
-    """Give the notebook ``%%px`` (in a plain Python program there is nothing to do)."""
+    """Give the notebook ``%%px`` and ``%%torchrun`` (a plain Python program needs neither)."""
     found = shell.current()
     if found is not None:
+        from . import torchrun
         from .magics import LabMagics
 
         LabMagics.load(found)
+        torchrun.load(found)

@@ -1,0 +1,142 @@
+"""Start torchrun as a notebook's kernel does: what it runs, in which folder, and who ends it.
+
+The command is torchrun's own; ``labkit.rank.torchrun.agent`` reads it with torchrun's parser.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..wire.torchrun import LOGS, REPORT, SCRIPT
+from . import import_path, torchrun_owner
+from .private_folder import PrivateFolder, sweep
+
+#: Seconds for all of it to be gone: longer than the owner takes to kill.
+END_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """How torchrun has ended."""
+
+    #: Why torchrun did not take its command line, "" if it did.
+    refused: str = ""
+    #: Exit codes of the workers that failed in the last attempt, by rank; negative for a signal.
+    failures: Mapping[int, int] = field(default_factory=dict)
+    #: The last lines that torchrun itself wrote, if it failed with no failed worker.
+    error: str = ""
+    code: int = 0  #: of torchrun; negative for a signal
+    #: Whether the command line says itself where the workers' output goes.
+    own_way: bool = False
+
+
+class Torchrun:
+    """One run of torchrun. Made by :meth:`start`."""
+
+    def __init__(
+        self, folder: PrivateFolder, process: subprocess.Popen[bytes], line: socket.socket
+    ) -> None:
+        self._folder = folder
+        self._process = process
+        self._line = line
+
+    @classmethod
+    def start(cls, words: Sequence[str], script: str | None = None) -> Torchrun:
+        """Start torchrun; returns at once.
+
+        Parameters
+        ----------
+        words
+            torchrun's command line.
+        script
+            The text of the script, for a command line that has no script in it. A word ``--``
+            stands before the script's own arguments then.
+
+        Raises
+        ------
+        StartError
+            If the private folder cannot be made, or ``PYTHONPATH`` names a folder of others.
+        """
+        import_path.check()
+        sweep()
+        folder = PrivateFolder(sockets=False)
+        ours, theirs = socket.socketpair()
+        try:
+            path = folder.path
+            (path / LOGS).mkdir()
+            if script is not None:
+                (path / SCRIPT).write_text(script, encoding="utf-8")
+            agent = [sys.executable, "-P", "-m", "labkit.rank.torchrun.agent", str(path), *words]
+            owner = [sys.executable, "-P", "-m", torchrun_owner.__name__]
+            with theirs:
+                process = subprocess.Popen(
+                    [*owner, str(theirs.fileno()), str(path), *agent],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=_environment(),
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            folder.remove()
+            raise
+        return cls(folder, process, ours)
+
+    @property
+    def path(self) -> Path:
+        """The private folder."""
+        return self._folder.path
+
+    def has_ended(self) -> bool:
+        """Tell whether torchrun and all that it started are gone."""
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """End it with all its workers, if it runs, and wait for it. Safe to call twice."""
+        self._line.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def report(self) -> Report:
+        """Say how it has ended."""
+        code = self._process.wait()
+        found: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads((self.path / REPORT).read_text())
+        failures = {int(rank): code for rank, code in found.get("failures", {}).items()}
+        error = "" if failures or not code else self._last_words()
+        own_way = bool(found.get("own_way"))
+        return Report(found.get("refused", ""), failures, error, code, own_way)
+
+    def _last_words(self, lines: int = 12) -> str:
+        try:
+            text = (self.path / torchrun_owner.STDERR).read_text("utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.rstrip().splitlines()[-lines:])
+
+    def close(self) -> None:
+        """End it if it runs; remove its folder."""
+        self.end()
+        self._folder.remove()
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables of a program that somebody starts in a terminal."""
+    environment = dict(os.environ)
+    if environment.get("MPLBACKEND", "").startswith("module://matplotlib_inline"):
+        del environment["MPLBACKEND"]  # of the kernel, which shows figures in the notebook
+    return environment

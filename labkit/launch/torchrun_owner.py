@@ -1,0 +1,80 @@
+"""Own one torchrun and all that it starts, so that nothing of it outlives the notebook.
+
+Runs as ``python -m labkit.launch.torchrun_owner FD FOLDER COMMAND...``: FD is one end of a socket
+pair whose other end the notebook's kernel holds, FOLDER the private folder of this run, COMMAND
+what starts torchrun. When that has ended, when the kernel closes its end or when the kernel is
+gone, however it went, every descendant is killed: torchrun puts each worker into a session of its
+own, and a worker may start processes too, but what loses its parent falls to this process. The
+exit status is torchrun's.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from ..wire.family import end_descendants, end_with_parent, inherit_orphans
+
+#: Seconds until a kernel is missed that left its end of the socket open in a process it forked.
+LOOK_SECONDS = 0.5
+#: Where torchrun itself writes, in the folder; the workers write into files of their own.
+STDOUT, STDERR = "torchrun.out", "torchrun.err"
+
+
+def main(argv: list[str]) -> int:
+    number, folder, *command = argv
+    kernel, line = os.getppid(), socket.socket(fileno=int(number))
+    inherit_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the kernel decides
+    process = _start(command, Path(folder))
+    _wait(process, line, kernel)
+    code = process.poll()
+    end_descendants()
+    if os.getppid() != kernel:
+        shutil.rmtree(folder, ignore_errors=True)
+    if code is None:
+        return 1
+    if code < 0:  # end as it has ended
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    own = os.getpid()
+    with open(folder / STDOUT, "wb") as out, open(folder / STDERR, "wb") as err:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=lambda: end_with_parent(own),
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], line: socket.socket, kernel: int) -> None:
+    """Wait until torchrun has ended or nobody wants it any more."""
+    woken, wake = socket.socketpair()
+    for end in (woken, wake):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the selector
+    with selectors.DefaultSelector() as selector:
+        selector.register(line, selectors.EVENT_READ)
+        selector.register(woken, selectors.EVENT_READ)
+        while process.poll() is None and os.getppid() == kernel:
+            for key, _ in selector.select(LOOK_SECONDS):
+                if key.fileobj is line:  # closed: nothing is ever sent
+                    return
+                woken.recv(4096)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

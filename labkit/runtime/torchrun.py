@@ -1,0 +1,219 @@
+"""Read what torchrun's workers write, by rank, and turn their ends into one error."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGTERM
+
+from ..errors import RankDied
+from ..launch.torchrun import Report
+from ..rank_names import fold, label, red
+from ..wire import torch_texts
+from ..wire.exit_code import describe_exit
+from ..wire.outcome import Outcome
+from ..wire.torchrun import ERROR, LOGS, RANK, SCRIPT
+from .terminal_text import Screen
+
+STREAMS = ("stdout", "stderr")
+#: The exit code of Python after an error.
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An error with which a worker ended, as its process tells it."""
+
+    type: str
+    message: str  #: its first line
+    text: str  #: the traceback
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it only says that another worker, or the connection to it, has gone."""
+        return bool(torch_texts.CONSEQUENCE.search(self.text))
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class File:
+    """A file that grows, read as text."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def more(self) -> str:
+        """Return what is new."""
+        try:
+            with open(self._path, "rb") as stream:
+                stream.seek(self._read)
+                data = stream.read()
+        except OSError:
+            return ""
+        self._read += len(data)
+        return self._decoder.decode(data)
+
+
+@dataclass
+class Attempt:
+    """What one worker has written since torchrun started it, or restarted it."""
+
+    folder: Path
+    number: int  #: of the attempt
+    local_rank: int
+    files: dict[str, File] = field(init=False)
+    screens: dict[str, Screen] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = {name: File(self.folder / f"{name}.log") for name in STREAMS}
+        self.screens = {name: Screen() for name in STREAMS}
+
+    def read(self) -> None:
+        """Take in what is new."""
+        for name, file in self.files.items():
+            if text := file.more():
+                self.screens[name].write(text)
+
+    @property
+    def rank(self) -> int:
+        """The worker's rank; its local one where the worker does not tell."""
+        try:
+            return int((self.folder / RANK).read_text())
+        except (OSError, ValueError):
+            return self.local_rank
+
+    def raised(self) -> Raised | None:
+        """Return the error with which it ended, None if there was none."""
+        try:
+            return Raised(**json.loads((self.folder / ERROR).read_text()))
+        except (OSError, ValueError):
+            return None
+
+
+class Workers:
+    """The workers of one run of torchrun, as their files show them.
+
+    Parameters
+    ----------
+    folder
+        The run's private folder.
+    cell
+        What to call the script of a cell: ``In[7]``.
+    """
+
+    def __init__(self, folder: Path, cell: str) -> None:
+        self._folder = folder
+        self._cell = cell
+        self._attempts: dict[Path, Attempt] = {}
+
+    def read(self) -> None:
+        """Take in what is new."""
+        for folder in (self._folder / LOGS).glob("*/attempt_*/*"):
+            if folder not in self._attempts and folder.name.isdigit():
+                number = int(folder.parent.name.rpartition("_")[2])
+                self._attempts[folder] = Attempt(folder, number, int(folder.name))
+        for attempt in self._attempts.values():
+            attempt.read()
+
+    def texts(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Return what each rank has written to stdout and to stderr so far."""
+        out, err = self._join("stdout"), self._join("stderr")
+        return out, err
+
+    def _join(self, stream: str, ends: Mapping[Path, str] | None = None) -> dict[int, str]:
+        texts: dict[int, str] = {}
+        for attempt in sorted(self._attempts.values(), key=lambda a: a.number):
+            text = str(attempt.screens[stream]) + (ends or {}).get(attempt.folder, "")
+            texts[attempt.rank] = texts.get(attempt.rank, "") + text
+        return {rank: self._named(text) for rank, text in texts.items()}
+
+    def _named(self, text: str) -> str:
+        """Name the cell where Python names the file with its text."""
+        return text.replace(str(self._folder / SCRIPT), self._cell)
+
+    def outcomes(self, failed: Collection[int]) -> list[Outcome]:
+        """Return what each rank has written, and the traceback of what ended it.
+
+        Errors that only say that another worker has gone are left out, but for those of the
+        workers that count as ``failed`` in the last attempt.
+        """
+        last = self._last_attempt()
+        ends = {
+            attempt.folder: raised.text
+            for attempt in self._attempts.values()
+            if (raised := attempt.raised()) is not None
+            and (not raised.is_consequence or (attempt.number == last and attempt.rank in failed))
+        }
+        out, err = self._join("stdout"), self._join("stderr", ends)
+        return [Outcome(rank, out[rank], err[rank]) for rank in sorted(out)]
+
+    def _last_attempt(self) -> int:
+        return max((attempt.number for attempt in self._attempts.values()), default=0)
+
+    def last_errors(self) -> dict[int, Raised]:
+        """Return the errors of the last attempt, by rank."""
+        last = self._last_attempt()
+        attempts = [a for a in self._attempts.values() if a.number == last]
+        return {a.rank: raised for a in attempts if (raised := a.raised()) is not None}
+
+
+def find_failed(failures: Mapping[int, int], raised: Mapping[int, Raised]) -> dict[int, int]:
+    """Return the exit codes of the workers that failed by themselves, by rank.
+
+    Those that torchrun has ended because of others, or that failed because others had gone, are
+    among them only if there is nobody else.
+
+    Parameters
+    ----------
+    failures
+        All exit codes.
+    raised
+        The errors with which workers ended, by rank.
+    """
+
+    def follows(rank: int, code: int) -> bool:
+        gone = rank in raised and raised[rank].is_consequence
+        return code == -SIGTERM or (code == FAILED and gone)
+
+    own = {rank: code for rank, code in failures.items() if not follows(rank, code)}
+    return own or dict(failures)
+
+
+def judge(failed: Mapping[int, int], raised: Mapping[int, Raised]) -> RankDied | None:
+    """Return the error to raise for workers that failed by themselves, None if none did."""
+    if not failed:
+        return None
+    ends = fold(
+        {
+            rank: (describe_exit(code), str(raised[rank]) if rank in raised else "")
+            for rank, code in failed.items()
+        }
+    )
+    said = [
+        f"{label(ranks)} ended with {how}" + (f" ({why})" if why else "")
+        for ranks, (how, why) in ends
+    ]
+    text = "; ".join(said) + "."
+    return RankDied(text, [f"{red(RankDied.__name__)}: {text}"])
+
+
+#: What torchrun's parser, and other code of it, say of themselves at the end of a failure.
+_PREFIX = re.compile(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception)): ")
+
+
+def why_refused(report: Report) -> str:
+    """Say why torchrun could not run, in its own words; "" if it could."""
+    if report.refused:
+        return f"torchrun cannot run this: {report.refused.rstrip('.')}."
+    if not report.code or report.failures:
+        return ""
+    last = report.error.rpartition("\n")[2]
+    said = ": " + _PREFIX.sub(r"\1: ", last) if last else "."
+    return f"torchrun ended with {describe_exit(report.code)}{said}"

@@ -1,0 +1,50 @@
+"""End processes with the one that started them: what a process can ask of Linux for that."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def end_with_parent(parent: int) -> None:
+    """Ask the system to kill this process when the one that started it ends, where it can."""
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above
+        os._exit(1)
+
+
+def inherit_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, where the system can."""
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_descendants(seconds: float = 5.0) -> None:
+    """Kill every descendant: children first, then what falls to this process as their heir."""
+    deadline = time.monotonic() + seconds
+    while (children := _children()) and time.monotonic() < deadline:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.005)
+
+
+def _children() -> list[int]:
+    """List the process ids of our children, orphans that were handed to us included."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children")
+    try:
+        return [int(pid) for pid in listed.read_text().split()]
+    except FileNotFoundError:  # another system than Linux
+        return []

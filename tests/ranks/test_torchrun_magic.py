@@ -1,0 +1,343 @@
+"""%%torchrun and %torchrun: the real torchrun, in a real IPython shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import labkit
+from labkit.errors import Interrupted, LabError, RankDied, UsageError
+
+pytestmark = pytest.mark.slow
+
+#: What a cell or a line wrote to stdout and stderr, without colours.
+Run = Callable[..., tuple[str, str]]
+TWO, FOUR = "--standalone --nproc-per-node=2", "--standalone --nproc-per-node=4"
+#: Seconds until a run that is stopped is gone.
+STOP_SECONDS = 2.0
+PLAIN = "import os, sys, time\nrank = int(os.environ['RANK'])\n"
+GROUP = (
+    "import torch\nimport torch.distributed as dist\n"
+    "dist.init_process_group('gloo')\nrank = dist.get_rank()\n"
+)
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[InteractiveShell]:
+    """Return a shell with the magics, as ``%load_ext labkit`` gives them."""
+    instance = InteractiveShell.instance()
+    instance.history_manager.enabled = False
+    labkit.load_ipython_extension(instance)
+    yield instance
+    InteractiveShell.clear_instance()
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.fixture
+def cell(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a cell's text; return what is shown, also where the cell fails."""
+
+    def run(text: str, line: str = TWO, error: type[BaseException] | None = None) -> tuple:
+        capsys.readouterr()
+        if error is None:
+            shell.run_cell_magic("torchrun", line, text)
+            return tuple(map(plain, capsys.readouterr()))
+        with pytest.raises(error) as caught:
+            shell.run_cell_magic("torchrun", line, text)
+        return (*map(plain, capsys.readouterr()), str(caught.value))
+
+    return run
+
+
+@pytest.fixture
+def line(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Run a line; return what it wrote to stdout."""
+
+    def run(text: str) -> str:
+        capsys.readouterr()
+        shell.run_line_magic("torchrun", text)
+        return plain(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Fail a test after which a process of torchrun's, or a file, is there."""
+    tmp_path_factory.getbasetemp()  # pytest's own folder is not to be in there
+    with tempfile.TemporaryDirectory(prefix="t") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+        monkeypatch.undo()
+        assert running() == []
+        assert list(Path(folder).iterdir()) == []
+
+
+def running() -> list[list[str]]:
+    """List the command lines of what ``%%torchrun`` has started below this process."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if any("torchrun" in word for word in words):
+            found.append(words)
+    return found
+
+
+SUM = GROUP + (
+    "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nprint(x)\nprint(f'rank {rank}')\n"
+    "dist.destroy_process_group()\n"
+)
+
+
+def test_equal_outputs_share_a_block_and_a_second_run_gives_the_same_text(cell):
+    first = cell(SUM)
+    assert first == (
+        "rank 0:\n  tensor([3.])\n  rank 0\nrank 1:\n  tensor([3.])\n  rank 1\n",
+        "",
+    )
+    assert cell(SUM) == first
+
+
+def test_four_workers(cell):
+    out, err = cell(SUM.replace("print(f'rank {rank}')\n", ""), FOUR)
+    assert (out, err) == ("ranks 0–3: tensor([10.])\n", "")
+
+
+def test_all_that_listens_does_so_on_loopback_and_cores_are_shared(cell):
+    ports = (
+        "import psutil\n"
+        "agent = psutil.Process().parent()\n"
+        "found = [c for p in (agent, *agent.children()) for c in p.net_connections('inet')\n"
+        "         if c.status == psutil.CONN_LISTEN]\n"
+        "print(len(found) > 1, {c.laddr.ip for c in found} <= {'127.0.0.1', '::1'})\n"
+        "print(os.environ['MASTER_ADDR'], os.environ['GLOO_SOCKET_IFNAME'])\n"
+        "print(int(os.environ['OMP_NUM_THREADS']) == max(1, len(os.sched_getaffinity(0)) // 2))\n"
+        "dist.barrier()\ndist.destroy_process_group()\n"
+    )
+    env = {name: os.environ.pop(name) for name in ("OMP_NUM_THREADS",) if name in os.environ}
+    try:
+        out, _ = cell("import os\n" + GROUP + "dist.barrier()\n" + ports)
+    finally:
+        os.environ.update(env)
+    assert out == "ranks 0–1:\n  True True\n  127.0.0.1 lo\n  True\n"
+
+
+def test_a_worker_that_is_terminated_is_named(cell):
+    *_, error = cell(
+        PLAIN + "if rank == 1:\n    os.kill(os.getpid(), 15)\ntime.sleep(60)\n", error=RankDied
+    )
+    assert "rank 1 ended with signal 15 (SIGTERM)" in error or "ranks 0–1 ended" in error
+
+
+FAULTS = {
+    "exception": ("raise ValueError('bad')", "exit code 1 (ValueError: bad)"),
+    "exit": ("sys.exit(3)", "exit code 3"),
+    "kill": ("os.kill(os.getpid(), 9)", "signal 9 (SIGKILL)"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_worker_that_fails_is_named_once_and_what_follows_from_it_is_not(cell, fault):
+    code, how = FAULTS[fault]
+    text = f"{GROUP}import os, sys\nif rank == 1:\n    {code}\ndist.barrier()\n"
+    out, err, error = cell(text, error=RankDied)
+    assert error == f"rank 1 ended with {how}."
+    assert out == ""
+    if fault == "exception":
+        assert err == (
+            "rank 1:\n  Traceback (most recent call last):\n"
+            '    File "In[0]", line 8, in <module>\n'
+            "      raise ValueError('bad')\n  ValueError: bad\n"
+        )
+    else:
+        assert err == ""
+
+
+def test_the_same_error_on_all_ranks_is_shown_once(cell):
+    _, err, error = cell("x = 1\nprint(y)\n", error=RankDied)
+    assert error == "ranks 0–1 ended with exit code 1 (NameError: name 'y' is not defined)."
+    assert err.count("Traceback") == 1
+    assert 'File "In[0]", line 3, in <module>' in err
+
+
+def test_a_failure_that_a_restart_mends_is_none(cell):
+    text = PLAIN + (
+        "attempt = os.environ['TORCHELASTIC_RESTART_COUNT']\n"
+        "print('attempt', attempt)\n"
+        "if attempt == '0' and rank == 1:\n    raise OSError('once')\n"
+        "time.sleep(0 if attempt == '1' else 60)\n"
+    )
+    out, err = cell(text, f"{TWO} --max-restarts=1")
+    assert out == "ranks 0–1:\n  attempt 0\n  attempt 1\n"
+    assert err.count("OSError: once") == 1
+
+
+def test_what_no_rank_prints_shows_nothing(cell):
+    assert cell("x = 1\n") == ("", "")
+
+
+def test_prints_without_an_end_and_much_output_are_whole(cell):
+    out, err = cell(
+        PLAIN + "print('a', end='')\nprint('b', end='', flush=True)\nos.write(1, b'c')\n"
+        "sys.stderr.write(f'warned {rank}')\n"
+    )
+    assert out == "ranks 0–1: abc\n"
+    assert err == "rank 0: warned 0\nrank 1: warned 1\n"
+    out, _ = cell(PLAIN + "for i in range(50_000):\n    print(i, 'x' * 60)\n")
+    assert len(out.splitlines()) == 50_001
+    assert out.rstrip().endswith("49999 " + "x" * 60)
+
+
+def test_a_cell_imports_and_reads_from_the_notebooks_folder(cell, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("neighbour.py").write_text("VALUE = 7\n")
+    out, _ = cell(
+        "import multiprocessing, os, sys\n"
+        "from neighbour import VALUE\n"
+        "def double(x):\n    return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    print(VALUE, open('neighbour.py').read().strip(), sys.argv[1:])\n"
+        "    print(open(__file__).read().count('double'), 'PYTHONSAFEPATH' in os.environ)\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.map(double, [VALUE]))\n",
+        "--nproc-per-node=1 -- --epochs 3",
+    )
+    assert out == "rank 0:\n  7 VALUE = 7 ['--epochs', '3']\n  3 False\n  [14]\n"
+
+
+def test_a_line_runs_a_script_as_a_terminal_does(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").mkdir()
+    Path("scripts/near.py").write_text("WORD = 'near'\n")
+    Path("scripts/hello.py").write_text(
+        "import sys\nfrom near import WORD\nprint(WORD, __file__, sys.argv)\n"
+    )
+    out = line("--nproc-per-node=2 scripts/hello.py --lr '0.1 0.2'")
+    assert out == ("ranks 0–1: near scripts/hello.py ['scripts/hello.py', '--lr', '0.1 0.2']\n")
+    assert line("--nproc-per-node 2 --no-python echo Hello") == "ranks 0–1: Hello\n"
+    # Asked for torchrun's own way:
+    assert "[default1]:near" in line("--nproc-per-node=2 --tee 3 scripts/hello.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("--nproc-per-node=2", "the script to run is missing"),
+        ("--nproc-per-node=2 no/such.py", "there is no file no/such.py"),
+        ("--nproc-per-nod 2 --wrong x.py", "unrecognized arguments: --wrong"),
+    ],
+)
+def test_a_wrong_command_line_gives_one_sentence(line, text, pattern):
+    with pytest.raises(UsageError, match=pattern) as caught:
+        line(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_torchrun_itself_is_told(line, tmp_path):
+    (tmp_path / "x.py").write_text("")
+    with pytest.raises(LabError, match=r"torchrun ended with exit code 1: .*backend 'nothing'"):
+        line(f"--rdzv-backend=nothing {tmp_path}/x.py")
+
+
+def test_the_stop_button_ends_all_of_it_at_once(cell):
+    waits = PLAIN + (
+        "import subprocess, signal\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "print('waits', flush=True)\ntime.sleep(1000)\n"
+    )
+    pressed = []
+
+    def press() -> None:
+        while not any("torchrun.worker" in word for words in running() for word in words):
+            time.sleep(0.05)
+        time.sleep(1)
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    out, _, error = cell(waits, error=Interrupted)
+    assert time.monotonic() - pressed[0] < STOP_SECONDS
+    assert out == "ranks 0–1: waits\n"
+    assert error.startswith("torchrun was stopped")
+    assert [p for p in psutil.Process().children(recursive=True) if p.name() == "sleep"] == []
+
+
+KERNEL = """\
+from IPython.core.interactiveshell import InteractiveShell
+import labkit
+shell = InteractiveShell.instance()
+labkit.load_ipython_extension(shell)
+shell.run_cell_magic("torchrun", "--standalone --nproc-per-node=2", '''
+import os, subprocess, time
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+with open(f"{os.environ['PIDS']}/{os.environ['RANK']}", "w") as file:
+    file.write(f"{os.getppid()} {os.getpid()} {child.pid}.")
+time.sleep(1000)
+''')
+"""
+
+
+@pytest.mark.parametrize("victim", ["kernel", "owner"])
+def test_nothing_is_left_when_the_kernel_is_killed(tmp_path, eventually, victim):
+    env = {**os.environ, "PIDS": str(tmp_path)}
+    kernel = subprocess.Popen([sys.executable, "-c", KERNEL], env=env)
+    try:
+        ready = [tmp_path / "0", tmp_path / "1"]
+        eventually(lambda: all(p.exists() and p.read_text().endswith(".") for p in ready), 60)
+        pids = {int(pid) for path in ready for pid in path.read_text().rstrip(".").split()}
+        (owner,) = psutil.Process(kernel.pid).children()
+        pids.add(owner.pid)
+        assert len(pids) == 6
+        os.kill(kernel.pid if victim == "kernel" else owner.pid, signal.SIGKILL)
+        if victim == "owner":  # nobody is there then who could know of what workers have started
+            for pid in (p for p in list(pids) if name_of(p) == "sleep"):
+                os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(is_alive, pids)), 10)
+        if victim == "owner":
+            kernel.wait(30)  # it tells of it and ends
+    finally:
+        kernel.kill()
+        kernel.wait()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def name_of(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def test_beside_a_lab(shell, cell):
+    with labkit.start(2) as lab:
+        out, _ = cell(SUM.replace("print(f'rank {rank}')\n", ""))
+        assert out == "ranks 0–1: tensor([3.])\n"
+        assert lab.run(lambda: 6 * 7) == [42, 42]

@@ -1,0 +1,142 @@
+"""What torchrun's workers leave in files, by rank, and the error that comes of their ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from labkit.errors import RankDied
+from labkit.launch.torchrun import Report
+from labkit.runtime.torchrun import File, Raised, Workers, find_failed, judge, why_refused
+
+BAD = Raised("ValueError", "bad", "Traceback …\nValueError: bad\n")
+GONE = Raised("RuntimeError", "Connection closed by peer", "Connection closed by peer\n")
+
+
+def write(folder: Path, name: str, text: str, *, rank: int = 0, attempt: int = 0) -> None:
+    """Write what a worker would."""
+    place = folder / "logs" / "id_x" / f"attempt_{attempt}" / str(rank)
+    place.mkdir(parents=True, exist_ok=True)
+    with open(place / name, "a") as file:
+        file.write(text)
+
+
+def raised(folder: Path, error: Raised, **place: int) -> None:
+    write(folder, "raised.json", json.dumps(vars(error)), **place)
+
+
+def test_a_file_is_read_as_it_grows_and_letters_are_not_cut(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    file = File(path)
+    assert file.more() == ""
+    path.write_bytes("aä".encode()[:2])
+    assert file.more() == "a"
+    path.write_bytes("aäb".encode())
+    assert file.more() == "äb"
+    assert file.more() == ""
+
+
+def test_texts_are_by_rank_and_grow(tmp_path: Path) -> None:
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    assert workers.texts() == ({}, {})
+    write(tmp_path, "stdout.log", "one\n")
+    write(tmp_path, "stderr.log", "warned", rank=1)
+    workers.read()
+    write(tmp_path, "stdout.log", "two\n")
+    workers.read()
+    assert workers.texts() == ({0: "one\ntwo\n", 1: ""}, {0: "", 1: "warned"})
+
+
+def test_a_worker_says_which_rank_it_is(tmp_path: Path) -> None:
+    write(tmp_path, "stdout.log", "x")
+    write(tmp_path, "rank", "5")
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    assert workers.texts()[0] == {5: "x"}
+
+
+def test_attempts_follow_one_another(tmp_path: Path) -> None:
+    for attempt in (10, 9):
+        write(tmp_path, "stdout.log", f"{attempt}\n", attempt=attempt)
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    assert workers.texts()[0] == {0: "9\n10\n"}
+
+
+def test_the_cell_has_its_name_and_not_its_files(tmp_path: Path) -> None:
+    text = f'File "{tmp_path}/cell.py", line 3'
+    write(tmp_path, "stderr.log", text)
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    assert workers.texts()[1] == {0: 'File "In[7]", line 3'}
+
+
+def test_tracebacks_are_shown_behind_what_was_printed_and_consequences_are_not(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "stderr.log", "warned\n", rank=1)
+    write(tmp_path, "stdout.log", "")
+    raised(tmp_path, BAD, rank=1)
+    raised(tmp_path, GONE, rank=0)
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    assert workers.last_errors() == {0: GONE, 1: BAD}
+    assert [o.stderr for o in workers.outcomes([1])] == ["", "warned\n" + BAD.text]
+    assert [o.stderr for o in workers.outcomes([0, 1])] == [GONE.text, "warned\n" + BAD.text]
+
+
+def test_the_error_of_an_earlier_attempt_is_shown_once(tmp_path: Path) -> None:
+    raised(tmp_path, BAD)
+    raised(tmp_path, GONE, rank=1)
+    write(tmp_path, "stdout.log", "done", attempt=1)
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    assert workers.last_errors() == {}
+    assert [(o.stdout, o.stderr) for o in workers.outcomes([])] == [("done", BAD.text), ("", "")]
+
+
+@pytest.mark.parametrize(
+    ("failures", "errors", "failed"),
+    [
+        ({}, {}, []),
+        ({1: 1}, {1: BAD}, [1]),
+        ({0: 1, 1: 1}, {0: GONE, 1: BAD}, [1]),
+        ({0: -15, 1: -9}, {}, [1]),
+        ({0: 1, 1: 3}, {0: GONE}, [1]),
+        ({0: -15, 1: 1}, {1: GONE}, [0, 1]),  # nobody else
+        ({0: -15}, {}, [0]),
+    ],
+)
+def test_who_failed_by_itself(
+    failures: dict[int, int], errors: dict[int, Raised], failed: list[int]
+) -> None:
+    assert sorted(find_failed(failures, errors)) == failed
+
+
+def test_the_error_names_ranks_and_exit_codes() -> None:
+    assert judge({}, {}) is None
+    error = judge({0: 1, 1: 1, 2: -9}, {0: BAD, 1: BAD})
+    assert isinstance(error, RankDied)
+    assert str(error) == (
+        "ranks 0–1 ended with exit code 1 (ValueError: bad); rank 2 ended with signal 9 (SIGKILL)."
+    )
+    assert "\n" not in "".join(error.blocks)
+
+
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (Report(), ""),
+        (Report(failures={1: 1}, code=1), ""),
+        (Report(refused="Cuda is not available.", code=2),
+         "torchrun cannot run this: Cuda is not available."),
+        (Report(code=-9), "torchrun ended with signal 9 (SIGKILL)."),
+        (Report(code=1, error="Traceback\ntorch.x.RendezvousError: no way"),
+         "torchrun ended with exit code 1: RendezvousError: no way"),
+    ],
+)  # fmt: skip
+def test_why_torchrun_did_not_run(report: Report, sentence: str) -> None:
+    assert why_refused(report) == sentence
