@@ -14,6 +14,7 @@ from .curves import bandwidth, scaling
 from .kernel_and_ranks import processes
 from .messages import message_cost
 from .picture import Picture
+from .ring import ring_strip
 from .store_and_ranks import rendezvous
 from .style import ink_of, new_figure, style_axes, text_on
 from .tensors import before_after
@@ -33,6 +34,7 @@ __all__ = [
     "processes",
     "rank_colour",
     "rendezvous",
+    "ring_strip",
     "scaling",
     "style_axes",
     "text_on",

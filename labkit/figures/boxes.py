@@ -75,7 +75,7 @@ def lay_out(columns: Sequence[Sequence[list[np.ndarray]]], room: float) -> Layou
     for limit, font in _choices():
         layout = Layout([[_block(held, limit) for held in column] for column in columns], (0, 0), 0)
         boxes = layout.width(0) + layout.width(1)
-        need = max([0.24, *(_inches(text, font) + 0.1 for text in texts)])
+        need = max([0.24, *(text_width(text, font) + 0.1 for text in texts)])
         if boxes * need <= room:
             break
     wide = max(need, min(WIDEST, room / boxes))
@@ -125,5 +125,6 @@ def _flow(held: list[np.ndarray], limit: float) -> Block:
     return Block(boxes, width, y + high)
 
 
-def _inches(text: str, font: float) -> float:
+def text_width(text: str, font: float) -> float:
+    """Return how wide bold text is at most, in inches; ``font`` is in points."""
     return sum(NARROW if c in NARROW_CHARACTERS else WIDE for c in text) * font / 72

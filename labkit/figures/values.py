@@ -29,16 +29,20 @@ def pieces(entry: Any) -> list[np.ndarray]:
     UsageError
         If there are more than 16 values, or something else than numbers.
     """
-    if entry is None:
-        return []
-    if isinstance(entry, list | tuple) and entry and not np.isscalar(entry[0]):
-        arrays = [_array(item) for item in entry]
-    else:
-        arrays = [_array(entry)]
+    arrays = tensors(entry)
     count = sum(array.size for array in arrays)
     if count > MAX_VALUES:
         raise UsageError(f"a rank holds {count} values; a picture shows at most {MAX_VALUES}")
     return arrays
+
+
+def tensors(entry: Any) -> list[np.ndarray]:
+    """Turn what a rank holds into arrays as ``pieces`` does, however many values there are."""
+    if entry is None:
+        return []
+    if isinstance(entry, list | tuple) and entry and not np.isscalar(entry[0]):
+        return [_array(item) for item in entry]
+    return [_array(entry)]
 
 
 def values(arrays: Sequence[np.ndarray]) -> list[float | int | bool]:

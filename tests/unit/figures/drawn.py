@@ -20,13 +20,7 @@ from ..test_rank_colours import contrast
 def draw(monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: Callable[[], object]) -> Figure:
     """Return the figure that ``call`` gives to ``module.Picture``, drawn."""
     figures: list[Figure] = []
-    picture = module.Picture
-
-    def keep(figure: Figure, *text: str) -> object:
-        figures.append(figure)
-        return picture(figure, *text)
-
-    monkeypatch.setattr(module, "Picture", keep)
+    monkeypatch.setattr(module, "Picture", lambda figure, *_: figures.append(figure))
     call()
     (figure,) = figures
     figure.draw_without_rendering()
@@ -35,41 +29,31 @@ def draw(monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: Callable[[],
 
 def words(figure: Figure) -> list[Text]:
     """Return all texts that are to be seen."""
-    return [
-        text
-        for text in figure.findobj(Text)
-        if text.get_text().strip() and text.get_visible() and text.get_window_extent().width > 0
-    ]
+    found = figure.findobj(Text)
+    return [text for text in found if text.get_text().strip() and text.get_visible()]
 
 
 def check_words(figure: Figure) -> None:
     """Assert that all words can be read: none on another, none outside, none too pale."""
     found = words(figure)
-    extents = [text.get_window_extent() for text in found]
-    for i, one in enumerate(extents):
-        for j in range(i):
-            other = extents[j]
-            apart = (
-                one.x1 <= other.x0 + 1 or other.x1 <= one.x0 + 1
-                or one.y1 <= other.y0 + 2 or other.y1 <= one.y0 + 2
-            )  # fmt: skip
-            assert apart, (found[i].get_text(), found[j].get_text())
+    extents = np.array([text.get_window_extent().get_points() for text in found])
+    low = np.maximum(extents[:, None, 0], extents[None, :, 0]) + np.array([1, 2])
+    high = np.minimum(extents[:, None, 1], extents[None, :, 1])
+    on_another = np.triu((low < high).all(axis=-1), 1)
+    assert not [(found[i].get_text(), found[j].get_text()) for i, j in np.argwhere(on_another)]
     assert figure.get_tightbbox().width <= MAX_WIDTH
-    for text, extent in zip(found, extents, strict=True):
-        assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width, text.get_text()
-        ratio = contrast(text.get_color(), below(figure, extent))
-        assert ratio >= 4.5, (text.get_text(), text.get_color(), ratio)
-
-
-def below(figure: Figure, extent: object) -> str:
-    """Return the colour of the topmost box under the middle of some words."""
-    middle = np.mean(extent.get_points(), axis=0)  # type: ignore[attr-defined]
+    outside = (extents[:, 0, 0] < 0) | (extents[:, 1, 0] > figure.bbox.width)
+    assert not [found[i].get_text() for i in outside.nonzero()[0]]
     boxes = [
         patch
         for axes in figure.axes
-        for patch in axes.patches
-        if isinstance(patch, FancyBboxPatch) and patch.get_window_extent().contains(*middle)
+        for patch in sorted(axes.patches, key=lambda patch: patch.get_zorder())
+        if isinstance(patch, FancyBboxPatch) and patch.get_facecolor()[3] > 0
     ]
-    if not boxes:
-        return CARD
-    return to_hex(max(boxes, key=lambda patch: patch.get_zorder()).get_facecolor())
+    edges = np.array([box.get_window_extent().get_points() for box in boxes]).reshape(-1, 2, 2)
+    for text, extent in zip(found, extents, strict=True):
+        middle = extent.mean(axis=0)
+        under = ((edges[:, 0] <= middle) & (middle <= edges[:, 1])).all(axis=1).nonzero()[0]
+        colour = to_hex(boxes[under[-1]].get_facecolor()) if len(under) else CARD
+        ratio = contrast(text.get_color(), colour)
+        assert ratio >= 4.5, (text.get_text(), text.get_color(), colour, ratio)
