@@ -21,7 +21,7 @@ def before_after(
     title: str = "",
     *,
     ranks: Sequence[int] | None = None,
-    messages: Iterable[tuple[int, int]] | None = None,
+    messages: Iterable[Sequence[Any]] | None = None,
     groups: Iterable[Iterable[int]] | None = None,
     reduced: bool | None = None,
     how_to_read: str = "",
@@ -39,7 +39,8 @@ def before_after(
     ranks
         Which ranks these are, if not 0, 1, 2, …
     messages
-        For point to point: pairs (source, target) of ranks. Arrows are exactly these.
+        For point to point: what was sent, as ``lab.messages()`` returns it, or pairs (source,
+        target) of ranks. Arrows are exactly these; none if nothing was sent.
     groups
         For collectives in subgroups: the ranks of each. Ranks in no group kept what they had.
     reduced
@@ -110,16 +111,16 @@ def _names(before: Sequence[Any], after: Sequence[Any], ranks: Sequence[int] | N
 
 
 def _messages(
-    messages: Iterable[tuple[int, int]] | None, names: Sequence[int]
+    messages: Iterable[Sequence[Any]] | None, names: Sequence[int]
 ) -> list[tuple[int, int]] | None:
     """Return messages as pairs of rows."""
     if messages is None:
         return None
     pairs = []
     for message in messages:
-        if not hasattr(message, "__len__") or len(message) != 2:
+        if not hasattr(message, "__len__") or len(message) < 2:
             raise UsageError(f"messages holds {message!r}: give pairs (source, target)")
-        source, target = (_row(rank, names, "messages") for rank in message)
+        source, target = (_row(rank, names, "messages") for rank in message[:2])
         pairs.append((source, target))
     return pairs
 

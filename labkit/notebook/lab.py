@@ -9,10 +9,11 @@ from typing import Any
 import cloudpickle
 
 from .. import interrupts
-from ..errors import LabStopped, UsageError
+from ..errors import LabError, LabStopped, UsageError
 from ..launch import placement
 from ..runtime import request, variables
 from ..runtime.finish import values
+from ..runtime.messages import Message
 from ..runtime.session import Session
 from ..runtime.survey import find_fault, survey
 from ..timeline.request import Cell, record
@@ -296,6 +297,47 @@ class Lab:
             states = survey(cluster)
             limits = [*sentences(cluster.missing), *placement.warnings(cluster.places)]
             return Table(states, [*limits, *find_fault(cluster, states)])
+
+    def messages(self) -> list[Message]:
+        """Return the messages that were sent in the last cell, in the order of sending.
+
+        They are those of ``send``, ``isend`` and ``batch_isend_irecv`` as the ranks recorded them
+        in the last ``%%px`` cell, ``lab.run`` or ``lab.timeline`` that has ended. A collective is
+        no message: what it sends inside is not recorded. Of a cell that failed there are only
+        those that a rank has received.
+
+        Returns
+        -------
+        list
+            Of each message ``sender``, ``receiver``, ``elements``, ``type``, ``bytes``, ``tag``
+            and ``where`` its call stands. Ranks are those of the lab, also within a subgroup. The
+            order is that of the ranks' clocks. Of each rank and group no more than the newest 128
+            sends and receives are kept.
+
+        Raises
+        ------
+        LabError
+            If torch hides what the record needs.
+
+        Examples
+        --------
+        >>> import torch
+        >>> import torch.distributed as dist
+        >>> def pass_on():
+        ...     x = torch.ones(3)
+        ...     if dist.get_rank() == 0:
+        ...         dist.send(x, dst=1)
+        ...     elif dist.get_rank() == 1:
+        ...         dist.recv(x, src=0)
+        >>> done = lab.run(pass_on)
+        >>> for message in lab.messages():
+        ...     print(message.sender, message.receiver, message.type, message.bytes)
+        0 1 float32 12
+        """
+        group = self._session.group
+        if why := group.cluster.why_off("messages"):
+            raise LabError(why)
+        return list(group.messages)
 
     def __repr__(self) -> str:
         """Say what is known without asking any rank; ``lab.status()`` asks."""

@@ -13,7 +13,7 @@ import cloudpickle
 from .. import interrupts
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
-from . import c_code, diagnosis, recovery, too_short
+from . import c_code, diagnosis, messages, recovery, too_short
 from .diagnosis import Ending
 from .request import Request
 
@@ -123,8 +123,12 @@ def _collect(request: Request, ending: Ending) -> Finished:
             outcome.stderr = diagnosis.without_torch_log(outcome.stderr)
     errors = {o.rank: o.error for o in outcomes if o.error}
     error = diagnosis.judge(request.group, request.dead(), errors, ending)
-    if error is None and not ending.kind:
-        warnings = too_short.find(request.messages())
+    well = error is None and not ending.kind
+    told = request.messages()
+    if request.noted:
+        request.group.messages = messages.find(told, well=well)
+    if well:
+        warnings = too_short.find(told)
         for outcome in outcomes:
             outcome.stderr += "".join(f"{w}\n" for w in warnings.get(outcome.rank, ()))
     return Finished(outcomes, ending, error)

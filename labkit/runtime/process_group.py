@@ -13,6 +13,7 @@ from ..rank_names import how_to_replace, label
 from ..wire import errands
 from . import recovery
 from .cluster import RankCluster
+from .messages import Message
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class GroupKeeper:
         self.timeout = timeout
         self.in_c: Mapping[int, str] = {}  #: ranks in C code after a stop, and where
         self.broken = False  #: its connections were shut, or a rank of it is gone
+        self.messages: list[Message] = []  #: what was sent in the last cell that has ended
 
     def settle(self, ranks: Sequence[int] | None = None) -> None:
         """Tell fresh ranks (all if None) who they are, and form the group.

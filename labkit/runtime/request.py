@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ipyparallel as ipp
@@ -34,6 +34,7 @@ class Request:
     ranks: list[int]
     result: Any  #: ipyparallel's AsyncResult
     replies: dict[int, Any]  #: rank -> ipyparallel's future of its reply
+    noted: bool = False  #: it is a cell of the learner's: what it sends is what was sent last
 
     @classmethod
     def send(cls, group: GroupKeeper, ranks: Sequence[int], send: Callable[[Any], Any]) -> Request:
@@ -128,16 +129,20 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
 def cell(group: GroupKeeper, ranks: Sequence[int], code: str) -> Request:
     """Send a cell to some ranks, after a repair of their group if it needs one."""
     group.check()
-    return Request.send(group, ranks, lambda view: view.execute(code, silent=False, block=False))
+    sent = Request.send(group, ranks, lambda view: view.execute(code, silent=False, block=False))
+    return replace(sent, noted=True)
 
 
-def call(group: GroupKeeper, ranks: Sequence[int], payload: bytes) -> Request:
+def call(
+    group: GroupKeeper, ranks: Sequence[int], payload: bytes, *, noted: bool = True
+) -> Request:
     """Send a pickled ``(function, args, kwargs)`` to some ranks, after a repair as for a cell.
 
-    ``labkit.rank.calls`` answers; :func:`.finish.values` reads that.
+    ``labkit.rank.calls`` answers; :func:`.finish.values` reads that. ``noted`` is False for what
+    is none of the learner's own calls.
     """
     group.check()
-    return send_errand(group, ranks, errands.call(payload))
+    return replace(send_errand(group, ranks, errands.call(payload)), noted=noted)
 
 
 def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:

@@ -52,6 +52,7 @@ class Size:
     type: str  #: "float32"
     where: str  #: "In[7], line 3"
     line: str  #: "dist.send(x, 1)"
+    posted: int = 0  #: when, in nanoseconds since 1970 by the clock of the rank's host
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class Call(NamedTuple):
 
 #: group -> backend, and the number of the operation there -> the call
 calls: WeakKeyDictionary[ProcessGroup, dict[tuple[str, int], Call]] = WeakKeyDictionary()
-#: group -> message -> elements, type and place
-sizes: WeakKeyDictionary[ProcessGroup, dict[MessageKey, tuple[int, str, Place | None]]] = (
+#: group -> message -> elements, type, place and time
+sizes: WeakKeyDictionary[ProcessGroup, dict[MessageKey, tuple[int, str, Place | None, int]]] = (
     WeakKeyDictionary()
 )
 #: group -> messages noted since the cell began
@@ -111,14 +111,15 @@ def _rows(tensor: torch.Tensor, splits: Sequence[int], size: int) -> tuple[int, 
 
 
 def note_message(
-    group: ProcessGroup, key: MessageKey, tensors: Sequence[torch.Tensor], work: Work | None
-) -> None:
-    """Note the size of one end of a message, and where its call stands."""
+    group: ProcessGroup, key: MessageKey, tensors: Sequence[torch.Tensor], work: Work | None,
+    began: int = 0,
+) -> None:  # fmt: skip
+    """Note the size of one end of a message, where its call stands, and when that began."""
     place = find_place()
     if work is not None and place is not None:
         origins[work] = place
     kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
-    _keep(sizes.setdefault(group, {}), key, (sum(t.numel() for t in tensors), kind, place))
+    _keep(sizes.setdefault(group, {}), key, (sum(t.numel() for t in tensors), kind, place, began))
     fresh[group] = fresh.get(group, 0) + 1
 
 
@@ -139,4 +140,7 @@ def describe(place: Place | None) -> tuple[str, str]:
 def sizes_of(group: ProcessGroup, newest: int) -> dict[MessageKey, Size]:
     """Return the sizes of the newest messages of a group; peers are numbers in it."""
     known = list((sizes.get(group) or {}).items())[-newest:]
-    return {key: Size(elements, kind, *describe(place)) for key, (elements, kind, place) in known}
+    return {
+        key: Size(elements, kind, *describe(place), began)
+        for key, (elements, kind, place, began) in known
+    }

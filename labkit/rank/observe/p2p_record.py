@@ -148,7 +148,7 @@ def _note(
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
     message = Message(group.group_name, kind, peer, tag, number, group.rank())
-    call_details.note_message(group, (kind, peer, tag, number), tensors, work)
+    call_details.note_message(group, (kind, peer, tag, number), tensors, work, began)
     large_waits.note(group, tensors, work)
     if work is not None:
         messages[work] = message

@@ -199,6 +199,14 @@ def test_a_message_that_is_added_to_what_was_there():
     assert moves.arrows == {(0, 1), (0, 0)}
 
 
+def test_messages_as_a_lab_lists_them():
+    listed = [(0, 1, 4, "float32", 16, 0, "In[2], line 1")]
+    one, other = (
+        before_after([[1], [2]], [[1], [1]], messages=messages) for messages in (listed, [(0, 1)])
+    )
+    assert one.png == other.png
+
+
 def test_a_message_that_changes_nothing_is_still_shown():
     assert sent([5, 5], [5, 5], [(0, 1)]).owners == [[0], [0]]
 
