@@ -8,10 +8,12 @@ readers and for nbval, which compares text and not pixels.
 """
 
 from ..rank_names import rank_colour
+from .answers import answers
 from .bars import memory
 from .costs import AlphaBeta, bus_bandwidth, bus_factor, fit_alpha_beta
 from .curves import bandwidth, scaling
 from .kernel_and_ranks import processes
+from .lanes import lanes
 from .messages import message_cost
 from .picture import Picture
 from .ring import ring_strip
@@ -22,12 +24,14 @@ from .tensors import before_after
 __all__ = [
     "AlphaBeta",
     "Picture",
+    "answers",
     "bandwidth",
     "before_after",
     "bus_bandwidth",
     "bus_factor",
     "fit_alpha_beta",
     "ink_of",
+    "lanes",
     "memory",
     "message_cost",
     "new_figure",
