@@ -7,28 +7,48 @@ from typing import Any
 
 import torch
 
-from ...answers import body
+from ...answers import body, edit
+from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from .samples import uneven
+from ...mistakes import near, would_give
+from .samples import LENGTHS, numbers, shares
+
+CALLS = range(len(LENGTHS))
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    """Average samples of which every rank has another number."""
-    value = answer(uneven(here.rank).to(here.device))
-    return value if value is None else float(value)
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
+    """Average samples of which every rank has another number, once with none on some rank."""
+    return [number(answer(numbers(call, here.rank).to(here.device))) for call in CALLS]
 
 
-def expected(world_size: int) -> list[float]:
+def expected(world_size: int) -> list[list[float]]:
     """Average all samples in one process."""
-    return [torch.cat([uneven(r) for r in range(world_size)]).mean().item()] * world_size
+    return [[_all(call, world_size).mean().item() for call in CALLS]] * world_size
 
 
-def _close(yours: Sequence[Any], wanted: float) -> bool:
-    return all(isinstance(y, float) and abs(y - wanted) < 1e-3 for y in yours)
+def _all(call: int, n: int) -> torch.Tensor:
+    return torch.cat([numbers(call, rank) for rank in range(n)])
 
 
-def _mean_of_means(n: int) -> float:
-    return sum(uneven(r).mean().item() for r in range(n)) / n
+def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[float]]]:
+    """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
+    return lambda n: [[play(call, rank, n).item() for call in CALLS] for rank in range(n)]
+
+
+def _mean_of_means(call: int, rank: int, n: int) -> torch.Tensor:
+    return torch.stack([numbers(call, r).mean() for r in range(n)]).mean()
+
+
+def _total_by_own_count(times: Callable[[int], int]) -> Callable[[int, int, int], torch.Tensor]:
+    def play(call: int, rank: int, n: int) -> torch.Tensor:
+        return _all(call, n).sum() / torch.tensor(float(len(numbers(call, rank)) * times(n)))
+
+    return play
+
+
+def _on_one_rank(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    """Tell whether exactly one rank is right."""
+    return n > 1 and [near(*pair) for pair in zip(yours, expected, strict=True)].count(True) == 1
 
 
 EXERCISE = Exercise(
@@ -37,12 +57,14 @@ EXERCISE = Exercise(
     answer="mean_of_all",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    entries=lambda n: [f"mean, {shares(call, n)}" for call in CALLS],
+    goals=(Goal("collectives", exactly=lambda n: len(CALLS)),),
     mistakes=(
         Mistake(
-            "That is the mean of the ranks' means: a rank with one sample counts as much as a "
-            "rank with four. Add up the samples, and how many there are.",
-            when=lambda yours, expected, n: _close(yours, _mean_of_means(n)),
+            "That is the mean of the ranks' means: a rank with two samples counts as much as a "
+            "rank with five, and a rank with none has no mean (nan). Add up the samples, and how "
+            "many there are.",
+            when=would_give(_each(_mean_of_means)),
             shown_by={
                 "averages the means": body("""
                     mean = samples.mean()
@@ -54,9 +76,7 @@ EXERCISE = Exercise(
         Mistake(
             "The sum is divided by the number of ranks; divide it by the number of samples on "
             "all ranks.",
-            when=lambda yours, expected, n: _close(
-                yours, sum(uneven(r).sum().item() for r in range(n)) / n
-            ),
+            when=would_give(_each(lambda call, rank, n: _all(call, n).sum() / n)),
             shown_by={
                 "divides by the number of ranks": body("""
                     total = samples.sum()
@@ -66,12 +86,45 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank averages its own samples only: nothing has crossed between ranks.",
-            when=lambda yours, expected, n: all(
-                isinstance(y, float) and abs(y - uneven(r).mean().item()) < 1e-3
-                for r, y in enumerate(yours)
-            ),
+            "Each rank divides the sum by its own number of samples times the number of ranks. "
+            "That is the number of all samples only if every rank has the same number; let the "
+            "ranks add up their counts too.",
+            when=would_give(_each(_total_by_own_count(lambda n: n))),
+            shown_by={
+                "takes all shares for equally long": body("""
+                    total = samples.sum()
+                    dist.all_reduce(total)
+                    return total / (len(samples) * world_size)
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank divides the sum of all ranks by its own number of samples; let the ranks "
+            "add up their counts too.",
+            when=would_give(_each(_total_by_own_count(lambda n: 1))),
+            shown_by={
+                "divides by its own number": body("""
+                    total = samples.sum()
+                    dist.all_reduce(total)
+                    return total / len(samples)
+                """),
+            },
+        ),
+        Mistake(
+            "That is the sum of all samples; divide it by their number, on all ranks.",
+            when=would_give(_each(lambda call, rank, n: _all(call, n).sum())),
+            shown_by={"returns the sum": edit("both[0] / both[1]", "both[0]")},
+        ),
+        Mistake(
+            "Each rank averages its own samples only: nothing was sent between ranks.",
+            when=would_give(_each(lambda call, rank, n: numbers(call, rank).mean())),
             shown_by={"talks to nobody": body("return samples.mean()")},
+        ),
+        Mistake(
+            "Only one rank has the mean of all. reduce leaves the sum on its destination, gather "
+            "the list; which collective leaves it on every rank?",
+            when=_on_one_rank,
+            shown_by={"reduces to rank 0": edit("all_reduce(both)", "reduce(both, dst=0)")},
         ),
         Mistake(
             "The ranks bring tensors of different lengths to the collective. Bring something "
@@ -86,8 +139,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, but it takes two collectives: put the sum and the count "
-            "into one tensor.",
+            "The result is right, but it takes more than one collective per call: put the sum "
+            "and the count into one tensor.",
             missed="collectives",
             shown_by={
                 "calls twice": body("""
@@ -110,8 +163,7 @@ EXERCISE = Exercise(
     hints=(
         "The mean of all samples is their sum, divided by how many there are. Both are sums "
         "over the ranks.",
-        "One tensor can carry both: torch.stack([samples.sum(), …]), or a list of two numbers.",
-        "t = torch.tensor([samples.sum(), len(samples)], device=device); all_reduce t; return "
-        "its first number divided by its second.",
+        "An all_reduce adds up place by place, so one tensor can carry several sums at once.",
+        "The first place of a tensor of two numbers can be this rank's sum, the second its count.",
     ),
 )

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from ...answers import body, edit, whole
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import parts, would_give
+from .samples import LARGE
 
-FLOAT = 4  #: bytes
-
-
-def _matrix(world_size: int) -> torch.Tensor:
-    return torch.tensor([[10.0 * r + c for c in range(world_size)] for r in range(world_size)])
-
-
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
-    """Give this rank's row of a matrix, ask for its column."""
-    return answer(_matrix(here.world_size)[here.rank].to(here.device))
+FLOAT, WHOLE = 4, 8  #: bytes
+TYPES = (torch.float32, torch.int64)
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
-    """Cut the matrix into columns in one process."""
-    return list(_matrix(world_size).T)
+def _matrix(n: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a matrix whose numbers say their row and column; whole ones are large."""
+    base = LARGE if dtype == torch.int64 else 0.5
+    return torch.tensor([[base + 10 * r + c for c in range(n)] for r in range(n)], dtype=dtype)
+
+
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
+    """Give this rank's row of a matrix, ask for its column: of floats, then of whole numbers."""
+    columns, unchanged = [], True
+    for dtype in TYPES:
+        row = _matrix(here.world_size, dtype)[here.rank].to(here.device)
+        before = row.clone()
+        column = answer(row)
+        unchanged = unchanged and row.equal(before)
+        columns.append(column.clone() if isinstance(column, torch.Tensor) else column)
+    return [*columns, unchanged]
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    """Cut the matrices into columns in one process."""
+    return [[_matrix(world_size, dtype).T[rank] for dtype in TYPES] + [True]
+            for rank in range(world_size)]  # fmt: skip
+
+
+def _each(play: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Callable[..., Any]:
+    """Tell whether every rank gives ``play(matrix, rank)``, and keeps its row or not."""
+    return would_give(
+        lambda n: [[*(play(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
+                   for rank in range(n)]
+    )  # fmt: skip
+
+
+def _right_but_flat(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    """Tell whether the numbers are right, in another shape, or in a list of tensors."""
+
+    def flat(value: Any) -> Any:
+        joined = torch.cat([v.flatten() for v in value]) if isinstance(value, list) else value
+        return joined.flatten()
+
+    flattened = [[flat(y[k]) for k in range(2)] for y in yours]
+    return same(flattened, [e[:2] for e in expected]) and not same(
+        [y[:2] for y in yours], [e[:2] for e in expected]
+    )
 
 
 EXERCISE = Exercise(
@@ -33,51 +68,101 @@ EXERCISE = Exercise(
     answer="my_column",
     trial=trial,
     expected=expected,
+    entries=("column of a matrix of floats", "column, whole numbers", "row stays as it is"),
     forbids=("all_gather", "all_gather_object"),
     goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: FLOAT * n),
+        Goal("collectives", exactly=lambda n: len(TYPES)),
+        Goal("bytes sent", most=lambda n: (FLOAT + WHOLE) * n),
     ),
     mistakes=(
         Mistake(
             "That is the row that the rank began with: the result of the call is in its first "
             "argument.",
-            when=lambda yours, expected, n: same(yours, list(_matrix(n))),
+            when=_each(lambda matrix, rank: matrix[rank], True),
             shown_by={"returns what it sent": edit("return column", "return row")},
         ),
         Mistake(
             "The numbers are right, the shape is not: put them together into one tensor of n "
             "numbers (torch.cat).",
-            when=lambda yours, expected, n: all(
-                torch.as_tensor(y).numel() == n and torch.as_tensor(y).flatten().equal(e)
-                for y, e in zip(yours, expected, strict=True)
-            ),
+            when=_right_but_flat,
             shown_by={
                 "leaves it in pieces": body("""
-                    pieces = [torch.empty(1, device=device) for _ in row]
+                    pieces = [torch.empty(1, dtype=row.dtype, device=device) for _ in row]
                     dist.all_to_all(pieces, list(row.split(1)))
                     return torch.stack(pieces)
                 """),
             },
         ),
         Mistake(
-            "The tensor for the result is still as it was made: it goes first in the call, "
-            "what you send second.",
-            when=lambda yours, expected, n: all(not y.any() for y in yours),
-            shown_by={
-                "swaps input and output": edit(
-                    "empty_like", "zeros_like", "column, row", "row, column"
-                )
-            },
-        ),
-        Mistake(
             "Every rank has the sum of the rows: an all_reduce adds, and here numbers only "
             "change places.",
-            when=lambda yours, expected, n: same(yours, [_matrix(n).sum(0)] * n),
+            when=_each(lambda matrix, rank: matrix.sum(0), False),
             shown_by={
                 "adds up": body("""
                     dist.all_reduce(row)
                     return row
+                """),
+            },
+        ),
+        Mistake(
+            "The column is right, but row is changed: receive into a tensor of its own.",
+            when=lambda yours, expected, n: (
+                same([y[:2] for y in yours], [e[:2] for e in expected]) and False in parts(yours, 2)
+            ),
+            shown_by={
+                "writes into row": edit("return column", "row.copy_(column)\nreturn column"),
+            },
+        ),
+        Mistake(
+            "The call has written into row, and your tensor for the result is as it was made: "
+            "the tensor for the result goes first in the call, what you send second.",
+            when=lambda yours, expected, n: n > 1 and not any(parts(yours, 2)),
+            shown_by={
+                "swaps input and output": edit("column, row", "row, column"),
+            },
+        ),
+        Mistake(
+            "The tensor for the result is of floats, and row holds whole numbers: both have to "
+            "have one type (torch.empty_like).",
+            raises=r"different dtypes|[Tt]ensors? .*(?:same|identical) type|must have the same",
+            shown_by={
+                "always has floats": edit(
+                    "torch.empty_like(row)", "torch.empty(world_size, device=device)"
+                ),
+            },
+        ),
+        Mistake(
+            "The result is right, but it takes several collectives per call, one for each rank. "
+            "One of the nine does all of them at once: from every rank to every rank.",
+            missed="collectives",
+            shown_by={
+                "gathers n times": body("""
+                    column = [torch.empty_like(row[:1]) for _ in range(world_size)]
+                    for dst in range(world_size):
+                        piece = row[dst : dst + 1].contiguous()
+                        dist.gather(piece, column if rank == dst else None, dst=dst)
+                    return torch.cat(column)
+                """),
+                "scatters n times": body("""
+                    column = torch.empty_like(row)
+                    for src in range(world_size):
+                        piece = torch.empty_like(row[:1])
+                        dist.scatter(piece, list(row.split(1)) if rank == src else None, src=src)
+                        column[src] = piece[0]
+                    return column
+                """),
+            },
+        ),
+        Mistake(
+            "The result is right, but each rank sends the whole matrix, most of it zeros. Send "
+            "to each rank only the number that belongs to it.",
+            missed="bytes sent",
+            shown_by={
+                "adds up a matrix with one row": body("""
+                    matrix = torch.zeros(world_size, world_size, dtype=row.dtype, device=device)
+                    matrix[rank] = row
+                    dist.all_reduce(matrix)
+                    return matrix[:, rank].contiguous()
                 """),
             },
         ),
@@ -127,13 +212,13 @@ EXERCISE = Exercise(
         ),
     },
     another=body("""
-        pieces = [torch.empty(1, device=device) for _ in range(world_size)]
+        pieces = [torch.empty_like(row[:1]) for _ in range(world_size)]
         dist.all_to_all(pieces, list(row.split(1)))
         return torch.cat(pieces)
     """),
     hints=(
         "Rank i has piece j for rank j. Which of the nine collectives takes it there?",
-        "dist.all_to_all_single(output, input) cuts its input into one piece a rank.",
-        "column = torch.empty_like(row); then dist.all_to_all_single(column, row).",
+        "The tensor form of that collective cuts its input into one piece per rank.",
+        "The tensor for the result has the shape and the type of row, and goes first.",
     ),
 )

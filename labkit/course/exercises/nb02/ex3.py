@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from .samples import uneven
+from ...mistakes import parts, would_give
+from .samples import LENGTHS, length, shares, tokens
+
+CALLS = range(len(LENGTHS))
+TYPES = ("int64", "float32")
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
-    """Gather tensors of unequal length."""
-    return answer(uneven(here.rank).to(here.device))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
+    """Gather tensors of unequal length: of whole numbers, then of floats."""
+    results: list[Any] = []
+    for call in CALLS:
+        value = answer(tokens(call, here.rank).to(here.device))
+        results += [value, str(getattr(value, "dtype", "no tensor")).removeprefix("torch.")]
+    return results
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
+def expected(world_size: int) -> list[list[Any]]:
     """Put all of them together in one process."""
-    return [torch.cat([uneven(r) for r in range(world_size)])] * world_size
+    return _each(lambda call, rank, n: torch.cat(_all(call, n)))(world_size)
 
 
-def _padded(n: int) -> torch.Tensor:
-    rows = torch.zeros(n, n)
-    for r in range(n):
-        rows[r, : r + 1] = uneven(r)
+def _all(call: int, n: int) -> list[torch.Tensor]:
+    return [tokens(call, rank) for rank in range(n)]
+
+
+def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
+
+    def plays(n: int) -> list[list[Any]]:
+        results = [[(play(call, rank, n), TYPES[call]) for call in CALLS] for rank in range(n)]
+        return [[item for pair in pairs for item in pair] for pairs in results]
+
+    return plays
+
+
+def _padded(call: int, n: int) -> torch.Tensor:
+    """Return all ranks' tensors as rows, padded to the longest."""
+    rows = torch.zeros(n, max(length(call, rank) for rank in range(n)), dtype=tokens(call, 0).dtype)
+    for rank, mine in enumerate(_all(call, n)):
+        rows[rank, : len(mine)] = mine
     return rows
+
+
+def _without_zeros(call: int, rank: int, n: int) -> torch.Tensor:
+    everyone = torch.cat(_all(call, n))
+    return everyone[everyone != 0]
 
 
 EXERCISE = Exercise(
@@ -35,12 +64,15 @@ EXERCISE = Exercise(
     answer="gather_uneven",
     trial=trial,
     expected=expected,
+    entries=lambda n: [
+        f"{what}, {shares(call, n)}" for call in CALLS for what in ("all tensors", "their type")
+    ],
     forbids=("all_gather_object",),
-    goals=(Goal("collectives", most=lambda n: 2),),
+    goals=(Goal("collectives", most=lambda n: 2 * len(CALLS)),),
     mistakes=(
         Mistake(
             "The padding is still there: cut each piece to the length that its rank had.",
-            when=lambda yours, expected, n: same(yours, [_padded(n).flatten()] * n),
+            when=would_give(_each(lambda call, rank, n: _padded(call, n).flatten())),
             shown_by={
                 "leaves the padding": edit(
                     "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
@@ -49,9 +81,23 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Zeros are gone that belong to the data. Padding cannot be told from data by its "
+            "value: cut each piece to the length that its rank had.",
+            when=would_give(_each(_without_zeros)),
+            shown_by={
+                "drops every zero": edit(
+                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
+                    """
+                    everyone = torch.cat(pieces)
+                    return everyone[everyone != 0]
+                    """,
+                )
+            },
+        ),
+        Mistake(
             "Each rank cuts all pieces to its own length; every piece has a length of its own.",
-            when=lambda yours, expected, n: same(
-                yours, [_padded(n)[:, : r + 1].flatten() for r in range(n)]
+            when=would_give(
+                _each(lambda call, rank, n: _padded(call, n)[:, : length(call, rank)].flatten())
             ),
             shown_by={
                 "cuts to its own length": edit(
@@ -61,8 +107,18 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The pieces are in the order of their lengths; put them in the order of the ranks.",
+            when=would_give(_each(lambda call, rank, n: torch.cat(sorted(_all(call, n), key=len)))),
+            shown_by={
+                "sorts by length": edit(
+                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
+                    "return torch.cat(sorted((p[:k] for p, k in zip(pieces, lengths)), key=len))",
+                )
+            },
+        ),
+        Mistake(
             "Each rank has its own numbers only.",
-            when=lambda yours, expected, n: same(yours, [uneven(r) for r in range(n)]),
+            when=would_give(_each(lambda call, rank, n: tokens(call, rank))),
             shown_by={
                 "returns what it brought": edit(
                     "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])", "return x"
@@ -70,19 +126,46 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The result is of floats where x holds whole numbers, and float32 has not all of "
+            "them: 16,777,217 became 16,777,216. Make what you pad into with dtype=x.dtype.",
+            when=lambda yours, expected, n: (
+                same(parts(yours, 0), parts(expected, 0))
+                and all(kind.startswith("float") for kind in parts(yours, 1))
+            ),
+            shown_by={"pads into floats": edit("dtype=x.dtype, ", "")},
+        ),
+        Mistake(
             "An all_gather needs the same shape on every rank, and here each brings another "
-            "length. Agree on the longest first, and fill up to it.",
+            "length. Agree on the longest first, and pad up to it.",
             raises=r"Died: signal 6|invalid tensor size",
             stuck=r"Cause: They call all_gather\w* with different shapes",
             shown_by={
-                "makes room as for its own": body("""
+                "makes memory as for its own": body("""
                     pieces = [torch.empty_like(x) for _ in range(world_size)]
                     dist.all_gather(pieces, x)
                     return torch.cat(pieces)
                 """),
-                "makes the right room, but brings its own shape": body("""
-                    pieces = [torch.empty(r + 1, device=device) for r in range(world_size)]
-                    dist.all_gather(pieces, x)
+                "brings its own shape": edit(
+                    "dist.all_gather(pieces, padded)", "dist.all_gather(pieces, x)"
+                ),
+            },
+        ),
+        Mistake(
+            "The result is right, but it takes more than two collectives per call, because each "
+            "rank's tensor travels in one of its own. Padded to one length, all of them travel "
+            "in one all_gather.",
+            missed="collectives",
+            shown_by={
+                "broadcasts from every rank": body("""
+                    mine = torch.tensor(len(x), device=device)
+                    lengths = [torch.empty_like(mine) for _ in range(world_size)]
+                    dist.all_gather(lengths, mine)
+                    pieces = []
+                    for src, k in enumerate(lengths):
+                        piece = x.clone() if rank == src else x.new_empty(k)
+                        if k > 0:
+                            dist.broadcast(piece, src=src)
+                        pieces.append(piece)
                     return torch.cat(pieces)
                 """),
             },
@@ -101,17 +184,19 @@ EXERCISE = Exercise(
     another=body("""
         longest = torch.tensor(len(x), device=device)
         dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-        padded = torch.full((int(longest) + 1,), float("nan"), device=device)
-        padded[: len(x)] = x
-        everyone = torch.empty(world_size * len(padded), device=device)
-        dist.all_gather_into_tensor(everyone, padded)
-        return everyone[~everyone.isnan()]
+        mine = x.new_zeros(1 + int(longest))
+        mine[0], mine[1 : 1 + len(x)] = len(x), x
+        everyone = mine.new_empty(world_size * len(mine))
+        dist.all_gather_into_tensor(everyone, mine)
+        return torch.cat([row[1 : 1 + int(row[0])] for row in everyone.view(world_size, -1)])
     """),
     hints=(
-        "An all_gather moves equal shapes only. Who knows how long the others' tensors are?",
-        "First gather the lengths (one number a rank). Then fill up to the longest and gather.",
-        "padded = torch.zeros(max(lengths), device=device); padded[: len(x)] = x; gather that, "
-        "cut piece i to lengths[i], and torch.cat them.",
+        "An all_gather moves equal shapes only. How does a rank learn how long the others' "
+        "tensors are?",
+        "The lengths are one number per rank: gather them first. Then every rank knows the "
+        "longest, and can pad its own tensor to that length.",
+        "After the second all_gather every rank has all padded tensors and all lengths: cut, "
+        "then join.",
     ),
     seconds=30,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,45 +11,74 @@ import torch.distributed as dist
 from ...answers import body
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import parts, would_give
 
 
-def _source(world_size: int) -> int:
-    return min(1, world_size - 1)
+def _sources(n: int) -> list[int]:
+    """Return the sources of the calls: rank 1 twice, so that no rank is the last of all chains."""
+    return [1 % n, 1 % n, n - 1]
 
 
-def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> torch.Tensor:
-    """Broadcast from rank 1, in place."""
-    x = torch.tensor([100.0 * here.rank, 100.0 * here.rank + 1], device=here.device)
-    answer(x, _source(here.world_size))
-    dist.barrier()
-    return x
+def _held(call: int, rank: int) -> torch.Tensor:
+    """Return what a rank holds before a call: floats, whole numbers in rows, one float."""
+    return (
+        torch.tensor([100.0 * rank, 100.0 * rank + 1]),
+        torch.tensor([[2**24 + rank, -rank], [rank, 7]]),
+        torch.tensor(-1.5 - rank),
+    )[call]
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
+def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> list[torch.Tensor]:
+    """Broadcast three times, in place."""
+    results = []
+    for call, src in enumerate(_sources(here.world_size)):
+        x = _held(call, here.rank).to(here.device)
+        answer(x, src)
+        dist.barrier()
+        results.append(x)
+    return results
+
+
+def expected(world_size: int) -> list[list[torch.Tensor]]:
     """Copy the source's tensor in one process."""
-    first = 100.0 * _source(world_size)
-    return [torch.tensor([first, first + 1])] * world_size
+    return [[_held(call, src) for call, src in enumerate(_sources(world_size))]] * world_size
+
+
+def _own(rank: int) -> list[torch.Tensor]:
+    return [_held(call, rank) for call in range(3)]
+
+
+def _kept(yours: Sequence[Any], expected: Sequence[Any], n: int) -> list[bool]:
+    """Tell for each rank but the source of the first call whether it has what it had."""
+    source = _sources(n)[0]
+    return [same(y, _held(0, r)) for r, y in enumerate(parts(yours, 0)) if r != source]
 
 
 EXERCISE = Exercise(
     id="02-4",
-    title="Build a broadcast of messages",
+    title="Build a broadcast from messages",
     answer="pass_on",
     trial=trial,
     expected=expected,
+    entries=lambda n: [
+        f"x after pass_on(x, {src}), {what}"
+        for src, what in zip(_sources(n), ("floats", "whole numbers", "one float"), strict=True)
+    ],
     forbids=(
         "broadcast",
         "all_reduce",
         "all_gather",
+        "reduce",
+        "gather",
         "scatter",
         "all_to_all",
         "broadcast_object_list",
         "send_object_list",
     ),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    goals=(Goal("messages sent", most=lambda n: 3),),
     mistakes=(
         Mistake(
-            "Ranks wait for one another. The source sends first, everybody else receives "
+            "Ranks wait for one another. The source sends first, every other rank receives "
             "first, and the last one in the chain does not send at all.",
             stuck=r"waits? in send to",
             shown_by={
@@ -66,7 +95,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is what rank 0 had. The chain begins at src, wherever that is.",
-            when=lambda yours, expected, n: same(yours, [torch.tensor([0.0, 1.0])] * n),
+            when=would_give(lambda n: [_own(0)] * n),
             shown_by={
                 "begins with rank 0": body("""
                     if rank > 0:
@@ -77,12 +106,24 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Every rank still has its own numbers in x. Receive into x itself, or copy into it "
+            "(x.copy_) what you have received; a new tensor stays in the function.",
+            when=lambda yours, expected, n: n > 2 and all(_kept(yours, expected, n)),
+            shown_by={
+                "receives into a new tensor": body("""
+                    step, new = (rank - src) % world_size, x.clone()
+                    if step > 0:
+                        dist.recv(new, (rank - 1) % world_size)
+                    if step < world_size - 1:
+                        dist.send(new, (rank + 1) % world_size)
+                    return new
+                """),
+            },
+        ),
+        Mistake(
             "Some ranks still have their own numbers: the chain ends too early, or begins too "
             "late.",
-            when=lambda yours, expected, n: any(
-                not y.equal(expected[0]) and y.equal(torch.tensor([100.0 * r, 100.0 * r + 1]))
-                for r, y in enumerate(yours)
-            ),
+            when=lambda yours, expected, n: any(_kept(yours, expected, n)),
             shown_by={
                 "stops at the last number": body("""
                     if rank > src:
@@ -93,8 +134,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It works, but the source sends n − 1 messages, one after the other. Let each rank "
-            "pass it on to the next one.",
+            "It works, but some rank sends more than one message in a call. In a chain each rank "
+            "receives it from one rank and sends it on to one other.",
             missed="messages sent",
             shown_by={
                 "sends to everybody itself": body("""
@@ -104,6 +145,15 @@ EXERCISE = Exercise(
                                 dist.send(x, other)
                     else:
                         dist.recv(x, src)
+                """),
+                "builds a tree": body("""
+                    step, reach = (rank - src) % world_size, 1
+                    while reach < world_size:
+                        if step < reach and step + reach < world_size:
+                            dist.send(x, (rank + reach) % world_size)
+                        elif reach <= step < 2 * reach:
+                            dist.recv(x, (rank - reach) % world_size)
+                        reach *= 2
                 """),
             },
         ),
@@ -120,9 +170,9 @@ EXERCISE = Exercise(
     """),
     hints=(
         "A chain: the source sends to the next rank, which sends to the next, and so on.",
-        "Count from the source: step = (rank - src) % world_size is 0 for the source and "
-        "world_size - 1 for the last.",
-        "If step > 0, receive from the rank before; if step < world_size - 1, send to the rank "
-        "after. Both neighbours with % world_size.",
+        "Which rank receives nothing, and which sends nothing? After rank world_size - 1 comes "
+        "rank 0, so the last one is the rank before the source.",
+        "Count the steps from the source: (rank - src) % world_size is 0 for the source and "
+        "world_size - 1 for the last rank.",
     ),
 )
