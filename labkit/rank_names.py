@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-#: Repeated from rank 8 on. Readable as bold text on JupyterLab's white and on its dark theme, and
-#: under white numbers (contrast of 3 or more); told apart by colour-blind readers too. The first
-#: four are furthest apart, for most labs have four ranks. ``tests/unit/test_rank_colours.py``
-#: measures it.
+#: Repeated from rank 8 on; told apart by colour-blind readers too. The first four are furthest
+#: apart, for most labs have four ranks. As text they are bold labels on JupyterLab's white and on
+#: its dark theme with a contrast of 3 or more: one colour cannot have 4.5 on both. In figures,
+#: ``figures.style`` has ``text_on`` and ``ink_of`` for the colour of words.
+#: ``tests/unit/test_rank_colours.py`` measures it.
 RANK_COLOURS = (
     "#2963AF",
     "#D77B08",

@@ -3,7 +3,8 @@
 Every figure is a :class:`Picture`: an image for the eye, and the same facts as text, for screen
 readers and for nbval, which compares text and not pixels.
 
->>> labkit.figures.before_after([[1], [2]], [[3], [3]], "dist.all_reduce(x)").text.splitlines()
+>>> picture = labkit.figures.before_after([[1], [2]], [[3], [3]], "dist.all_reduce(x)")
+>>> picture.text.splitlines()[:3]
 ['dist.all_reduce(x)', 'rank 0: [1] → [3]', 'rank 1: [2] → [3]']
 """
 

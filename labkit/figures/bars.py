@@ -16,6 +16,7 @@ from .style import (
     PARTS,
     bytes_unit,
     format_bytes,
+    ink_of,
     new_figure,
     style_axes,
     style_legend,
@@ -106,7 +107,7 @@ def memory(
                ylabel=f"memory ({name})", grid="y")  # fmt: skip
     axes.tick_params(axis="x", length=0)
     for rank, label in zip(range(0, ranks, step), axes.get_xticklabels(), strict=True):
-        label.set(color=rank_colour(rank), weight="bold")
+        label.set(color=ink_of(rank_colour(rank)), weight="bold")
     handles, labels = axes.get_legend_handles_labels()
     # from top to bottom, as in the bars
     style_legend(axes, handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -22,7 +22,9 @@ from .style import (
     NOTE_SIZE,
     SOFT_INK,
     TITLE_SIZE,
+    ink_of,
     new_figure,
+    text_on,
 )
 from .values import number
 
@@ -82,8 +84,8 @@ class Canvas:
             axes.text(middle, self.heads, head, ha="center", va="center", color=SOFT_INK,
                       style="italic", fontsize=LABEL_SIZE)  # fmt: skip
         for row, name in enumerate(self.names):
-            axes.text(LABEL - 0.12, self.middles[row], f"rank {name}", color=rank_colour(name),
-                      weight="bold", ha="right", va="center_baseline",
+            axes.text(LABEL - 0.12, self.middles[row], f"rank {name}", weight="bold",
+                      color=ink_of(rank_colour(name)), ha="right", va="center_baseline",
                       fontsize=LABEL_SIZE)  # fmt: skip
             before, after = (column[row] for column in self.layout.columns)
             self._block(before, 0, row, [row] * len(before.boxes))
@@ -103,19 +105,23 @@ class Canvas:
         top = self.middles[row] - block.height * high / 2
         for box, owner in zip(block.boxes, owners, strict=True):
             x, y = left + box.x * wide, top + box.y * high
+            colour = self._colour(owner)
             self.axes.add_patch(
                 FancyBboxPatch((x + 0.02, y + 0.02), wide - 0.04, high - 0.04, linewidth=0,
                                boxstyle="round,pad=0,rounding_size=0.05",
-                               facecolor=self._colour(owner))
+                               facecolor=colour)
             )  # fmt: skip
             self.axes.text(
                 x + wide / 2, y + high / 2, number(box.value), ha="center",
-                va="center_baseline", color=INK if owner is None else "white", weight="bold",
+                va="center_baseline", color=text_on(colour), weight="bold",
                 fontsize=self.layout.font,
             )  # fmt: skip
 
     def _arrows(self, arrows: set[tuple[int, int]]) -> None:
-        """Draw arrows from rank to rank; where everybody sends to everybody, through one bar."""
+        """Draw arrows from rank to rank; where everybody sends to everybody, through one bar.
+
+        What a rank kept has no arrow: nothing was sent.
+        """
         sources = {
             target: tuple(sorted(source for source, end in arrows if end == target))
             for target in range(len(self.names))
@@ -126,7 +132,7 @@ class Canvas:
                 self._exchange(givers, takers)
                 continue
             for target in takers:
-                self._fan(givers, target)
+                self._fan([source for source in givers if source != target], target)
 
     def _fan(self, sources: Sequence[int], target: int) -> None:
         """Draw straight arrows to one rank, spread over its height."""
@@ -137,7 +143,6 @@ class Canvas:
                 (self.start, self.middles[source]),
                 (self.end, self.middles[target] + offset),
                 rank_colour(self.names[source]),
-                faint=source == target,
             )
 
     def _meetings(self, meetings: Sequence[tuple[list[int], list[int]]]) -> None:
@@ -187,17 +192,12 @@ class Canvas:
             lw=self.thick, color=colour or rank_colour(self.names[row]), solid_capstyle="butt",
         )  # fmt: skip
 
-    def _arrow(
-        self, tail: tuple[float, float], tip: tuple[float, float], colour: str, faint: bool = False
-    ) -> None:
-        from matplotlib.colors import to_rgb
+    def _arrow(self, tail: tuple[float, float], tip: tuple[float, float], colour: str) -> None:
         from matplotlib.patches import FancyArrowPatch
 
-        # mixed with the card's white: a transparent arrow would show its line through its head
-        shade = [1 - 0.45 * (1 - part) for part in to_rgb(colour)] if faint else colour
         self.axes.add_patch(
             FancyArrowPatch(tail, tip, arrowstyle="-|>", mutation_scale=6 + 3 * self.thick,
-                            color=shade, lw=self.thick, zorder=2 if faint else 3,
+                            color=colour, lw=self.thick, zorder=3,
                             shrinkA=0, shrinkB=0, joinstyle="miter", capstyle="butt")
         )  # fmt: skip
 

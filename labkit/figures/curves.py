@@ -16,9 +16,11 @@ from .style import (
     MARKERS,
     NOTE_SIZE,
     SERIES,
+    TITLE_SIZE,
     bytes_axis,
     format_bytes,
     format_seconds,
+    ink_of,
     new_figure,
     seconds_axis,
     style_axes,
@@ -45,8 +47,8 @@ def bandwidth(
     collective: str = "all_reduce",
     bound: float | None = None,
     title: str = "",
-    how_to_read: str = "The line is t = α + β·n: small messages cost about α, the price of any "
-    "call; beyond about α/β bytes the size counts, and the bus bandwidth nears its limit.",
+    how_to_read: str = "Points are measured, the line is t = α + β·n, fitted to them: small "
+    "messages cost about α, the price of any call; beyond about α/β bytes the size counts.",
 ) -> Picture:
     """Draw time and bus bandwidth of a collective against the size of its message.
 
@@ -62,17 +64,18 @@ def bandwidth(
         What was measured, for the factor of its bus bandwidth (see
         :func:`~labkit.figures.costs.bus_factor`).
     bound
-        Bus bandwidth in bytes a second that the hardware cannot exceed; without it, the bound is
-        the one of the fit, where calls cost nothing but β.
+        Bus bandwidth in bytes per second that the hardware cannot exceed. Without it, the dashed
+        line is the limit of the fit, where a call costs nothing but β: measured points may lie
+        above it.
     title
         By default, the collective and the number of ranks.
 
     Returns
     -------
     Picture
-        Left, seconds a call against bytes, both axes logarithmic, with the line t = α + β·n
-        fitted to each series; right, bus bandwidth in GB/s (1e9 bytes a second), with what the fit
-        predicts and its bound. The text holds no measured number.
+        Left, seconds per call against bytes, both axes logarithmic, with the line t = α + β·n
+        fitted to each series; right, bus bandwidth in GB/s (1e9 bytes per second), with what the
+        fit predicts and its limit. The text holds no measured number.
 
     Examples
     --------
@@ -81,12 +84,14 @@ def bandwidth(
     >>> print(picture.text.partition(".")[0])
     all_reduce on 4 ranks: two panels against the size of the message, 1 KiB to 16 MiB
     """
+    from matplotlib.lines import Line2D
+
     series = _series(sizes, seconds, "sizes", "seconds")
     factor = bus_factor(collective, world_size)
     if bound is not None and not bound > 0:
         raise UsageError(f"bound is {bound} bytes/s: give a bandwidth above zero")
     title = title or f"{collective} on {world_size} ranks"
-    figure = new_figure(8.0, 3.3)
+    figure = new_figure(8.0, 3.6 + 0.2 * len(series))
     time, bus = figure.subplots(1, 2)
     figure.set_layout_engine("constrained", wspace=0.08)
     for axes in (time, bus):
@@ -106,7 +111,7 @@ def bandwidth(
         bus.plot(n, factor * n / t / 1e9, marker=marker, color=colour, **POINTS)
         bus.plot(grid, factor * grid / line / 1e9, color=colour, linewidth=1.4)
         if bound is None and fit.beta > 0:
-            limits.append((factor / fit.beta / 1e9, colour, f"{factor:.3g}/β"))
+            limits.append((factor / fit.beta / 1e9, colour, "limit of the fit"))
     if bound is not None:
         limits = [(bound / 1e9, INK, "bound")]
     drawn = [float(np.max(line.get_ydata())) for line in bus.lines]
@@ -117,21 +122,26 @@ def bandwidth(
         if len(limits) == 1:
             bus.annotate(f"{what} = {height:.3g} GB/s", (0.01, height), xytext=(0, 3),
                          xycoords=("axes fraction", "data"), textcoords="offset points",
-                         color=colour, fontsize=NOTE_SIZE)  # fmt: skip
+                         color=ink_of(colour), fontsize=NOTE_SIZE)  # fmt: skip
+    if len(limits) > 1:
+        handles.append((Line2D([], [], color=INK, **BOUND),))
+        labels.append("limit of a fit, where a call costs nothing but β")
     for axes in (time, bus):
         _bytes_ticks(axes)
     _decades(time)
     seconds_axis(time.yaxis)
-    style_axes(time, title=title, xlabel="message (bytes)", ylabel="time per call (seconds)")
-    style_axes(bus, title=" ", xlabel="message (bytes)", ylabel="bus bandwidth (GB/s)")
-    style_legend(time, handles, labels, loc="upper left", handlelength=1.6)
-    _headroom(time, lines=len(series))
+    style_axes(time, title="Time per call", xlabel="message (bytes)", ylabel="time (seconds)")
+    style_axes(bus, title="Bus bandwidth", xlabel="message (bytes)", ylabel="bandwidth (GB/s)")
+    figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=TITLE_SIZE, weight="bold")
+    # below both panels: in one of them it would hide half of the points
+    style_legend(time, handles, labels, loc="upper left", bbox_to_anchor=(-0.22, -0.18),
+                 handlelength=1.6)  # fmt: skip
     names = f" of {', '.join(series)}" if "" not in series else ""
     some, most = (format_bytes(end) for end in next(iter(series.values()))[0][[0, -1]])
     text = (
         f"{title}: two panels against the size of the message, {some} to {most}. Left, time per "
         f"call in seconds{names}, measured and as the line t = α + β·n. Right, bus bandwidth in "
-        f"GB/s, measured, by the line, and its bound."
+        f"GB/s, measured, by the line, and {'a bound' if bound else 'the limit of the fit'}."
     )
     return Picture(figure, text, how_to_read)
 
@@ -197,8 +207,9 @@ def scaling(
         # the first point is the measure of the others; several curves' would lie on each other
         first = 1 if len(series) > 1 else 0
         for x, y in zip(n[first:], rate[first:], strict=True):
-            axes.annotate(f"{y / (each * x):.0%}", (x, y), xytext=(7, -4), color=colour, va="top",
-                          textcoords="offset points", fontsize=NOTE_SIZE, zorder=4)  # fmt: skip
+            axes.annotate(f"{y / (each * x):.0%}", (x, y), xytext=(7, -4), va="top",
+                          color=ink_of(colour), textcoords="offset points",
+                          fontsize=NOTE_SIZE, zorder=4)  # fmt: skip
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
@@ -260,9 +271,3 @@ def _decades(axes: Axes) -> None:
     else:
         axes.yaxis.set_major_locator(LogLocator(10, (1.0, 2, 5) if high < 100 * low else (1.0,)))
     axes.minorticks_off()
-
-
-def _headroom(axes: Axes, lines: int) -> None:
-    """Leave room above the points of a log axis for a legend with so many lines."""
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high * (high / low) ** (0.1 * lines))

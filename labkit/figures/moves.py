@@ -23,7 +23,7 @@ class Moves:
 
     #: For each row, where each of its values after comes from.
     owners: list[list[Owner]]
-    #: (source, target) rows; a row that kept a value points to itself.
+    #: (source, target) rows; a row that kept a value points to itself, and is drawn without arrow.
     arrows: set[tuple[int, int]] = field(default_factory=set)
     #: Rows that brought something, rows that left with the same combination of it.
     meetings: list[tuple[list[int], list[int]]] = field(default_factory=list)

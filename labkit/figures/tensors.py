@@ -13,6 +13,9 @@ from .values import pieces, text
 
 #: Most ranks in one picture.
 MAX_RANKS = 32
+#: What is no message in a picture of a collective, whose messages nobody records.
+DOT = "The dot is the reduction, not a place: no rank is the centre."
+TRACED = "Arrows are traced from equal values; the messages themselves are not recorded."
 
 
 def before_after(
@@ -48,14 +51,15 @@ def before_after(
         values that nobody held before say that it did; on two ranks that hold 0 and 1, a sum
         looks like a broadcast, so say it there.
     how_to_read
-        One sentence under the picture.
+        One sentence under the picture. Without messages, others follow it that say what the dot
+        and the arrows of a collective are.
 
     Returns
     -------
     Picture
         Two columns of boxes, a row for each rank. A box after has the colour of the rank that
-        held its value before, with an arrow from there, faint where it is the same rank; a
-        combined value is dark grey, and lines show which ranks' values met; light grey is a value
+        held its value before, with an arrow from there if that is another rank; a combined value
+        is dark grey, and lines show which ranks' values met; light grey is a value
         that several ranks held before. Where more than 24 lines would cross, one bar stands for
         them: every rank to every rank.
 
@@ -75,6 +79,7 @@ def before_after(
     rank 1: [2] → [10]
     rank 2: [3] → [10]
     rank 3: [4] → [10]
+    The dot is the reduction, not a place: no rank is the centre.
     """
     names = _names(before, after, ranks)
     rows = [[pieces(entry) for entry in column] for column in (before, after)]
@@ -90,7 +95,12 @@ def before_after(
         lines.append(f"rank {name}: {text(old)} → {text(new)}")
     canvas = Canvas(rows, names, title)
     canvas.draw(moves)
-    return Picture(canvas.figure, "\n".join(lines), how_to_read)
+    notes = [how_to_read] if how_to_read else []
+    if moves.meetings:
+        notes.append(DOT)
+    if pairs is None and any(source != target for source, target in moves.arrows):
+        notes.append(TRACED)
+    return Picture(canvas.figure, "\n".join(lines), " ".join(notes))
 
 
 def _names(before: Sequence[Any], after: Sequence[Any], ranks: Sequence[int] | None) -> list[int]:

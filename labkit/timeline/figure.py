@@ -13,6 +13,7 @@ from ..figures.style import (
     MAX_WIDTH,
     NOTE_SIZE,
     WORK,
+    ink_of,
     new_figure,
     seconds_unit,
     style_axes,
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 
 HOW_TO_READ = (
-    "Each rank has two rows: above, what its main thread does (nothing drawn: anything else); "
-    "below, its communication, with the same number on every rank that takes part. Hatched, it "
-    "waits: above for communication to end, below for a rank that has not come yet."
+    "Each rank has two rows. Above is its work, in its main thread, or on its GPU where it has "
+    "used one (nothing drawn: anything else); below is its communication, with the same number on "
+    "every rank that takes part. Hatched is waiting: above for communication to end, below for a "
+    "rank that has not come yet."
 )
 #: A lane from its top, in inches: margin, row of the main thread, gap; then come the rows of
 #: communication, which share TALK inches within these limits.
@@ -76,9 +78,10 @@ def draw(spans: Sequence[Span], seconds: Mapping[int, float], alt: str) -> Pictu
     Returns
     -------
     Picture
-        A lane for each rank, with a row for what its main thread does and one for its
-        communication, whose numbers tell what belongs together. Stretches shorter than a dot of
-        the screen are joined with their neighbours, or one dot wide.
+        A lane for each rank, with a row for its work (of the main thread, or of the GPU where that
+        is what was recorded) and one for its communication, whose numbers tell what belongs
+        together. Stretches shorter than a dot of the screen are joined with their neighbours, or
+        one dot wide.
     """
     ranks = list(seconds)
     end = max([1e-6, *seconds.values(), *(s.stop for s in spans)])
@@ -108,7 +111,7 @@ def draw(spans: Sequence[Span], seconds: Mapping[int, float], alt: str) -> Pictu
     axes.set_yticks([(i + 0.5) * lane for i in range(len(ranks))], [f"rank {r}" for r in ranks])
     axes.tick_params(axis="y", length=0)
     for tick, rank in zip(axes.get_yticklabels(), ranks, strict=True):
-        tick.set(color=rank_colour(rank), weight="bold")
+        tick.set(color=ink_of(rank_colour(rank)), weight="bold")
     _legend(axes, kinds)
     return Picture(figure, alt, HOW_TO_READ)
 

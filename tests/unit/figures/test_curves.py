@@ -4,9 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from labkit.figures import bandwidth, bus_bandwidth, fit_alpha_beta, memory, picture, scaling
-from labkit.figures.style import MAX_WIDTH
+from labkit.figures.style import CARD, MAX_WIDTH
+
+from ..test_rank_colours import contrast
 
 SIZES = [2**i for i in range(6, 26, 2)]
 MIB = 2**20
@@ -30,16 +33,27 @@ def drawn(monkeypatch):
     return figures
 
 
-def words(figure):
-    """Every piece of text that is drawn, with where it is."""
-    found = []
+def written(figure):
+    """Every piece of text that is drawn."""
     for axes in figure.axes:
-        ticks = [*axes.get_xticklabels(), *axes.get_yticklabels()]
+        ticks = [  # those beyond the ends of an axis are not drawn
+            item
+            for i, limits, items in (
+                (0, axes.get_xlim(), axes.get_xticklabels()),
+                (1, axes.get_ylim(), axes.get_yticklabels()),
+            )
+            for item in items
+            if min(limits) <= item.get_position()[i] <= max(limits)
+        ]
         legend = axes.get_legend().get_texts() if axes.get_legend() else []
         for item in (*ticks, *legend, *axes.texts, axes.xaxis.label, axes.yaxis.label):
             if item.get_visible() and item.get_text().strip():
-                found.append((item.get_text(), item.get_window_extent()))
-    return found
+                yield item
+
+
+def words(figure):
+    """Every piece of text that is drawn, with where it is."""
+    return [(item.get_text(), item.get_window_extent()) for item in written(figure)]
 
 
 # --- the model ----------------------------------------------------------------------------------
@@ -95,9 +109,13 @@ def test_bandwidth_draws_points_line_and_bound(drawn):
     np.testing.assert_allclose(bus.lines[2].get_ydata(), 1.5)
     text = [word for word, _ in words(drawn[0])]
     assert "α = 100 µs, 1/β = 1 GB/s" in text
-    assert "1.5/β = 1.5 GB/s" in text
+    assert "limit of the fit = 1.5 GB/s" in text
     assert text.count("message (bytes)") == 2
-    assert {"time per call (seconds)", "bus bandwidth (GB/s)", "1 KiB", "1 MiB"} <= set(text)
+    assert {"time (seconds)", "bandwidth (GB/s)", "1 KiB", "1 MiB"} <= set(text)
+    assert (time.get_title(loc="left"), bus.get_title(loc="left")) == (
+        "Time per call",
+        "Bus bandwidth",
+    )
     assert "64 B to 16 MiB" in shown.text
 
 
@@ -116,7 +134,8 @@ def test_several_curves_have_names_and_looks_of_their_own(drawn):
     assert gloo.get_color() != ring.get_color()
     assert gloo.get_marker() != ring.get_marker()
     labels = [item.get_text() for item in drawn[0].axes[0].get_legend().get_texts()]
-    assert [label.split(":")[0] for label in labels] == ["gloo", "my ring"]
+    assert [label.split(":")[0] for label in labels[:2]] == ["gloo", "my ring"]
+    assert labels[2:] == ["limit of a fit, where a call costs nothing but β"]
     assert "of gloo, my ring" in shown.text
 
 
@@ -207,6 +226,9 @@ def test_words_do_not_overlap_and_the_figure_fits_a_page(draw, drawn):
     shown = draw()
     figure = drawn[0]
     assert figure.get_tightbbox().width <= MAX_WIDTH + 0.1
+    # words on bars are black or white, whichever is right there (test_style)
+    inks = {to_hex(item.get_color()) for item in written(figure)} - {"#ffffff", "#000000"}
+    assert min(contrast(ink, CARD) for ink in inks) >= 4.5
     overlaps = [(a, b) for (a, x), (b, y) in combinations(words(figure), 2) if x.overlaps(y)]
     assert not overlaps
     assert all(axes.get_xlabel() or "rank" in axes.get_xticklabels()[0].get_text()

@@ -7,9 +7,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from labkit.figures import style
+from labkit.figures import ring, style
+from labkit.figures.canvas import ANYBODYS
 from labkit.figures.style import (
     CARD,
+    COMBINED,
+    GRID,
+    INK,
     PARTS,
     SERIES,
     SOFT_INK,
@@ -17,12 +21,14 @@ from labkit.figures.style import (
     bytes_unit,
     format_bytes,
     format_seconds,
+    ink_of,
     new_figure,
     seconds_unit,
     style_axes,
     text_on,
     work_style,
 )
+from labkit.rank_names import RANK_COLOURS
 
 from ..test_rank_colours import SIGHTS, contrast, linear, seen
 
@@ -57,14 +63,38 @@ def test_work_is_told_apart_in_grey():
     assert [kind for kind, look in WORK.items() if look.hatch] == ["waiting"]
 
 
-@pytest.mark.parametrize("colour", [look.colour for look in WORK.values()] + list(PARTS))
+#: What words are written on: the card is white in JupyterLab's light theme and in the dark one.
+BACKGROUNDS = {
+    *RANK_COLOURS, *PARTS, *SERIES, *(look.colour for look in WORK.values()),
+    COMBINED, ANYBODYS, GRID, CARD, ring.COMPLETE, ring.STRANGE,
+    *(ring._shade(frozenset(range(k)), n) for n in range(2, 9) for k in range(1, n + 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("colour", sorted(BACKGROUNDS))
 def test_text_on_a_colour_can_be_read(colour):
     assert contrast(text_on(colour), colour) >= 4.5
 
 
-def test_lines_and_small_text_stand_out_from_the_card():
+@pytest.mark.parametrize("colour", sorted({*RANK_COLOURS, *SERIES, *PARTS}))
+def test_text_in_a_colour_can_be_read_on_the_card(colour):
+    ink = ink_of(colour)
+    assert contrast(ink, CARD) >= 4.5
+    assert contrast(colour, CARD) < 4.5 or ink == colour
+    # darker, and no other colour
+    darker = linear(ink)[linear(colour) > 0.02] / linear(colour)[linear(colour) > 0.02]
+    assert np.ptp(darker) < 0.06
+    assert darker.max() <= 1.001
+
+
+@pytest.mark.parametrize("ink", [INK, SOFT_INK])
+@pytest.mark.parametrize("background", [CARD, GRID])
+def test_words_of_no_rank_can_be_read(ink, background):
+    assert contrast(ink, background) >= 4.5
+
+
+def test_lines_stand_out_from_the_card():
     assert min(contrast(colour, CARD) for colour in SERIES) >= 3
-    assert contrast(SOFT_INK, CARD) >= 4.5
 
 
 def test_work_style_draws_bars():

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from labkit.figures import before_after, rank_colour
+from labkit.figures import before_after, rank_colour, tensors
 from labkit.figures.boxes import lay_out
 from labkit.figures.canvas import Canvas
 from labkit.figures.moves import COMBINED as TOGETHER
 from labkit.figures.moves import follow, trace
 from labkit.figures.style import COMBINED, MAX_WIDTH
 from labkit.figures.values import number, pieces, text
+
+from .drawn import check_words, draw
 
 FOUR = [[0, 1, 2, 3]]
 
@@ -40,7 +42,7 @@ def test_the_text_has_every_rank_and_value():
     picture = before_after(
         [torch.tensor([1.0]), torch.tensor([2.5])], [torch.tensor([3.5])] * 2, "add"
     )
-    assert repr(picture) == "add\nrank 0: [1] → [3.5]\nrank 1: [2.5] → [3.5]"
+    assert repr(picture) == f"add\nrank 0: [1] → [3.5]\nrank 1: [2.5] → [3.5]\n{tensors.DOT}"
     data, metadata = picture._repr_mimebundle_()
     assert data["text/plain"] == picture.text == metadata["image/png"]["alt"]
 
@@ -52,12 +54,12 @@ def test_the_text_ends_with_the_reading_help():
 
 def test_lists_and_nothing():
     picture = before_after([[np.array([0.0]), np.array([1.0])], None], [np.array([0.0]), 1.0])
-    assert repr(picture) == "rank 0: [0] [1] → [0]\nrank 1: – → [1]"
+    assert repr(picture) == f"rank 0: [0] [1] → [0]\nrank 1: – → [1]\n{tensors.TRACED}"
 
 
 def test_ranks_of_a_subgroup_keep_their_names():
     picture = before_after([1.0, 2.0], [3.0, 3.0], ranks=[0, 5])
-    assert repr(picture) == "rank 0: [1] → [3]\nrank 5: [2] → [3]"
+    assert repr(picture) == f"rank 0: [1] → [3]\nrank 5: [2] → [3]\n{tensors.DOT}"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_a_message_that_changes_nothing_is_still_shown():
 
 
 def test_boxes_have_the_colour_of_the_rank_that_held_the_value():
-    moved = before_after([1.0, 2.0], [2.0, 1.0])
+    moved = before_after([1.0, 2.0], [2.0, 1.0], messages=[(0, 1), (1, 0)])
     mixed = before_after([1.0, 2.0], [3.0, 3.0])
     grey = to_rgb(COMBINED)
 
@@ -274,6 +276,40 @@ def test_every_number_fits_its_box_and_nothing_overlaps(case):
         for (x0, y0), (x1, y1) in boxes[hits]:
             assert x0 <= left < right <= x1
             assert y0 - 1 <= bottom < top <= y1 + 1
+
+
+@pytest.mark.parametrize("case", list(worst_cases()), ids=lambda case: case[0])
+def test_all_words_can_be_read(monkeypatch, case):
+    torch.manual_seed(0)
+    _, before, after, title = case
+    figure = draw(monkeypatch, tensors, lambda: before_after(before, after, title))
+    check_words(figure, beyond=True)  # a title may be wider
+
+
+def test_a_value_that_a_rank_kept_has_no_arrow(monkeypatch):
+    def arrows(*args, **options):
+        with monkeypatch.context() as patch:
+            figure = draw(patch, tensors, lambda: before_after(*args, **options))
+        return sum(isinstance(item, FancyArrowPatch) for item in figure.axes[0].patches)
+
+    assert arrows([1, 2, 3], [1, 2, 3]) == 0
+    assert arrows([1, 2, 3], [2, 2, 2]) == 2  # broadcast: two arrows, none to the root
+    assert arrows([1, 2], [1, 2], messages=[]) == 0
+    assert arrows([1, 2], [1, 1], messages=[(0, 1)]) == 1
+
+
+def test_the_caption_says_what_is_no_message():
+    reduced = before_after([1, 2], [3, 3], how_to_read="A sum.").text
+    assert reduced.endswith(f"\nA sum. {tensors.DOT}")
+    moved = before_after([1, 2], [2, 2]).text
+    assert moved.endswith(f"\n{tensors.TRACED}")
+    assert (
+        before_after([1, 2], [2, 2], messages=[(1, 0)]).text
+        == "rank 0: [1] → [2]\nrank 1: [2] → [2]"
+    )
+    some = before_after([1, 2, 5, 6], [3, 3, 6, 6], groups=[[0, 1], [2, 3]], reduced=None).text
+    assert tensors.DOT in some
+    assert tensors.TRACED in some
 
 
 def test_long_rows_are_broken_into_equal_lines():

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from labkit.figures import rank_colour
-from labkit.figures.style import WORK
+from labkit.figures.style import WORK, ink_of
 from labkit.timeline.figure import HOW_TO_READ, MAX_ROWS, _of
 from labkit.timeline.merge import rows
 from labkit.timeline.timeline import Timeline
@@ -47,7 +47,7 @@ def has(picture, colour, least=30, tolerance=0.02):
 def test_each_rank_has_a_lane_with_every_kind_in_its_colour(ranks):
     picture = Timeline([steps(r, late=2 * (r == 1)) for r in range(ranks)]).picture()
     for rank in range(ranks):
-        assert has(picture, rank_colour(rank), 5, 0.06)  # thin letters
+        assert has(picture, ink_of(rank_colour(rank)), 5, 0.06)  # thin letters
     for kind in ("data loading", "forward", "backward", "communication", "optimizer"):
         assert has(picture, WORK[kind].colour)
     assert picture.text.endswith(HOW_TO_READ)
