@@ -77,7 +77,15 @@ def train(epoch, steps=None):
     return loss.item()"""
 
 #: Exercise 00-1 as a learner may solve it.
-NEIGHBOUR = "%%px\ndef neighbour():\n    # Your turn: about 1 line.\n    {}"
+NEIGHBOUR = '''%%px
+def neighbour() -> int:
+    """Return the number of the next rank.
+
+    >>> neighbour()  # on rank 1 of 4
+    2
+    """
+    # Your turn: about 1 line.
+    {}'''
 WRONG = NEIGHBOUR.format("return rank + 1")
 RIGHT = NEIGHBOUR.format("return (rank + 1) % world_size")
 CHECK, HINT = 'labkit.check("00-1")', "labkit.hint()"

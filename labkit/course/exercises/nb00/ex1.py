@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
+from .fixed_size import right_by_chance
 
 
-def trial(answer: Callable[[], int], here: Here) -> int:
-    """Ask for the neighbour."""
-    return answer()
+def trial(answer: Callable[[], Any], here: Here) -> Any:
+    """Ask for the neighbour; say so if the number of ranks is written into a right answer."""
+    given, right = answer(), expected(here.world_size)
+    if right_by_chance(answer, here, lambda rank, value: value == right[rank]):
+        return f"{given}, with {here.world_size} ranks only"
+    return given
 
 
 def expected(world_size: int) -> list[int]:
-    """Count on by one, and round at the end."""
+    """Count on by one, and begin again at the end."""
     return [(r + 1) % world_size for r in range(world_size)]
 
 
@@ -26,10 +31,25 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "The last rank names a rank that does not exist: after the last one it goes on "
-            "with rank 0.",
+            "The last rank names a rank that does not exist: after the last one comes rank 0.",
             when=lambda yours, expected, n: yours == [r + 1 for r in range(n)],
-            shown_by={"goes past the last rank": body("return rank + 1")},
+            hint="Which ranks are there in a world of four? What is the largest rank + 1?",
+            shown_by={
+                "goes past the last rank": body("return rank + 1"),
+                "asks dist, and goes past the last rank": body("return dist.get_rank() + 1"),
+            },
+        ),
+        Mistake(
+            "The number of ranks is written into the answer, so that it is wrong with any other "
+            "number of ranks. The name world_size stands for that number.",
+            when=lambda yours, expected, n: all(
+                isinstance(y, str) and y.endswith("ranks only") for y in yours
+            ),
+            shown_by={
+                "writes the number of ranks": body("return (rank + 1) % 4"),
+                "writes the last rank": body("return 0 if rank == 3 else rank + 1"),
+                "writes a table": body("return [1, 2, 3, 0][dist.get_rank()]"),
+            },
         ),
         Mistake(
             "That is the neighbour on the other side: the next rank is one more, not one less.",
@@ -44,16 +64,41 @@ EXERCISE = Exercise(
         Mistake(
             "That is the rank itself, not its neighbour.",
             when=lambda yours, expected, n: yours == list(range(n)),
-            shown_by={"takes the remainder first": edit("(rank + 1)", "rank")},
+            shown_by={
+                "takes the remainder first": body("return rank % world_size"),
+                "returns its own rank": body("return rank"),
+            },
+        ),
+        Mistake(
+            "The remainder is that of the wrong number: the ranks go from 0 to world_size - 1, so "
+            "counting begins again at world_size.",
+            when=lambda yours, expected, n: (
+                yours
+                in (
+                    [(r + 1) % (n - 1) for r in range(n)],
+                    [(r + 1) % (n + 1) for r in range(n)],
+                )
+            ),
+            shown_by={"stops one too early": edit("% world_size", "% (world_size - 1)")},
+        ),
+        Mistake(
+            "Every rank gives the same number: start from rank, which differs on each.",
+            when=lambda yours, expected, n: (
+                n > 1 and all(y == yours[0] for y in yours) and isinstance(yours[0], int)
+            ),
+            shown_by={"gives 1": body("return 1"), "gives the last": body("return world_size - 1")},
         ),
     ),
     also_wrong={
         "prints instead": Wrong(body("print((rank + 1) % world_size)"), says="nothing"),
+        "writes it as text": Wrong(body("return str((rank + 1) % world_size)"), says="different"),
     },
     another=body("return 0 if rank == world_size - 1 else rank + 1"),
     hints=(
-        "Each rank knows its own number as rank. What is the next one's?",
-        "rank + 1 is right for all ranks but the last. Its neighbour is rank 0.",
-        "The remainder does that: (rank + 1) % world_size.",
+        "Each rank knows its own number, as rank. Write the results for ranks 0, 1, 2 and 3 below "
+        "each other: where does the pattern break?",
+        "rank + 1 is right on all ranks but the last. An if helps there, or an operator that "
+        "counts on and begins again: what is 4 % 4?",
+        "You need rank + 1, and its remainder on division by the number of ranks.",
     ),
 )

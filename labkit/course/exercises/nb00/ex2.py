@@ -1,82 +1,236 @@
-"""Exercise 00-2: deal ten numbers to the ranks like cards, with a slice that depends on the
-rank."""
+"""Exercise 00-2: divide a batch of any length into one part per rank, as equal as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When, would_give
+from .fixed_size import right_by_chance
 
-#: As many as there are letters; no multiple of four.
-NUMBERS = tuple(range(100, 110))
-
-
-def trial(answer: Callable[[list[int]], list[int]], here: Here) -> list[int]:
-    """Ask for this rank's share of ten numbers."""
-    return answer(list(NUMBERS))
+#: Rows of the batches: four ranks divide none of the first three evenly, and of the second and
+#: third not all get the same with three or two ranks.
+LENGTHS = (10, 7, 3, 8)
 
 
-def expected(world_size: int) -> list[list[int]]:
-    """Deal the numbers like cards."""
-    hands: list[list[int]] = [[] for _ in range(world_size)]
-    for position, number in enumerate(NUMBERS):
-        hands[position % world_size].append(number)
-    return hands
+def _batch(length: int, device: Any = "cpu") -> torch.Tensor:
+    """Return a batch whose row i is [i, 0, i]; a whole number, as images have, for odd lengths."""
+    numbers = torch.arange(length, device=device, dtype=(torch.float32, torch.int64)[length % 2])
+    return torch.stack([numbers, torch.zeros_like(numbers), numbers], dim=1)
 
 
-def _blocks(world_size: int) -> list[list[list[int]]]:
-    """Return the ways to cut the numbers into one block a rank."""
-    ways = []
-    for size in (len(NUMBERS) // world_size, -(-len(NUMBERS) // world_size)):
-        ways.append([list(NUMBERS[r * size : (r + 1) * size]) for r in range(world_size)])
-    return ways
+def _shown(part: Any, batch: torch.Tensor) -> Any:
+    """Return the numbers of the rows of a part; what is no part, in words."""
+    if not isinstance(part, torch.Tensor):
+        return None if part is None else f"a {type(part).__name__}, not a tensor"
+    if part.dim() != 2 or part.shape[1] != batch.shape[1]:
+        return f"a tensor of shape {tuple(part.shape)}"
+    if part.dtype != batch.dtype:
+        return f"{part.dtype}, not {batch.dtype}".replace("torch.", "")
+    if not part.equal(_batch(len(batch), part.device)[part[:, 0].long().clamp(0, len(batch) - 1)]):
+        return "rows that the batch does not have"
+    return [int(row) for row in part[:, 0]]
+
+
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    """Ask for this rank's part of some batches: the numbers of its rows."""
+    parts = []
+    for place, length in enumerate(LENGTHS):
+        batch = _batch(length, here.device)
+        part = _shown(answer(batch), batch)
+        if not batch.equal(_batch(length, here.device)):
+            part = "the batch was changed"
+        parts.append(part)
+        wanted = [own[place] for own in expected(here.world_size)]
+        if right_by_chance(answer, here, _takes(wanted, length), batch):
+            parts[place] = f"{part}, with {here.world_size} ranks only"
+    return None if all(part is None for part in parts) else parts
+
+
+def _takes(wanted: list[Any], length: int) -> Callable[[int, Any], bool]:
+    """Return whether a rank's part of the batch of that length is the wanted one."""
+    return lambda rank, part: _shown(part, _batch(length)) == wanted[rank]
+
+
+def _divided(begin: Callable[[int, int, int], int]) -> Callable[[int], list[Any]]:
+    """Return what each rank takes if its part goes from ``begin(length, rank, n)`` to where the
+    next one begins."""
+
+    def parts(n: int) -> list[Any]:
+        return [
+            [
+                list(range(length))[begin(length, r, n) : begin(length, r + 1, n)]
+                for length in LENGTHS
+            ]
+            for r in range(n)
+        ]
+
+    return parts
+
+
+expected = _divided(lambda length, r, n: r * (length // n) + min(r, length % n))
+
+
+def _last_takes_the_rest(length: int, rank: int, n: int) -> int:
+    return length if rank == n else rank * (length // n)
+
+
+def _each(take: Callable[[list[int], int, int], list[int]]) -> When:
+    """Return the predicate of ``take(rows, rank, n)`` in place of the right part."""
+    return would_give(
+        lambda n: [[take(list(range(length)), r, n) for length in LENGTHS] for r in range(n)]
+    )
+
+
+def _any(text: str) -> When:
+    """Return the predicate of parts of which one is described with this text."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        parts = [part for mine in yours for part in mine]
+        return any(isinstance(part, str) and text in part for part in parts)
+
+    return when
 
 
 EXERCISE = Exercise(
     id="00-2",
-    title="Deal out the work",
-    answer="my_numbers",
+    title="Take your part of the batch",
+    answer="my_part",
     trial=trial,
     expected=expected,
+    entries=tuple(f"rows of {length}" for length in LENGTHS),
     mistakes=(
         Mistake(
-            "Every rank takes the same numbers: where the slice begins has to depend on rank.",
-            when=lambda yours, expected, n: (
-                all(mine == yours[0] for mine in yours)
-                and yours[0] is not None
-                and not isinstance(yours[0], Failed)
-            ),
-            shown_by={"forgets the start": edit("rank::world_size", "::world_size")},
+            "Every rank takes the whole batch: which rows a rank takes has to depend on rank.",
+            when=_each(lambda rows, r, n: rows),
+            shown_by={"takes all": body("return batch")},
         ),
         Mistake(
-            "Each rank takes one number only, so most of them are left: go on in steps.",
-            when=lambda yours, expected, n: all(
-                mine in (NUMBERS[r], [NUMBERS[r]]) for r, mine in enumerate(yours)
-            ),
-            shown_by={"takes one": edit("rank::world_size", "rank")},
-        ),
-        Mistake(
-            "Each rank takes a block of neighbours; deal them like cards instead, one to each "
-            "rank in turn.",
-            when=lambda yours, expected, n: yours in _blocks(n),
+            "The parts are rounded down to the same length, so the last rows of the batch are on "
+            "no rank: of 10 rows on four ranks, two are lost.",
+            when=would_give(_divided(lambda length, r, n: r * (length // n))),
+            hint="len(batch) % world_size rows are left over. Which ranks take one of them?",
             shown_by={
-                "cuts blocks": body("""
-                    size = len(numbers) // world_size
-                    return numbers[rank * size : (rank + 1) * size]
+                "loses the remainder": body("""
+                    size = len(batch) // world_size
+                    return batch[rank * size : (rank + 1) * size]
+                """),
+            },
+        ),
+        Mistake(
+            "The last rank takes all that is left over: with 7 rows and four ranks it has 4 rows, "
+            "and the others 1. The lengths may differ by one row only.",
+            when=would_give(_divided(_last_takes_the_rest)),
+            hint="len(batch) % world_size rows are left over. Give one each to the first ranks.",
+            shown_by={
+                "gives the last rank the rest": body("""
+                    size = len(batch) // world_size
+                    end = (rank + 1) * size if rank < world_size - 1 else len(batch)
+                    return batch[rank * size : end]
+                """),
+            },
+        ),
+        Mistake(
+            "The parts are rounded up to the same length, so the last ranks get less, or nothing: "
+            "of 10 rows, four ranks get 3, 3, 3 and 1. The lengths may differ by one row only.",
+            when=would_give(_divided(lambda length, r, n: r * -(-length // n))),
+            hint="len(batch) % world_size ranks take one row more than the others.",
+            shown_by={
+                "rounds up": body("""
+                    size = -(-len(batch) // world_size)
+                    return batch[rank * size : (rank + 1) * size]
+                """),
+            },
+        ),
+        Mistake(
+            "chunk rounds the length of a part up and may return fewer parts than you ask for: of "
+            "10 rows, four ranks get 3, 3, 3 and 1; of 3 rows, there is no fourth part.",
+            raises=r"^IndexError: (?:tuple|list) index out of range[\s\S]*chunk",
+            hint="Look beside torch.chunk in PyTorch's list of functions: one divides more evenly.",
+            shown_by={"takes a chunk": body("return batch.chunk(world_size)[rank]")},
+        ),
+        Mistake(
+            "The rows are dealt like cards, one to each rank in turn. Each rank is to take rows "
+            "that follow each other: rank 0 the first ones.",
+            when=_each(lambda rows, r, n: rows[r::n]),
+            shown_by={"deals cards": body("return batch[rank::world_size]")},
+        ),
+        Mistake(
+            "batch[rank] is a single row, and there is none if the batch has fewer rows than "
+            "ranks. A part has several rows: batch[begin:end].",
+            when=_any("a tensor of shape (3,)"),
+            raises=r"^IndexError: index \d+ is out of bounds",
+            shown_by={"takes one row": body("return batch[rank]")},
+        ),
+        Mistake(
+            "The number of ranks is written into the answer, so that it is wrong with any other "
+            "number of ranks. The name world_size stands for that number.",
+            when=_any("ranks only"),
+            shown_by={
+                "writes the number of ranks": body("return batch.tensor_split(4)[rank]"),
+            },
+        ),
+        Mistake(
+            "These are all parts: choose the one of this rank.",
+            when=_any("a tuple, not a tensor"),
+            shown_by={"returns all parts": body("return batch.tensor_split(world_size)")},
+        ),
+        Mistake(
+            "That is a list. Return a tensor: a slice of a tensor is one, and torch.stack makes "
+            "one from a list of rows.",
+            when=_any("a list, not a tensor"),
+            shown_by={
+                "returns a list": body("return batch.tensor_split(world_size)[rank].tolist()"),
+                "returns all parts as a list": body("return list(batch.tensor_split(world_size))"),
+            },
+        ),
+        Mistake(
+            "The parts are as equal as they can be, but the longer ones are to come first: of 10 "
+            "rows, four ranks get 3, 3, 2 and 2.",
+            when=would_give(_divided(lambda length, r, n: length * r // n)),
+            hint="rank * len(batch) // world_size rounds down, so that the early parts are short.",
+            shown_by={
+                "rounds the borders down": body("""
+                    begin, end = (len(batch) * r // world_size for r in (rank, rank + 1))
+                    return batch[begin:end]
+                """),
+            },
+        ),
+        Mistake(
+            "The batch itself was changed. Return a part of it and leave it as it is.",
+            when=_any("was changed"),
+            shown_by={
+                "changes the batch": body("""
+                    part = batch.tensor_split(world_size)[rank].clone()
+                    batch.zero_()
+                    return part
                 """),
             },
         ),
     ),
     also_wrong={
-        "swaps start and step": Wrong(
-            edit("rank::world_size", "world_size :: rank + 1"), says="different"
+        "begins one row too late": Wrong(
+            body("return batch.roll(-1, 0).tensor_split(world_size)[rank]"), says="different"
+        ),
+        "divides the columns": Wrong(
+            edit("tensor_split(world_size)", "tensor_split(world_size, dim=1)"), says="different"
         ),
     },
-    another=body("return [number for i, number in enumerate(numbers) if i % world_size == rank]"),
+    another=body("""
+        size, more = divmod(len(batch), world_size)
+        begin = rank * size + min(rank, more)
+        return batch[begin : begin + size + (rank < more)]
+    """),
     hints=(
-        "Rank 0 takes numbers[0], then the one that is world_size further on, and so on.",
-        "A slice can have steps: numbers[start::step].",
-        "Rank r starts at position r: numbers[rank::…]",
+        "How long are the parts of 10 rows on four ranks? Two rows are left over if each rank "
+        "takes 10 // 4 = 2: who gets them?",
+        "The first len(batch) % world_size ranks take one row more than the others. Where does the "
+        "part of rank r begin, then? Or let PyTorch do it: chunk has relatives.",
+        "There is a function that divides a tensor into a given number of nearly equal parts: its "
+        "name begins with tensor_.",
     ),
 )

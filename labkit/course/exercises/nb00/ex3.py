@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import would_give
+from .reduced import left_by_reduce
 
 
-def _grade(rank: int) -> list[float]:
-    return [rank + 1.0, 10.0 * rank]
+def _brought(rank: int) -> torch.Tensor:
+    """Return what a rank brings: no rank's numbers are an average, and one is negative."""
+    return torch.tensor([rank + 1.25, 7.0 - 3.0 * rank * rank])
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> torch.Tensor:
-    """Average two numbers a rank."""
-    return answer(torch.tensor(_grade(here.rank), device=here.device))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    """Average two numbers per rank."""
+    return answer(_brought(here.rank).to(here.device))
+
+
+def _sum(world_size: int) -> torch.Tensor:
+    return torch.stack([_brought(r) for r in range(world_size)]).sum(0)
 
 
 def expected(world_size: int) -> list[torch.Tensor]:
     """Average all ranks' tensors in one process."""
-    everyone = torch.tensor([_grade(r) for r in range(world_size)])
-    return [everyone.mean(0)] * world_size
+    return [_sum(world_size) / world_size] * world_size
+
+
+def _reduced(yours: Any, expected: Any, n: int) -> bool:
+    return left_by_reduce([mine * n for mine in yours], [_brought(r) for r in range(n)])
 
 
 EXERCISE = Exercise(
@@ -37,19 +48,36 @@ EXERCISE = Exercise(
         Mistake(
             "dist.all_reduce changes the tensor that it is given and returns None: call it on "
             "a line of its own.",
-            raises=r"'NoneType'",
+            raises=r"^TypeError: unsupported operand type\(s\) for //?: 'NoneType'",
             shown_by={
-                "uses what all_reduce returns": body("return dist.all_reduce(x) / world_size")
+                "uses what all_reduce returns": body("return dist.all_reduce(x) / world_size"),
+                "keeps what all_reduce returns": body("""
+                    total = dist.all_reduce(x)
+                    return total / world_size
+                """),
+            },
+        ),
+        Mistake(
+            "Not every rank has the average: dist.reduce gives the sum to one rank only. "
+            "dist.all_reduce gives it to all.",
+            when=_reduced,
+            hint="Compare the names: reduce has one rank to give the result to, dst.",
+            shown_by={
+                "reduces to rank 0": edit("dist.all_reduce(x)", "dist.reduce(x, 0)"),
+                "reduces to the last rank": edit(
+                    "dist.all_reduce(x)", "dist.reduce(x, dst=world_size - 1)"
+                ),
             },
         ),
         Mistake(
             "That is the sum: divide it by the number of ranks.",
-            when=lambda yours, expected, n: same(yours, [t * n for t in expected]),
+            when=would_give(lambda n: [_sum(n)] * n),
             shown_by={"returns the sum": edit("return x / world_size", "return x")},
         ),
         Mistake(
-            "You divide twice, before the all_reduce and after it; once is enough.",
-            when=lambda yours, expected, n: same(yours, [t / n for t in expected]),
+            "It is divided by the number of ranks twice, before the all_reduce and after it; once "
+            "is enough.",
+            when=would_give(lambda n: [_sum(n) / n / n] * n),
             shown_by={
                 "divides twice": edit(
                     "dist.all_reduce(x)",
@@ -61,34 +89,73 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank has its own numbers still: nothing was added up across ranks.",
+            "x.mean() is the mean of the numbers in one tensor. The average over the ranks keeps "
+            "the two numbers apart: add up over the ranks, then divide by their number.",
+            when=lambda yours, expected, n: any(
+                same(yours, [value] * n if not isinstance(value, list) else value)
+                for value in (
+                    (_sum(n) / n).mean(),
+                    _sum(n).mean(),
+                    [_brought(r).mean() for r in range(n)],
+                )
+            ),
+            shown_by={
+                "takes the mean of its own numbers": body("return x.mean()"),
+                "takes the mean of the sums": edit("return x / world_size", "return x.mean()"),
+                "takes the mean of the averages": edit(
+                    "return x / world_size", "return (x / world_size).mean()"
+                ),
+            },
+        ),
+        Mistake(
+            "Each rank still has its own numbers: nothing was added up over the ranks.",
             when=lambda yours, expected, n: (
-                same(yours, [torch.tensor(_grade(r)) for r in range(n)])
-                or same(yours, [torch.tensor(_grade(r)) / n for r in range(n)])
+                n > 1
+                and (
+                    same(yours, [_brought(r) for r in range(n)])
+                    or same(yours, [_brought(r) / n for r in range(n)])
+                )
             ),
             shown_by={"talks to nobody": edit("dist.all_reduce(x)", "")},
         ),
+        Mistake(
+            "// rounds down; an average is not a whole number.",
+            when=would_give(lambda n: [_sum(n) // n] * n),
+            shown_by={"rounds down": edit("x / world_size", "x // world_size")},
+        ),
+        Mistake(
+            "One collective is enough: one all_reduce adds up both numbers, on all ranks.",
+            missed="collectives",
+            shown_by={
+                "one call for each number": edit(
+                    "dist.all_reduce(x)",
+                    """
+                    for i in range(len(x)):
+                        dist.all_reduce(x[i])
+                    """,
+                ),
+                "reduces and broadcasts": edit(
+                    "dist.all_reduce(x)",
+                    """
+                    dist.reduce(x, 0)
+                    dist.broadcast(x, 0)
+                    """,
+                ),
+            },
+        ),
     ),
     also_wrong={
-        "one call for each number": Wrong(
-            edit(
-                "dist.all_reduce(x)",
-                """
-                for i in range(len(x)):
-                    dist.all_reduce(x[i])
-                """,
-            ),
-            says="goal: collectives",
+        "returns a list": Wrong(
+            edit("return x / world_size", "return (x / world_size).tolist()"), says="different"
         ),
     },
     another=body("""
-        y = x / world_size
-        dist.all_reduce(y)
-        return y
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        return x
     """),
     hints=(
-        "An average is a sum, divided by how many there are.",
-        "dist.all_reduce(x) turns x into the sum over all ranks, in place.",
-        "After it, return x divided by world_size.",
+        "An average is a sum, divided by how many there are. Section 5 has the call for the sum.",
+        "dist.all_reduce(x) changes x itself and returns nothing. What is in x afterwards?",
+        "Afterwards x holds the sums over all ranks: what is left to do with them?",
     ),
 )

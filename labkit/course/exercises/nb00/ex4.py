@@ -4,25 +4,49 @@ take part."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake
+from ...compare import number
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import would_give
+from .reduced import left_by_reduce
+
+#: The calls, and on which of n ranks their flag is True: not equally often on all, or ranks that
+#: make the collective only if it is True would meet in the next one.
+FLAGS: dict[str, Callable[[int, int], bool]] = {
+    "how_many(rank != 1)": lambda rank, n: rank != 1,
+    "how_many(True)": lambda rank, n: True,
+    "how_many(False)": lambda rank, n: False,
+    "how_many(rank == 0)": lambda rank, n: rank == 0,
+}
 
 
-def _flag(rank: int) -> bool:
-    return rank != 1
+def trial(answer: Callable[[bool], Any], here: Here) -> Any:
+    """Count the ranks for some flags; an answer that waits for a rank shows it with the first."""
+    counts = [number(answer(flag(here.rank, here.world_size))) for flag in FLAGS.values()]
+    return None if all(count is None for count in counts) else counts
 
 
-def trial(answer: Callable[[bool], int], here: Here) -> int:
-    """Count the ranks for which something holds: all but rank 1."""
-    return answer(_flag(here.rank))
+def _count(flag: Callable[[int, int], bool], n: int) -> int:
+    return sum(flag(r, n) for r in range(n))
 
 
-def expected(world_size: int) -> list[int]:
+def expected(world_size: int) -> list[list[int]]:
     """Count them in one process."""
-    return [sum(_flag(r) for r in range(world_size))] * world_size
+    return [[_count(flag, world_size) for flag in FLAGS.values()]] * world_size
+
+
+def _each(give: Callable[[Callable[[int, int], bool], int, int], Any]) -> Any:
+    """Return the predicate of ``give(flag, rank, n)`` in place of the right count."""
+    return would_give(lambda n: [[give(flag, r, n) for flag in FLAGS.values()] for r in range(n)])
+
+
+def _reduced(yours: Any, expected: Any, n: int) -> bool:
+    flags = [[float(flag(r, n)) for flag in FLAGS.values()] for r in range(n)]
+    return left_by_reduce(yours, [torch.tensor(own) for own in flags])
 
 
 EXERCISE = Exercise(
@@ -31,12 +55,14 @@ EXERCISE = Exercise(
     answer="how_many",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    entries=tuple(FLAGS),
+    goals=(Goal("collectives", exactly=lambda n: len(FLAGS)),),
     mistakes=(
         Mistake(
-            "Only the ranks with flag = True make the call, and they wait for the others. A "
-            "collective is a meeting: everybody comes, and some bring a 0.",
-            stuck=r"Cause: The call stands under a condition",
+            "Only the ranks with flag = True make the call, and they wait for the others. Every "
+            "rank has to make it: those with False bring a 0.",
+            stuck=r"waits? in (?:all_)?reduce[\s\S]*(?:condition|ended)",
+            hint="Move the collective out of the if: what changes with flag is what a rank brings.",
             shown_by={
                 "calls under a condition": body("""
                     count = torch.tensor(1, device=device)
@@ -44,40 +70,107 @@ EXERCISE = Exercise(
                         dist.all_reduce(count)
                     return count.item()
                 """),
+                "returns early": body("""
+                    if not flag:
+                        return 0
+                    count = torch.tensor(1, device=device)
+                    dist.all_reduce(count)
+                    return count.item()
+                """),
             },
         ),
         Mistake(
-            "Each rank counts itself alone: add up over the ranks.",
-            when=lambda yours, expected, n: (
-                [y + 0 for y in yours] == [int(_flag(r)) for r in range(n)]
-            ),
+            "Each rank counts only itself: add up over the ranks.",
+            when=_each(lambda flag, r, n: int(flag(r, n))),
             shown_by={"counts itself": body("return int(flag)")},
         ),
         Mistake(
-            "That is a tensor; return a number. t.item() is the number in a tensor with one "
-            "element.",
-            when=lambda yours, expected, n: all(isinstance(y, torch.Tensor) for y in yours),
-            shown_by={"returns the tensor": edit("return count.item()", "return count")},
+            "Not every rank has the number: dist.reduce gives the sum to one rank only. "
+            "dist.all_reduce gives it to all.",
+            when=_reduced,
+            shown_by={
+                "reduces": edit("dist.all_reduce(count)", "dist.reduce(count, 0)"),
+                "reduces to rank 1": edit("dist.all_reduce(count)", "dist.reduce(count, dst=1)"),
+            },
         ),
         Mistake(
-            "That says whether anybody has True, not how many: a bool cannot count, and MAX "
-            "does not add.",
-            when=lambda yours, expected, n: all(y == 1 for y in yours),
+            "That says whether flag is True on any rank, not on how many: a tensor of bool cannot "
+            "count, and MAX does not add.",
+            when=lambda yours, expected, n: all(
+                [float(y) for y in mine] == [float(e > 0) for e in expected[0]] for mine in yours
+            ),
             shown_by={
                 "takes the largest": edit(
                     "dist.all_reduce(count)", "dist.all_reduce(count, op=dist.ReduceOp.MAX)"
-                )
+                ),
+                "adds up bools": edit("torch.tensor(int(flag)", "torch.tensor(flag"),
+            },
+        ),
+        Mistake(
+            "dist.all_reduce adds up tensors: make one from the flag.",
+            raises=r"^TypeError: Invalid function argument\. Expected parameter `tensor`",
+            shown_by={
+                "brings the flag itself": body("""
+                    dist.all_reduce(flag)
+                    return flag
+                """),
+                "brings a number": edit("torch.tensor(int(flag), device=device)", "int(flag)"),
+            },
+        ),
+        Mistake(
+            "dist.all_reduce changes its tensor and returns None: call it on a line of its own.",
+            raises=r"'NoneType' object has no attribute 'item'",
+            shown_by={
+                "uses what all_reduce returns": body("""
+                    count = torch.tensor(int(flag), device=device)
+                    return dist.all_reduce(count).item()
+                """),
+            },
+        ),
+        Mistake(
+            "That is the share of the ranks: their number is the sum, not divided.",
+            when=_each(lambda flag, r, n: _count(flag, n) / n),
+            shown_by={"averages": edit("return count.item()", "return count.item() / world_size")},
+        ),
+        Mistake(
+            "Those are the ranks with False.",
+            when=_each(lambda flag, r, n: n - _count(flag, n)),
+            shown_by={"counts the others": edit("int(flag)", "int(not flag)")},
+        ),
+        Mistake(
+            "Every rank brings a 1, whatever its flag: bring a 0 where it is False.",
+            when=_each(lambda flag, r, n: n),
+            shown_by={"counts all": edit("int(flag)", "1")},
+        ),
+        Mistake(
+            "One all_reduce per call is enough: afterwards every rank has the sum.",
+            missed="collectives",
+            shown_by={
+                "reduces and broadcasts": edit(
+                    "dist.all_reduce(count)",
+                    """
+                    dist.reduce(count, 0)
+                    dist.broadcast(count, 0)
+                    """,
+                ),
             },
         ),
     ),
+    also_wrong={
+        "returns on rank 0 only": Wrong(
+            edit("return count.item()", "return count.item() if rank == 0 else None"),
+            says="nothing",
+        ),
+    },
     another=body("""
         flags = [torch.zeros(1, device=device) for _ in range(world_size)]
         dist.all_gather(flags, torch.tensor([float(flag)], device=device))
-        return int(sum(flags).item())
+        return sum(flags)
     """),
     hints=(
         "A rank with True brings a 1, a rank with False a 0. What is the sum?",
-        "Make a tensor of int(flag) on every rank, on the rank's device.",
-        "Call dist.all_reduce on it, outside of any if, and return its .item().",
+        "Make a tensor of int(flag) on every rank, on the rank's device. Which ranks have to call "
+        "dist.all_reduce on it?",
+        "All of them, outside of any if. Then the tensor holds the number; .item() takes it out.",
     ),
 )
