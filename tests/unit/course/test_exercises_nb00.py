@@ -31,7 +31,8 @@ def is_fixed(given: Any, world_size: int = 4) -> bool:
 @pytest.mark.parametrize(
     "expression",
     ["(rank + 1) % 4", "(rank + 1) & 3", "0 if rank == 3 else rank + 1", "[1, 2, 3, 0][rank]",
-     "(dist.get_rank() + 1) % 4", "(lambda r: (r + 1) % 4)(rank)", "torch.arange(4).roll(-1)[rank]"],
+     "(dist.get_rank() + 1) % 4", "(lambda r: (r + 1) % 4)(rank)",
+     "torch.arange(4).roll(-1)[rank]"],
 )  # fmt: skip
 def test_a_number_of_ranks_that_is_written_in_is_found(expression: str) -> None:
     given = answer(expression)
