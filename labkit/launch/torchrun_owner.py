@@ -66,14 +66,17 @@ def _wait(process: subprocess.Popen[bytes], line: socket.socket, kernel: int) ->
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the selector
+    wanted = True
     with selectors.DefaultSelector() as selector:
         selector.register(line, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
-        while process.poll() is None and os.getppid() == kernel:
+        while wanted and process.poll() is None and os.getppid() == kernel:
             for key, _ in selector.select(LOOK_SECONDS):
-                if key.fileobj is line:  # closed: nothing is ever sent
-                    return
-                woken.recv(4096)
+                if key.fileobj is woken:
+                    woken.recv(4096)
+                else:  # closed: nothing is ever sent
+                    wanted = False
+    signal.set_wakeup_fd(-1)
 
 
 if __name__ == "__main__":
