@@ -23,7 +23,7 @@ ROWS = {
         "B2 isend and irecv": ["dist.isend(", "dist.irecv(", ".wait()", "is_completed"],
         "B3 both send first": ["batch_isend_irecv"],
         "B4 no source, tags, objects": ["tag=", "send_object_list", "recv_object_list"],
-        "B5 latency and bandwidth": ["bandwidth(", "fit_alpha_beta"],
+        "B5 latency and bandwidth": ["message_cost(", "fit_alpha_beta("],
     },
     "02_collectives": {
         "C1 the nine": [

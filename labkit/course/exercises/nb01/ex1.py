@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from .messages import everywhere, listed, numbers_of
+from .messages import (
+    COLLECTIVES,
+    ENTRIES,
+    OVERWRITTEN,
+    brought,
+    changes_only_x,
+    gives,
+    has_no_tensor,
+    has_other_dtype,
+    played,
+    try_cases,
+)
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
-    return listed(answer(torch.tensor(numbers_of(here.rank), device=here.device)))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
+    return try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
 
 
-def expected(world_size: int) -> list[list[float]]:
-    """Add up in one process."""
-    brought = torch.tensor([numbers_of(rank) for rank in range(world_size)])
-    return [row.tolist() for row in brought.cumsum(0)]
+def _sum_to(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+    return torch.stack(list(xs[: rank + 1])).sum(0, dtype=xs[0].dtype)
+
+
+#: Add up in one process.
+expected = played(_sum_to)
+
+
+def _sent_too_late(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether an odd rank added what the trial had written into a sum that was being sent."""
+    return any(
+        yours[r][0] == [OVERWRITTEN + number for number in brought(r)[0].tolist()]
+        for r in range(1, world_size, 2)
+    )
 
 
 EXERCISE = Exercise(
@@ -28,8 +49,10 @@ EXERCISE = Exercise(
     answer="running_sum",
     trial=trial,
     expected=expected,
-    forbids=("all_reduce", "reduce", "all_gather", "gather", "broadcast"),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    entries=ENTRIES,
+    forbids=COLLECTIVES,
+    goals=(Goal("messages sent", most=lambda n: 2),),
+    setup="keep = []",
     mistakes=(
         Mistake(
             "The last rank sends too, to a rank that does not exist: the chain ends there.",
@@ -45,7 +68,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank 0 has nobody before it: it begins, and receives nothing.",
+            "Rank 0 waits for a message, but no rank is before it: it begins the chain and "
+            "receives nothing.",
             raises=r"There is no rank -\d+ in this group",
             stuck=r"rank 0 waits in recv from",
             shown_by={
@@ -55,21 +79,98 @@ EXERCISE = Exercise(
                     dist.send(before + x, (rank + 1) % world_size)
                     return before + x
                 """),
+                "receives on rank 0 too": edit(
+                    """
+                    if rank > 0:
+                        before = torch.empty_like(x)
+                        dist.recv(before, src=rank - 1)
+                        total += before
+                    """,
+                    """
+                    before = torch.empty_like(x)
+                    dist.recv(before, src=rank - 1)
+                    total += before
+                    """,
+                ),
             },
         ),
         Mistake(
-            "You pass on your own x: pass on the sum that you have so far.",
-            when=lambda yours, expected, n: everywhere(
-                yours[1:],
-                lambda r, v: (
-                    v == [a + b for a, b in zip(numbers_of(r), numbers_of(r + 1), strict=True)]
+            "A rank waits for a sum that is never sent to it: every rank but the last one sends to "
+            "rank + 1.",
+            stuck=r"waits? in recv from rank .*: a send of ranks? .*is missing",
+            shown_by={
+                "sends nothing": edit(
+                    """
+                    if rank < world_size - 1:
+                        dist.send(total, dst=rank + 1)
+                    """,
+                    "",
                 ),
-            ),
-            shown_by={"passes on its own tensor": edit("total,", "x,")},
+                "lets rank 0 only receive": edit(
+                    "if rank < world_size - 1:",
+                    "if rank > 0:",
+                    "dst=rank + 1",
+                    "dst=(rank + 1) % world_size",
+                ),
+            },
+        ),
+        Mistake(
+            "A rank sends to one that does not receive: every rank but rank 0 receives from "
+            "rank - 1.",
+            stuck=r"waits? in send to rank .*: a receive of ranks? .*is missing",
+            shown_by={
+                "receives nothing": edit(
+                    """
+                    if rank > 0:
+                        before = torch.empty_like(x)
+                        dist.recv(before, src=rank - 1)
+                        total += before
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "The buffer has another dtype than x. torch.empty_like(x) has the shape, the dtype and "
+            "the device of x; torch.zeros(x.shape) is float32.",
+            when=has_other_dtype,
+            raises=r"result type \w+ can't be cast|Died: signal 6",
+            shown_by={
+                "receives int32 as float32": edit(
+                    "before = torch.empty_like(x)", "before = torch.zeros(x.shape)"
+                ),
+                "returns the sum as float32": edit("return total", "return total.float()"),
+            },
+        ),
+        Mistake(
+            "Return a tensor like x, not a list or a number.",
+            when=has_no_tensor,
+            shown_by={"returns a list": edit("return total", "return total.tolist()")},
+        ),
+        Mistake(
+            "The sums are right, but x was changed: += and add_ work in place. Add into a copy, "
+            "x.clone(), or write x + before.",
+            when=changes_only_x,
+            shown_by={"adds into x": edit("total = x.clone()", "total = x")},
+        ),
+        Mistake(
+            "A rank received numbers that were written into the tensor after the sender had "
+            "returned: wait for the isend before you return.",
+            when=_sent_too_late,
+            shown_by={
+                "does not wait for its isend": edit(
+                    "dist.send(total, dst=rank + 1)", "keep.append(dist.isend(total, rank + 1))"
+                ),
+            },
+        ),
+        Mistake(
+            "Each rank passes on its own x: pass on the sum so far.",
+            when=gives(lambda xs, r: xs[r] + xs[r - 1] if r else xs[0]),
+            shown_by={"passes on its own tensor": edit("send(total,", "send(x,")},
         ),
         Mistake(
             "Rank 0's tensor goes down the chain unchanged: add your own x before you send.",
-            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(0)),
+            when=gives(lambda xs, r: xs[0]),
             shown_by={
                 "never adds": edit(
                     """
@@ -82,8 +183,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Your own x is missing: a rank returns what it received plus its own.",
-            when=lambda yours, expected, n: everywhere(yours[1:], lambda r, v: v == expected[r]),
+            "Your own x is missing: a rank returns what it received plus its own x.",
+            when=gives(lambda xs, r: _sum_to(xs, r - 1) if r else xs[0]),
             shown_by={
                 "adds for the next rank, not for itself": body("""
                     total = torch.zeros_like(x)
@@ -96,22 +197,55 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You return your own x: the sum is in the tensor that you received into.",
-            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(r)),
+            "Every rank returns its own x: nothing that it received is in the result. Return the "
+            "sum; and if you use irecv, wait for it before you add.",
+            when=gives(lambda xs, r: xs[r]),
             shown_by={
-                "returns what it brought": edit(
+                "returns what it brought": edit("return total", "return x"),
+                "does not wait for its irecv": edit(
                     """
                     before = torch.empty_like(x)
                     dist.recv(before, src=rank - 1)
-                    total += before
                     """,
                     """
-                    dist.recv(total, src=rank - 1)
-                    total += x
+                    before = torch.zeros_like(x)
+                    keep.append(dist.irecv(before, src=rank - 1))
                     """,
-                    "return total",
-                    "return x",
                 ),
+            },
+        ),
+        Mistake(
+            "The sum goes the wrong way: rank r has the x of ranks r and above. Receive from "
+            "rank - 1, send to rank + 1.",
+            when=gives(lambda xs, r: torch.stack(list(xs[r:])).sum(0, dtype=xs[0].dtype)),
+            shown_by={
+                "sums from the other end": body("""
+                    total = x.clone()
+                    if rank < world_size - 1:
+                        before = torch.empty_like(x)
+                        dist.recv(before, src=rank + 1)
+                        total += before
+                    if rank > 0:
+                        dist.send(total, dst=rank - 1)
+                    return total
+                """),
+            },
+        ),
+        Mistake(
+            "The sums are right, but ranks send several messages. Each rank needs only the sum of "
+            "the rank before it, which already contains all earlier ones.",
+            missed="messages sent",
+            shown_by={
+                "sends its tensor to all that come later": body("""
+                    total = x.clone()
+                    other = torch.empty_like(x)
+                    for source in range(rank):
+                        dist.recv(other, source)
+                        total += other
+                    for target in range(rank + 1, world_size):
+                        dist.send(x, target)
+                    return total
+                """),
             },
         ),
     ),
@@ -123,19 +257,6 @@ EXERCISE = Exercise(
                 return sum(everyone[: rank + 1])
             """),
             says="forbidden: all_gather",
-        ),
-        "sends its tensor to all that come later": Wrong(
-            body("""
-                total = x.clone()
-                other = torch.empty_like(x)
-                for source in range(rank):
-                    dist.recv(other, source)
-                    total += other
-                for target in range(rank + 1, world_size):
-                    dist.send(x, target)
-                return total
-            """),
-            says="goal: messages sent",
         ),
     },
     another=body("""
@@ -153,9 +274,9 @@ EXERCISE = Exercise(
     hints=(
         "Rank r does three things: receive from rank r - 1, add, send to rank r + 1. The first "
         "and the last rank leave one of them out.",
-        "Begin with total = x.clone(). If rank > 0, receive the sum so far into a new tensor "
-        "and add it to total. Then send total, if there is a next rank.",
-        "if rank > 0: dist.recv(before, rank - 1); total += before. Then: "
-        "if rank < world_size - 1: dist.send(total, rank + 1).",
+        "Begin with a copy of x. A rank that is not the first receives the sum so far into a "
+        "buffer like x and adds it. A rank that is not the last sends what it has then.",
+        "Write it down for three ranks that bring 1, 2 and 3: what does rank 1 receive, what does "
+        "it send, what does it return? Then find the condition for each of the two calls.",
     ),
 )

@@ -8,37 +8,71 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Goal, Here, Mistake, Wrong
-from .messages import come_late, listed, numbers_of
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from .messages import (
+    CASES,
+    COLLECTIVES,
+    OVERWRITTEN,
+    brought,
+    gives,
+    has_no_tensor,
+    has_other_dtype,
+    is_overwritten,
+    items,
+    numbers,
+    played,
+    try_cases,
+)
 
-#: What a trial writes into a tensor that an exchange should be done with.
-OVERWRITTEN = -1.0
+
+def _peers(rank: int, world_size: int) -> list[int | None]:
+    """Return a rank's partner in each case, None where it has none: the neighbour, then the rank
+    as far from the end as this one from the start."""
+    neighbour, opposite = rank ^ 1, world_size - 1 - rank
+    return [
+        neighbour if neighbour < world_size else None,
+        opposite if opposite != rank else None,
+    ]
 
 
-def trial(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> Any:
-    """Exchange between ranks 0 and 1, 2 and 3, …; overwrite what was sent as soon as it returns.
+def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> list[Any] | None:
+    """Exchange in each case; a rank without a partner does nothing.
 
-    Odd ranks are slow. A last rank without a partner does nothing.
+    On the CPU, which gloo serves in every lab: messages that cross hang on NCCL outside a batch.
     """
-    rank = here.rank
-    peer = rank ^ 1
-    if peer >= here.world_size:
-        return None
-    # On the CPU, which gloo serves in every lab: messages that cross hang on NCCL outside a batch.
-    x = torch.tensor(numbers_of(rank))
-    come_late(here)
-    received = listed(answer(x, peer))
-    x.fill_(OVERWRITTEN)
-    return received
+    peers = iter(_peers(here.rank, here.world_size))
+
+    def with_peer(x: torch.Tensor) -> Any:
+        peer = next(peers)
+        return None if peer is None else answer(x, peer)
+
+    return try_cases(with_peer, here, brought(here.rank))
 
 
-def expected(world_size: int) -> list[Any]:
-    return [numbers_of(r ^ 1) if r ^ 1 < world_size else None for r in range(world_size)]
+def _from_peer(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
+    case = 0 if xs[0].is_floating_point() else 1
+    peer = _peers(rank, len(xs))[case]
+    return None if peer is None else xs[peer]
 
 
-def _received(yours: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Return rank and what it received, of those that exchanged something."""
-    return [(r, v) for r, v in enumerate(yours) if v is not None and not isinstance(v, Failed)]
+def _own(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
+    return None if _from_peer(xs, rank) is None else xs[rank]
+
+
+def _neighbours(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
+    return None if _from_peer(xs, rank) is None else xs[rank ^ 1]
+
+
+def _changes_x(yours: Any, expected: Any, world_size: int) -> bool:
+    return not all(value[-1] for value in yours if value is not None)
+
+
+def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether a rank returned numbers that no rank has brought, and that are not what the
+    trial wrote afterwards."""
+    everything = [x.tolist() for rank in range(world_size) for x in brought(rank)]
+    strange = [item for item in items(yours) if item not in everything]
+    return any(numbers(item) != {OVERWRITTEN} for item in strange)
 
 
 EXERCISE = Exercise(
@@ -47,13 +81,19 @@ EXERCISE = Exercise(
     answer="exchange",
     setup="keep = []",
     trial=trial,
-    expected=expected,
-    forbids=("all_gather", "all_to_all", "broadcast", "send", "recv"),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    expected=played(_from_peer),
+    entries=(
+        f"{CASES[0]}, peer: the neighbour",
+        f"{CASES[1]}, peer: the opposite rank",
+        "x is as it was",
+    ),
+    forbids=(*COLLECTIVES, "send", "recv"),
+    goals=(Goal("messages sent", most=lambda n: 2),),
+    seconds=10.0,
     mistakes=(
         Mistake(
-            "You wait for the send before you post the receive, on both ranks: start both, "
-            "then wait for both.",
+            "Both ranks wait for the send before they post the receive: start both messages, then "
+            "wait for both.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "waits for the send at once": body("""
@@ -65,11 +105,90 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A rank got back its own numbers: you receive into x, which is still to be sent. "
-            "Receive into a tensor of its own.",
-            when=lambda yours, expected, n: any(
-                got == numbers_of(r) for r, got in _received(yours)
-            ),
+            "Both ranks wait for the receive before they start the send: start both messages, then "
+            "wait for both.",
+            stuck=r"Cause: Every one of them waits to receive before it sends",
+            shown_by={
+                "waits for the receive at once": body("""
+                    received = torch.zeros_like(x)
+                    dist.irecv(received, peer).wait()
+                    dist.isend(x, peer).wait()
+                    return received
+                """),
+            },
+        ),
+        Mistake(
+            "You ask is_completed() until it is true. On gloo it becomes true in wait() and not "
+            "before, so the loop never ends: call wait() instead.",
+            stuck=r"is_completed\(\)",
+            shown_by={
+                "asks again and again": edit(
+                    """
+                    for work in works:
+                        work.wait()
+                    """,
+                    """
+                    while not all(work.is_completed() for work in works):
+                        pass
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The buffer has another dtype than x. torch.empty_like(x) has the shape and the dtype "
+            "of x; torch.zeros(x.shape) is float32.",
+            when=has_other_dtype,
+            raises=r"Died: signal 6",
+            shown_by={
+                "receives int32 as float32": edit("torch.empty_like(x)", "torch.zeros(x.shape)"),
+            },
+        ),
+        Mistake(
+            "Return the tensor that irecv has filled: not a work, and not a list.",
+            when=has_no_tensor,
+            raises=r"cannot pickle '.*Work' object",
+            shown_by={
+                "returns the works": edit("return received", "return works"),
+                "returns a list": edit("return received", "return received.tolist()"),
+            },
+        ),
+        Mistake(
+            "The result was read before it had arrived: the function returned without waiting "
+            "for its irecv.",
+            when=_too_early,
+            shown_by={
+                "waits for nothing": body("""
+                    received = torch.zeros_like(x)
+                    dist.isend(x, peer)
+                    dist.irecv(received, peer)
+                    return received
+                """),
+                "waits for the send only": body("""
+                    received = torch.zeros_like(x)
+                    sending = dist.isend(x, peer)
+                    keep.append(dist.irecv(received, peer))
+                    sending.wait()
+                    return received
+                """),
+            },
+        ),
+        Mistake(
+            "x was overwritten (by -7) before it was read: the function returned without waiting "
+            "for its isend.",
+            when=is_overwritten,
+            shown_by={
+                "waits for the receive only": body("""
+                    received = torch.zeros_like(x)
+                    keep.append(dist.isend(x, peer))
+                    dist.irecv(received, peer).wait()
+                    return received
+                """),
+            },
+        ),
+        Mistake(
+            "x has changed: you receive into x while it is still to be sent. Receive into a buffer "
+            "of its own.",
+            when=_changes_x,
             shown_by={
                 "receives into x": body("""
                     works = [dist.isend(x, peer), dist.irecv(x, peer)]
@@ -80,35 +199,22 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result was read before it had arrived: the function returned without waiting "
-            "for its irecv.",
-            when=lambda yours, expected, n: any(
-                got not in (numbers_of(r ^ 1), [OVERWRITTEN] * 2) for r, got in _received(yours)
-            ),
-            shown_by={
-                "waits for nothing": body("""
-                    received = torch.zeros_like(x)
-                    dist.isend(x, peer)
-                    dist.irecv(received, peer)
-                    return received
-                """),
-            },
+            "You return your own x: what the other rank sent is in the buffer that irecv has "
+            "filled.",
+            when=gives(_own),
+            shown_by={"returns x": edit("return received", "return x")},
         ),
         Mistake(
-            "x was overwritten (by -1) before it was read: the function returned without "
-            "waiting for its isend.",
-            when=lambda yours, expected, n: any(
-                got == [OVERWRITTEN] * 2 for _, got in _received(yours)
-            ),
+            "The partner is not always the neighbour: exchange with the rank that is passed as "
+            "peer.",
+            when=gives(_neighbours),
             shown_by={
-                "waits for the receive only": body("""
-                    received = torch.zeros_like(x)
-                    sending = dist.isend(x, peer)
-                    receiving = dist.irecv(received, peer)
-                    receiving.wait()
-                    keep.append(sending)
-                    return received
-                """),
+                "always takes the neighbour": edit(
+                    "dist.isend(x, peer)",
+                    "dist.isend(x, rank ^ 1)",
+                    "irecv(received, peer)",
+                    "irecv(received, rank ^ 1)",
+                ),
             },
         ),
     ),
@@ -141,10 +247,10 @@ EXERCISE = Exercise(
         """,
     ),
     hints=(
-        "Two calls that return at once, then two waits. And a new tensor to receive into.",
-        "isend and irecv each return a work. As long as wait() has not returned on both, x may "
-        "not be changed and the result may not be read.",
-        "works = [dist.isend(x, peer), dist.irecv(received, peer)], then work.wait() for each "
-        "of them, then return received.",
+        "Two calls that return at once, then two waits. And a buffer to receive into.",
+        "isend and irecv each return a work. Until wait() has returned on both of them, x may not "
+        "be changed and the buffer may not be read.",
+        "The order of the two starts does not matter, nor does that of the two waits. What matters "
+        "is that both messages are started before the first wait.",
     ),
 )

@@ -7,19 +7,41 @@ from typing import Any
 
 import torch
 
-from ...answers import body
+from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from .messages import come_late, everywhere, listed, numbers_of
+from .messages import (
+    COLLECTIVES,
+    ENTRIES,
+    OVERWRITTEN,
+    brought,
+    changes_only_x,
+    gives,
+    has_no_tensor,
+    has_other_dtype,
+    is_overwritten,
+    items,
+    numbers,
+    played,
+    try_cases,
+)
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor], here: Here) -> Any:
-    """Shift once round the ring, odd ranks being slow."""
-    come_late(here)
-    return listed(answer(torch.tensor(numbers_of(here.rank), device=here.device)))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
+    return try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
 
 
-def expected(world_size: int) -> list[list[float]]:
-    return [numbers_of((rank - 1) % world_size) for rank in range(world_size)]
+def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether a rank returned numbers that no rank has brought, and that are not what the
+    trial wrote afterwards."""
+    everything = [x.tolist() for rank in range(world_size) for x in brought(rank)]
+    strange = [item for item in items(yours) if item not in everything]
+    return any(numbers(item) != {OVERWRITTEN} for item in strange)
+
+
+def _other_way(yours: Any, expected: Any, world_size: int) -> bool:
+    return world_size > 2 and gives(lambda xs, r: xs[(r + 1) % len(xs)])(
+        yours, expected, world_size
+    )
 
 
 EXERCISE = Exercise(
@@ -28,28 +50,23 @@ EXERCISE = Exercise(
     answer="shift",
     setup="keep = []",
     trial=trial,
-    expected=expected,
-    forbids=("all_gather", "all_to_all", "all_to_all_single", "broadcast", "scatter"),
-    goals=(Goal("messages sent", most=lambda n: 1),),
+    expected=played(lambda xs, r: xs[r - 1]),
+    entries=ENTRIES,
+    forbids=COLLECTIVES,
+    goals=(Goal("messages sent", most=lambda n: 2),),
     mistakes=(
         Mistake(
-            "There is no rank world_size: after the last rank comes rank 0, so count modulo "
-            "world_size.",
+            "There is no rank world_size, and none below 0: after the last rank comes rank 0, so "
+            "count modulo world_size.",
             raises=r"There is no rank -?\d+ in this group",
             shown_by={
-                "forgets that a ring closes": body("""
-                    received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.irecv, received, (rank - 1) % world_size)]
-                    ops.append(dist.P2POp(dist.isend, x, rank + 1))
-                    for work in dist.batch_isend_irecv(ops):
-                        work.wait()
-                    return received
-                """),
+                "forgets that a ring closes": edit("(rank + 1) % world_size", "rank + 1"),
+                "begins below zero": edit("(rank - 1) % world_size", "rank - 1"),
             },
         ),
         Mistake(
-            "Every rank sends first, and no send returns before its message is received: use "
-            "batch_isend_irecv, or let one rank receive first.",
+            "Every rank sends first, and on gloo no send returns before its message is received: "
+            "use batch_isend_irecv, or let one rank receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "sends first, on every rank": body("""
@@ -61,46 +78,99 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It went the other way round: send to rank + 1, receive from rank - 1.",
-            when=lambda yours, expected, n: (
-                n > 2 and everywhere(yours, lambda r, v: v == numbers_of((r + 1) % n))
-            ),
+            "Every rank receives first, so no rank comes to its send: use batch_isend_irecv, or "
+            "let one rank send first.",
+            stuck=r"Cause: Every one of them waits to receive before it sends",
             shown_by={
-                "goes the other way": body("""
+                "receives first, on every rank": body("""
                     received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.isend, x, (rank - 1) % world_size)]
-                    ops.append(dist.P2POp(dist.irecv, received, (rank + 1) % world_size))
-                    for work in dist.batch_isend_irecv(ops):
-                        work.wait()
+                    dist.recv(received, (rank - 1) % world_size)
+                    dist.send(x, (rank + 1) % world_size)
                     return received
                 """),
             },
         ),
         Mistake(
-            "You return your own x: the neighbour's is in the tensor that you received into.",
-            when=lambda yours, expected, n: everywhere(yours, lambda r, v: v == numbers_of(r)),
+            "The buffer has another dtype than x. torch.empty_like(x) has the shape, the dtype and "
+            "the device of x; torch.zeros(x.shape) is float32.",
+            when=has_other_dtype,
+            raises=r"Died: signal 6",
             shown_by={
-                "returns what it sent": body("""
-                    received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.isend, x, (rank + 1) % world_size)]
-                    ops.append(dist.P2POp(dist.irecv, received, (rank - 1) % world_size))
-                    for work in dist.batch_isend_irecv(ops):
-                        work.wait()
-                    return x
-                """),
+                "receives int32 as float32": edit("torch.empty_like(x)", "torch.zeros(x.shape)"),
             },
         ),
         Mistake(
-            "Some ranks return numbers that nobody has sent: wait for every work before you "
+            "Return a tensor like x: not a work, not a list, not a number.",
+            when=has_no_tensor,
+            raises=r"cannot pickle '.*Work' object",
+            shown_by={"returns a list": edit("return received", "return received.tolist()")},
+        ),
+        Mistake(
+            "The results are right, but x was changed: receive into a buffer of its own.",
+            when=changes_only_x,
+            shown_by={
+                "copies the result into x": edit("return received", "return x.copy_(received)")
+            },
+        ),
+        Mistake(
+            "Some ranks return numbers that no rank has brought: wait for every work before you "
             "read what it receives.",
-            when=lambda yours, expected, n: any(v not in expected for v in yours),
+            when=_too_early,
             shown_by={
-                "does not wait": body("""
+                "does not wait": edit(
+                    "received = torch.empty_like(x)",
+                    "received = torch.zeros_like(x)",
+                    """
+                    for work in dist.batch_isend_irecv(ops):
+                        work.wait()
+                    """,
+                    "keep.append((x, dist.batch_isend_irecv(ops)))",
+                ),
+            },
+        ),
+        Mistake(
+            "x was overwritten (by -7) before it was read: wait for every work before you return, "
+            "for the isend too.",
+            when=is_overwritten,
+            shown_by={
+                "waits for the receive only": body("""
                     received = torch.zeros_like(x)
-                    ops = [dist.P2POp(dist.isend, x, (rank + 1) % world_size)]
-                    ops.append(dist.P2POp(dist.irecv, received, (rank - 1) % world_size))
-                    keep.append((x, dist.batch_isend_irecv(ops)))
+                    keep.append(dist.isend(x, (rank + 1) % world_size))
+                    dist.recv(received, (rank - 1) % world_size)
                     return received
+                """),
+            },
+        ),
+        Mistake(
+            "It went the other way round: send to rank + 1, receive from rank - 1.",
+            when=_other_way,
+            shown_by={
+                "goes the other way": edit(
+                    "(rank + 1) %", "(rank - 1) %", "(rank - 1) %", "(rank + 1) %"
+                ),
+            },
+        ),
+        Mistake(
+            "You return your own x: the neighbour's is in the buffer that you received into.",
+            when=gives(lambda xs, r: xs[r]),
+            shown_by={"returns what it sent": edit("return received", "return x")},
+        ),
+        Mistake(
+            "The results are right, but ranks send several messages: what goes to the next rank "
+            "comes from this rank, so it takes one.",
+            missed="messages sent",
+            shown_by={
+                "goes round the ring to the end": body("""
+                    right, left = (rank + 1) % world_size, (rank - 1) % world_size
+                    carried = x.clone()
+                    for _ in range(world_size + 1):
+                        received = torch.empty_like(x)
+                        ops = [dist.P2POp(dist.isend, carried, right)]
+                        ops.append(dist.P2POp(dist.irecv, received, left))
+                        for work in dist.batch_isend_irecv(ops):
+                            work.wait()
+                        carried = received
+                    return carried
                 """),
             },
         ),
@@ -127,10 +197,11 @@ EXERCISE = Exercise(
         return received
     """),
     hints=(
-        "To whom do you send, from whom do you receive? Both are found with % world_size.",
-        "A list of two P2POp, one with dist.isend and one with dist.irecv, given to "
-        "batch_isend_irecv. Then wait for all works that it returns.",
-        "ops = [dist.P2POp(dist.isend, x, right), dist.P2POp(dist.irecv, received, left)], "
-        "then for work in dist.batch_isend_irecv(ops): work.wait().",
+        "To which rank do you send, and from which do you receive? Both are found with "
+        "% world_size.",
+        "A list of two P2POp, one with dist.isend and one with dist.irecv, is passed to "
+        "batch_isend_irecv, which returns works to wait for.",
+        "Each P2POp takes the function without brackets, a tensor and a rank: what is sent and to "
+        "which rank, what is filled and from which rank.",
     ),
 )

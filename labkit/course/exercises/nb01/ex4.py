@@ -4,59 +4,96 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from .messages import LATE_SECONDS, listed, numbers_of
+from .messages import (
+    COLLECTIVES,
+    ENTRIES,
+    LATE_SECONDS,
+    brought,
+    changes_only_x,
+    gives,
+    has_no_tensor,
+    has_other_dtype,
+    played,
+    try_cases,
+)
 
 
-def trial(answer: Callable[[torch.Tensor], torch.Tensor | None], here: Here) -> Any:
-    """Collect on rank 0 from ranks that come in the opposite order: the last one first."""
-    rank = here.rank
-    if rank:
-        time.sleep((here.world_size - 1 - rank) * LATE_SECONDS)
-    return listed(answer(torch.tensor(numbers_of(rank), device=here.device)))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
+    """Collect on rank 0 from ranks that come in the opposite order: the last one first.
+
+    On the CPU, whose backend can also receive from any rank.
+    """
+    if here.rank:
+        time.sleep((here.world_size - 1 - here.rank) * 2 * LATE_SECONDS)
+    return try_cases(answer, here, _brought(here.rank))
 
 
-def expected(world_size: int) -> list[Any]:
-    everyone = [numbers_of(rank) for rank in range(world_size)]
-    return [everyone, *[None] * (world_size - 1)]
+def _brought(rank: int) -> list[torch.Tensor]:
+    """Return what a rank brings to the one case: the messages of a second one could overtake those
+    of the first where rank 0 receives from any rank."""
+    return brought(rank)[1:]
 
 
 def _rows(yours: Sequence[Any]) -> list[Any]:
-    """Return the rows that rank 0 has, none if it failed."""
-    return yours[0] if isinstance(yours[0], list) else []
+    """Return the rows that rank 0 has."""
+    return yours[0][0] if isinstance(yours[0], list) and isinstance(yours[0][0], list) else []
+
+
+def _own(n: int) -> list[Any]:
+    """Return what each rank brings in the case."""
+    return [_brought(rank)[0].tolist() for rank in range(n)]
+
+
+def _in_order_of_arrival(yours: Any, expected: Any, n: int) -> bool:
+    rows = _rows(yours)
+    return rows != _own(n) and rows[:1] == _own(n)[:1] and sorted(rows) == sorted(_own(n))
+
+
+def _same_rows(yours: Any, expected: Any, n: int) -> bool:
+    rows = _rows(yours)[1:]
+    return n > 2 and len(rows) == n - 1 and rows[0] in _own(n)[1:] and rows == rows[:1] * (n - 1)
+
+
+def _lacks_its_own(yours: Any, expected: Any, n: int) -> bool:
+    rows = _rows(yours)
+    return rows[-(n - 1) :] == _own(n)[1:] and rows[: -(n - 1)] != _own(n)[:1]
+
+
+def _too_early(yours: Any, expected: Any, n: int) -> bool:
+    rows = _rows(yours)
+    return len(rows) == n and any(row not in _own(n) for row in rows)
+
+
+def _on_rank_0(build: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:
+    return gives(lambda xs, r: None if r else build(list(xs)), _brought)
 
 
 EXERCISE = Exercise(
     id="01-4",
     title="Gather with messages",
     answer="collect",
+    setup="keep = []",
     trial=trial,
-    expected=expected,
-    forbids=(
-        "gather",
-        "all_gather",
-        "all_gather_into_tensor",
-        "gather_object",
-        "all_gather_object",
-        "all_to_all",
-        "reduce",
-        "all_reduce",
-    ),
+    expected=played(lambda xs, r: None if r else torch.stack(list(xs)), _brought),
+    entries=ENTRIES[1:],
+    forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "Rank 0 sends to itself, which no receive matches: it already has its own x.",
+            "Rank 0 sends to itself: it already has its own x.",
             raises=r"Invalid destination rank: destination rank should not be the same",
             shown_by={
                 "lets rank 0 send too": body("""
                     dist.send(x, dst=0)
                     if rank == 0:
-                        rows = torch.empty(world_size, *x.shape, device=x.device)
+                        rows = torch.empty(world_size, *x.shape, dtype=x.dtype)
                         for source in range(world_size):
                             dist.recv(rows[source], source)
                         return rows
@@ -64,14 +101,88 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Rank 0 waits for a message that is never sent: each of the n - 1 other ranks sends "
+            "one, and rank 0 receives n - 1 times.",
+            stuck=r"ranks? 0 waits? in recv",
+            raises=r"Invalid source rank|Pair is not connected",
+            shown_by={
+                "receives n times": edit(
+                    """
+                    for source in range(1, world_size):
+                        dist.recv(rows[source], src=source)
+                    """,
+                    """
+                    for source in range(world_size):
+                        dist.recv(rows[source])
+                    """,
+                ),
+                "sends nothing": edit("dist.send(x, dst=0)", ""),
+            },
+        ),
+        Mistake(
+            "A rank sends to rank 0 and is not received from: rank 0 receives n - 1 times.",
+            stuck=r"waits? in send to rank 0",
+            shown_by={
+                "leaves out the last rank": edit(
+                    "range(1, world_size)", "range(1, world_size - 1)"
+                ),
+            },
+        ),
+        Mistake(
+            "The rows have another dtype than x: pass dtype=x.dtype where you make them, or use "
+            "torch.empty_like(x) for each row.",
+            when=has_other_dtype,
+            raises=r"Died: signal 6",
+            shown_by={
+                "makes rows of float32": edit(
+                    "torch.stack([x] * world_size)", "torch.zeros(world_size, *x.shape)"
+                ),
+            },
+        ),
+        Mistake(
+            "Rank 0 returns one tensor, not a list of tensors: torch.stack makes one of them.",
+            when=has_no_tensor,
+            shown_by={"returns a list": edit("return rows", "return list(rows)")},
+        ),
+        Mistake(
+            "Ranks other than 0 have to return None.",
+            when=lambda yours, expected, n: any(v is not None for v in yours[1:]),
+            shown_by={
+                "returns the rows on every rank": body("""
+                    rows = torch.stack([x] * world_size)
+                    if rank > 0:
+                        dist.send(x, dst=0)
+                    else:
+                        for source in range(1, world_size):
+                            dist.recv(rows[source], source)
+                    return rows
+                """),
+            },
+        ),
+        Mistake(
+            "The rows are right, but x was changed.",
+            when=changes_only_x,
+            shown_by={"clears x": edit("return rows", "x.zero_()\nreturn rows")},
+        ),
+        Mistake(
+            "Rank 0's own row comes last: row r belongs to rank r, so it comes first.",
+            when=_on_rank_0(lambda xs: torch.stack([*xs[1:], xs[0]])),
+            shown_by={
+                "puts its own row last": body("""
+                    if rank > 0:
+                        dist.send(x, dst=0)
+                        return None
+                    rows = [torch.empty_like(x) for _ in range(1, world_size)]
+                    for source, row in enumerate(rows, 1):
+                        dist.recv(row, source)
+                    return torch.stack([*rows, x])
+                """),
+            },
+        ),
+        Mistake(
             "The rows are in the order in which they arrived: recv returns the rank of the "
-            "sender, which is the row that belongs to it.",
-            when=lambda yours, expected, n: (
-                n > 2
-                and len(_rows(yours)) == n
-                and _rows(yours) != expected[0]
-                and sorted(_rows(yours)) == expected[0]
-            ),
+            "sender, which is the number of its row.",
+            when=_in_order_of_arrival,
             shown_by={
                 "keeps the order of arrival": body("""
                     if rank > 0:
@@ -87,11 +198,29 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Several rows are the same: you received into one tensor again and again. Give "
-            "each row its own, or copy.",
-            when=lambda yours, expected, n: (
-                n > 2 and len(_rows(yours)) > 1 and _rows(yours)[1:-1] == _rows(yours)[2:]
+            "The ranks' tensors are stacked along another dimension: the new dimension is the "
+            "first one (dim=0), so that row r is the x of rank r.",
+            when=lambda yours, expected, n: any(
+                _on_rank_0(partial(torch.stack, dim=dim))(yours, expected, n) for dim in (1, 2)
             ),
+            shown_by={
+                "stacks along the last dimension": edit(
+                    "return rows", "return torch.stack(list(rows), dim=-1)"
+                ),
+            },
+        ),
+        Mistake(
+            "The ranks' tensors stand end to end in one dimension: torch.stack adds a new "
+            "dimension, torch.cat does not.",
+            when=_on_rank_0(lambda xs: torch.cat(list(xs))),
+            shown_by={
+                "concatenates": edit("return rows", "return torch.cat(list(rows))"),
+            },
+        ),
+        Mistake(
+            "The rows of the other ranks are all the same: you received into one tensor again and "
+            "again. Give each row a tensor of its own, or copy.",
+            when=_same_rows,
             shown_by={
                 "receives into one tensor": body("""
                     if rank > 0:
@@ -106,36 +235,48 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank 0's own row is missing: nobody sends it, so write it yourself.",
-            when=lambda yours, expected, n: (
-                _rows(yours) != expected[0] and _rows(yours)[-(n - 1) :] == expected[0][1:]
-            ),
+            "Rank 0's own row is missing: no rank sends it, so write it yourself.",
+            when=_lacks_its_own,
             shown_by={
                 "forgets rank 0's own row": edit(
+                    "rows = torch.stack([x] * world_size)",
+                    "rows = torch.zeros(world_size, *x.shape, dtype=x.dtype)",
+                ),
+                "returns the others' rows only": edit("return rows", "return rows[1:]"),
+            },
+        ),
+        Mistake(
+            "A row holds numbers that no rank has brought: it was read before its message had "
+            "arrived. Wait for every irecv.",
+            when=_too_early,
+            shown_by={
+                "does not wait": edit(
+                    "rows = torch.stack([x] * world_size)",
                     """
-                    rows = torch.empty(world_size, *x.shape, device=x.device)
+                    rows = torch.zeros(world_size, *x.shape, dtype=x.dtype)
                     rows[0] = x
                     """,
-                    "rows = torch.zeros(world_size, *x.shape, device=x.device)",
-                    "src=source",
-                    "source",
+                    "dist.recv(rows[source], src=source)",
+                    "keep.append(dist.irecv(rows[source], src=source))",
                 ),
             },
         ),
         Mistake(
-            "Ranks other than 0 have to return None.",
-            when=lambda yours, expected, n: any(v is not None for v in yours[1:]),
+            "The rows are right, but ranks send several messages: a whole tensor is one message.",
+            missed="messages sent",
             shown_by={
-                "returns the rows on every rank": body("""
-                    rows = torch.zeros(world_size, *x.shape, device=x.device)
-                    rows[rank] = x
-                    if rank > 0:
-                        dist.send(x, dst=0)
-                    else:
-                        for source in range(1, world_size):
-                            dist.recv(rows[source], source)
-                    return rows
-                """),
+                "sends each number in a message of its own": edit(
+                    "dist.send(x, dst=0)",
+                    """
+                    for number in x:
+                        dist.send(number, dst=0)
+                    """,
+                    "dist.recv(rows[source], src=source)",
+                    """
+                    for place in range(len(x)):
+                        dist.recv(rows[source, place], source)
+                    """,
+                ),
             },
         ),
     ),
@@ -148,21 +289,7 @@ EXERCISE = Exercise(
             """),
             says="forbidden: gather",
         ),
-        "sends each number in a message of its own": Wrong(
-            edit(
-                "dist.send(x, dst=0)",
-                """
-                for number in x:
-                    dist.send(number, dst=0)
-                """,
-                "dist.recv(rows[source], src=source)",
-                """
-                for place in range(len(x)):
-                    dist.recv(rows[source, place], source)
-                """,
-            ),
-            says="goal: messages sent",
-        ),
+        "returns nothing": Wrong(edit("return rows", "return None"), says="nothing"),
     },
     another=body("""
         if rank != 0:
@@ -175,11 +302,10 @@ EXERCISE = Exercise(
         return torch.stack([found[r] for r in range(world_size)])
     """),
     hints=(
-        "Rank 0 makes room for n rows, writes its own, and receives n - 1 times. The others "
-        "send once.",
-        "Without a source, recv takes whoever comes first and returns its rank. Use it as the "
-        "row, or name the sources one after the other.",
-        "rows = torch.empty(world_size, *x.shape, device=x.device); rows[0] = x; then for r in "
-        "range(1, world_size): dist.recv(rows[r], r).",
+        "Rank 0 has its own row and receives n - 1 others. The other ranks send once.",
+        "Without a source, recv takes the message that comes first and returns the sender's rank, "
+        "which is the row's number. Or name the sources one after the other.",
+        "recv can fill a row of a larger tensor, rows[source], as long as that tensor has the "
+        "shape (world_size, *x.shape) and the dtype of x.",
     ),
 )

@@ -1,32 +1,55 @@
-"""Exercise 01-5: fit the α–β cost of a message to two measured times."""
+"""Exercise 01-5: find the α and β of a message from two measured times."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...answers import body, edit
+from ...compare import number
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import would_give
 
-#: Two sizes in bytes, and the α and β that they are timed with: all exact in floating point.
-SIZES = (1024, 1048576)
-ALPHA, BETA = 2.0**-14, 2.0**-31
-
-
-def trial(
-    answer: Callable[[float, float, float, float], tuple[float, float]], here: Here
-) -> list[float]:
-    """Fit two points; return α in µs and 1/β in GB/s, as people say them."""
-    small, large = SIZES
-    alpha, beta = answer(small, ALPHA + BETA * small, large, ALPHA + BETA * large)
-    return [1e6 * alpha, 1e-9 / beta if beta else 0.0]
+#: Bytes and the α (seconds) and β (seconds per byte) that they are timed with: a slow connection,
+#: and numbers that floating point holds exactly. The sizes come in either order, and once there is
+#: no latency.
+CASES = (
+    (1024, 5120, 0.5, 2.0**-9),
+    (6144, 2048, 0.25, 2.0**-10),
+    (1000, 3000, 0.0, 0.125),
+)
 
 
-def expected() -> list[float]:
-    return [1e6 * ALPHA, 1e-9 / BETA]
+def _arguments(case: tuple[int, int, float, float]) -> tuple[float, float, float, float]:
+    n1, n2, alpha, beta = case
+    return n1, alpha + beta * n1, n2, alpha + beta * n2
 
 
-def _near(value: float, other: float) -> bool:
-    return abs(value - other) <= 1e-6 * abs(other)
+def trial(answer: Callable[[float, float, float, float], Any], here: Here) -> list[Any]:
+    """Ask for α and β of each case, in seconds and seconds per byte."""
+    given = [answer(*_arguments(case)) for case in CASES]
+    return [
+        [number(part) for part in pair] if isinstance(pair, list | tuple) else pair
+        for pair in given
+    ]
+
+
+def expected() -> list[list[float]]:
+    return [[alpha, beta] for _, _, alpha, beta in CASES]
+
+
+def _gives(pair: Callable[[float, float, float, float], tuple[float, float]]) -> Any:
+    """Return the predicate of a mistake that gives ``pair(n1, t1, n2, t2)``."""
+
+    def play(_: int) -> list[list[float]]:
+        return [list(pair(*_arguments(case))) for case in CASES[:2]]
+
+    when = would_give(play)
+    return lambda yours, expected, n: when(yours[:2], expected[:2], n)
+
+
+def _slope(n1: float, t1: float, n2: float, t2: float) -> float:
+    return (t2 - t1) / (n2 - n1)
 
 
 EXERCISE = Exercise(
@@ -35,30 +58,45 @@ EXERCISE = Exercise(
     answer="alpha_beta",
     trial=trial,
     expected=expected,
+    entries=tuple(
+        f"alpha_beta({', '.join(f'{value:g}' for value in _arguments(case))})" for case in CASES
+    ),
     where="notebook",
     mistakes=(
         Mistake(
             "Both numbers are there, in the wrong order: α comes first.",
-            when=lambda yours, expected, n: (
-                _near(yours[0], 1e6 * BETA) and _near(yours[1], 1e-9 / ALPHA)
+            when=_gives(
+                lambda n1, t1, n2, t2: (_slope(n1, t1, n2, t2), t1 - _slope(n1, t1, n2, t2) * n1)
             ),
             shown_by={
                 "swaps the two": edit("return t1 - beta * n1, beta", "return beta, t1 - beta * n1")
             },
         ),
         Mistake(
-            "Your β is the time of a byte if calls cost nothing. It is how much *longer* the "
-            "large message takes, for each byte that it has more.",
-            when=lambda yours, expected, n: _near(
-                yours[1], 1e-9 * SIZES[1] / (ALPHA + BETA * SIZES[1])
+            "Your β is the time per byte of one message alone, as if α were 0. It is how much "
+            "longer the larger message takes, for each byte that it has more.",
+            when=lambda yours, expected, n: any(
+                all(
+                    isinstance(pair, list)
+                    and abs(pair[1] - _arguments(case)[k] / _arguments(case)[k - 1]) < 1e-9
+                    for pair, case in zip(yours[:2], CASES[:2], strict=True)
+                )
+                for k in (1, 3)
             ),
             shown_by={
-                "divides time by size": edit("beta = (t2 - t1) / (n2 - n1)", "beta = t2 / n2")
+                "divides time by size": edit("beta = (t2 - t1) / (n2 - n1)", "beta = t2 / n2"),
+                "divides the first time": edit("beta = (t2 - t1) / (n2 - n1)", "beta = t1 / n1"),
             },
         ),
         Mistake(
-            "Your β is a rate, bytes a second: turn it round, it is seconds a byte.",
-            when=lambda yours, expected, n: _near(yours[1], 1e-9 * BETA),
+            "Your β is a rate, bytes per second. It is seconds per byte: the difference of the "
+            "times goes on top.",
+            when=lambda yours, expected, n: all(
+                isinstance(pair, list)
+                and pair[1]
+                and abs(1 / pair[1] - _slope(*_arguments(case))) < 1e-9
+                for pair, case in zip(yours[:2], CASES[:2], strict=True)
+            ),
             shown_by={
                 "takes the rate": edit(
                     "beta = (t2 - t1) / (n2 - n1)",
@@ -69,9 +107,54 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Your α is the whole time of the small message: take off what its bytes cost.",
-            when=lambda yours, expected, n: _near(yours[0], 1e6 * (ALPHA + BETA * SIZES[0])),
-            shown_by={"takes the small message for α": body("return t1, (t2 - t1) / (n2 - n1)")},
+            "Your β has the wrong sign: subtract times and sizes in the same order.",
+            when=lambda yours, expected, n: all(
+                isinstance(pair, list) and abs(pair[1] + _slope(*_arguments(case))) < 1e-9
+                for pair, case in zip(yours[:2], CASES[:2], strict=True)
+            ),
+            shown_by={"turns one difference round": edit("(t2 - t1)", "(t1 - t2)")},
+        ),
+        Mistake(
+            "Your α is the whole time of a message: subtract what its bytes cost.",
+            when=lambda yours, expected, n: any(
+                all(
+                    isinstance(pair, list) and abs(pair[0] - time(*_arguments(case))) < 1e-9
+                    for pair, case in zip(yours[:2], CASES[:2], strict=True)
+                )
+                for time in (
+                    lambda n1, t1, n2, t2: t1,
+                    lambda n1, t1, n2, t2: t2,
+                    lambda n1, t1, n2, t2: min(t1, t2),
+                )
+            ),
+            shown_by={
+                "takes the first message for α": body("return t1, (t2 - t1) / (n2 - n1)"),
+                "takes the shorter time for α": body("return min(t1, t2), (t2 - t1) / (n2 - n1)"),
+            },
+        ),
+        Mistake(
+            "The time that you subtract for α belongs to the other message: t1 goes with n1, t2 "
+            "with n2.",
+            when=_gives(
+                lambda n1, t1, n2, t2: (t1 - _slope(n1, t1, n2, t2) * n2, _slope(n1, t1, n2, t2))
+            ),
+            shown_by={"mixes the messages": edit("beta * n1", "beta * n2")},
+        ),
+        Mistake(
+            "The bytes cost time in addition to α: subtract β·n from the time, do not add it.",
+            when=_gives(
+                lambda n1, t1, n2, t2: (t1 + _slope(n1, t1, n2, t2) * n1, _slope(n1, t1, n2, t2))
+            ),
+            shown_by={"adds what the bytes cost": edit("t1 - beta", "t1 + beta")},
+        ),
+        Mistake(
+            "The first message may be the larger one: do not take it for the small one.",
+            when=lambda yours, expected, n: yours[0] == expected[0] and yours[1] != expected[1],
+            shown_by={
+                "takes differences without their sign": edit(
+                    "beta = (t2 - t1) / (n2 - n1)", "beta = (t2 - t1) / abs(n2 - n1)"
+                ),
+            },
         ),
     ),
     another=body("""
@@ -79,8 +162,9 @@ EXERCISE = Exercise(
         return alpha, (t2 - alpha) / n2
     """),
     hints=(
-        "Two points, one line: β is its slope, α is its height at zero.",
-        "β is the difference of the times divided by the difference of the sizes.",
-        "beta = (t2 - t1) / (n2 - n1), and alpha is what is left of t1: t1 - beta * n1.",
+        "Two points, one line: β is its slope, α is its height at zero bytes.",
+        "How much longer does the larger message take than the smaller one, and how many bytes "
+        "more does it have?",
+        "With β known, the time of either message is α + β·n, and α is all that is not known.",
     ),
 )

@@ -1,4 +1,5 @@
-"""What the trials of messages share: numbers that tell who sent them, and ranks that come late."""
+"""What the trials of messages share: what ranks bring, in several dtypes and shapes, ranks that
+come late, and what is looked at afterwards."""
 
 from __future__ import annotations
 
@@ -8,27 +9,128 @@ from typing import Any
 import torch
 
 from ...exercise import Here
+from ...mistakes import When, would_give
 
+#: What a rank brings in each case of a trial.
+CASES = ("x: two float32 numbers", "x: int32 of shape [2, 1]")
+#: Labels of what a trial of these cases returns.
+ENTRIES = (*CASES, "x is as it was")
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15
+#: What a trial writes into x and the result as soon as an answer has returned.
+OVERWRITTEN = -7
+#: Collectives, by the names under which an answer may call them.
+COLLECTIVES = (
+    "all_reduce",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "gather",
+    "gather_object",
+    "scatter",
+    "reduce_scatter",
+    "all_to_all",
+    "all_to_all_single",
+    "broadcast_object_list",
+)
+#: What one rank returns in one case, given what all ranks bring there: ``give(xs, rank)``.
+Give = Callable[[Sequence[torch.Tensor], int], torch.Tensor | None]
 
 
-def come_late(here: Here) -> None:
-    """Let odd ranks come late to each of their messages: an answer that does not wait is then
-    found out on the other rank, every time."""
-    here.be_late(LATE_SECONDS * (here.rank % 2))
+def brought(rank: int) -> list[torch.Tensor]:
+    """Return what a rank brings in each case: numbers that tell who sent them, of both signs."""
+    return [
+        torch.tensor([rank + 1.0, 10.0 * (rank + 1)]),
+        torch.tensor([[5 - 3 * rank], [rank * rank]], dtype=torch.int32),
+    ]
 
 
-def listed(value: Any) -> Any:
-    """Return a tensor as a list, and anything else as it is."""
-    return value.tolist() if isinstance(value, torch.Tensor) else value
+def try_cases(
+    answer: Callable[[torch.Tensor], Any], here: Here, cases: Sequence[torch.Tensor]
+) -> list[Any] | None:
+    """Call the answer with each case; return what it gave, and whether every x is as it was; None
+    if it gave None in all cases.
+
+    x and the result are overwritten as soon as the answer has returned: an answer that leaves a
+    message behind sends what it should not. In the first case odd ranks come late to each message,
+    so that it shows every time.
+    """
+    gave: list[Any] = []
+    kept = True
+    for number, x in enumerate(cases):
+        here.be_late(0.0 if number else LATE_SECONDS * (here.rank % 2))
+        before = x.clone()
+        result = answer(x)
+        gave.append(told(result, x))
+        kept = kept and torch.equal(x, before)
+        for tensor in (x, result):
+            if isinstance(tensor, torch.Tensor):
+                tensor.fill_(OVERWRITTEN)
+    return None if all(item is None for item in gave) else [*gave, kept]
 
 
-def everywhere(yours: Sequence[Any], test: Callable[[int, Any], bool]) -> bool:
-    """Tell whether a test of rank and value holds on all ranks."""
-    return all(test(r, v) for r, v in enumerate(yours))
+def told(result: Any, x: torch.Tensor) -> Any:
+    """Return a tensor of x's dtype as a list; of another dtype as it is; else say what it is."""
+    if result is None:
+        return None
+    if not isinstance(result, torch.Tensor):
+        return f"no tensor but {type(result).__name__}"
+    return result.tolist() if result.dtype == x.dtype else result.detach().clone().cpu()
 
 
-def numbers_of(rank: int) -> list[float]:
-    """Return the numbers that a rank brings to a trial."""
-    return [rank + 1.0, 10.0 * (rank + 1)]
+def played(
+    give: Give, bring: Callable[[int], list[torch.Tensor]] = brought
+) -> Callable[[int], list[Any]]:
+    """Play a trial in one process: what every rank returns if rank r gives ``give(xs, r)`` in each
+    case, where xs is what all ranks bring."""
+
+    def play(world_size: int) -> list[Any]:
+        everyone = [bring(rank) for rank in range(world_size)]
+        found: list[Any] = []
+        for rank in range(world_size):
+            values = [give(xs, rank) for xs in zip(*everyone, strict=True)]
+            lists = [None if value is None else value.tolist() for value in values]
+            found.append(None if all(item is None for item in lists) else [*lists, True])
+        return found
+
+    return play
+
+
+def gives(give: Give, bring: Callable[[int], list[torch.Tensor]] = brought) -> When:
+    """Return the predicate of a mistake by which rank r returns ``give(xs, r)``."""
+    return would_give(played(give, bring))
+
+
+def items(yours: Sequence[Any]) -> list[Any]:
+    """Return what all ranks gave in all cases, without None and without what is said of x."""
+    values = [value[:-1] for value in yours if value is not None]
+    return [item for value in values for item in value if item is not None]
+
+
+def has_other_dtype(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether a rank returned a tensor of another dtype than x."""
+    return any(isinstance(item, torch.Tensor) for item in items(yours))
+
+
+def has_no_tensor(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether a rank returned something that is neither a tensor nor None."""
+    return any(isinstance(item, str) for item in items(yours))
+
+
+def changes_only_x(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether all results are right, and an x is not as it was."""
+    pairs = [pair for pair in zip(yours, expected, strict=True) if pair != (None, None)]
+    right = all(mine[:-1] == theirs[:-1] for mine, theirs in pairs)
+    return right and not all(mine[-1] for mine, _ in pairs)
+
+
+def is_overwritten(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether a rank returned what the trial wrote into a tensor after the answer's end."""
+    return any(numbers(item) == {OVERWRITTEN} for item in items(yours))
+
+
+def numbers(item: Any) -> set[float]:
+    """Return the numbers of a list of numbers, or of lists of them."""
+    return set().union(*map(numbers, item)) if isinstance(item, list) else {item}

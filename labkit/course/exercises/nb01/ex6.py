@@ -1,0 +1,323 @@
+"""Exercise 01-6: repair an exchange with both neighbours that a deadlock report describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from .messages import (
+    COLLECTIVES,
+    OVERWRITTEN,
+    changes_only_x,
+    gives,
+    has_no_tensor,
+    has_other_dtype,
+    played,
+    try_cases,
+)
+
+
+def _signals(rank: int) -> list[torch.Tensor]:
+    """Return a rank's part of a signal in each case: several numbers, and a single one."""
+    return [
+        torch.tensor([10.0 * rank + 1, 10.0 * rank + 2, 10.0 * rank + 3]),
+        torch.tensor([5 - 3 * rank], dtype=torch.int64),
+    ]
+
+
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
+    """Add the halo in each case.
+
+    On the CPU, which gloo serves in every lab: NCCL's buffers would hide the deadlock.
+    """
+    return try_cases(answer, here, _signals(here.rank))
+
+
+def _padded(before: torch.Tensor | None, x: torch.Tensor, after: torch.Tensor | None) -> Any:
+    zero = torch.zeros(1, dtype=x.dtype)
+    return torch.cat([zero if before is None else before, x, zero if after is None else after])
+
+
+def _with_halo(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+    return _padded(
+        xs[rank - 1][-1:] if rank else None,
+        xs[rank],
+        xs[rank + 1][:1] if rank < len(xs) - 1 else None,
+    )
+
+
+def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Any:
+    return gives(give, _signals)
+
+
+def _ring(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+    return _padded(xs[rank - 1][-1:], xs[rank], xs[(rank + 1) % len(xs)][:1])
+
+
+def _other_ends(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+    return _padded(
+        xs[rank - 1][:1] if rank else None,
+        xs[rank],
+        xs[rank + 1][-1:] if rank < len(xs) - 1 else None,
+    )
+
+
+def _exchanged(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
+    right = _with_halo(xs, rank)
+    return torch.cat([right[-1:], right[1:-1], right[:1]])
+
+
+def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether all is right but halos of the first case that are still 0, or were overwritten
+    by the trial before they were sent."""
+    pairs = [
+        pair for mine, right in zip(yours, expected, strict=True)
+        for pair in zip(mine[0], right[0], strict=True)
+    ]  # fmt: skip
+    wrong = [mine for mine, right in pairs if mine != right]
+    return bool(wrong) and set(wrong) <= {0.0, float(OVERWRITTEN)}
+
+
+EXERCISE = Exercise(
+    id="01-6",
+    title="Repair it",
+    answer="with_halo",
+    setup="keep = []",
+    trial=trial,
+    expected=played(_with_halo, _signals),
+    entries=("x: three float32 numbers", "x: one int64 number", "x is as it was"),
+    forbids=COLLECTIVES,
+    goals=(Goal("messages sent", most=lambda n: 4),),
+    mistakes=(
+        Mistake(
+            "The ranks are stuck as before: at a cut, both neighbours send first. Read which two "
+            "ranks wait in send to each other; one of them has to receive first.",
+            stuck=r"Cause: Every one of them sends before it receives",
+            shown_by={
+                "changes nothing": edit(
+                    """
+                    dist.recv(padded[-1:], rank + 1)
+                    dist.send(x[-1:], rank + 1)
+                    """,
+                    """
+                    dist.send(x[-1:], rank + 1)
+                    dist.recv(padded[-1:], rank + 1)
+                    """,
+                ),
+                "waits for each isend at once": edit(
+                    """
+                    dist.recv(padded[-1:], rank + 1)
+                    dist.send(x[-1:], rank + 1)
+                    """,
+                    """
+                    dist.isend(x[-1:], rank + 1).wait()
+                    dist.recv(padded[-1:], rank + 1)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Now both neighbours at a cut receive first: change the order in one of the two blocks "
+            "only.",
+            stuck=r"Cause: Every one of them waits to receive before it sends",
+            shown_by={
+                "receives first in both blocks": edit(
+                    """
+                    dist.send(x[:1], rank - 1)
+                    dist.recv(padded[:1], rank - 1)
+                    """,
+                    """
+                    dist.recv(padded[:1], rank - 1)
+                    dist.send(x[:1], rank - 1)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "There is no rank before rank 0 and none after the last one: the conditions of the two "
+            "blocks have to stay.",
+            raises=r"There is no rank -?\d+ in this group",
+            shown_by={
+                "forgets that the chain ends": edit("if rank < world_size - 1:", "if True:"),
+            },
+        ),
+        Mistake(
+            "The result has another dtype than x: keep dtype=x.dtype.",
+            when=has_other_dtype,
+            raises=r"Died: signal 6",
+            shown_by={
+                "pads with float32": edit("dtype=x.dtype, device=x.device", "device=x.device"),
+            },
+        ),
+        Mistake(
+            "Return one tensor, not a list or a tuple.",
+            when=has_no_tensor,
+            shown_by={"returns a list": edit("return padded", "return padded.tolist()")},
+        ),
+        Mistake(
+            "The results are right, but x was changed.",
+            when=changes_only_x,
+            shown_by={"clears x": edit("return padded", "x.zero_()\nreturn padded")},
+        ),
+        Mistake(
+            "All halos are 0: no number of a neighbour is in the result. The deadlock is gone "
+            "because no message is left.",
+            when=_gives(lambda xs, r: _padded(None, xs[r], None)),
+            shown_by={
+                "sends nothing": body("""
+                    padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
+                    padded[1:-1] = x
+                    return padded
+                """),
+            },
+        ),
+        Mistake(
+            "Only one side has its halo: each cut needs two messages, one in each direction.",
+            when=lambda yours, expected, n: (
+                _gives(lambda xs, r: _padded(xs[r - 1][-1:] if r else None, xs[r], None))(
+                    yours, expected, n
+                )
+                or _gives(
+                    lambda xs, r: _padded(None, xs[r], xs[r + 1][:1] if r < len(xs) - 1 else None)
+                )(yours, expected, n)
+            ),
+            shown_by={
+                "sends to the right only": edit(
+                    "dist.send(x[:1], rank - 1)", "", "dist.recv(padded[-1:], rank + 1)", ""
+                ),
+                "sends to the left only": edit(
+                    "dist.recv(padded[:1], rank - 1)", "", "dist.send(x[-1:], rank + 1)", ""
+                ),
+            },
+        ),
+        Mistake(
+            "The halo comes from the wrong end of the neighbour: it is the last number of the rank "
+            "before, and the first number of the rank after.",
+            when=_gives(_other_ends),
+            shown_by={
+                "sends the other end": edit(
+                    "send(x[:1]", "send(x[-1:]", "send(x[-1:]", "send(x[:1]"
+                ),
+            },
+        ),
+        Mistake(
+            "The two halos are exchanged: that of the rank before goes in front, that of the rank "
+            "after behind.",
+            when=_gives(_exchanged),
+            shown_by={
+                "exchanges the halos": edit(
+                    "recv(padded[:1]", "recv(padded[-1:]", "recv(padded[-1:]", "recv(padded[:1]"
+                ),
+            },
+        ),
+        Mistake(
+            "The first and the last rank are no neighbours: the signal has a 0 at both ends.",
+            when=_gives(_ring),
+            shown_by={
+                "closes the chain to a ring": body("""
+                    padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
+                    padded[1:-1] = x
+                    left, right = (rank - 1) % world_size, (rank + 1) % world_size
+                    works = [
+                        dist.isend(x[-1:], right, tag=1), dist.isend(x[:1], left, tag=2),
+                        dist.irecv(padded[:1], left, tag=1), dist.irecv(padded[-1:], right, tag=2),
+                    ]
+                    for work in works:
+                        work.wait()
+                    return padded
+                """),
+            },
+        ),
+        Mistake(
+            "A message was not complete when the function returned: wait for every work, sends and "
+            "receives.",
+            when=_too_early,
+            shown_by={
+                "waits for nothing": body("""
+                    padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
+                    padded[1:-1] = x
+                    ops = []
+                    if rank > 0:
+                        ops.append(dist.P2POp(dist.isend, x[:1], rank - 1))
+                        ops.append(dist.P2POp(dist.irecv, padded[:1], rank - 1))
+                    if rank < world_size - 1:
+                        ops.append(dist.P2POp(dist.isend, x[-1:], rank + 1))
+                        ops.append(dist.P2POp(dist.irecv, padded[-1:], rank + 1))
+                    keep.append((padded, dist.batch_isend_irecv(ops)))
+                    return padded
+                """),
+                "does not wait for its sends": edit(
+                    """
+                    dist.recv(padded[-1:], rank + 1)
+                    dist.send(x[-1:], rank + 1)
+                    """,
+                    """
+                    keep.append(dist.isend(x[-1:], rank + 1))
+                    dist.recv(padded[-1:], rank + 1)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The result is right, but ranks send more than two messages: one number to each "
+            "neighbour is enough.",
+            missed="messages sent",
+            shown_by={
+                "sends every number": edit(
+                    "dist.send(x[-1:], rank + 1)",
+                    """
+                    dist.send(x[-1:], rank + 1)
+                    dist.send(x[-1:], rank + 1)
+                    dist.send(x[-1:], rank + 1)
+                    """,
+                    "dist.recv(padded[:1], rank - 1)",
+                    """
+                    dist.recv(padded[:1], rank - 1)
+                    dist.recv(padded[:1], rank - 1)
+                    dist.recv(padded[:1], rank - 1)
+                    """,
+                ),
+            },
+        ),
+    ),
+    also_wrong={
+        "takes it from a collective": Wrong(
+            body("""
+                everyone = [torch.empty_like(x) for _ in range(world_size)]
+                dist.all_gather(everyone, x)
+                padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
+                padded[1:-1] = x
+                padded[:1] = everyone[rank - 1][-1:] if rank else 0
+                padded[-1:] = everyone[rank + 1][:1] if rank < world_size - 1 else 0
+                return padded
+            """),
+            says="forbidden: all_gather",
+        ),
+    },
+    another=body("""
+        padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
+        padded[1:-1] = x
+        ops = []
+        if rank > 0:
+            ops.append(dist.P2POp(dist.isend, x[:1], rank - 1))
+            ops.append(dist.P2POp(dist.irecv, padded[:1], rank - 1))
+        if rank < world_size - 1:
+            ops.append(dist.P2POp(dist.isend, x[-1:], rank + 1))
+            ops.append(dist.P2POp(dist.irecv, padded[-1:], rank + 1))
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+        return padded
+    """),
+    hints=(
+        "Look at one cut, between ranks 0 and 1. Which of the two calls does each of them make "
+        "first there?",
+        "At each cut, the lower rank is in its second block and the upper rank in its first one. "
+        "One of these blocks has to begin with the other call.",
+        "If the lower rank receives first, rank 1 can send to rank 0 and go on to its second "
+        "block, which frees rank 2, and so on along the chain.",
+    ),
+)
