@@ -43,6 +43,19 @@ def _sent_too_late(yours: Any, expected: Any, world_size: int) -> bool:
     )
 
 
+def _receives_in_vain(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether each rank returned its own x, alone or with what the rank before it returned,
+    and one that has a rank before it its own x alone."""
+    own = [brought(rank)[0].tolist() for rank in range(world_size)]
+    alone = [value[0] == x for value, x in zip(yours, own, strict=True)]
+    with_sum = [
+        value[0] == [a + b for a, b in zip(before[0], x, strict=True)]
+        for before, value, x in zip(yours, yours[1:], own[1:], strict=False)
+    ]
+    ranks = zip(alone[1:], with_sum, strict=True)
+    return alone[0] and any(alone[1:]) and all(map(any, ranks))
+
+
 EXERCISE = Exercise(
     id="01-1",
     title="Pass a sum along the chain",
@@ -199,7 +212,7 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank returns its own x: nothing that it received is in the result. Return the "
             "sum; and if you use irecv, wait for it before you add.",
-            when=gives(lambda xs, r: xs[r]),
+            when=_receives_in_vain,
             shown_by={
                 "returns what it brought": edit("return total", "return x"),
                 "does not wait for its irecv": edit(
