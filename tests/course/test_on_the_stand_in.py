@@ -49,6 +49,9 @@ Execute = Callable[..., NotebookNode]
 #: Notebook -> cell (its id) -> why it shows something else there.
 OTHERWISE: dict[str, dict[str, str]] = {
     "00_start_here": {"1bfc2303": BEHIND},
+    "01_point_to_point": {
+        "h5n06b00": "tensors on the CPU go by gloo; the stand-in's buffers take such small messages"
+    },
     "16_collectives_in_depth": {
         "0e656084": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
     },
