@@ -112,7 +112,8 @@ def _prepare(exercise: Exercise, group: GroupKeeper) -> None:
 def _aftermath(group: GroupKeeper, *, whole: bool) -> tuple[list[str], list[str]]:
     """Collect forbidden calls, and leave a group behind that works.
 
-    ``whole`` tells that every rank returned: else the group has been seen to already.
+    ``whole`` tells that every rank returned: else the group has been seen to already, unless the
+    trial had left it before it failed.
     """
     cluster = group.cluster
     free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
@@ -120,8 +121,12 @@ def _aftermath(group: GroupKeeper, *, whole: bool) -> tuple[list[str], list[str]
     answers = cluster.errand(dict.fromkeys(engines, errands.end_trial()))
     forbidden = sorted({name for names, _ in answers for name in names})
     if not whole or not group.join:
-        cluster.errand(dict.fromkeys(engines, errands.settle_trial(False)))
-        return forbidden, []
+        there = cluster.errand(dict.fromkeys(engines, errands.settle_trial(False)))
+        if all(there) or not group.join:
+            return forbidden, []
+        group.broken = True
+        group.repair()
+        return forbidden, [GROUP_CHANGED]
     changed = not all(kept for _, kept in answers)
     usable = not changed and not recovery.out_of_step(cluster)
     arrived = cluster.errand(dict.fromkeys(engines, errands.settle_trial(usable)))

@@ -70,20 +70,8 @@ ROWS = {
     },
     "05_process_groups": {
         "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
-        "A2 env://": ["env://"],
-        "A3 tcp://": ["tcp://"],
-        "A4 file://": ["file://"],
-        "A5 explicit store": ["store=", "FileStore", "TCPStore", "PrefixStore"],
-        "A6 TCPStore as a key-value store": [
-            ".set(",
-            ".get(",
-            ".add(",
-            ".wait(",
-            "compare_set",
-            "delete_key",
-            "num_keys",
-            "timeout",
-        ],
+        "A1 as a script": ["%%torchrun", "torch.cuda.set_device(local_rank)", "device_id="],
+        "A2 env://": ["env://", "init_process_group()", "rank=rank, world_size=world_size"],
         "A7 status": [
             "is_available",
             "is_initialized",
@@ -95,6 +83,7 @@ ROWS = {
         ],
         "A12 destroy": ["destroy_process_group"],
         "A11 the default timeouts": ["default_pg_timeout"],
+        "A11 a timeout of three seconds": ["timeout=timedelta(seconds=3)"],
     },
     "06_ddp": {
         "G1 basic use, the constructor": [
@@ -347,11 +336,23 @@ ROWS = {
         ],
     },
     "15_rendezvous_and_backends": {
-        "A8 backend, operation, device": ["gloo", "nccl", "mpi", "ucc", "new_figure"],
-        "A9 which backend": ["choose_backend"],
-        "A10 MPI": ["is_mpi_available"],
-        "A13 sub-groups": ["new_group", "init_device_mesh"],
-        "A11 a timeout of three seconds": ["timeout=timedelta"],
+        "A3 tcp://": ["tcp://"],
+        "A4 file://": ["file://"],
+        "A5 explicit store": ["store=", "FileStore", "TCPStore", "PrefixStore"],
+        "A6 TCPStore as a key-value store": [
+            ".set(",
+            ".get(",
+            ".add(",
+            ".wait(",
+            "compare_set",
+            "delete_key",
+            "num_keys",
+            "timeout",
+        ],
+        "A8 backend, operation, device": ["gloo", "nccl", "mpi", "ucc", "dist.reduce_scatter("],
+        "A9 which backend": ["cpu:gloo,cuda:nccl"],
+        "A10 MPI": ['"mpi"'],
+        "A13 sub-groups": ["new_group", "init_device_mesh", "group_src="],
     },
     "16_collectives_in_depth": {
         "C2 tensor and object forms": [

@@ -138,9 +138,9 @@ def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
         edition.solution("00-99")
 
 
-def test_the_solution_of_an_exercise_in_a_second_half() -> None:
-    assert edition.solution("05-3").startswith("%%px\ndef meet(")
-    assert edition.solution("15-1").startswith("def choose_backend(")
+def test_the_solution_of_an_exercise_without_ranks_and_of_one_at_the_back() -> None:
+    assert edition.solution("05-4").startswith("def longest_wait(")
+    assert edition.solution("15-2").startswith("%%px\ndef meet(")
 
 
 @pytest.mark.parametrize("path", material.notebooks(), ids=lambda path: path.stem)

@@ -1,124 +1,177 @@
-"""Exercise 05-1: turn the environment variables of torchrun into the arguments of
-init_process_group."""
+"""Exercise 05-1: form the group from the environment, work, and leave: the frame of a script."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
+import torch.distributed as dist
+
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import parts
+from .launched import launched, renumbered
 
 
-def _environment(rank: int, world_size: int) -> dict[str, str]:
-    """Return what torchrun would have set on two hosts, so that LOCAL_RANK is not RANK."""
-    return {
-        "MASTER_ADDR": "10.0.0.7",
-        "MASTER_PORT": "23456",
-        "WORLD_SIZE": str(2 * world_size),
-        "RANK": str(world_size + rank),
-        "LOCAL_WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": str(rank),
-    }
+class _Work:
+    """Add up a number per rank in the group that is there, and remember what the group was."""
+
+    def __init__(self, times: float) -> None:
+        self.times = times
+        self.seen: list[Any] = ["not called", "not called"]
+
+    def __call__(self) -> float:
+        x = torch.tensor([dist.get_rank() + 1.0]) * self.times
+        dist.all_reduce(x)
+        self.seen = [dist.get_rank(), x.item()]
+        return x.item() + 0.5
 
 
-def trial(answer: Callable[[dict[str, str]], dict[str, Any]], here: Here) -> list[Any]:
-    """Return the arguments, in a list of fixed order, and the names of others."""
-    given = answer(_environment(here.rank, here.world_size))
-    if not isinstance(given, dict):
-        raise TypeError(f"join_arguments returned {type(given).__name__}, not a dict")
-    found = [given.get(name) for name in ("init_method", "rank", "world_size")]
-    return [*found, *sorted(set(given) - {"init_method", "rank", "world_size"})]
+def trial(answer: Callable[[Callable[[], float]], float], here: Here) -> list[Any]:
+    """Run twice, the second time with other numbers in RANK; look at the group from within."""
+    found: list[Any] = []
+    for times, number in ((1, here.rank), (10, renumbered(here.rank, here.world_size))):
+        with launched(RANK=number, WORLD_SIZE=here.world_size):
+            work = _Work(times)
+            returned = answer(work)
+            found += [*work.seen, returned, dist.is_initialized()]
+    return found
 
 
 def expected(world_size: int) -> list[list[Any]]:
-    """Return address, rank and world size of each rank of the second host."""
+    """Add up in one process."""
+    total = world_size * (world_size + 1) / 2
     return [
-        ["tcp://10.0.0.7:23456", world_size + rank, 2 * world_size] for rank in range(world_size)
-    ]
+        [rank, total, total + 0.5, False,
+         renumbered(rank, world_size), 10 * total, 10 * total + 0.5, False]
+        for rank in range(world_size)
+    ]  # fmt: skip
 
+
+ENTRIES = tuple(
+    f"{which} call: {what}"
+    for which in ("1st", "2nd")
+    for what in ("get_rank() in work", "the sum in work", "returned", "in a group afterwards")
+)
 
 EXERCISE = Exercise(
     id="05-1",
-    title="Read what torchrun sets",
-    answer="join_arguments",
+    title="Write the template",
+    answer="run",
     trial=trial,
     expected=expected,
+    entries=ENTRIES,
+    seconds=10,
     mistakes=(
         Mistake(
-            "You read LOCAL_RANK, which counts within one machine; RANK counts all of them.",
+            "work was called before there was a group: call init_process_group first.",
+            raises=r"[Dd]efault process group has not been initialized",
+            shown_by={
+                "works first": body("""
+                    result = work()
+                    dist.init_process_group()
+                    dist.destroy_process_group()
+                    return result
+                """),
+                "forms no group": body("return work()"),
+            },
+        ),
+        Mistake(
+            "The group of the first call was still there at the second: destroy_process_group is "
+            "missing, or stands below the return.",
+            raises=r"initialize the default process group twice",
+            when=lambda yours, expected, n: True in parts(yours, 3),
+            shown_by={
+                "does not leave": body("""
+                    dist.init_process_group()
+                    return work()
+                """),
+                "leaves below the return": edit(
+                    """
+                    result = work()
+                    dist.destroy_process_group()
+                    return result
+                    """,
+                    """
+                    return work()
+                    dist.destroy_process_group()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The group took the numbers that you passed, and not those in the environment: leave "
+            "rank= and world_size= out of the call.",
+            when=lambda yours, expected, n: parts(yours, 4) == list(range(n)) != parts(expected, 4),
+            shown_by={
+                "passes labkit's numbers": edit(
+                    "init_process_group()",
+                    'init_process_group("gloo", rank=rank, world_size=world_size)',
+                )
+            },
+        ),
+        Mistake(
+            "run has to return what work has returned, unchanged: keep it until the group is left.",
             when=lambda yours, expected, n: (
-                [str(part) for part in parts(yours, 1)] == [str(r) for r in range(n)]
-            ),
-            shown_by={"takes the local rank": edit('"RANK"', '"LOCAL_RANK"')},
-        ),
-        Mistake(
-            "The world size is that of one machine: WORLD_SIZE counts the ranks of all.",
-            when=lambda yours, expected, n: bool(
-                {str(part) for part in parts(yours, 2)} & {str(n)}
-            ),
-            shown_by={"takes the local world size": edit("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
-        ),
-        Mistake(
-            "Environment variables are text. rank and world_size are numbers: wrap them in int(…).",
-            when=lambda yours, expected, n: any(
-                isinstance(part, str) for part in parts(yours, 1) + parts(yours, 2)
+                parts(yours, 1) == parts(expected, 1) and parts(yours, 2) != parts(expected, 2)
             ),
             shown_by={
-                "leaves the numbers text": edit(
-                    '"rank": int(environment["RANK"]),',
-                    '"rank": environment["RANK"],',
-                    '"world_size": int(environment["WORLD_SIZE"]),',
-                    '"world_size": environment["WORLD_SIZE"],',
-                )
+                "returns nothing": edit("result = work()", "work()", "return result", "return"),
+                "returns the size": edit("return result", "return float(world_size)"),
             },
         ),
         Mistake(
-            "The port is missing in init_method: it is tcp://, the address, a colon, the port.",
-            when=lambda yours, expected, n: any(
-                "23456" not in str(part) and "tcp://" in str(part) for part in parts(yours, 0)
-            ),
+            "NCCL cannot carry the tensor that work adds up, which is on the CPU. Leave the "
+            "backend out: then each kind of device has its own.",
+            raises=r"nccl2? requires|NCCL is only|NVIDIA driver|No backend type associated",
             shown_by={
-                "forgets the port": edit(
-                    'address, port = environment["MASTER_ADDR"], environment["MASTER_PORT"]',
-                    "",
-                    '"init_method": f"tcp://{address}:{port}",',
-                    '"init_method": "tcp://" + environment["MASTER_ADDR"],',
-                )
+                "asks for NCCL": edit("init_process_group()", 'init_process_group("nccl")'),
             },
         ),
         Mistake(
-            "init_method has to be an address that begins with tcp://.",
-            when=lambda yours, expected, n: any(
-                not str(part).startswith("tcp://") for part in parts(yours, 0)
-            ),
+            "Not every rank calls init_process_group, and those that do wait for the others: it "
+            "stands under no condition.",
+            stuck=r"waits? in init_process_group",
             shown_by={
-                "leaves out tcp://": body("""
-                    return {
-                        "init_method": environment["MASTER_ADDR"]
-                        + ":"
-                        + environment["MASTER_PORT"],
-                        "rank": int(environment["RANK"]),
-                        "world_size": int(environment["WORLD_SIZE"]),
-                    }
+                "lets one rank form it": body("""
+                    if dist.is_initialized() or os.environ["RANK"] == "0":
+                        dist.init_process_group()
+                        dist.destroy_process_group()
+                    return 0.0
                 """),
             },
         ),
     ),
     also_wrong={
-        "asks for a variable that nobody sets": Wrong(
-            body('return {"rank": int(environment["MASTER_RANK"])}'), says="KeyError"
+        "sets the numbers itself": Wrong(
+            edit(
+                "dist.init_process_group()",
+                """
+                os.environ["RANK"] = "none"
+                dist.init_process_group()
+                """,
+            ),
+            says="ValueError",
         ),
     },
+    setup="import os",
     another=body("""
-        numbers = {name.lower(): int(environment[name]) for name in ("RANK", "WORLD_SIZE")}
-        url = "tcp://{MASTER_ADDR}:{MASTER_PORT}".format(**environment)
-        return dict(numbers, init_method=url)
+        dist.init_process_group(
+            "gloo",
+            "env://",
+            rank=int(os.environ["RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+        )
+        try:
+            return work()
+        finally:
+            dist.destroy_process_group()
     """),
     hints=(
-        "Four variables make three arguments: address and port go into one URL.",
-        "What you read from the environment is text; rank and world_size have to be numbers.",
-        'Return {"init_method": f"tcp://{address}:{port}", "rank": int(…), "world_size": int(…)}.',
+        "Three steps in this order: come, work, leave. And one value that has to survive the last.",
+        "init_process_group needs no argument: everything is in the environment.",
+        "Call destroy_process_group after work() and before return, so keep the result in a "
+        "variable.",
     ),
 )

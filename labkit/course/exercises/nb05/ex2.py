@@ -1,126 +1,157 @@
-"""Exercise 05-2: use the store as a shared counter: each rank draws the next ticket in one call."""
+"""Exercise 05-2: number the processes of nodes of different size, as a launcher does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch.distributed as dist
-
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
-from .shared_store import shared_store
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import near
+
+#: What is asked: a rank, and the numbers of processes on the nodes.
+ASKED: tuple[tuple[int, tuple[int, ...]], ...] = (
+    (0, (3,)),
+    (3, (2, 2)),
+    (3, (3, 4)),
+    (6, (3, 4)),
+    (2, (1, 1, 1)),
+    (5, (1, 4, 2)),
+    (4, (4, 1, 3)),
+)
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
-class _Counted:
-    """A store that counts the calls that are made on it."""
-
-    def __init__(self, store: dist.Store) -> None:
-        self.store = store
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self.store, name)
-        if not callable(attribute):
-            return attribute
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
-            return attribute(*args, **kwargs)
-
-        return call
+def trial(answer: Callable[[int, list[int]], dict[str, str]], here: Here) -> list[Any]:
+    """Ask for each process; the list of sizes has to stay as it was."""
+    found: list[Any] = []
+    for rank, sizes in ASKED:
+        given = list(sizes)
+        numbers = answer(rank, given)
+        changed = given != list(sizes)
+        found.append(f"changed sizes to {given}" if changed else numbers)
+    return found
 
 
-def trial(answer: Callable[[Any], int], here: Here) -> list[Any]:
-    """Take two tickets, the last rank first, then the first rank first; count calls."""
-    rank, world_size = here.rank, here.world_size
-    with shared_store(rank, world_size) as store:
-        turns = dist.PrefixStore("labkit turns", store)
-        counted = _Counted(store)
-        tickets = []
-        for place in (world_size - 1 - rank, world_size + rank):
-            if place:
-                turns.wait([str(place)])
-            try:
-                tickets.append(answer(counted))
-            finally:
-                turns.set(str(place + 1), "")
-        return [*tickets, counted.calls]
+def numbers(rank: int, sizes: tuple[int, ...]) -> dict[str, int]:
+    """Return the four numbers of one process, counting one process after another."""
+    places = [(node, local) for node, size in enumerate(sizes) for local in range(size)]
+    node, local = places[rank]
+    return dict(zip(NAMES, (rank, len(places), local, sizes[node]), strict=True))
 
 
-def expected(world_size: int) -> list[list[int]]:
-    """Count on, in the order in which the ranks came; two trips to the store."""
-    return [[world_size - 1 - rank, world_size + rank, 2] for rank in range(world_size)]
+def expected() -> list[dict[str, str]]:
+    """Count in the open."""
+    return [_texts(numbers(rank, sizes)) for rank, sizes in ASKED]
+
+
+def _texts(found: dict[str, int]) -> dict[str, str]:
+    return {name: str(number) for name, number in found.items()}
+
+
+def _with(**changes: Callable[[int, tuple[int, ...]], int]) -> Callable[[Any, Any, int], bool]:
+    """Return the predicate of answers in which some numbers are counted in another way."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = [
+            _texts(
+                numbers(rank, sizes) | {name: play(rank, sizes) for name, play in changes.items()}
+            )
+            for rank, sizes in ASKED
+        ]
+        return near(yours, wrong)
+
+    return when
 
 
 EXERCISE = Exercise(
     id="05-2",
-    title="Draw a ticket",
-    answer="take_ticket",
+    title="Number the processes",
+    answer="numbers_of",
     trial=trial,
     expected=expected,
-    forbids=("get_rank", "all_reduce", "all_gather", "all_gather_object", "barrier"),
+    where="notebook",
+    entries=tuple(f"numbers_of({rank}, {list(sizes)})" for rank, sizes in ASKED),
     mistakes=(
         Mistake(
-            "You set what you had read: between the two calls another rank can read the same "
-            "number. add does both at once.",
-            when=lambda yours, expected, n: any(isinstance(v, list) and v[-1] > 2 for v in yours),
-            shown_by={
-                "reads, then writes": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    if not store.check(["tickets"]):
-                        store.set("tickets", "0")
-                    ticket = int(store.get("tickets"))
-                    store.set("tickets", str(ticket + 1))
-                    return ticket
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "You wait for a key that nobody has set yet. add begins at 0 by itself.",
-            raises=r"^DistStoreError: wait timeout",
-            shown_by={
-                "reads a key that is not there": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    ticket = int(store.get("tickets"))
-                    store.set("tickets", str(ticket + 1))
-                    return ticket
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "Your tickets begin at 1: add returns the number after the addition.",
-            when=lambda yours, expected, n: (
-                [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
+            "The values are numbers. Environment variables are text: wrap each one in str(…).",
+            when=lambda yours, expected, n: any(
+                isinstance(value, int) for found in yours for value in found.values()
             ),
-            shown_by={"begins at one": body('return store.add("tickets", 1)')},
+            shown_by={"leaves them numbers": edit("str(number)", "number")},
         ),
         Mistake(
-            "Every rank gets its own rank, whenever it comes: the tickets have to be dealt by "
-            "the store.",
-            when=lambda yours, expected, n: all(v[0] == r for r, v in enumerate(yours)) and n > 1,
-            shown_by={"takes its rank": body("return rank")},
+            "You divide by the size of node 0, as if all nodes were equal. Take the nodes' sizes "
+            "off the rank, one after the other.",
+            when=_with(LOCAL_RANK=lambda rank, sizes: rank % sizes[0]),
+            shown_by={
+                "divides by the first size": edit(
+                    '{"LOCAL_RANK": local_rank,', '{"LOCAL_RANK": rank % sizes[0],'
+                )
+            },
         ),
         Mistake(
-            "Ranks get equal tickets: all of them have to count with one key.",
-            when=lambda yours, expected, n: len({v[0] for v in yours}) < n,
-            shown_by={"counts for itself": edit('"tickets"', 'f"tickets of {rank}"')},
+            "LOCAL_RANK counts from 0 on every node: it is the rank without the processes of the "
+            "nodes before.",
+            when=_with(LOCAL_RANK=lambda rank, sizes: rank),
+            shown_by={"counts through": edit('{"LOCAL_RANK": local_rank,', '{"LOCAL_RANK": rank,')},
+        ),
+        Mistake(
+            "WORLD_SIZE counts the processes of all nodes, and not the nodes: sum(sizes).",
+            when=_with(WORLD_SIZE=lambda rank, sizes: len(sizes)),
+            shown_by={"counts the nodes": edit("sum(sizes)", "len(sizes)")},
+        ),
+        Mistake(
+            "LOCAL_WORLD_SIZE is that of the process's own node, not always node 0's.",
+            when=_with(LOCAL_WORLD_SIZE=lambda rank, sizes: sizes[0]),
+            shown_by={"takes node 0's size": edit("sizes[node]}", "sizes[0]}")},
+        ),
+        Mistake(
+            "The list that came as an argument has changed: work on a copy, or only read it.",
+            when=lambda yours, expected, n: any(
+                str(found).startswith("changed sizes") for found in yours
+            ),
+            shown_by={
+                "uses up the list": body("""
+                    total, local_rank = sum(sizes), rank
+                    while local_rank >= sizes[0]:
+                        local_rank -= sizes.pop(0)
+                    numbers = {"RANK": rank, "WORLD_SIZE": total}
+                    numbers |= {"LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": sizes[0]}
+                    return {name: str(number) for name, number in numbers.items()}
+                """),
+            },
+        ),
+        Mistake(
+            "The first rank of a node counts as one too many on the node before: a node of 3 has "
+            "the local ranks 0, 1 and 2.",
+            when=_with(
+                LOCAL_RANK=lambda rank, sizes: _one_too_far(rank, sizes)[0],
+                LOCAL_WORLD_SIZE=lambda rank, sizes: _one_too_far(rank, sizes)[1],
+            ),
+            shown_by={"goes one too far": edit(">= sizes[node]", "> sizes[node]")},
         ),
     ),
-    also_wrong={
-        "asks for its rank": Wrong(body("return dist.get_rank()"), says="forbidden: get_rank"),
-    },
     another=body("""
-        already_taken = store.add("number", 1)
-        return already_taken - 1
+        places = [(k, local) for k, size in enumerate(sizes) for local in range(size)]
+        node, local = places[rank]
+        values = (rank, len(places), local, sizes[node])
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        return dict(zip(names, map(str, values)))
     """),
     hints=(
-        "One call of the store reads a counter, adds to it and writes it, all in one go.",
-        "store.add(key, 1) returns the number after the addition. What was it before?",
-        'One line is enough: return store.add("tickets", 1) - 1.',
+        "Two of the four need no thought. For the other two, find out on which node the rank is.",
+        "Start with local_rank = rank. As long as that is too large for the node, go to the next.",
+        "While local_rank is not smaller than the size of the node, take that size off and go one "
+        "node on. What is left is the local rank, and the node's size is the other number.",
     ),
 )
+
+
+def _one_too_far(rank: int, sizes: tuple[int, ...]) -> tuple[int, int]:
+    """Return local rank and size for those that leave a node one process too late."""
+    node = 0
+    while rank > sizes[node]:
+        rank -= sizes[node]
+        node += 1
+    return rank, sizes[node]

@@ -1,105 +1,145 @@
-"""Exercise 05-3: build a barrier from a store: nobody goes on before all have come, twice in a
-row."""
+"""Exercise 05-3: find the bug of a script that takes the local rank for the rank."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
-from .shared_store import shared_store
-
-#: How much later than the others one rank comes to a meeting, in seconds.
-LATE_SECONDS = 0.3
+from ...mistakes import parts
+from .launched import launched
 
 
-def trial(answer: Callable[[dist.Store, str, int], None], here: Here) -> list[int]:
-    """Meet twice, one rank being late each time; say how many had come when this one went on."""
-    world_size = here.world_size
-    with shared_store(here.rank, world_size) as store:
-        arrivals = dist.PrefixStore("labkit arrivals", store)
-        seen = []
-        for name, late in (("first", 0), ("second", world_size - 1)):
-            if here.rank == late:
-                time.sleep(LATE_SECONDS)
-            arrivals.add(name, 1)
-            answer(store, name, world_size)
-            seen.append(arrivals.add(name, 0))
-        return seen
+def local_numbers(rank: int, world_size: int) -> tuple[int, int]:
+    """Return local rank and local world size: node 0 has one process, node 1 the others."""
+    return (0, 1) if rank == 0 else (rank - 1, world_size - 1)
 
 
-def expected(world_size: int) -> list[list[int]]:
-    """Everybody had come, both times."""
-    return [[world_size, world_size]] * world_size
+def trial(answer: Callable[[], int], here: Here) -> list[Any]:
+    """Form the group of two nodes of different size; ask it for its numbers, and add up."""
+    local_rank, local_size = local_numbers(here.rank, here.world_size)
+    with launched(
+        RANK=here.rank, WORLD_SIZE=here.world_size, LOCAL_RANK=local_rank,
+        LOCAL_WORLD_SIZE=local_size, GROUP_RANK=int(here.rank > 0),
+    ):  # fmt: skip
+        gpu = answer()
+        if not dist.is_initialized():
+            return [gpu, "no group", "no group", "no group"]
+        x = torch.tensor([2.0**here.rank])
+        dist.all_reduce(x)
+        return [gpu, dist.get_rank(), dist.get_world_size(), x.item()]
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    """Return the local rank, the numbers in the group, and the sum over all of it."""
+    return [
+        [local_numbers(rank, world_size)[0], rank, world_size, 2.0**world_size - 1]
+        for rank in range(world_size)
+    ]
 
 
 EXERCISE = Exercise(
     id="05-3",
-    title="Build a barrier",
-    answer="meet",
+    title="Find the bug",
+    answer="join",
     trial=trial,
     expected=expected,
-    forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
+    entries=("returned: the GPU", "get_rank()", "get_world_size()", "a sum over the group"),
+    seconds=8,
     mistakes=(
         Mistake(
-            "Nobody opens the door: a rank waited for a key until the store's timeout. The "
-            "rank whose add returns world_size has to set it.",
-            raises=r"^DistStoreError: wait timeout",
-            shown_by={"counts from zero": edit("== world_size", "- 1 == world_size")},
+            "Each node forms a group of its own, or tries to: LOCAL_RANK and LOCAL_WORLD_SIZE "
+            "count within a node. On both nodes there is a process that takes itself for rank 0.",
+            when=lambda yours, expected, n: (
+                parts(yours, 2) != parts(expected, 2) and "no group" not in parts(yours, 2)
+            ),
+            raises=r"EADDRINUSE|address already in use",
+            stuck=r"init_process_group",
+            shown_by={
+                "keeps the bug": body("""
+                    rank = int(os.environ["LOCAL_RANK"])
+                    world_size = int(os.environ["LOCAL_WORLD_SIZE"])
+                    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+                    return rank
+                """),
+                "mends only the size": edit(
+                    'init_process_group("gloo")',
+                    """
+                    init_process_group(
+                        "gloo", rank=int(os.environ["LOCAL_RANK"]), world_size=world_size
+                    )""",
+                ),
+            },
         ),
         Mistake(
-            "The first meeting works, the second finds the door of the first one open: put "
-            "the name of the meeting into the key.",
+            "The group is right. But the GPU has the number of the rank: the nodes do not have "
+            "that many, since GPUs are numbered within a node.",
             when=lambda yours, expected, n: (
-                all(v[0] == n for v in yours) and any(v[1] != n for v in yours)
+                [y[1:] for y in yours] == [e[1:] for e in expected]
+                and parts(yours, 0) == list(range(n))
             ),
             shown_by={
-                "opens the door for ever": edit(
-                    'name + " open",', '"open",', '[name + " open"]', '["open"]'
+                "takes the rank's GPU": edit('int(os.environ["LOCAL_RANK"])', "dist.get_rank()")
+            },
+        ),
+        Mistake(
+            "The group is right, and the GPU is right as long as all nodes have equally many "
+            "processes. They need not: LOCAL_RANK is there to be read.",
+            when=lambda yours, expected, n: (
+                [y[1:] for y in yours] == [e[1:] for e in expected]
+                and parts(yours, 0) == [r % local_numbers(r, n)[1] for r in range(n)]
+            ),
+            shown_by={
+                "divides by the local size": edit(
+                    'int(os.environ["LOCAL_RANK"])',
+                    'dist.get_rank() % int(os.environ["LOCAL_WORLD_SIZE"])',
                 )
             },
         ),
         Mistake(
-            "Some ranks go on before everybody has come: a key to wait for must not be there "
-            "before the last one sets it.",
-            when=lambda yours, expected, n: any(v[0] != n for v in yours),
+            "The number of the GPU is text: wrap it in int(…).",
+            when=lambda yours, expected, n: any(isinstance(gpu, str) for gpu in parts(yours, 0)),
             shown_by={
-                "waits for the counter itself": body("""
-                    store.add(name, 1)
-                    store.wait([name])
-                """),
-                "opens the door at once": body("""
-                    store.add(name, 1)
-                    store.set(name + " open", "")
-                    store.wait([name + " open"])
-                """),
+                "leaves it text": edit('int(os.environ["LOCAL_RANK"])', 'os.environ["LOCAL_RANK"]')
+            },
+        ),
+        Mistake(
+            "There is no group afterwards: join forms it, and the check leaves it.",
+            when=lambda yours, expected, n: "no group" in parts(yours, 1),
+            shown_by={
+                "forms no group": body('return int(os.environ["LOCAL_RANK"])'),
+                "leaves it at once": edit(
+                    'dist.init_process_group("gloo")',
+                    """
+                    dist.init_process_group("gloo")
+                    dist.destroy_process_group()
+                    """,
+                ),
             },
         ),
     ),
     also_wrong={
-        "calls barrier": Wrong(
-            body("""
-                store.add(name, 1)
-                dist.barrier()
-            """),
-            says="forbidden: barrier",
+        "passes text": Wrong(
+            edit('init_process_group("gloo")', 'init_process_group("gloo", rank="0")'),
+            says="TypeError",
         ),
     },
+    setup="import os",
     another=body("""
-        import time
-
-        store.add(name, 1)
-        while store.add(name, 0) < world_size:
-            time.sleep(0.01)
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        dist.init_process_group(rank=rank, world_size=size)
+        return dist.get_node_local_rank()
     """),
     hints=(
-        "Count who comes, with add. The last one knows that it is the last.",
-        "Two keys: a counter, and a door that only the last one sets. Everybody waits for the "
-        "door.",
-        'if store.add(name, 1) == world_size: store.set(name + " open", ""), and then, on '
-        'every rank, store.wait([name + " open"]).',
+        "Two machines, two processes each: write down what rank and world_size are in each of the "
+        "four.",
+        "The group counts all processes, the GPU counts within the node. The function uses one "
+        "number for both.",
+        "Leave rank= and world_size= out: env:// reads RANK and WORLD_SIZE by itself. What "
+        "is returned was right.",
     ),
 )

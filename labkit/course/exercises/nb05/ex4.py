@@ -1,147 +1,151 @@
-"""Exercise 05-4: wait for a key of a store with a time limit, and fall back to a default."""
+"""Exercise 05-4: find the longest wait of a run, which a time limit has to exceed."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
-
-import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import parts
-from .shared_store import STORE_SECONDS
+from ...mistakes import would_give
 
-#: For 05-4, in seconds: when a late key comes and how long to wait for it at most; how long to
-#: wait for one that comes too late, and when that one comes.
-SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
-
-
-def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
-    """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
-    the store's timeout is what it was. Every rank has a store of its own."""
-    limit = timedelta(seconds=STORE_SECONDS)
-    store: Any = dist.TCPStore(
-        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
-    )
-    store.set("colour", "blue")
-    found = [answer(store, "colour", PATIENT, "grey")]
-    for key, comes, seconds in (("size", SOON, PATIENT), ("shape", TOO_LATE, IMPATIENT)):
-        other = store.clone()  # a connection of its own: the answer's is busy while it waits
-        timer = threading.Timer(comes, other.set, (key, f"the {key}"))
-        timer.start()
-        try:
-            found.append(answer(store, key, seconds, "nothing"))
-        finally:
-            timer.cancel()
-            timer.join()
-    return [*found, store.timeout == limit]
+#: What is asked: for each rank the seconds before each of its collectives.
+ASKED: tuple[tuple[tuple[float, ...], ...], ...] = (
+    ((1.0, 4.0), (3.0, 2.0)),
+    ((2.0, 2.0, 2.0), (2.0, 2.0, 2.0)),
+    ((1.0, 1.0, 1.0), (1.5, 1.5, 1.5), (1.25, 1.0, 2.0)),
+    ((0.5, 90.0, 0.5), (0.25, 0.5, 0.75), (8.0, 0.5, 0.5)),
+    ((3.0, 5.0, 70.0),),
+    ((0.0, 6.0), (7.5, 7.0), (2.0, 1.0), (7.0, 6.5)),
+    ((), ()),
+)
 
 
-def expected(world_size: int) -> list[list[Any]]:
-    """Return the two values that come in time, and the default."""
-    return [["blue", "the size", "nothing", True]] * world_size
+def trial(answer: Callable[[list[list[float]]], float], here: Here) -> list[Any]:
+    """Ask for the longest wait of each run."""
+    return [answer([list(row) for row in seconds]) for seconds in ASKED]
+
+
+def _waits(seconds: tuple[tuple[float, ...], ...]) -> float:
+    longest = 0.0
+    for step in range(len(seconds[0])):
+        times = sorted(row[step] for row in seconds)
+        longest = max(longest, times[-1] - times[0])
+    return longest
+
+
+def expected() -> list[float]:
+    """Let the last rank of each step release the first."""
+    return [_waits(seconds) for seconds in ASKED]
+
+
+def _all(seconds: tuple[tuple[float, ...], ...]) -> list[float]:
+    return [time for row in seconds for time in row]
+
+
+def _clocks(seconds: tuple[tuple[float, ...], ...]) -> list[list[float]]:
+    """Return when each rank would come to each collective if nobody waited."""
+    return [[sum(row[: k + 1]) for k in range(len(row))] for row in seconds]
 
 
 EXERCISE = Exercise(
     id="05-4",
-    title="Wait a while",
-    answer="get_or",
+    title="Find the longest wait",
+    answer="longest_wait",
     trial=trial,
     expected=expected,
+    where="notebook",
+    entries=tuple(
+        "s for " + str([list(row) for row in seconds]).replace(".0", "") for seconds in ASKED
+    ),
     mistakes=(
         Mistake(
-            "The value comes as bytes: decode() makes text of it.",
-            when=lambda yours, expected, n: any(
-                isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
+            "You let delays add up. All ranks leave a collective together, so each step begins "
+            "anew.",
+            when=would_give(
+                lambda n: [_waits(tuple(map(tuple, _clocks(seconds)))) for seconds in ASKED]
             ),
-            shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
+            shown_by={
+                "adds delays up": body("""
+                    clocks = [[sum(row[: k + 1]) for k in range(len(row))] for row in seconds]
+                    return max((max(step) - min(step) for step in zip(*clocks)), default=0.0)
+                """),
+            },
         ),
         Mistake(
-            "The key came after a moment, and you had not waited for it: check looks once, "
-            "wait waits.",
-            when=lambda yours, expected, n: "nothing" in parts(yours, 1),
+            "That is the longest time that a rank computes. A rank waits only for what the last "
+            "one takes longer than itself.",
+            when=would_give(lambda n: [max(_all(seconds), default=0.0) for seconds in ASKED]),
             shown_by={
-                "looks once": body(
-                    "return store.get(key).decode() if store.check([key]) else default"
+                "takes the slowest step": edit("max(step) - min(step)", "max(step)"),
+            },
+        ),
+        Mistake(
+            "You compare times of different collectives: take the difference within each one.",
+            when=would_give(
+                lambda n: [
+                    max(_all(seconds), default=0.0) - min(_all(seconds), default=0.0)
+                    for seconds in ASKED
+                ]
+            ),
+            shown_by={
+                "takes the range of all": body("""
+                    times = [time for row in seconds for time in row]
+                    return max(times) - min(times) if times else 0.0
+                """),
+            },
+        ),
+        Mistake(
+            "That is the sum of the waits. A time limit counts anew for each collective.",
+            when=would_give(
+                lambda n: [
+                    sum(max(step) - min(step) for step in zip(*seconds, strict=True))
+                    for seconds in ASKED
+                ]
+            ),
+            shown_by={
+                "adds the waits": body(
+                    "return sum(max(step) - min(step) for step in zip(*seconds))"
                 )
             },
         ),
         Mistake(
-            "You waited longer than `seconds`, until the key came or the store's own time was "
-            "up: hand the time to wait, as a timedelta.",
-            when=lambda yours, expected, n: "the shape" in parts(yours, 2),
+            "You take the difference within each rank, between its collectives. A wait is the "
+            "difference between ranks, within one collective: turn the table with zip(*seconds).",
+            when=would_give(
+                lambda n: [
+                    max((max(row) - min(row) for row in seconds if row), default=0.0)
+                    for seconds in ASKED
+                ]
+            ),
             shown_by={
-                "waits as long as the store does": body("""
-                    try:
-                        return store.get(key).decode()
-                    except dist.DistStoreError:
-                        return default
-                """),
+                "does not turn the table": body(
+                    "return max((max(row) - min(row) for row in seconds if row), default=0.0)"
+                )
             },
         ),
         Mistake(
-            "The store has another timeout now, for everybody who uses it after you: hand the "
-            "time to wait instead of calling set_timeout.",
-            when=lambda yours, expected, n: False in parts(yours, 3),
+            "A run may have no collective at all: then nobody waits, and the answer is 0.0. max "
+            "takes default=.",
+            raises=r"ValueError: max\(\) (arg is an|iterable argument is) empty",
             shown_by={
-                "changes the store": body("""
-                    from datetime import timedelta
-
-                    store.set_timeout(timedelta(seconds=seconds))
-                    try:
-                        return store.get(key).decode()
-                    except dist.DistStoreError:
-                        return default
-                """),
-            },
-        ),
-        Mistake(
-            "It ends with the store's error when nobody sets the key: catch it and return default.",
-            raises=r"^DistStoreError: wait timeout",
-            shown_by={
-                "does not catch": body("""
-                    from datetime import timedelta
-
-                    store.wait([key], timedelta(seconds=seconds))
-                    return store.get(key).decode() or default
-                """),
-            },
-        ),
-        Mistake(
-            "wait takes a list of keys and a timedelta: "
-            "store.wait([key], timedelta(seconds=seconds)).",
-            raises=r"wait\(\): incompatible function arguments",
-            shown_by={
-                "hands over a number": edit(
-                    """
-                    from datetime import timedelta
-
-                    """,
-                    "",
-                    "store.wait([key], timedelta(seconds=seconds))",
-                    "store.wait(key, seconds)",
-                ),
+                "forgets the empty run": body(
+                    "return max(max(step) - min(step) for step in zip(*seconds))"
+                )
             },
         ),
     ),
     another=body("""
-        import time
-
-        end = time.monotonic() + seconds
-        while not store.check([key]):
-            if time.monotonic() > end:
-                return default
-            time.sleep(0.01)
-        return str(store.get(key), "utf-8")
+        longest = 0.0
+        for step in range(len(seconds[0])):
+            times = [row[step] for row in seconds]
+            longest = max(longest, max(times) - min(times))
+        return longest
     """),
     hints=(
-        "Wait for the key first, with a limit, and read it afterwards.",
-        "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "
-        "the time is up.",
-        "try: store.wait([key], timedelta(seconds=seconds)); except dist.DistStoreError: "
-        "return default; and then return store.get(key).decode().",
+        "In one collective, which rank waits longest, and for which one?",
+        "The first one to come waits for the last one to come. And afterwards all are level again.",
+        "zip(*seconds) gives the times of all ranks, one collective after the other. You need the "
+        "largest difference in any of them.",
     ),
 )

@@ -1,110 +1,174 @@
-"""Exercise 15-1: choose the backend that PyTorch's documentation recommends for a machine."""
+"""Exercise 15-1: use the store as a shared counter: each rank draws the next ticket in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch.distributed as dist
+
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-
-#: Device, hosts and interconnect, and the backend that PyTorch's documentation recommends.
-CASES = (
-    ("cuda", 1, "none", "nccl"),
-    ("cuda", 4, "ethernet", "nccl"),
-    ("cuda", 4, "infiniband", "nccl"),
-    ("cuda", 4, "infiniband with ip", "nccl"),
-    ("cpu", 1, "none", "gloo"),
-    ("cpu", 4, "ethernet", "gloo"),
-    ("cpu", 4, "infiniband with ip", "gloo"),
-    ("cpu", 4, "infiniband", "mpi"),
-)
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import parts
+from .shared_store import shared_store
 
 
-def trial(answer: Callable[[str, int, str], str], here: Here) -> list[str]:
-    """Ask for the backend in each case."""
-    return [answer(device, hosts, link) for device, hosts, link, _ in CASES]
+class _Counted:
+    """A store that lists the calls that are made on it."""
+
+    def __init__(self, store: dist.Store) -> None:
+        self.store = store
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.store, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append(name)
+            return attribute(*args, **kwargs)
+
+        return call
 
 
-def expected() -> list[str]:
-    """Return the documentation's choice in each case."""
-    return [backend for *_, backend in CASES]
+def trial(answer: Callable[[Any], int], here: Here) -> list[Any]:
+    """Take two tickets, the last rank first, then the first rank first; list the calls."""
+    rank, world_size = here.rank, here.world_size
+    with shared_store(rank, world_size) as store:
+        turns = dist.PrefixStore("labkit turns", store)
+        counted = _Counted(store)
+        tickets = []
+        for place in (world_size - 1 - rank, world_size + rank):
+            if place:
+                turns.wait([str(place)])
+            try:
+                tickets.append(answer(counted))
+            finally:
+                turns.set(str(place + 1), "")
+        return [*tickets, " ".join(counted.calls)]
 
 
-def _chose(yours: Any, backend: str, **where: str) -> bool:
-    """Tell whether an answer chose a backend in some case with this device and interconnect."""
-    if not isinstance(yours, list) or len(yours) != len(CASES):
-        return False
-    return any(
-        chosen == backend
-        and case[0] == where["device"]
-        and case[2] in where.get("link", case[2]).split(" | ")
-        for chosen, case in zip(yours, CASES, strict=True)
-    )
+def expected(world_size: int) -> list[list[int]]:
+    """Count on, in the order in which the ranks came; one call of the store per ticket."""
+    return [[world_size - 1 - rank, world_size + rank, "add add"] for rank in range(world_size)]
+
+
+def _calls(yours: Sequence[Any]) -> str:
+    """Return the calls of the rank that made most."""
+    return max(parts(yours, 2), key=len)
 
 
 EXERCISE = Exercise(
     id="15-1",
-    title="Choose a backend",
-    answer="choose_backend",
+    title="Draw a ticket",
+    answer="take_ticket",
     trial=trial,
     expected=expected,
-    where="notebook",
+    forbids=("get_rank", "all_reduce", "all_gather", "all_gather_object", "barrier"),
+    entries=("first ticket", "second ticket", "calls of the store"),
     mistakes=(
         Mistake(
-            "NCCL moves tensors between NVIDIA GPUs only; on CPUs it cannot be used.",
-            when=lambda yours, expected, n: _chose(yours, "nccl", device="cpu"),
-            shown_by={"takes NCCL everywhere": body('return "nccl"')},
-        ),
-        Mistake(
-            "On GPUs NCCL is the first choice over Ethernet too; gloo is what you fall back "
-            "to when NCCL gives trouble.",
-            when=lambda yours, expected, n: _chose(yours, "gloo", device="cuda"),
+            "compare_set is safe, but you have to read first and to try again if another rank was "
+            "quicker. add needs one call per ticket.",
+            when=lambda yours, expected, n: "compare_set" in _calls(yours),
             shown_by={
-                "takes gloo over Ethernet": body("""
-                    if interconnect == "ethernet" or device == "cpu":
-                        return "gloo"
-                    return "nccl"
-                """),
+                "tries until it fits": edit(
+                    'return store.add("tickets", 1) - 1',
+                    """
+                    while True:
+                        store.compare_set("tickets", "", "0")
+                        ticket = int(store.get("tickets"))
+                        after = str(ticket + 1)
+                        if store.compare_set("tickets", str(ticket), after).decode() == after:
+                            return ticket
+                    """,
+                ),
             },
         ),
         Mistake(
-            "On GPUs NCCL speaks InfiniBand by itself: no MPI is needed.",
-            when=lambda yours, expected, n: _chose(yours, "mpi", device="cuda"),
+            "You set what you had read: between the two calls another rank can read the same "
+            "number. add does both at once.",
+            when=lambda yours, expected, n: "set" in _calls(yours).split(),
             shown_by={
-                "takes MPI over InfiniBand": body("""
-                    if interconnect.startswith("infiniband"):
-                        return "mpi"
-                    return "nccl" if device == "cuda" else "gloo"
-                """),
+                "reads, then writes": edit(
+                    'return store.add("tickets", 1) - 1',
+                    """
+                    if not store.check(["tickets"]):
+                        store.set("tickets", "0")
+                    ticket = int(store.get("tickets"))
+                    store.set("tickets", str(ticket + 1))
+                    return ticket
+                    """,
+                ),
             },
         ),
         Mistake(
-            "Where InfiniBand carries IP, gloo can use it: MPI is for InfiniBand without IP.",
-            when=lambda yours, expected, n: _chose(
-                yours, "mpi", device="cpu", link="none | ethernet | infiniband with ip"
+            "The tickets are right, but each takes more than one call of the store: what add "
+            "returns is all that you need.",
+            when=lambda yours, expected, n: (
+                [v[:2] for v in yours] == [e[:2] for e in expected] and "add" in _calls(yours)
             ),
             shown_by={
-                "takes MPI although there is IP": edit(
-                    'interconnect == "infiniband"', '"infiniband" in interconnect'
-                )
+                "asks twice": edit(
+                    'return store.add("tickets", 1) - 1',
+                    """
+                    store.add("tickets", 1)
+                    return store.add("tickets", 0) - 1
+                    """,
+                ),
             },
         ),
         Mistake(
-            "Gloo talks over IP only: on CPU hosts whose InfiniBand has none, MPI is left.",
-            when=lambda yours, expected, n: _chose(yours, "gloo", device="cpu", link="infiniband"),
+            "You wait for a key that nobody has set yet. add begins at 0 by itself.",
+            raises=r"^DistStoreError: wait timeout",
             shown_by={
-                "knows two backends only": body('return "nccl" if device == "cuda" else "gloo"')
+                "reads a key that is not there": edit(
+                    'return store.add("tickets", 1) - 1',
+                    """
+                    ticket = int(store.get("tickets"))
+                    store.set("tickets", str(ticket + 1))
+                    return ticket
+                    """,
+                ),
             },
         ),
+        Mistake(
+            "The tickets are text or bytes. What add returns is a number already.",
+            when=lambda yours, expected, n: any(
+                isinstance(ticket, str | bytes) for ticket in parts(yours, 0)
+            ),
+            shown_by={"returns text": body('return str(store.add("tickets", 1) - 1)')},
+        ),
+        Mistake(
+            "Your tickets begin at 1: add returns the number after the addition.",
+            when=lambda yours, expected, n: (
+                [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
+            ),
+            shown_by={"begins at one": body('return store.add("tickets", 1)')},
+        ),
+        Mistake(
+            "Every rank gets its own rank, whenever it comes: the store has to give "
+            "out the tickets.",
+            when=lambda yours, expected, n: all(v[0] == r for r, v in enumerate(yours)) and n > 1,
+            shown_by={"takes its rank": body("return rank")},
+        ),
+        Mistake(
+            "Ranks get equal tickets: all of them have to count with one key.",
+            when=lambda yours, expected, n: len({v[0] for v in yours}) < n,
+            shown_by={"counts for itself": edit('"tickets"', 'f"tickets of {rank}"')},
+        ),
     ),
+    also_wrong={
+        "asks for its rank": Wrong(body("return dist.get_rank()"), says="forbidden: get_rank"),
+    },
     another=body("""
-        without_ip = interconnect == "infiniband"
-        return {"cuda": "nccl", "cpu": "mpi" if without_ip else "gloo"}[device]
+        already_taken = store.add("number", 1)
+        return already_taken - 1
     """),
     hints=(
-        "Ask for the device first: on one of the two, nothing else matters.",
-        "On CPUs it is gloo, but for one kind of network.",
-        'cuda: "nccl". cpu: "mpi" if interconnect == "infiniband", else "gloo".',
+        "One call of the store reads a counter, adds to it and writes it, all in one go.",
+        "store.add(key, 1) returns the number after the addition. What was it before?",
+        "The first rank that calls it finds 1 there, and its ticket is 0.",
     ),
 )

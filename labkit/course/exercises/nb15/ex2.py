@@ -1,141 +1,121 @@
-"""Exercise 15-2: sum along the rows and columns of a grid of ranks, in sub-groups that all ranks
-form."""
+"""Exercise 15-2: build a barrier from a store: nobody goes on before all have come, three times
+in a row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from typing import Any
 
-import torch
+import torch.distributed as dist
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
+from ...exercise import Exercise, Here, Mistake, Wrong
+from .shared_store import shared_store
+
+#: How much later than the others one rank comes to a meeting, in seconds.
+LATE_SECONDS = 0.3
 
 
-def grid_shape(world_size: int) -> tuple[int, int]:
-    """Return rows and columns of the squarest grid with no more rows than columns."""
-    rows = next(r for r in range(int(world_size**0.5), 0, -1) if world_size % r == 0)
-    return rows, world_size // rows
+def trial(answer: Callable[[dist.Store, str, int], Any], here: Here) -> list[Any]:
+    """Meet three times, one rank being late each time and the last rank absent from the third
+    meeting; say how many had come when this one went on."""
+    rank, world_size = here.rank, here.world_size
+    few = max(1, world_size - 1)
+    with shared_store(rank, world_size) as store:
+        arrivals = dist.PrefixStore("labkit arrivals", store)
+        seen: list[Any] = []
+        for name, late, count in (
+            ("first", 0, world_size), ("second", world_size - 1, world_size), ("third", 0, few),
+        ):  # fmt: skip
+            if rank >= count:
+                seen.append("absent")
+                continue
+            if rank == late:
+                time.sleep(LATE_SECONDS)
+            arrivals.add(name, 1)
+            answer(store, name, count)
+            seen.append(arrivals.add(name, 0))
+        return seen
 
 
-def trial(answer: Callable[[torch.Tensor, int, int], Sequence[Any]], here: Here) -> list[float]:
-    """Sum powers of two over row and column: the sum tells who was in it."""
-    rows, columns = grid_shape(here.world_size)
-    row_sum, column_sum = answer(torch.tensor([2.0**here.rank]), rows, columns)
-    return [float(row_sum), float(column_sum)]
-
-
-def expected(world_size: int) -> list[list[float]]:
-    """Add up in one process."""
-    rows, columns = grid_shape(world_size)
-    held = torch.tensor([2.0**rank for rank in range(world_size)]).reshape(rows, columns)
-    return [
-        [held[rank // columns].sum().item(), held[:, rank % columns].sum().item()]
-        for rank in range(world_size)
-    ]
-
-
-def _everywhere(yours: Sequence[Any], test: Callable[[list[float], int], bool]) -> bool:
-    return all(isinstance(v, list) and len(v) == 2 and test(v, r) for r, v in enumerate(yours))
+def expected(world_size: int) -> list[list[Any]]:
+    """Everybody had come, every time."""
+    few = max(1, world_size - 1)
+    return [[world_size, world_size, few if rank < few else "absent"] for rank in range(world_size)]
 
 
 EXERCISE = Exercise(
     id="15-2",
-    title="Sum over rows and columns",
-    answer="row_and_column_sums",
+    title="Build a barrier",
+    answer="meet",
     trial=trial,
     expected=expected,
+    entries=("come to the first", "come to the second", "come to the third"),
+    forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
     mistakes=(
         Mistake(
-            "You sum over the whole world: hand the sub-group to all_reduce with group=.",
-            when=lambda yours, expected, n: _everywhere(
-                yours, lambda v, r: v[0] == 2.0**n - 1 and v != expected[r]
+            "The third meeting never opens: not all ranks of the lab come to it. Count to `count`, "
+            "which was passed, and not to world_size.",
+            raises=r"^DistStoreError: wait timeout.*third",
+            shown_by={"counts to the lab's size": edit("== count", "== world_size")},
+        ),
+        Mistake(
+            "A rank waited for a key until the store's timeout, and nobody had set it. The rank "
+            "whose add returns `count` has to.",
+            raises=r"^DistStoreError: wait timeout",
+            shown_by={"counts from zero": edit("== count", "- 1 == count")},
+        ),
+        Mistake(
+            "The first meeting works, and the second finds the key of the first one set: put the "
+            "name of the meeting into the key.",
+            when=lambda yours, expected, n: (
+                all(v[0] == n for v in yours) and any(v[1] != n for v in yours)
             ),
             shown_by={
-                "forgets the group": body("""
-                    grid = torch.arange(rows * columns).reshape(rows, columns)
-                    sums = []
-                    for lines in (grid, grid.T):
-                        for line in lines.tolist():
-                            group = dist.new_group(line)
-                        total = x.clone()
-                        dist.all_reduce(total)
-                        sums.append(total)
-                    return sums
-                """),
+                "sets one key for all": edit(
+                    'name + " open",', '"open",', '[name + " open"]', '["open"]'
+                )
             },
         ),
         Mistake(
-            "The second sum began with the first one's result: all_reduce overwrites its "
-            "tensor, so sum a clone of x each time.",
-            when=lambda yours, expected, n: (
-                _everywhere(yours, lambda v, r: v[0] == expected[r][0] and v[1] == 2.0**n - 1)
-                and any(e[1] != 2.0**n - 1 for e in expected)
-            ),
+            "Some ranks go on before everybody has come: a key to wait for must not be there "
+            "before the last one sets it.",
+            when=lambda yours, expected, n: any(v[0] != n for v in yours),
             shown_by={
-                "sums the sum": body("""
-                    grid = torch.arange(rows * columns).reshape(rows, columns)
-                    sums = []
-                    for lines in (grid, grid.T):
-                        for line in lines.tolist():
-                            group = dist.new_group(line)
-                            if rank in line:
-                                dist.all_reduce(x, group=group)
-                        sums.append(x.clone())
-                    return sums
+                "does not wait": body("store.add(name, 1)"),
+                "waits for the counter itself": body("""
+                    store.add(name, 1)
+                    store.wait([name])
                 """),
-            },
-        ),
-        Mistake(
-            "Row and column have changed places: the ranks of a row are neighbours.",
-            when=lambda yours, expected, n: (
-                _everywhere(yours, lambda v, r: v == expected[r][::-1])
-                and any(e[0] != e[1] for e in expected)
-            ),
-            shown_by={"mixes up rows and columns": edit(", grid.T", ".T, grid")},
-        ),
-        Mistake(
-            "The second sum is that of the row again: the ranks of a column are `columns` apart.",
-            when=lambda yours, expected, n: _everywhere(
-                yours, lambda v, r: v == [expected[r][0]] * 2
-            ),
-            shown_by={"takes the row twice": edit("grid.T", "grid")},
-        ),
-        Mistake(
-            "Some ranks kept their own number: in a group that it is not in, a rank gets "
-            "nothing. Keep the sum of the group that it is a member of.",
-            when=lambda yours, expected, n: any(2.0**r in v for r, v in enumerate(yours)),
-            shown_by={
-                "keeps the last group's": edit(
-                    """
-                    group = dist.new_group(line)
-                    if rank in line:
-                        total = x.clone()
-                        dist.all_reduce(total, group=group)
-                    """,
-                    """
-                    total = x.clone()
-                    dist.all_reduce(total, group=dist.new_group(line))
-                    """,
-                ),
+                "sets the key at once": body("""
+                    store.add(name, 1)
+                    store.set(name + " open", "")
+                    store.wait([name + " open"])
+                """),
             },
         ),
     ),
+    also_wrong={
+        "calls barrier": Wrong(
+            body("""
+                store.add(name, 1)
+                dist.barrier()
+            """),
+            says="forbidden: barrier",
+        ),
+    },
     another=body("""
-        mesh = dist.init_device_mesh("cpu", (rows, columns), mesh_dim_names=("row", "column"))
-        sums = []
-        for name in ("column", "row"):  # along a row, the column changes
-            total = x.clone()
-            dist.all_reduce(total, group=mesh.get_group(name))
-            sums.append(total)
-        return sums
+        import time
+
+        store.add(name, 1)
+        while store.add(name, 0) < count:
+            time.sleep(0.01)
     """),
     hints=(
-        "Write the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
-        "rows are the row groups; the rows of its transpose are the column groups.",
-        "Every rank calls new_group for every line, also for those that it is not in, and "
-        "sums only in its own.",
-        "for line in grid.tolist(): group = dist.new_group(line); if rank in line: clone x and "
-        "all_reduce the clone with group=group. Then the same for grid.T.",
+        "Count who comes, with add. The last one knows that it is the last.",
+        "Two keys: a counter, and one that only the last one sets. Everybody waits for the second.",
+        "add returns how many have come, so the last one gets `count`. Both keys need the name of "
+        "the meeting in them, and they must not be the same.",
     ),
 )

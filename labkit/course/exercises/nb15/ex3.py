@@ -1,121 +1,153 @@
-"""Exercise 15-3: broadcast within a group, from its last member."""
+"""Exercise 15-3: wait for a key of a store with a time limit, and fall back to a default."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import parts
+from .shared_store import STORE_SECONDS
+
+#: In seconds: when a late key comes and how long to wait for it at most; how long to
+#: wait for one that comes too late, and when that one comes.
+SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
 
 
-def every_second(world_size: int) -> list[list[int]]:
-    """Return the even and the odd ranks, or both of two."""
-    if world_size <= 2:
-        return [list(range(world_size))]
-    return [list(range(first, world_size, 2)) for first in (0, 1)]
+def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
+    """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
+    the store's timeout is what it was. Every rank has a store of its own."""
+    limit = timedelta(seconds=STORE_SECONDS)
+    store: Any = dist.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
+    )
+    store.set("colour", "blå")
+    found = [answer(store, "colour", PATIENT, "grey")]
+    for key, comes, seconds in (("size", SOON, PATIENT), ("shape", TOO_LATE, IMPATIENT)):
+        other = store.clone()  # a connection of its own: the answer's is busy while it waits
+        timer = threading.Timer(comes, other.set, (key, f"the {key}"))
+        timer.start()
+        try:
+            found.append(answer(store, key, seconds, "nothing"))
+        finally:
+            timer.cancel()
+            timer.join()
+    return [*found, store.timeout == limit]
 
 
-def trial(answer: Callable[[torch.Tensor, dist.ProcessGroup], None], here: Here) -> float:
-    """Take what the last of the even or of the odd ranks holds."""
-    mine: Any = None
-    for ranks in every_second(here.world_size):
-        group = dist.new_group(ranks)
-        if here.rank in ranks:
-            mine = group
-    x = torch.tensor([_held(here.rank)], device=here.device)
-    answer(x, mine)
-    return x.item()
-
-
-def _held(rank: int) -> float:
-    return 10.0 * (rank + 1)
-
-
-def expected(world_size: int) -> list[float]:
-    """Look it up."""
-    lasts = {rank: ranks[-1] for ranks in every_second(world_size) for rank in ranks}
-    return [_held(lasts[rank]) for rank in range(world_size)]
+def expected(world_size: int) -> list[list[Any]]:
+    """Return the two values that come in time, and the default."""
+    return [["blå", "the size", "nothing", True]] * world_size
 
 
 EXERCISE = Exercise(
     id="15-3",
-    title="Take it from the last one",
-    answer="from_last",
+    title="Wait a while",
+    answer="get_or",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    entries=(
+        "a key that is there",
+        "one that comes soon",
+        "one that comes too late",
+        "the store's timeout is as before",
+    ),
+    setup="from datetime import timedelta",
     mistakes=(
         Mistake(
-            "src= is a rank of the world. A place in the group goes into group_src=.",
-            raises=r"Global rank",
-            shown_by={
-                "takes the place for a rank": body(
-                    "dist.broadcast(x, src=dist.get_world_size(group) - 1, group=group)"
-                )
-            },
-        ),
-        Mistake(
-            "There is no such place in the group: places count from 0, and the last one is "
-            "dist.get_world_size(group) - 1.",
-            raises=r"invalid root rank",
-            shown_by={
-                "takes the world's last place": body(
-                    "dist.broadcast(x, group_src=dist.get_world_size() - 1, group=group)"
-                )
-            },
-        ),
-        Mistake(
-            "That is the first one's: place 0. The last place is dist.get_world_size(group) - 1.",
-            when=lambda yours, expected, n: (
-                list(yours)
-                == [_held(line[0]) for r in range(n) for line in every_second(n) if r in line]
+            "str() of bytes writes them as Python does, with b and quotes: decode() makes text of "
+            "them.",
+            when=lambda yours, expected, n: any(
+                str(part).startswith("b'") and isinstance(part, str) for part in parts(yours, 0)
             ),
-            shown_by={"takes the first one": body("dist.broadcast(x, group_src=0, group=group)")},
+            shown_by={"writes the bytes": edit("store.get(key).decode()", "str(store.get(key))")},
         ),
         Mistake(
-            "Everybody has the same: you talked to the whole world. Hand over group=.",
-            when=lambda yours, expected, n: len(set(yours)) == 1 and len(set(expected)) > 1,
+            "The value comes as bytes, and text is wanted: decode it.",
+            when=lambda yours, expected, n: any(
+                isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
+            ),
+            shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
+        ),
+        Mistake(
+            "The key came after a moment, and you had not waited for it: check looks once, "
+            "wait waits.",
+            when=lambda yours, expected, n: "nothing" in parts(yours, 1),
             shown_by={
-                "talks to everybody": body("dist.broadcast(x, src=dist.get_world_size() - 1)")
+                "looks once": body(
+                    "return store.get(key).decode() if store.check([key]) else default"
+                )
             },
         ),
         Mistake(
-            "x is as it was: broadcast into x itself, not into a copy.",
-            when=lambda yours, expected, n: list(yours) == [_held(r) for r in range(n)],
+            "You waited longer than `seconds`, until the key came or the store's own time was "
+            "up: pass the time to wait.",
+            when=lambda yours, expected, n: "the shape" in parts(yours, 2),
             shown_by={
-                "works on a copy": body("""
-                    x = x.clone()
-                    dist.broadcast(x, group_src=dist.get_world_size(group) - 1, group=group)
-                    return x
+                "waits as long as the store does": body("""
+                    try:
+                        return store.get(key).decode()
+                    except dist.DistStoreError:
+                        return default
                 """),
             },
         ),
-    ),
-    also_wrong={
-        "does it twice": Wrong(
-            body("""
-                for place in range(dist.get_world_size(group)):
-                    piece = x.clone()
-                    dist.broadcast(piece, group_src=place, group=group)
-                x.copy_(piece)
-            """),
-            says="goal: collectives",
+        Mistake(
+            "The store has another timeout now, for everybody who uses it after you: pass the "
+            "time to wait instead of calling set_timeout.",
+            when=lambda yours, expected, n: False in parts(yours, 3),
+            shown_by={
+                "changes the store": body("""
+                    store.set_timeout(timedelta(seconds=seconds))
+                    try:
+                        return store.get(key).decode()
+                    except dist.DistStoreError:
+                        return default
+                """),
+            },
         ),
-    },
-    another=edit(
-        "last = dist.get_world_size(group) - 1",
-        "ranks = dist.get_process_group_ranks(group)",
-        "group_src=last",
-        "src=ranks[-1]",
+        Mistake(
+            "It ends with the store's error when nobody sets the key: catch it and return default.",
+            raises=r"^DistStoreError: wait timeout",
+            shown_by={
+                "does not catch": body("""
+                    store.wait([key], timedelta(seconds=seconds))
+                    return store.get(key).decode() or default
+                """),
+            },
+        ),
+        Mistake(
+            "wait was called with something that it does not take: the keys are a list, even if "
+            "there is one, and the time is a timedelta.",
+            raises=r"wait\(\): incompatible function arguments",
+            shown_by={
+                "passes a number": edit(
+                    "store.wait([key], timedelta(seconds=seconds))",
+                    "store.wait(key, seconds)",
+                ),
+            },
+        ),
     ),
+    another=body("""
+        import time
+
+        end = time.monotonic() + seconds
+        while not store.check([key]):
+            if time.monotonic() > end:
+                return default
+            time.sleep(0.01)
+        return str(store.get(key), "utf-8")
+    """),
     hints=(
-        "One rank holds it and all of its group want it: which of the nine is that?",
-        "broadcast takes the place of the sender in the group as group_src=, and the group "
-        "as group=.",
-        "last = dist.get_world_size(group) - 1; dist.broadcast(x, group_src=last, group=group)",
+        "Wait for the key first, with a limit, and read it afterwards.",
+        "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "
+        "the time is up.",
+        "Put the wait into try, and return the default in except. What comes after it is reached "
+        "only if the key is there: read it and decode it.",
     ),
 )

@@ -1,123 +1,265 @@
-"""Exercise 15-4: read the text of a backend as init_process_group does: one for each device."""
+"""Exercise 15-4: sum along the rows and columns of grids of ranks, in sub-groups that all ranks
+form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.distributed.distributed_c10d import BackendConfig
+import torch
 
-from ...answers import body
+from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 
-#: What is asked of 15-4: a backend as init_process_group takes it, and a kind of device.
-ASKED = (
-    ("gloo", "cpu"),
-    ("gloo", "cuda"),
-    ("nccl", "cuda"),
-    ("nccl", "cpu"),
-    ("cpu:gloo,cuda:nccl", "cpu"),
-    ("cpu:gloo,cuda:nccl", "cuda"),
-    ("cuda:nccl", "cpu"),
-)
+
+def squarest(world_size: int) -> tuple[int, int]:
+    """Return rows and columns of the squarest grid with no more rows than columns."""
+    rows = next(r for r in range(int(world_size**0.5), 0, -1) if world_size % r == 0)
+    return rows, world_size // rows
 
 
-def trial(answer: Callable[[str, str], str | None], here: Here) -> list[str | None]:
-    """Ask for the backend of each device."""
-    return [answer(text, device) for text, device in ASKED]
+def grids(world_size: int) -> tuple[tuple[int, int], ...]:
+    """Return the grids that are asked for: rows and columns."""
+    return (1, world_size), (world_size, 1), squarest(world_size)
 
 
-def expected() -> list[str | None]:
-    """Ask PyTorch's own reader of such texts."""
-    found = [BackendConfig(text).get_device_backend_map().get(device) for text, device in ASKED]
-    return [None if backend is None else str(backend) for backend in found]
+def held(rank: int) -> list[int]:
+    """Return what a rank holds: a power of two tells who was in a sum."""
+    return [2**rank]
 
 
-def _served(yours: Any, text: str, device: str, backend: str | None) -> bool:
-    """Tell whether an answer gave ``backend`` in one case."""
-    return isinstance(yours, list) and yours[ASKED.index((text, device))] == backend
+def trial(
+    answer: Callable[[torch.Tensor, int, int], Sequence[torch.Tensor]], here: Here
+) -> list[Any]:
+    """Sum in each grid; look at x afterwards, and whether the two sums are two tensors."""
+    found: list[Any] = []
+    kept, apart = True, True
+    for rows, columns in grids(here.world_size):
+        x = torch.tensor(held(here.rank), device=here.device)
+        sums = answer(x, rows, columns)
+        if isinstance(sums, torch.Tensor):
+            return ["one tensor"] * len(entries(here.world_size))
+        row, column = sums
+        found += [row.tolist(), column.tolist()]
+        kept = kept and x.tolist() == held(here.rank)
+        apart = apart and row.data_ptr() != column.data_ptr()
+    return [*found, kept, apart]
+
+
+def lines(
+    world_size: int, shapes: Sequence[tuple[int, int]] | None = None
+) -> list[list[list[list[int]]]]:
+    """Return for each rank and grid the ranks of its row and of its column."""
+    shapes = grids(world_size) if shapes is None else shapes
+    return [
+        [
+            [
+                [r for r in range(world_size) if r // columns == rank // columns],
+                [r for r in range(world_size) if r % columns == rank % columns],
+            ]
+            for _, columns in shapes
+        ]
+        for rank in range(world_size)
+    ]
+
+
+def _sum(ranks: Sequence[int]) -> list[int]:
+    return [sum(both) for both in zip(*map(held, ranks), strict=True)]
+
+
+def _sums(world_size: int, pick: Callable[[list[list[int]], int], list[list[int]]]) -> list[Any]:
+    """Return for each rank all sums, over the ranks that ``pick(row and column, n)`` gives."""
+    return [
+        [_sum(ranks) for both in of_rank for ranks in pick(both, world_size)]
+        for of_rank in lines(world_size)
+    ]
+
+
+def _exchanged(world_size: int) -> list[Any]:
+    """Return all sums in grids whose numbers of rows and columns have been exchanged."""
+    shapes = [(columns, rows) for rows, columns in grids(world_size)]
+    return [
+        [_sum(ranks) for both in of_rank for ranks in both] for of_rank in lines(world_size, shapes)
+    ]
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    """Add up in one process."""
+    return [[*sums, True, True] for sums in _sums(world_size, lambda both, n: both)]
+
+
+def entries(world_size: int) -> list[str]:
+    """Name the sums, and what is looked at afterwards."""
+    sums = [
+        f"{rows} × {columns}: {what}"
+        for rows, columns in grids(world_size)
+        for what in ("the row", "the column")
+    ]
+    return [*sums, "x is as before", "two tensors"]
+
+
+def _gives(
+    pick: Callable[[list[list[int]], int], list[list[int]]],
+) -> Callable[[Any, Any, int], bool]:
+    """Return the predicate of answers that sum over other ranks, into two tensors of their own."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = _sums(n, pick)
+        sums = [y[:-2] for y in yours]
+        return sums == wrong and sums != [e[:-2] for e in expected]
+
+    return when
 
 
 EXERCISE = Exercise(
     id="15-4",
-    title="Read a backend's text",
-    answer="backend_for",
+    title="Sum over rows and columns",
+    answer="row_and_column_sums",
     trial=trial,
     expected=expected,
-    where="notebook",
+    entries=entries,
     mistakes=(
         Mistake(
-            "A plain name has no colon to cut at: it stands for every kind of device that the "
-            "backend serves.",
-            raises=r"not enough values to unpack|dictionary update sequence element|"
-            r"list index out of range[\s\S]*split",
+            "x has changed: all_reduce overwrites its tensor. Sum a clone of x, and for the second "
+            "sum another one.",
+            when=lambda yours, expected, n: any(y[-2] is False for y in yours),
             shown_by={
-                "knows pairs only": body(
-                    'return dict(pair.split(":") for pair in text.split(",")).get(device)'
-                )
+                "sums into x": edit("total = x.clone()", "total = x"),
+                "clones too late": edit(
+                    "total = x.clone()",
+                    "total = x",
+                    "sums.append(total)",
+                    "sums.append(total.clone())",
+                ),
             },
         ),
         Mistake(
-            "There need not be a pair for the device: then the answer is None, as from dict.get.",
-            raises=r"^KeyError: '(cpu|cuda)'",
+            "Both sums are one tensor, and the second sum began with the first one's result: "
+            "all_reduce overwrites its tensor. Clone x for each of them.",
+            when=lambda yours, expected, n: any(y[-1] is False for y in yours),
             shown_by={
-                "insists on a pair": body("""
-                    if ":" not in text:
-                        return None if (text, device) == ("nccl", "cpu") else text
-                    return dict(pair.split(":") for pair in text.split(","))[device]
-                """),
+                "clones once": edit(
+                    "sums = []",
+                    "sums, total = [], x.clone()",
+                    "        total = x.clone()",
+                    "",
+                ),
             },
         ),
         Mistake(
-            "NCCL serves GPUs only: a plain nccl leaves CPU tensors without a backend.",
-            when=lambda yours, expected, n: _served(yours, "nccl", "cpu", "nccl"),
-            shown_by={
-                "takes a plain name for everything": body("""
-                    if ":" not in text:
-                        return text
-                    return dict(pair.split(":") for pair in text.split(",")).get(device)
-                """),
-            },
+            "You sum over the whole world: all_reduce needs the sub-group as group=.",
+            when=_gives(lambda both, n: [list(range(n))] * 2),
+            shown_by={"forgets the group": edit("(total, group=group)", "(total)")},
         ),
         Mistake(
-            "gloo serves GPU tensors too, if slowly: a plain gloo stands for both.",
-            when=lambda yours, expected, n: _served(yours, "gloo", "cuda", None),
-            shown_by={
-                "keeps gloo on the CPU": body("""
-                    if ":" not in text:
-                        text = {"gloo": "cpu:gloo", "nccl": "cuda:nccl"}[text]
-                    return dict(pair.split(":") for pair in text.split(",")).get(device)
-                """),
-            },
+            "Row and column have changed places: the ranks of a row are neighbours.",
+            when=_gives(lambda both, n: both[::-1]),
+            shown_by={"mixes up rows and columns": edit("(grid, grid.T)", "(grid.T, grid)")},
         ),
         Mistake(
-            "You take one pair for every device: look for the pair that begins with it.",
+            "The grid has `rows` columns, as if you had exchanged the two numbers of its shape: "
+            "rank 1 is beside rank 0 if there is more than one column, and a row has `columns` "
+            "ranks.",
             when=lambda yours, expected, n: (
-                _served(yours, "cpu:gloo,cuda:nccl", "cuda", "gloo")
-                or _served(yours, "cpu:gloo,cuda:nccl", "cpu", "nccl")
+                [y[:-2] for y in yours] == _exchanged(n) != [e[:-2] for e in expected]
             ),
             shown_by={
-                "takes the first pair": body("""
-                    if ":" not in text:
-                        return None if (text, device) == ("nccl", "cpu") else text
-                    return text.split(",")[0].split(":")[1]
-                """),
+                "exchanges the shape": edit("reshape(rows, columns)", "reshape(columns, rows)")
+            },
+        ),
+        Mistake(
+            "It returns one tensor. Two are wanted: the sum over the row and that over the column.",
+            when=lambda yours, expected, n: any("one tensor" in y for y in yours),
+            shown_by={"returns one sum": edit("return tuple(sums)", "return sums[0]")},
+        ),
+        Mistake(
+            "Both are the sum over the row: the ranks of a column are `columns` apart.",
+            when=_gives(lambda both, n: [both[0]] * 2),
+            shown_by={"takes the row twice": edit("grid, grid.T", "grid, grid")},
+        ),
+        Mistake(
+            "Both are the sum over the column: the ranks of a row are neighbours.",
+            when=_gives(lambda both, n: [both[1]] * 2),
+            shown_by={"takes the column twice": edit("grid, grid.T", "grid.T, grid.T")},
+        ),
+        Mistake(
+            "A rank took the sum of a group that it is not in, which is its own x: keep the sum of "
+            "the group that it is a member of.",
+            when=lambda yours, expected, n: any(
+                sums != right and sums == held(rank)
+                for rank, (y, e) in enumerate(zip(yours, expected, strict=True))
+                for sums, right in zip(y[:-2], e[:-2], strict=True)
+            ),
+            shown_by={
+                "keeps the last group's": edit(
+                    """
+                    group = dist.new_group(line)
+                    if dist.get_rank() in line:
+                        total = x.clone()
+                        dist.all_reduce(total, group=group)
+                    """,
+                    """
+                    total = x.clone()
+                    dist.all_reduce(total, group=dist.new_group(line))
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The grid that you made does not have the shape that was asked for: it has `rows` rows "
+            "and `columns` columns, whatever they are.",
+            when=lambda yours, expected, n: (
+                [y[4:] for y in yours] == [e[4:] for e in expected]
+                and [y[:4] for y in yours] != [e[:4] for e in expected]
+            ),
+            shown_by={
+                "knows one grid only": edit(
+                    "grid = torch.arange(rows * columns).reshape(rows, columns)",
+                    """
+                    n = dist.get_world_size()
+                    grid = torch.arange(n).reshape(2, n // 2)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Each rank makes only the groups that it is in. Every rank has to call new_group for "
+            "every group, in the same order.",
+            stuck=r"made the group of|new_group|different groups",
+            shown_by={
+                "makes only its own groups": edit(
+                    """
+                    group = dist.new_group(line)
+                    if dist.get_rank() in line:
+                        total = x.clone()
+                        dist.all_reduce(total, group=group)
+                    """,
+                    """
+                    if dist.get_rank() in line:
+                        import time
+
+                        time.sleep(0.2 * dist.get_rank())
+                        total = x.clone()
+                        dist.all_reduce(total, group=dist.new_group(line))
+                    """,
+                ),
             },
         ),
     ),
     another=body("""
-        long = {"gloo": "cpu:gloo,cuda:gloo", "nccl": "cuda:nccl"}.get(text, text)
-        for pair in long.split(","):
-            kind, _, backend = pair.partition(":")
-            if kind == device:
-                return backend
-        return None
+        names = ("row", "column")
+        mesh = dist.init_device_mesh(x.device.type, (rows, columns), mesh_dim_names=names)
+        along, down = x.clone(), x.clone()
+        dist.all_reduce(along, group=mesh.get_group("column"))  # along a row, the column changes
+        dist.all_reduce(down, group=mesh.get_group("row"))
+        return along, down
     """),
     hints=(
-        "There are two kinds of text: with a colon, and without one.",
-        'Cut pairs apart with split(","), and each pair with split(":"). Without a colon, '
-        "ask whether the backend serves the device.",
-        'With a colon: dict(pair.split(":") for pair in text.split(",")).get(device). Without: '
-        'text, or None for ("nccl", "cpu").',
+        "Write the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
+        "rows are the row groups; the rows of its transpose are the column groups.",
+        "Every rank calls new_group for every line, also for those that it is not in, and "
+        "sums only in its own.",
+        "Two loops, one in the other: over the grid and its transpose, and over the lines of each. "
+        "Inside: make the group; if this rank is in the line, sum a fresh clone of x.",
     ),
 )

@@ -1,0 +1,166 @@
+"""Exercise 15-5: gather on the last member of a group, whose place there is not its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+
+
+def partitions(world_size: int) -> list[list[list[int]]]:
+    """Return in how the ranks are grouped, one way after the other: even and odd, then rank 0
+    and the others."""
+    ranks = range(world_size)
+    ways = [[[*ranks[::2]], [*ranks[1::2]]], [[0], [*ranks[1:]]]]
+    return [[line for line in way if line] for way in ways]
+
+
+def held(rank: int) -> list[int]:
+    """Return what a rank holds."""
+    return [10 * (rank + 1), -rank]
+
+
+def trial(
+    answer: Callable[[torch.Tensor, dist.ProcessGroup], list[torch.Tensor] | None], here: Here
+) -> list[Any]:
+    """Collect in this rank's group, grouped in two ways; look at x afterwards."""
+    found: list[Any] = []
+    for way in partitions(here.world_size):
+        mine: Any = None
+        for ranks in way:
+            group = dist.new_group(ranks)
+            if here.rank in ranks:
+                mine = group
+        x = torch.tensor(held(here.rank), device=here.device)
+        parts = answer(x, mine)
+        found.append("None" if parts is None else [part.tolist() for part in parts])
+        if x.tolist() != held(here.rank):
+            found[-1] = f"changed x to {x.tolist()}"
+    return found
+
+
+def _collected(
+    world_size: int, place: int = -1, everywhere: bool = False, ordered: bool = True
+) -> list[list[Any]]:
+    """Return what each rank has if the member at a place collects, or each member does."""
+    found: list[list[Any]] = [[] for _ in range(world_size)]
+    for way in partitions(world_size):
+        for ranks in way:
+            for rank in ranks:
+                has = everywhere or rank == ranks[place]
+                found[rank].append([held(r) for r in ranks] if has else "None")
+    return found
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    """Look it up."""
+    return _collected(world_size)
+
+
+EXERCISE = Exercise(
+    id="15-5",
+    title="Collect at the end",
+    answer="collect",
+    trial=trial,
+    expected=expected,
+    entries=("in a group of every second rank", "without rank 0"),
+    forbids=("all_gather", "all_gather_into_tensor", "all_gather_object", "gather_object"),
+    goals=(Goal("collectives", exactly=lambda n: 2),),
+    mistakes=(
+        Mistake(
+            "dst= is a rank of the world. A place in the group is passed as group_dst=.",
+            raises=r"Global rank \d+ is not part of group",
+            shown_by={"takes the place for a rank": edit("group_dst=last", "dst=last")},
+        ),
+        Mistake(
+            "There is no such place in the group: places count from 0, so the last one is "
+            "dist.get_world_size(group) - 1.",
+            raises=r"Group rank \d+ is not part of group|invalid root|out of range",
+            shown_by={
+                "takes the place behind the last": edit(
+                    "get_world_size(group) - 1", "get_world_size(group)"
+                )
+            },
+        ),
+        Mistake(
+            "The list of tensors to receive into is for the last member only; the others pass "
+            "None.",
+            raises=r"gather_list`* must NOT be specified",
+            shown_by={
+                "makes the list everywhere": edit(" if mine else None", ""),
+            },
+        ),
+        Mistake(
+            "The last member has to pass a list of tensors to receive into, one per member of the "
+            "group.",
+            raises=r"gather_list`* must be specified|list size",
+            shown_by={
+                "makes no list": edit(
+                    "[torch.empty_like(x) for _ in range(last + 1)] if mine else None", "None"
+                ),
+            },
+        ),
+        Mistake(
+            "The first member has collected: place 0. The last place is "
+            "dist.get_world_size(group) - 1.",
+            when=lambda yours, expected, n: yours == _collected(n, 0) != expected,
+            shown_by={
+                "collects at the first": edit("== last", "== 0", "group_dst=last", "group_dst=0")
+            },
+        ),
+        Mistake(
+            "The list that was received into stays empty, or is returned by nobody: every rank "
+            "returns None.",
+            when=lambda yours, expected, n: all(y == ["None", "None"] for y in yours),
+            shown_by={"returns nothing": edit("return parts", "return None")},
+        ),
+        Mistake(
+            "The others are to return None, and they return something.",
+            when=lambda yours, expected, n: any(
+                e == "None" and y != e
+                for mine, right in zip(yours, expected, strict=True)
+                for y, e in zip(mine, right, strict=True)
+            ),
+            shown_by={"returns a list everywhere": edit("return parts", "return parts or []")},
+        ),
+        Mistake(
+            "Not every member calls gather: all of them have to, with the same place.",
+            stuck=r"gather",
+            shown_by={
+                "lets the last one call alone": edit(
+                    "dist.gather(x, parts", "if mine:\n        dist.gather(x, parts"
+                ),
+            },
+        ),
+    ),
+    also_wrong={
+        "takes all_gather": Wrong(
+            body("""
+                parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+                dist.all_gather(parts, x, group=group)
+                return parts if dist.get_rank(group) == len(parts) - 1 else None
+            """),
+            says="forbidden: all_gather",
+        ),
+    },
+    another=body("""
+        ranks = dist.get_process_group_ranks(group)
+        if dist.get_rank() != ranks[-1]:
+            dist.gather(x, dst=ranks[-1], group=group)
+            return None
+        parts = list(torch.empty(len(ranks), *x.shape, dtype=x.dtype, device=x.device))
+        dist.gather(x, parts, dst=ranks[-1], group=group)
+        return parts
+    """),
+    hints=(
+        "Two numbers: which place is the last one of the group, and which place is mine?",
+        "dist.get_world_size(group) and dist.get_rank(group) count inside the group.",
+        "gather takes x, then the list (None on all members but the last), then group= and, as "
+        "group_dst=, the place of the one that collects.",
+    ),
+)
