@@ -13,18 +13,29 @@ from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 DOUBLE = 8  #: bytes
 
 CHANGED = "vector has changed"
+CASES = (
+    "all are equal",
+    "one number differs on the last rank",
+    "the last rank has another order",
+    "the mean agrees",
+    "the last bit differs on the last rank",
+)
+BYTES = 4 * 4 * DOUBLE + 4 * 4  #: of all vectors
 
 
 def _vectors(rank: int, n: int) -> list[torch.Tensor]:
-    """Return this rank's vectors: equal on all ranks; one number differs on the last; the same
-    numbers there in another order; and one that is higher on the first and lower on the second,
-    so that the mean over the ranks is what all others hold."""
+    """Return this rank's vectors, as ``CASES`` names them. In "the mean agrees" the vector is
+    higher on the first rank and lower on the second, so that the mean over the ranks is what all
+    others hold; in "the last bit differs" it is of float32, and near enough for ``allclose``."""
     base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
     last = rank == n - 1
     one = base + torch.tensor([0, 0, 1.0, 0]) * last
     order = base.flip(0) if last else base
     lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
-    return [base, one, order, lopsided]
+    near = base.float()
+    if last:
+        near[3] = near[3].nextafter(torch.tensor(5.0))
+    return [base, one, order, lopsided, near]
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
@@ -59,10 +70,11 @@ EXERCISE = Exercise(
     answer="in_step",
     trial=trial,
     expected=expected,
+    entries=CASES,
     forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
     goals=(
-        Goal("collectives", most=lambda n: 2 * 4),
-        Goal("bytes sent", most=lambda n: 2 * 4 * 4 * DOUBLE),
+        Goal("collectives", most=lambda n: 2 * len(CASES)),
+        Goal("bytes sent", most=lambda n: 2 * BYTES),
     ),
     mistakes=(
         Mistake(
@@ -90,12 +102,12 @@ EXERCISE = Exercise(
         Mistake(
             "It is always True: one rank that agrees is enough for it, and rank 0 agrees with "
             "itself. All must agree: take the MIN, not the MAX.",
-            when=lambda yours, expected, n: all(y == [True] * 4 for y in yours),
+            when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
             shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
         ),
         Mistake(
             "It compares sums: the same numbers in another order have the same sum.",
-            when=lambda yours, expected, n: all(y == [True, False, True, False] for y in yours),
+            when=lambda yours, expected, n: all(y[:4] == [True, False, True, False] for y in yours),
             shown_by={
                 "compares sums": body("""
                     low = vector.sum()
@@ -103,6 +115,37 @@ EXERCISE = Exercise(
                     dist.all_reduce(low, op=dist.ReduceOp.MIN)
                     dist.all_reduce(high, op=dist.ReduceOp.MAX)
                     return low.item() == high.item()
+                """),
+            },
+        ),
+        Mistake(
+            "It takes vectors for the same that differ in their last bits: allclose forgives "
+            "that. Ranks that are in step hold the same bits: torch.equal.",
+            when=lambda yours, expected, n: all(
+                y == [True, False, False, False, True] for y in yours
+            ),
+            shown_by={
+                "nearly equal": body("""
+                    low, high = vector.clone(), vector.clone()
+                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
+                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
+                    return torch.allclose(low, high)
+                """),
+            },
+        ),
+        Mistake(
+            "That compares with the mean of all ranks: where one rank is higher and another lower "
+            "by as much, the mean is what the others hold, and rounding lets it differ where all "
+            "are equal. Compare with one rank's vector.",
+            when=lambda yours, expected, n: any(y[0] is False or y[3] is True for y in yours),
+            shown_by={
+                "compares with the mean": body("""
+                    mean = vector.clone()
+                    dist.all_reduce(mean)
+                    mean /= world_size
+                    agree = torch.tensor(int(mean.equal(vector)), device=device)
+                    dist.all_reduce(agree, op=dist.ReduceOp.MAX)
+                    return agree.item() == 1
                 """),
             },
         ),

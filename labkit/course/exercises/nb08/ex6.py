@@ -12,9 +12,12 @@ from torch import nn
 from ...answers import body
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 
-#: What a net answers, and what is right: thirteen images, of which eight are recognised.
-GUESSES = (7, 2, 1, 0, 4, 1, 4, 9, 5, 9, 0, 6, 9)
-LABELS = (7, 2, 1, 3, 4, 1, 8, 9, 6, 9, 2, 6, 0)
+#: What a net answers, and what is right. There are so many images that a rank's share has several
+#: batches, whatever the size of a batch that the course uses; and no number of ranks divides them.
+GUESSES = ((7, 2, 1, 0, 4, 1, 4, 9, 5, 9, 0, 6, 9) * 78)[:1002]
+LABELS = ((7, 2, 1, 3, 4, 1, 8, 9, 6, 9, 2, 6, 0) * 78)[:1002]
+#: And another, in which every rank of four has one batch.
+FEW = 5
 
 
 class _Reads(nn.Module):
@@ -25,12 +28,17 @@ class _Reads(nn.Module):
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
-    """Test on 13 images; return accuracy and number of images."""
+    """Test on many images and on a few; return accuracy and number of images of both."""
     test_set = [
         (torch.tensor([float(guess)]), label) for guess, label in zip(GUESSES, LABELS, strict=True)
     ]
-    given = answer(_Reads(), test_set)
-    return None if given is None else list(given)
+    found = []
+    for images in (test_set, test_set[2 : 2 + FEW]):
+        given = answer(_Reads(), images)
+        if given is None:
+            return None
+        found += list(given)
+    return found
 
 
 def _right(share: Sequence[int]) -> int:
@@ -39,8 +47,8 @@ def _right(share: Sequence[int]) -> int:
 
 def expected(world_size: int) -> list[list[float]]:
     """Count in one process."""
-    images = range(len(LABELS))
-    return [[_right(images) / len(images), len(images)]] * world_size
+    images, few = range(len(LABELS)), range(2, 2 + FEW)
+    return [[_right(images) / len(images), len(images), _right(few) / FEW, FEW]] * world_size
 
 
 def _padded(rank: int, n: int) -> list[int]:
@@ -69,7 +77,13 @@ EXERCISE = Exercise(
     setup="from torch.utils.data import DataLoader, DistributedSampler, Subset",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", most=lambda n: 1),),
+    goals=(Goal("collectives", most=lambda n: 2),),
+    entries=(
+        f"accuracy, of {len(LABELS):,} images",
+        f"their number, of {len(LABELS):,}",
+        f"accuracy, of {FEW} images",
+        f"their number, of {FEW}",
+    ),
     mistakes=(
         Mistake(
             "Rank 0 alone is in a collective, and the others do not come.",
@@ -86,6 +100,26 @@ EXERCISE = Exercise(
                     if rank == 0:
                         dist.all_reduce(counts)
                     correct, images = counts.tolist()
+                    return correct / images, int(images)
+                """),
+            },
+        ),
+        Mistake(
+            "It calls all_reduce once per batch, and ranks have different numbers of batches, so "
+            "that some wait for calls that never come. Count first, reduce once, after the loop.",
+            stuck=r"\branks \S+ wait in all_reduce",
+            shown_by={
+                "reduces in the loop": body("""
+                    share = Subset(test_set, range(rank, len(test_set), world_size))
+                    total = torch.zeros(2, device=device)
+                    for pixels, labels in DataLoader(share, batch_size=25):
+                        guesses = net(pixels.to(device)).argmax(dim=1)
+                        counts = torch.zeros(2, device=device)
+                        counts[0] = (guesses == labels.to(device)).sum()
+                        counts[1] = len(labels)
+                        dist.all_reduce(counts)
+                        total += counts
+                    correct, images = total.tolist()
                     return correct / images, int(images)
                 """),
             },
@@ -166,9 +200,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The result is right, with more collectives than it needs: put both counts into one "
-            "tensor.",
+            "tensor, and reduce it once, after the last batch. (With a collective per batch, ranks "
+            "that have more batches than others would wait in vain.)",
             missed="collectives",
             shown_by={
+                "a collective per batch": body("""
+                    share = Subset(test_set, range(rank, len(test_set), world_size))
+                    total = torch.zeros(2, device=device)
+                    for start in range(0, -(-len(test_set) // world_size), 100):
+                        counts = torch.zeros(2, device=device)
+                        for i in range(start, min(start + 100, len(share))):
+                            pixels, label = share[i]
+                            counts[0] += net(pixels.to(device)[None]).argmax().item() == label
+                            counts[1] += 1
+                        dist.all_reduce(counts)
+                        total += counts
+                    correct, images = total.tolist()
+                    return correct / images, int(images)
+                """),
                 "two collectives": body("""
                     share = Subset(test_set, range(rank, len(test_set), world_size))
                     correct, images = torch.zeros(1, device=device), torch.zeros(1, device=device)

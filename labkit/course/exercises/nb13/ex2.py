@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch.distributed as dist
@@ -13,18 +14,21 @@ from torch.distributed import rpc
 
 from ...answers import body, whole
 from ...exercise import Exercise, Failed, Here, Mistake
-from .connected import ANSWERING, BOUND, attempt, connected, on_this_rank
+from .connected import ANSWERING, BOUND, attempt, connected, gather, on_this_rank
 
 #: Seconds that reading the cell takes: long enough for all threads to have read.
-READING = 0.3
-#: Seconds that a thread which gives the lock back leaves to those that wait for it.
-HANDOVER = 0.05
+READING = 0.2
+#: Seconds that pass until what is written is there, so that who reads meanwhile reads the old.
+WRITING = 0.2
+#: Seconds that a thread which gives the lock back leaves to those that wait for it: enough for
+#: one of them to read and write.
+HANDOVER = 0.5
 #: Calls that each rank but rank 0 makes at once.
 CALLS = 2
 
 
 class _Cell:
-    """Hold a number that takes a while to read."""
+    """Hold a number that takes a while to read and to write."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -35,6 +39,7 @@ class _Cell:
         return number
 
     def write(self, number: int) -> None:
+        time.sleep(WRITING)
         self.number = number
 
 
@@ -85,11 +90,20 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
             for _ in range(CALLS)
         ]
         found = [_result(call) for call in calls]
-    dist.barrier()
+    given = [number for numbers in gather(found, here.world_size) for number in numbers]
     if rank > 0:
         return next((f for f in found if not isinstance(f, int)), "numbers")
     _free(on_this_rank["lock"])
-    return on_this_rank["cell"].number
+    return [on_this_rank["cell"].number, _are_sums(given, here.world_size)]
+
+
+def _are_sums(given: list[Any], n: int) -> bool:
+    """Tell whether the numbers that the calls returned are those that the cell went through: each
+    exceeds the one before by what one of the calls has added."""
+    if not all(isinstance(number, int) for number in given):
+        return False
+    steps = [after - before for before, after in pairwise([0, *sorted(given)])]
+    return sorted(steps) == sorted(CALLS * [10 ** (rank - 1) for rank in range(1, n)])
 
 
 def _result(call: Any) -> Any:
@@ -110,7 +124,8 @@ def _free(lock: Any) -> None:
 
 
 def expected(n: int) -> list[Any]:
-    return [CALLS * sum(10**r for r in range(n - 1)), *["numbers"] * (n - 1)]
+    total = CALLS * sum(10**r for r in range(n - 1))
+    return [[total, True], *["numbers"] * (n - 1)]
 
 
 EXERCISE = Exercise(
@@ -120,6 +135,7 @@ EXERCISE = Exercise(
     trial=trial,
     expected=expected,
     seconds=60.0,
+    entries=("the cell at the end", "the calls return the sums that they wrote"),
     mistakes=(
         Mistake(
             "The lock was never given back, and all others wait for it: with lock: gives it back, "
@@ -136,7 +152,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "It counts right but returns nothing: return the new number.",
-            when=lambda yours, expected, n: yours[0] == expected[0] and "nothing" in yours[1:],
+            when=lambda yours, expected, n: (
+                yours[0][0] == expected[0][0] and "nothing" in yours[1:]
+            ),
             shown_by={
                 "returns nothing": body("""
                     with lock:
@@ -146,7 +164,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Nothing was added: write the sum back into the cell.",
-            when=lambda yours, expected, n: yours[0] == 0,
+            when=lambda yours, expected, n: yours[0][0] == 0,
             shown_by={
                 "does not write": body("""
                     with lock:
@@ -157,7 +175,7 @@ EXERCISE = Exercise(
         Mistake(
             "Updates are lost: another thread reads before you have written. Reading, adding and "
             "writing have to be one piece: all three inside the lock.",
-            when=lambda yours, expected, n: 0 < yours[0] < expected[0],
+            when=lambda yours, expected, n: 0 < yours[0][0] < expected[0][0],
             shown_by={
                 "no lock": body("""
                     total = cell.read() + amount
@@ -168,6 +186,12 @@ EXERCISE = Exercise(
                     total = cell.read() + amount
                     with lock:
                         cell.write(total)
+                    return total
+                """),
+                "a lock round the read": body("""
+                    with lock:
+                        total = cell.read() + amount
+                    cell.write(total)
                     return total
                 """),
                 "two locked pieces": body("""
@@ -186,6 +210,26 @@ EXERCISE = Exercise(
                             total = cell.read() + amount
                             cell.write(total)
                             return total
+                """),
+            },
+        ),
+        Mistake(
+            "Nothing is lost, but a call returns another number than the one it wrote: return the "
+            "sum of its own reading and amount.",
+            when=lambda yours, expected, n: (
+                yours[0] == [expected[0][0], False] and set(yours[1:]) == {"numbers"}
+            ),
+            shown_by={
+                "returns the old number": body("""
+                    with lock:
+                        old = cell.read()
+                        cell.write(old + amount)
+                    return old
+                """),
+                "reads again after the lock": body("""
+                    with lock:
+                        cell.write(cell.read() + amount)
+                    return cell.read()
                 """),
             },
         ),
