@@ -49,6 +49,7 @@ EXERCISE = Exercise(
     answer="deal",
     trial=trial,
     expected=expected,
+    entries=tuple(f"deal({count}, rank, {n}) for each rank" for count, n in DEALS),
     where="notebook",
     mistakes=(
         Mistake(

@@ -50,6 +50,7 @@ EXERCISE = Exercise(
     answer="rows_per_device",
     trial=trial,
     expected=expected,
+    entries=tuple(f"rows_per_device({rows}, {devices})" for rows, devices in BATCHES),
     where="notebook",
     mistakes=(
         Mistake(

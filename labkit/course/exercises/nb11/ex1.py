@@ -82,6 +82,7 @@ EXERCISE = Exercise(
     answer="cut",
     trial=trial,
     expected=expected,
+    entries=tuple(f"cut({list(costs)}, {p})" for costs, p in CUTS),
     where="notebook",
     mistakes=(
         Mistake(

@@ -43,6 +43,7 @@ EXERCISE = Exercise(
     answer="micro_batches",
     trial=trial,
     expected=expected,
+    entries=tuple(f"micro_batches({p}, {share})" for p, share in BUBBLES),
     where="notebook",
     mistakes=(
         Mistake(

@@ -61,6 +61,7 @@ EXERCISE = Exercise(
     answer="one_f_one_b",
     trial=trial,
     expected=expected,
+    entries=tuple(f"one_f_one_b({stage}, {p}, {m})" for p, m in PIPES for stage in range(p)),
     where="notebook",
     mistakes=(
         Mistake(

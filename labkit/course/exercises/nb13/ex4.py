@@ -40,6 +40,7 @@ EXERCISE = Exercise(
     answer="servers_needed",
     trial=trial,
     expected=expected,
+    entries=tuple(f"servers_needed({workers})" for workers in WORKERS),
     where="notebook",
     mistakes=(
         Mistake(

@@ -32,6 +32,7 @@ EXERCISE = Exercise(
     answer="ring_time",
     trial=trial,
     expected=expected,
+    entries=tuple(f"ring_time({n}, {size}, {ALPHA}, {BETA})" for n, size in RINGS),
     where="notebook",
     mistakes=(
         Mistake(

@@ -50,6 +50,7 @@ EXERCISE = Exercise(
     answer="crossover",
     trial=trial,
     expected=expected,
+    entries=tuple(f"crossover({n}, {ALPHA}, {BETA})" for n in CROSSED),
     where="notebook",
     mistakes=(
         Mistake(

@@ -46,6 +46,10 @@ EXERCISE = Exercise(
     """,
     trial=trial,
     expected=expected,
+    entries=tuple(
+        f"hierarchical_time({hosts}, {each}, {size}, {FAST}, {SLOW})"
+        for hosts, each, size in LEVELS
+    ),
     where="notebook",
     mistakes=(
         Mistake(

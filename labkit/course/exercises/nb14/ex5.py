@@ -41,6 +41,7 @@ EXERCISE = Exercise(
     answer="efficiency",
     trial=trial,
     expected=expected,
+    entries=(f"efficiency({STRONG})", f"efficiency({WEAK}, weak=True)"),
     where="notebook",
     mistakes=(
         Mistake(

@@ -53,6 +53,7 @@ EXERCISE = Exercise(
     answer="fill",
     trial=trial,
     expected=expected,
+    entries=tuple(f"fill(sizes, cap={cap}), sizes={list(SIZES)}" for cap in CAPS),
     where="notebook",
     mistakes=(
         Mistake(
