@@ -9,7 +9,8 @@ from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 
 DEVICES = (2, 4, 8)
-PARAMETERS, INPUTS, OUTPUTS = 1000, 240, 80
+#: No number of devices divides inputs, outputs or their sum.
+PARAMETERS, INPUTS, OUTPUTS = 1000, 243, 84
 
 
 def trial(answer: Callable[[int, int, int, int], Any], here: Here) -> list[Any]:

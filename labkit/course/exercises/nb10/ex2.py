@@ -11,7 +11,7 @@ from ...answers import edit, whole
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 
-ITEMS, EPOCH, DONE, BATCH = 41, 3, 2, 2
+ITEMS, EPOCH, DONE, BATCH = 41, 3, 3, 2
 
 
 def _order(rank: int, n: int, epoch: int = EPOCH) -> list[int]:

@@ -21,8 +21,9 @@ FETCHED, READ = "fetched on this node", "read"
 
 
 def _place(rank: int, n: int) -> tuple[int, int]:
-    """Return node and local rank of a rank on two nodes, 2 + 2 or 1 + 2; two share one node."""
-    first = n // 2 if n > 2 else n
+    """Return node and local rank of a rank on two nodes, one of which has one process; two ranks
+    share one node. So only local rank 0 is on every node."""
+    first = 1 if n > 2 else n
     return (0, rank) if rank < first else (1, rank - first)
 
 
