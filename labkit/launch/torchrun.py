@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..wire.torchrun import LOGS, REPORT, SCRIPT
+from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
 from . import import_path, torchrun_owner
 from .private_folder import PrivateFolder, sweep
 
@@ -50,25 +50,24 @@ class Torchrun:
         self._line = line
 
     @classmethod
-    def start(cls, words: Sequence[str], script: str | None = None) -> Torchrun:
+    def start(
+        cls, folder: PrivateFolder, words: Sequence[str], script: str | None, cell: str
+    ) -> Torchrun:
         """Start torchrun; returns at once.
 
         Parameters
         ----------
+        folder
+            For all that the run needs.
         words
             torchrun's command line.
         script
             The text of the script, for a command line that has no script in it. A word ``--``
             stands before the script's own arguments then.
+        cell
+            The name of the cell that is run.
 
-        Raises
-        ------
-        StartError
-            If the private folder cannot be made, or ``PYTHONPATH`` names a folder of others.
         """
-        import_path.check()
-        sweep()
-        folder = PrivateFolder(sockets=False)
         ours, theirs = socket.socketpair()
         try:
             path = folder.path
@@ -77,18 +76,18 @@ class Torchrun:
                 (path / SCRIPT).write_text(script, encoding="utf-8")
             agent = [sys.executable, "-P", "-m", "labkit.rank.torchrun.agent", str(path), *words]
             owner = [sys.executable, "-P", "-m", torchrun_owner.__name__]
-            with theirs:
+            with theirs, open(path / torchrun_owner.LOG, "wb") as log:
                 process = subprocess.Popen(
                     [*owner, str(theirs.fileno()), str(path), *agent],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    env=_environment(),
+                    stdout=log,
+                    stderr=log,
+                    env={**_environment(), CELL: cell},
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
         except BaseException:
             ours.close()
-            folder.remove()
             raise
         return cls(folder, process, ours)
 
@@ -122,16 +121,25 @@ class Torchrun:
         return Report(found.get("refused", ""), failures, error, code, own_way)
 
     def _last_words(self, lines: int = 12) -> str:
-        try:
-            text = (self.path / torchrun_owner.STDERR).read_text("utf-8", errors="replace")
-        except OSError:
-            return ""
-        return "\n".join(text.rstrip().splitlines()[-lines:])
+        for name in (torchrun_owner.STDERR, torchrun_owner.LOG):
+            with contextlib.suppress(OSError):
+                text = (self.path / name).read_text("utf-8", errors="replace").rstrip()
+                if text:
+                    return "\n".join(text.splitlines()[-lines:])
+        return ""
 
-    def close(self) -> None:
-        """End it if it runs; remove its folder."""
-        self.end()
-        self._folder.remove()
+
+def make_folder() -> PrivateFolder:
+    """Make the private folder of a run.
+
+    Raises
+    ------
+    StartError
+        If it cannot be made, or ``PYTHONPATH`` names a folder of others.
+    """
+    import_path.check()
+    sweep()
+    return PrivateFolder()
 
 
 def _environment() -> dict[str, str]:

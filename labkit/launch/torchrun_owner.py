@@ -25,6 +25,8 @@ from ..wire.family import end_descendants, end_with_parent, inherit_orphans
 LOOK_SECONDS = 0.5
 #: Where torchrun itself writes, in the folder; the workers write into files of their own.
 STDOUT, STDERR = "torchrun.out", "torchrun.err"
+#: Where the owner writes, if it has to.
+LOG = "owner.log"
 
 
 def main(argv: list[str]) -> int:

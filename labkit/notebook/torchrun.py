@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from typing import Any
@@ -9,15 +10,15 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from .. import interrupts
-from ..errors import Interrupted, LabError, UsageError
-from ..launch.torchrun import Torchrun
+from ..errors import LabError, UsageError
+from ..launch.torchrun import Torchrun, make_folder
 from ..launch.torchrun_owner import STDERR, STDOUT
-from ..rank_names import red
 from ..runtime.torchrun import File, Workers, find_failed, judge, why_refused
+from ..runtime.torchrun_watch import Watch, deadlock, stopped
 from . import live, show
 from . import shell as ipython
 
-#: Seconds between two looks at what the workers have written.
+#: Seconds between two looks at the workers.
 LOOK_SECONDS = 0.1
 
 
@@ -72,51 +73,66 @@ def run(words: list[str], script: str | None, name: str) -> None:
     name
         What to call the cell.
     """
-    with interrupts.held():
-        torchrun = Torchrun.start(words, script)
-        shown = live.Live(live.screen(), board_after=-1)
-        workers = Workers(torchrun.path, name)
-        own = File(torchrun.path / STDOUT)
-        stopped = False
-        try:
-            try:
-                _follow(torchrun, workers, own, shown)
-            except KeyboardInterrupt:
-                stopped = True
-            torchrun.end()
-            workers.read()
-            report, raised = torchrun.report(), workers.last_errors()
-            failed = find_failed(report.failures, raised)
-            outcomes = workers.outcomes(failed)
-            shown.clear(wait=any(o.stdout or o.stderr for o in outcomes))
-            sys.stdout.write(own.more())
-            if report.own_way:
-                sys.stderr.write(File(torchrun.path / STDERR).more())
-            show.show(outcomes)
-            if stopped:
-                text = "torchrun was stopped, and all its workers with it."
-                raise Interrupted(text, [f"{red('Interrupted')}: {text}"])
-            if refusal := why_refused(report):
-                raise (UsageError if report.refused else LabError)(refusal)
-            if (error := judge(failed, raised)) is not None:
-                raise error
-        finally:
-            shown.clear(wait=True)
-            torchrun.close()
+    with interrupts.held(), contextlib.ExitStack() as close:
+        close.callback((folder := make_folder()).remove)
+        watch = Watch(folder.path)
+        close.callback(watch.close)
+        torchrun = Torchrun.start(folder, words, script, name)
+        close.callback(torchrun.end)
+        shown = live.Live(live.screen())
+        close.callback(lambda: shown.clear(wait=True))
+        workers, own = Workers(torchrun.path, name), File(torchrun.path / STDOUT)
+        ending = _follow(torchrun, watch, workers, own, shown)
+        torchrun.end()
+        workers.read()
+        report, raised = torchrun.report(), workers.last_errors()
+        ended = workers.last_ranks() - report.failures.keys()
+        failed = find_failed(report.failures, raised, ended)
+        outcomes = workers.outcomes(failed)
+        shown.clear(wait=any(o.stdout or o.stderr for o in outcomes))
+        sys.stdout.write(own.more())
+        if report.own_way:
+            sys.stderr.write(File(torchrun.path / STDERR).more())
+        show.show(outcomes)
+        if ending is not None:
+            raise ending
+        if refusal := why_refused(report):
+            raise (UsageError if report.refused else LabError)(refusal)
+        if (error := judge(failed, raised, ended)) is not None:
+            raise error
 
 
-def _follow(torchrun: Torchrun, workers: Workers, own: File, shown: live.Live) -> None:
+def _follow(
+    torchrun: Torchrun, watch: Watch, workers: Workers, own: File, shown: live.Live
+) -> BaseException | None:
     """Show what the workers and torchrun itself write until all of them are gone.
 
-    An interrupt is raised at once.
+    Returns
+    -------
+    BaseException or None
+        Why they are to be ended: the stop button, or workers that wait in vain.
     """
-    with interrupts.stoppable():
-        while not torchrun.has_ended():
-            interrupts.sleep(LOOK_SECONDS)
-            workers.read()
-            if text := own.more():
-                sys.stdout.write(text)
-            shown.offer(workers.texts, lambda: ())
+    patience, checked = live.patience(), False
+    try:
+        with interrupts.stoppable():
+            while not torchrun.has_ended():
+                if (case := watch.look(LOOK_SECONDS)) is not None:
+                    return deadlock(case)
+                suspicion = watch.suspicion()
+                if patience is None or suspicion is None or suspicion.seconds() < patience:
+                    checked = False
+                elif checked:
+                    return deadlock(suspicion.case)
+                else:
+                    watch.look_again()
+                    checked = True
+                workers.read()
+                if text := own.more():
+                    sys.stdout.write(text)
+                shown.offer(workers.texts, watch.states, suspicion)
+    except KeyboardInterrupt:
+        return stopped(watch.suspicion())
+    return None
 
 
 def load(shell: Any) -> None:

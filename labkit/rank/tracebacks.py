@@ -36,6 +36,15 @@ _BETWEEN = {
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 
 
+#: Files of scripts that run as a worker of torchrun, which count as cells.
+scripts: set[str] = set()
+
+
+def has_shell() -> bool:
+    """Tell whether this process is an engine: a worker of torchrun has no shell."""
+    return "ipykernel.zmqshell" in sys.modules
+
+
 def get_shell() -> Any:
     """Return the IPython shell of this engine."""
     from ipykernel.zmqshell import ZMQInteractiveShell
@@ -60,7 +69,7 @@ def _name(code: str) -> str | None:
 
 def is_cell(filename: str) -> bool:
     """Tell whether a code object's file name is that of a notebook cell."""
-    return filename.startswith("In[") or "/ipykernel_" in filename
+    return filename.startswith("In[") or "/ipykernel_" in filename or filename in scripts
 
 
 def tidy(error: BaseException) -> str:
@@ -104,7 +113,7 @@ def format_exception(error: BaseException) -> list[str]:
 
 def place(filename: str) -> str:
     """Name a cell for a reader: ``In[7], `` or nothing where it has no number."""
-    return f"{filename}, " if filename.startswith("In[") else ""
+    return f"{filename}, " if filename.startswith("In[") or filename in scripts else ""
 
 
 def _context(filename: str, lineno: int) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGTERM
 
-from ..errors import RankDied
+from ..errors import RankDied, wrapped
 from ..launch.torchrun import Report
 from ..rank_names import fold, label, red
 from ..wire import torch_texts
@@ -24,6 +24,10 @@ STREAMS = ("stdout", "stderr")
 FAILED = 1
 
 
+#: An address with a port, as gloo writes it: ``[127.0.0.1]:13961``.
+_PORT = re.compile(r"(\[[0-9a-f.:]+\]):\d+")
+
+
 @dataclass(frozen=True)
 class Raised:
     """An error with which a worker ended, as its process tells it."""
@@ -31,6 +35,11 @@ class Raised:
     type: str
     message: str  #: its first line
     text: str  #: the traceback
+
+    def __post_init__(self) -> None:
+        # They differ from run to run, and say nothing.
+        for name in ("message", "text"):
+            object.__setattr__(self, name, _PORT.sub(r"\1", getattr(self, name)))
 
     @property
     def is_consequence(self) -> bool:
@@ -157,6 +166,11 @@ class Workers:
     def _last_attempt(self) -> int:
         return max((attempt.number for attempt in self._attempts.values()), default=0)
 
+    def last_ranks(self) -> set[int]:
+        """Return the ranks of the last attempt."""
+        last = self._last_attempt()
+        return {a.rank for a in self._attempts.values() if a.number == last}
+
     def last_errors(self) -> dict[int, Raised]:
         """Return the errors of the last attempt, by rank."""
         last = self._last_attempt()
@@ -164,7 +178,9 @@ class Workers:
         return {a.rank: raised for a in attempts if (raised := a.raised()) is not None}
 
 
-def find_failed(failures: Mapping[int, int], raised: Mapping[int, Raised]) -> dict[int, int]:
+def find_failed(
+    failures: Mapping[int, int], raised: Mapping[int, Raised], ended: Collection[int]
+) -> dict[int, int]:
     """Return the exit codes of the workers that failed by themselves, by rank.
 
     Those that torchrun has ended because of others, or that failed because others had gone, are
@@ -176,6 +192,8 @@ def find_failed(failures: Mapping[int, int], raised: Mapping[int, Raised]) -> di
         All exit codes.
     raised
         The errors with which workers ended, by rank.
+    ended
+        The workers that ended well: what the others missed may be theirs.
     """
 
     def follows(rank: int, code: int) -> bool:
@@ -183,11 +201,15 @@ def find_failed(failures: Mapping[int, int], raised: Mapping[int, Raised]) -> di
         return code == -SIGTERM or (code == FAILED and gone)
 
     own = {rank: code for rank, code in failures.items() if not follows(rank, code)}
-    return own or dict(failures)
+    if own or not ended:
+        return own or dict(failures)
+    return {rank: code for rank, code in failures.items() if rank in raised} or dict(failures)
 
 
-def judge(failed: Mapping[int, int], raised: Mapping[int, Raised]) -> RankDied | None:
-    """Return the error to raise for workers that failed by themselves, None if none did."""
+def judge(
+    failed: Mapping[int, int], raised: Mapping[int, Raised], ended: Collection[int]
+) -> RankDied | None:
+    """Return the error to raise for workers that failed, None if none did; the rest as above."""
     if not failed:
         return None
     ends = fold(
@@ -201,6 +223,13 @@ def judge(failed: Mapping[int, int], raised: Mapping[int, Raised]) -> RankDied |
         for ranks, (how, why) in ends
     ]
     text = "; ".join(said) + "."
+    if ended and all(rank in raised and raised[rank].is_consequence for rank in failed):
+        one = len(ended) == 1
+        cause = (
+            f"Cause: {label(sorted(ended))} had ended {'its' if one else 'their'} script before. "
+            "Every rank of a group has to make the same calls."
+        )
+        text = f"{text}\n{wrapped(cause)}"
     return RankDied(text, [f"{red(RankDied.__name__)}: {text}"])
 
 

@@ -22,7 +22,7 @@ from ..deadlock.needs import Situation
 from ..deadlock.replay import MARK, Written, tell
 from ..deadlock.samples import renumber
 from ..deadlock.wait_graph import Verdict, about, judge
-from ..wire.requests import AskSample, AskWatch, Watched
+from ..wire.requests import AskSample, AskWatch, Question, Watched
 from ..wire.samples import Issuer, Sample
 from . import control, outside
 from .cluster import RankCluster
@@ -93,7 +93,7 @@ class Watcher:
         for rank in busy:
             if rank not in self._open:
                 question = AskWatch(self._known.get(rank, ()))
-                posted = control.post(self.cluster, rank, question)
+                posted = self.post(rank, question)
                 if posted is not None:
                     self._open[rank] = posted
         interrupts.wait(
@@ -105,7 +105,7 @@ class Watcher:
         # Their replies are here before they are asked: what they have provided is final.
         gone = frozenset(range(self.cluster.size)) - frozenset(self.cluster.busy_ranks())
         for rank in gone - self._primed:  # it looks at itself from now on, should that matter
-            control.post(self.cluster, rank, AskSample())
+            self.post(rank, AskSample())
         self._primed |= gone
         news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
         now = time.monotonic()
@@ -131,6 +131,22 @@ class Watcher:
         return {
             r: s.waited(now - self._told[r]) for r, s in self.waiting.items() if s.wait is not None
         }
+
+    # -- how the ranks of a lab are asked; other processes are by other ways --------------------
+
+    def post(self, rank: int, question: Question[Any]) -> control.Posted[Any] | None:
+        """Send a question to a rank; None if it is not there."""
+        return control.post(self.cluster, rank, question)
+
+    def sample(self, ranks: Sequence[int]) -> dict[int, Sample]:
+        """Ask some ranks what they wait for and what they have provided."""
+        return sample(self.cluster, ranks)
+
+    def outside(self) -> tuple[str, ...]:
+        """Say what outside the ranks may still give work to one that has none."""
+        return outside.doubts(self.cluster.client, self.cluster.has_strangers())
+
+    # -- what is found --------------------------------------------------------------------------
 
     def _collect(self) -> None:
         """Read what ranks have said of themselves."""
@@ -229,14 +245,14 @@ class Watcher:
         """Ask some ranks what they wait for and what they have provided."""
         dead = frozenset(self.cluster.deaths)
         wanted = sorted(frozenset(ranks) - dead)
-        samples = sample(self.cluster, wanted)
+        samples = self.sample(wanted)
         return Situation(
             self.cluster.size,
             samples,
             gone,
             dead,
             not_asked=gone - frozenset(self.asked),
-            outside=outside.doubts(self.cluster.client, self.cluster.has_strangers()),
+            outside=self.outside(),
         )
 
     def _update(self, situation: Situation) -> None:

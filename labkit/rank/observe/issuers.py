@@ -104,7 +104,7 @@ def others() -> Iterator[Issuer]:
     yield from _callbacks()
     if rpc.is_called():
         yield Issuer(AGENT)
-    if ipython_internals.is_shared(tracebacks.get_shell().kernel):
+    if tracebacks.has_shell() and ipython_internals.is_shared(tracebacks.get_shell().kernel):
         yield Issuer(CLIENT, when_idle=True)
 
 

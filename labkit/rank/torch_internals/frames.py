@@ -77,7 +77,10 @@ _HERE = os.path.dirname(__file__)
 #: Ours too: it stands between ``init_process_group`` and torch's rendezvous.
 _MEETINGS = (*map(path, MEETINGS), os.path.join(_HERE, "rendezvous.py"))
 #: Ours, which pass on to torch's C++ what torch's Python calls.
-_PASSING = (*(os.path.join(_HERE, name) for name in ("listeners.py", "rpc.py")), guarded.__file__)
+_PASSING = (
+    *(os.path.join(_HERE, name) for name in ("listeners.py", "loopback_store.py", "rpc.py")),
+    guarded.__file__,
+)
 
 
 def skip(frame: FrameType | None) -> FrameType | None:

@@ -21,7 +21,7 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from ...wire.machine import count_cores
-from ...wire.torchrun import LOGS, REPORT, SCRIPT
+from ...wire.torchrun import CELL, LOGS, REPORT, SCRIPT, SOCKET
 from ..process_group import loopback_only
 from ..torch_internals import loopback_store
 from . import worker
@@ -112,6 +112,7 @@ def logs_its_own_way(args: argparse.Namespace) -> bool:
 
 def prepare(args: argparse.Namespace, folder: Path) -> None:
     """Set what the command line leaves open."""
+    cell = os.environ.pop(CELL, "")
     count = torchrun.determine_local_world_size(args.nproc_per_node)
     if not os.environ.get("OMP_NUM_THREADS"):
         os.environ["OMP_NUM_THREADS"] = str(max(1, count_cores() // count))
@@ -127,8 +128,8 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
         logging.disable(logging.ERROR)
     if not (args.module or args.no_python or args.run_path):
         mode = worker.PRINT if own_way else worker.KEEP
-        place = worker.WORKING if args.training_script == str(folder / SCRIPT) else worker.OWN
-        own = [str(os.getpid()), mode, place, args.training_script]
+        name = cell if args.training_script == str(folder / SCRIPT) else ""
+        own = [str(os.getpid()), mode, str(folder / SOCKET), name, args.training_script]
         args.training_script_args = [*own, *args.training_script_args]
         args.training_script, args.module = worker.__name__, True
         # Until the script begins, nothing beside the notebook is taken for Python's own.

@@ -1,8 +1,8 @@
 """Run a script as a worker of torchrun: as ``python script.py`` does, and tell of its end.
 
-Runs as ``python -m labkit.rank.torchrun.worker AGENT MODE PLACE SCRIPT ARGS...``: AGENT is the
-process id of torchrun, MODE what becomes of an error, PLACE the folder that the script imports
-from first.
+Runs as ``python -m labkit.rank.torchrun.worker AGENT MODE SOCKET CELL SCRIPT ARGS...``: AGENT is
+the process id of torchrun, MODE what becomes of an error, SOCKET where the notebook asks what this
+worker waits for, CELL the name of the cell whose text SCRIPT is. Without a cell it is "".
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import json
+import linecache
 import os
 import sys
 import traceback
@@ -19,29 +20,33 @@ from types import ModuleType, TracebackType
 
 from ...wire.family import end_with_parent
 from ...wire.torchrun import ERROR, ERROR_FILE, RANK
+from . import watch
 
 #: An error is printed, as Python does; or kept for the notebook, which shows each error once.
 PRINT, KEEP = "print", "keep"
-#: The script imports from the working folder first, or from its own.
-WORKING, OWN = "working", "own"
 #: Keeps the working folder off the path of modules; learned from torchrun, not for the script.
 SAFE_PATH = "PYTHONSAFEPATH"
 
 
+#: The folder of what runs on a rank.
+_RANK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
 def main(argv: list[str]) -> None:
-    agent, mode, place, script, *args = argv
+    agent, mode, socket, cell, script, *args = argv
     end_with_parent(int(agent))
     os.environ.pop(SAFE_PATH, None)
     _note(RANK, os.environ["RANK"])
+    name = cell or script  # as Python is to call it
     sys.argv = [script, *args]
-    folder = os.getcwd() if place == WORKING else os.path.dirname(os.path.realpath(script))
+    folder = os.getcwd() if cell else os.path.dirname(os.path.realpath(script))
     sys.path.insert(0, folder)
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Take the place of ``sys.excepthook``: leave out the lines that lead to the script."""
-        while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        while trace is not None and trace.tb_frame.f_code.co_filename != name:
             trace = trace.tb_next
-        text = "".join(traceback.format_exception(kind, error, trace))
+        text = "".join(_without_ours(traceback.TracebackException(kind, error, trace)).format())
         if mode == PRINT:
             sys.stderr.write(text)
         else:
@@ -57,8 +62,26 @@ def main(argv: list[str]) -> None:
         __loader__=SourceFileLoader("__main__", script),
     )
     sys.modules["__main__"] = main_module
-    code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
-    exec(code, vars(main_module))
+    source = Path(script).read_bytes()
+    if cell:
+        text = source.decode()
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    watch.begin_with_torch(socket, name)
+    code = compile(source, name, "exec", dont_inherit=True)
+    try:
+        exec(code, vars(main_module))
+    finally:
+        watch.end()
+
+
+def _without_ours(told: traceback.TracebackException) -> traceback.TracebackException:
+    """Leave out what stands between torch's Python and its C++ (see ``rank.observe``)."""
+    frames = [frame for frame in told.stack if not frame.filename.startswith(_RANK)]
+    told.stack = traceback.StackSummary.from_list(frames)
+    for before in (told.__cause__, told.__context__):
+        if before is not None:
+            _without_ours(before)
+    return told
 
 
 def _note(name: str, text: str) -> None:

@@ -113,12 +113,30 @@ def test_the_error_of_an_earlier_attempt_is_shown_once(tmp_path: Path) -> None:
 def test_who_failed_by_itself(
     failures: dict[int, int], errors: dict[int, Raised], failed: list[int]
 ) -> None:
-    assert sorted(find_failed(failures, errors)) == failed
+    assert sorted(find_failed(failures, errors, [])) == failed
+
+
+def test_who_failed_because_another_had_ended_well() -> None:
+    assert find_failed({0: 1, 1: -15}, {0: GONE}, [2]) == {0: 1}
+    error = judge({0: 1}, {0: GONE}, [1, 2])
+    assert str(error).splitlines() == [
+        "rank 0 ended with exit code 1 (RuntimeError: Connection closed by peer).",
+        "Cause: ranks 1–2 had ended their script before. Every rank of a group has to make the",
+        "same calls.",
+    ]
+    assert "Cause" not in str(judge({0: 1}, {0: BAD}, [1, 2]))
+
+
+def test_ports_are_left_out() -> None:
+    text = "Connection closed by peer [127.0.0.1]:13961. See [::1]:5"
+    assert Raised("RuntimeError", text, text).message == (
+        "Connection closed by peer [127.0.0.1]. See [::1]"
+    )
 
 
 def test_the_error_names_ranks_and_exit_codes() -> None:
-    assert judge({}, {}) is None
-    error = judge({0: 1, 1: 1, 2: -9}, {0: BAD, 1: BAD})
+    assert judge({}, {}, []) is None
+    error = judge({0: 1, 1: 1, 2: -9}, {0: BAD, 1: BAD}, [3])
     assert isinstance(error, RankDied)
     assert str(error) == (
         "ranks 0–1 ended with exit code 1 (ValueError: bad); rank 2 ended with signal 9 (SIGKILL)."

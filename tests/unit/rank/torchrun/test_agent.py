@@ -89,7 +89,28 @@ def test_a_program_that_is_no_script_of_python_is_left_alone(
     agent.prepare(args, tmp_path)
     assert args.module
     assert args.training_script == worker.__name__
-    assert args.training_script_args[1:] == [worker.KEEP, worker.OWN, __file__, "x"]
+    assert args.training_script_args[1:] == [
+        worker.KEEP,
+        str(tmp_path / "watch"),
+        "",
+        __file__,
+        "x",
+    ]
+
+
+def test_a_cell_has_its_name(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent.loopback_store, "install", lambda: None)
+    monkeypatch.setattr(agent.logging, "disable", lambda level: None)
+    monkeypatch.setenv("LABKIT_CELL", "In[7]")
+    args = agent.read(["--tee=3"], script)
+    agent.prepare(args, script.parent)
+    assert args.training_script_args[1:] == [
+        worker.PRINT,
+        str(script.parent / "watch"),
+        "In[7]",
+        str(script),
+    ]
+    assert "LABKIT_CELL" not in agent.os.environ
 
 
 def test_several_nodes_keep_their_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

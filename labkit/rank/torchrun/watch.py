@@ -1,0 +1,133 @@
+"""Let the notebook ask a worker of torchrun what it waits for, as it asks the ranks of a lab.
+
+Once the script has imported torch, calls are recorded as on a rank, and a thread answers the
+notebook's questions, by a Unix socket in the private folder of the run. A script that does
+without torch meets none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+from ...wire.encoding import ProtocolError, decode, encode
+from ...wire.requests import REFUSED, Handler
+from ...wire.torchrun import Hello
+
+#: Seconds for a look that is under way.
+END_SECONDS = 5.0
+
+_thread: threading.Thread | None = None
+_runner: asyncio.Runner | None = None
+
+
+class _AfterTorch(MetaPathFinder):
+    """Call a function when torch has been imported."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            stock = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                del loader.exec_module
+                stock(module)
+                self._function()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def begin_with_torch(path: str, script: str) -> None:
+    """Begin to answer at a socket when torch has been imported.
+
+    ``script`` is the file name of the code whose lines are told.
+    """
+    sys.meta_path.insert(0, _AfterTorch(lambda: begin(path, script)))
+
+
+def begin(path: str, script: str) -> None:
+    """Record calls, and answer the notebook; where that cannot be, run on without it."""
+    with contextlib.suppress(Exception):
+        from .. import calls, tracebacks
+        from ..observe import p2p_record
+        from ..torch_internals import loopback_store, names
+
+        names.check()
+        loopback_store.install()  # before what notes its waits, which is called first
+        p2p_record.install()
+        tracebacks.scripts.add(script)
+        calls.running = True
+        _start(path)
+
+
+def _start(path: str) -> None:
+    global _thread, _runner
+    _runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    _thread = threading.Thread(target=_run, args=(path,), name="labkit watch", daemon=True)
+    _runner.get_loop()  # made here, so that it can be ended from now on
+    _thread.start()
+
+
+def _run(path: str) -> None:
+    assert _runner is not None
+    # Of the notebook that has gone; of a loop that is told to end.
+    with _runner, contextlib.suppress(OSError, RuntimeError):
+        _runner.run(_serve(path))
+
+
+def end() -> None:
+    """Answer no more: Python ends threads where they stand when it ends, and torch's C++ aborts
+    the process if one stands there."""
+    if _thread is not None and _runner is not None and _thread.is_alive():
+        with contextlib.suppress(RuntimeError):  # it has ended
+            loop = _runner.get_loop()
+            loop.call_soon_threadsafe(loop.stop)
+        _thread.join(END_SECONDS)
+
+
+async def _serve(path: str) -> None:
+    from .. import control
+    from ..observe.sampler import Looker
+
+    reader, writer = await asyncio.open_unix_connection(path)
+    names = ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+    rank, size, attempt = (int(os.environ.get(name, "0")) for name in names)
+    _write(writer, encode(Hello(rank, size, attempt, os.getpid())))
+    looker = Looker(asyncio.get_running_loop().call_later)
+    handlers = {str(h.question.request): h for h in control.handlers(looker)}
+    async for line in reader:
+        message = json.loads(line)
+        _reply(writer, message["id"], handlers[message["request"]], message["content"])
+
+
+def _reply(writer: asyncio.StreamWriter, number: int, handler: Handler, content: Any) -> None:
+    def reply(content: dict[str, Any]) -> None:
+        _write(writer, {"id": number, "content": content})
+
+    try:
+        question = decode(handler.question, content)
+    except ProtocolError as error:
+        reply({REFUSED: str(error)})
+        return
+    handler.start(question, lambda answer: reply(encode(answer)))
+
+
+def _write(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    writer.write(json.dumps(message).encode() + b"\n")

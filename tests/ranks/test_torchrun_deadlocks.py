@@ -1,0 +1,202 @@
+"""%%torchrun names workers that wait in vain, as %%px does, and no others."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import labkit
+from labkit import Deadlock, RankDied, SuspectedDeadlock
+from labkit.errors import Interrupted
+
+pytestmark = pytest.mark.slow
+
+HEAD = "import os, threading, time\nimport torch\nimport torch.distributed as dist\n"
+INIT = (
+    "dist.init_process_group('gloo')\n"
+    "rank, size = dist.get_rank(), dist.get_world_size()\n"
+    "x = torch.ones(1)\n"
+)
+#: Where the body begins: the magic's line is the first.
+BODY = 2 + len(HEAD.splitlines()) + len(INIT.splitlines())
+#: Seconds in which nothing may be said of those that only wait long.
+PATIENCE = 3.0
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[InteractiveShell]:
+    instance = InteractiveShell.instance()
+    instance.history_manager.enabled = False
+    labkit.load_ipython_extension(instance)
+    yield instance
+    InteractiveShell.clear_instance()
+
+
+def run(shell: InteractiveShell, text: str, workers: int = 2, options: str = "") -> None:
+    line = f"--standalone --nproc-per-node={workers} {options}"
+    shell.run_cell_magic("torchrun", line, HEAD + text)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way to break a script, and what the error says of it."""
+
+    name: str
+    body: str
+    says: tuple[str, ...]  #: patterns of the message
+    error: type[Exception] = Deadlock
+    init: str = INIT
+    workers: int = 2
+
+
+FAULTS = [
+    Fault(
+        "a rank skips all_reduce and waits in the next",
+        "if rank != 0:\n    dist.all_reduce(x)\ndist.barrier()\ndist.barrier()\n",
+        (
+            "ranks 1–3 wait in all_reduce",
+            f"line {BODY + 1}:  dist.all_reduce",
+            "rank 0 waits in bar",
+        ),
+        workers=4,
+    ),
+    Fault(
+        "a rank skips the last all_reduce and ends",
+        "if rank == 0:\n    dist.all_reduce(x)\n",
+        ("rank 0 ended with exit code 1", "Cause: rank 1 had ended its script before"),
+        RankDied,
+    ),
+    Fault(
+        "both send first",
+        "dist.send(x, 1 - rank)\ndist.recv(x, 1 - rank)\n",
+        (
+            rf"rank 0 waits in send to rank 1 at In\[\d+\], line {BODY}",
+            "Let one side receive first",
+        ),
+    ),
+    Fault(
+        "both receive first",
+        "dist.irecv(x, 1 - rank).wait()\n",
+        ("rank 1 waits in recv from rank 0", "One side has to send first"),
+    ),
+    Fault(
+        "a receive against a barrier",
+        "if rank == 0:\n    dist.recv(x, 1)\ndist.barrier()\n",
+        ("rank 0 waits in recv from rank 1", "Some ranks wait in a collective"),
+    ),
+    Fault(
+        "tensors of different shapes",
+        "dist.all_reduce(torch.ones(1 + rank))\n",
+        ("They call all_reduce with different shapes",),
+    ),
+    Fault(
+        "different sources",
+        "dist.broadcast(x, src=rank)\ndist.barrier()\n",
+        ("They name different ranks as the source of broadcast",),
+    ),
+    Fault(
+        "a step more under DDP",
+        "net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))\n"
+        "for step in range(2 + rank):\n    net(torch.ones(1, 2)).sum().backward()\n"
+        "dist.barrier()\n",
+        ("rank 0 waits in barrier", "of backward"),
+    ),
+    Fault(
+        "a wrong world size",
+        "",
+        ("in init_process_group", "world_size=3 is more than the 2 ranks", "Not proved"),
+        SuspectedDeadlock,
+        init="dist.init_process_group('gloo', world_size=3, rank=int(os.environ['RANK']))\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_named_and_nothing_goes_on(
+    shell: InteractiveShell, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABKIT_SUSPECT_SECONDS", "1")
+    with pytest.raises(fault.error) as caught:
+        run(shell, fault.init + fault.body, fault.workers)
+    said = str(caught.value)
+    for pattern in fault.says:
+        assert re.search(pattern, said), said
+    if isinstance(caught.value, Deadlock):
+        assert type(caught.value) is fault.error
+        assert said.endswith("labkit ended torchrun with all its workers.")
+
+
+SLOW = {
+    "a rank is late": f"if rank == 0:\n    time.sleep({PATIENCE})\ndist.all_reduce(x)\n",
+    "a thread is late": (
+        f"def late():\n    time.sleep({PATIENCE})\n    dist.all_reduce(x)\n"
+        "if rank == 0:\n    thread = threading.Thread(target=late)\n"
+        "    thread.start()\n    thread.join()\nelse:\n    dist.all_reduce(x)\n"
+    ),
+    "nobody waits for one that computes": (
+        f"end = time.monotonic() + {PATIENCE}\n"
+        "while rank == 0 and time.monotonic() < end:\n    sum(range(1000))\n"
+        "dist.all_reduce(x)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("program", SLOW)
+def test_a_script_that_is_slow_is_none(
+    shell: InteractiveShell, program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(shell, INIT + SLOW[program] + "print(x.item())\n")
+    out, err = capsys.readouterr()
+    assert (re.sub(r"\x1b\[[0-9;]*m", "", out), err) == ("ranks 0–1: 2.0\n", "")
+
+
+def test_a_deadlock_after_a_restart_is_named(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # By default torch leaves the addresses of the first attempt in the store.
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    body = (
+        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n    raise OSError('once')\n"
+        "dist.send(x, 1 - rank)\n"
+    )
+    with pytest.raises(Deadlock, match="ranks 0–1 wait for one another"):
+        run(shell, INIT + body, options="--max-restarts=1")
+
+
+def test_a_script_of_a_file_is_named_by_its_file(
+    shell: InteractiveShell, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(HEAD + INIT + "dist.send(x, 1 - rank)\n")
+    with pytest.raises(Deadlock, match=rf"at train\.py, line {BODY - 1}:  dist\.send"):
+        shell.run_line_magic("torchrun", "--standalone --nproc-per-node=2 train.py")
+
+
+def test_the_stop_button_says_what_was_suspected(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    # A key that nobody sets, but anybody could.
+    monkeypatch.setenv("LABKIT_SUSPECT_SECONDS", "inf")
+    monkeypatch.setenv("MARK", str(tmp_path / "mark"))
+    body = "open(f\"{os.environ['MARK']}{rank}\", 'w').close()\n" + (
+        "dist.distributed_c10d._get_default_store().get('never')\n"
+    )
+
+    def press() -> None:
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.05)
+        time.sleep(4)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    with pytest.raises(Interrupted) as caught:
+        run(shell, INIT + body)
+    assert "Suspected deadlock: ranks 0–1 wait for one another." in str(caught.value)
