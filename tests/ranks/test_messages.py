@@ -8,8 +8,9 @@ import pytest
 
 import labkit
 from labkit.runtime.messages import Message
+from labkit.wire.features import Missing
 
-from ..support.cells import run_cell
+from ..support.cells import inside, run_cell
 
 #: Each rank sends to its right neighbour, twice; the line of the send is the fifth.
 RING = """#px In[1]
@@ -83,3 +84,12 @@ def test_of_a_cell_that_failed_there_is_what_arrived(lab: labkit.Lab) -> None:
     assert ends(lab) == [(0, 1)]
     run_cell(lab, "x")
     assert lab.messages() == []
+
+
+def test_where_torch_hides_the_record_it_says_so(
+    lab: labkit.Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = Missing("torch 9", ("ProcessGroup.send",), "nobody counts", feature="messages")
+    monkeypatch.setattr(inside(lab).cluster, "missing", [hidden])
+    with pytest.raises(labkit.LabError, match=r"torch 9 hides ProcessGroup\.send"):
+        lab.messages()
