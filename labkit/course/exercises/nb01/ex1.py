@@ -15,16 +15,19 @@ from .messages import (
     OVERWRITTEN,
     brought,
     changes_only_x,
+    fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
+    note_size,
     played,
     try_cases,
 )
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    return try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
+    gave = try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
+    return note_size(answer, gave, expected(here.world_size)[here.rank])
 
 
 def _sum_to(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
@@ -67,6 +70,12 @@ EXERCISE = Exercise(
     goals=(Goal("messages sent", most=lambda n: 2),),
     setup="keep = []",
     mistakes=(
+        Mistake(
+            "The number of ranks is written into the answer, so that it is wrong with any other "
+            "number. The name world_size stands for it.",
+            when=fits_one_size,
+            shown_by={"writes the number of ranks": edit("world_size - 1", "3")},
+        ),
         Mistake(
             "The last rank sends too, to a rank that does not exist: the chain ends there.",
             raises=r"There is no rank \d+ in this group",

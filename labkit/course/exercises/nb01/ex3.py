@@ -15,11 +15,13 @@ from .messages import (
     OVERWRITTEN,
     brought,
     changes_only_x,
+    fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
     is_overwritten,
     items,
+    note_size,
     numbers,
     played,
     try_cases,
@@ -27,7 +29,12 @@ from .messages import (
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    return try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
+    gave = try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
+    return note_size(answer, gave, expected(here.world_size)[here.rank])
+
+
+#: Shift in one process.
+expected = played(lambda xs, r: xs[r - 1])
 
 
 def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
@@ -50,11 +57,24 @@ EXERCISE = Exercise(
     answer="shift",
     setup="keep = []",
     trial=trial,
-    expected=played(lambda xs, r: xs[r - 1]),
+    expected=expected,
     entries=ENTRIES,
     forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 2),),
     mistakes=(
+        Mistake(
+            "The number of ranks is written into the answer, so that it is wrong with any other "
+            "number. The name world_size stands for it.",
+            when=fits_one_size,
+            shown_by={
+                "writes the number of ranks": edit(
+                    "(rank + 1) % world_size",
+                    "(rank + 1) % 4",
+                    "(rank - 1) % world_size",
+                    "(rank - 1) % 4",
+                )
+            },
+        ),
         Mistake(
             "There is no rank world_size, and none below 0: after the last rank comes rank 0, so "
             "count modulo world_size.",

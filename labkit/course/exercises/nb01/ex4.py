@@ -17,9 +17,11 @@ from .messages import (
     LATE_SECONDS,
     brought,
     changes_only_x,
+    fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
+    note_size,
     played,
     try_cases,
 )
@@ -32,13 +34,18 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
     """
     if here.rank:
         time.sleep((here.world_size - 1 - here.rank) * 2 * LATE_SECONDS)
-    return try_cases(answer, here, _brought(here.rank))
+    gave = try_cases(answer, here, _brought(here.rank))
+    return note_size(answer, gave, expected(here.world_size)[here.rank])
 
 
 def _brought(rank: int) -> list[torch.Tensor]:
     """Return what a rank brings to the one case: the messages of a second one could overtake those
     of the first where rank 0 receives from any rank."""
     return brought(rank)[1:]
+
+
+#: Stack the rows in one process.
+expected = played(lambda xs, r: None if r else torch.stack(list(xs)), _brought)
 
 
 def _rows(yours: Sequence[Any]) -> list[Any]:
@@ -81,11 +88,21 @@ EXERCISE = Exercise(
     answer="collect",
     setup="keep = []",
     trial=trial,
-    expected=played(lambda xs, r: None if r else torch.stack(list(xs)), _brought),
+    expected=expected,
     entries=ENTRIES[1:],
     forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
+        Mistake(
+            "The number of ranks is written into the answer, so that it is wrong with any other "
+            "number. The name world_size stands for it.",
+            when=fits_one_size,
+            shown_by={
+                "writes the number of ranks": edit(
+                    "[x] * world_size", "[x] * 4", "range(1, world_size)", "range(1, 4)"
+                )
+            },
+        ),
         Mistake(
             "Rank 0 sends to itself: it already has its own x.",
             raises=r"Invalid destination rank: destination rank should not be the same",

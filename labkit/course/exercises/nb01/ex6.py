@@ -13,9 +13,11 @@ from .messages import (
     COLLECTIVES,
     OVERWRITTEN,
     changes_only_x,
+    fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
+    note_size,
     played,
     try_cases,
 )
@@ -34,7 +36,8 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
 
     On the CPU, which gloo serves in every lab: NCCL's buffers would hide the deadlock.
     """
-    return try_cases(answer, here, _signals(here.rank))
+    gave = try_cases(answer, here, _signals(here.rank))
+    return note_size(answer, gave, expected(here.world_size)[here.rank])
 
 
 def _padded(before: torch.Tensor | None, x: torch.Tensor, after: torch.Tensor | None) -> Any:
@@ -48,6 +51,10 @@ def _with_halo(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
         xs[rank],
         xs[rank + 1][:1] if rank < len(xs) - 1 else None,
     )
+
+
+#: Add the halo in one process.
+expected = played(_with_halo, _signals)
 
 
 def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Any:
@@ -88,11 +95,17 @@ EXERCISE = Exercise(
     answer="with_halo",
     setup="keep = []",
     trial=trial,
-    expected=played(_with_halo, _signals),
+    expected=expected,
     entries=("x: three float32 numbers", "x: one int64 number", "x is as it was"),
     forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 4),),
     mistakes=(
+        Mistake(
+            "The number of ranks is written into the answer, so that it is wrong with any other "
+            "number. The name world_size stands for it.",
+            when=fits_one_size,
+            shown_by={"writes the number of ranks": edit("world_size - 1", "3")},
+        ),
         Mistake(
             "The ranks are stuck as before: at a cut, both neighbours send first. Read which two "
             "ranks wait in send to each other; one of them has to receive first.",
