@@ -49,7 +49,7 @@ def trial(answer: Callable[[Any], int], here: Here) -> list[Any]:
         return [*tickets, " ".join(counted.calls)]
 
 
-def expected(world_size: int) -> list[list[int]]:
+def expected(world_size: int) -> list[list[Any]]:
     """Count on, in the order in which the ranks came; one call of the store per ticket."""
     return [[world_size - 1 - rank, world_size + rank, "add add"] for rank in range(world_size)]
 
