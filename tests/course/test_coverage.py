@@ -365,10 +365,15 @@ ROWS = {
             "scatter_object_list",
         ],
         "C3 ReduceOp": ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG", "PREMUL_SUM"],
-        "C4 groups": ["new_group", "group_src"],
         "C5 async": ["async_op=True", "is_completed", "get_future"],
         "C6 CUDA streams": ["torch.cuda.Stream", "wait_stream"],
         "C7 mismatches": ["TORCH_DISTRIBUTED_DEBUG", "monitored_barrier"],
+        "C8 hangs without labkit": [
+            "faulthandler.dump_traceback_later",
+            "_dump_fr_trace",
+            "torch.distributed.flight_recorder.fr_trace",
+            "timeout=timedelta",
+        ],
     },
     "17_ddp_in_depth": {
         "G4 options": [

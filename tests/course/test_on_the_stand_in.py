@@ -53,7 +53,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "h5n06b00": "tensors on the CPU go by gloo; the stand-in's buffers take such small messages"
     },
     "16_collectives_in_depth": {
-        "0e656084": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
+        "5d1c0b7a": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
     },
     "04_sync_sgd": {"e63a11c4": BEHIND},
 }

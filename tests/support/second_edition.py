@@ -20,8 +20,10 @@ from tests.support.notebook_rules import Rule, code_cells, links
 DONE: tuple[str, ...] = (
     "00_start_here",
     "01_point_to_point",
+    "02_collectives",
     "05_process_groups",
     "15_rendezvous_and_backends",
+    "16_collectives_in_depth",
 )
 #: Those at the back, which are looked into rather than read.
 REFERENCE = ("15", "16", "17")

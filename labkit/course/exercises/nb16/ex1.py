@@ -3,35 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ...answers import body, edit
-from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import parts, would_give
 
-FLOAT = 4  #: bytes
-
-TOP = 3  #: how many are asked for
-
-
-def _scores(rank: int) -> torch.Tensor:
-    """Return twelve numbers, no two of any rank alike; the best three are not of three ranks."""
-    return torch.tensor([(29.0 * i + 17 * rank) % 97 + 8 * rank for i in range(12)])
+#: How many are asked for in each call, and of which type the numbers are.
+TOPS = (3, 2)
+TYPES = ("float32", "int64")
+BYTES = 3 * 4 + 2 * 8
+CALLS = range(len(TOPS))
 
 
-def _best(numbers: torch.Tensor) -> torch.Tensor:
-    return numbers.topk(TOP).values
+def _scores(call: int, rank: int) -> torch.Tensor:
+    """Return twelve numbers, no two of any rank alike, the best of them not of as many ranks:
+    floats, then whole numbers below zero that float32 has not."""
+    numbers = [29 * i % 97 + 17 * rank % 97 + 8 * rank for i in range(12)]
+    if call == 0:
+        return torch.tensor([(29.0 * i + 17 * rank) % 97 + 8 * rank for i in range(12)])
+    return -(2**24) - 1 - torch.tensor([2 * number + rank % 2 for number in numbers])
 
 
-def trial(answer: Callable[[torch.Tensor, int], torch.Tensor], here: Here) -> torch.Tensor:
-    """Give this rank's numbers, ask for the largest of all ranks."""
-    return answer(_scores(here.rank).to(here.device), TOP)
+def _best(call: int, numbers: torch.Tensor) -> torch.Tensor:
+    return numbers.topk(TOPS[call]).values
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
+def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> list[Any]:
+    """Give this rank's numbers, ask for the largest of all ranks: floats, then whole numbers."""
+    results: list[Any] = []
+    for call in CALLS:
+        value = answer(_scores(call, here.rank).to(here.device), TOPS[call])
+        results += [value, str(getattr(value, "dtype", "no tensor")).removeprefix("torch.")]
+    return results
+
+
+def expected(world_size: int) -> list[list[Any]]:
     """Look through all numbers in one process."""
-    return [_best(torch.cat([_scores(r) for r in range(world_size)]))] * world_size
+    return _each(lambda call, rank, n: _best(call, torch.cat(_all(call, n))))(world_size)
+
+
+def _all(call: int, n: int) -> list[torch.Tensor]:
+    return [_scores(call, rank) for rank in range(n)]
+
+
+def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
+
+    def plays(n: int) -> list[list[Any]]:
+        results = [[(play(call, rank, n), TYPES[call]) for call in CALLS] for rank in range(n)]
+        return [[item for pair in pairs for item in pair] for pairs in results]
+
+    return plays
 
 
 EXERCISE = Exercise(
@@ -40,15 +65,21 @@ EXERCISE = Exercise(
     answer="largest_of_all",
     trial=trial,
     expected=expected,
+    entries=[
+        label
+        for k, kind in zip(TOPS, TYPES, strict=True)
+        for label in (f"largest_of_all(x, {k}), x of {kind}", "type of the result")
+    ],
     forbids=("all_gather_object", "gather_object"),
     goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: FLOAT * TOP),
+        Goal("collectives", exactly=lambda n: len(TOPS)),
+        Goal("bytes sent", most=lambda n: BYTES),
     ),
     mistakes=(
         Mistake(
-            "Those are the largest numbers of the rank itself: nothing has crossed between ranks.",
-            when=lambda yours, expected, n: same(yours, [_best(_scores(r)) for r in range(n)]),
+            "Those are the largest numbers of the rank itself: nothing was sent between ranks, or "
+            "what came is not used.",
+            when=would_give(_each(lambda call, rank, n: _best(call, _scores(call, rank)))),
             shown_by={
                 "talks to nobody": body("return x.topk(k).values"),
                 "returns what it brought": edit("return everyone.topk(k).values", "return mine"),
@@ -57,12 +88,16 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank brings only its largest number, but two of the largest may be on the "
             "same rank: bring k of each.",
-            when=lambda yours, expected, n: same(
-                yours, [_best(torch.stack([_scores(r).max() for r in range(n)]))] * n
+            when=would_give(
+                _each(
+                    lambda call, rank, n: _best(
+                        call, torch.stack([x.max() for x in _all(call, max(n, 3))][:n])
+                    )
+                )
             ),
             shown_by={
                 "brings one number": body("""
-                    everyone = torch.empty(world_size, device=device)
+                    everyone = x.new_empty(world_size)
                     dist.all_gather_into_tensor(everyone, x.max().view(1))
                     return everyone.topk(k).values
                 """),
@@ -71,7 +106,9 @@ EXERCISE = Exercise(
         Mistake(
             "That is everything that was gathered, k numbers of each rank: choose the k "
             "largest among them once more.",
-            when=lambda yours, expected, n: all(y.numel() == TOP * n for y in yours),
+            when=lambda yours, expected, n: (
+                n > 1 and all(y.numel() == TOPS[0] * n for y in parts(yours, 0))
+            ),
             shown_by={
                 "forgets to choose again": edit("return everyone.topk(k).values", "return everyone")
             },
@@ -79,8 +116,12 @@ EXERCISE = Exercise(
         Mistake(
             "Those are the largest of each place: MAX compares first with first and second "
             "with second. Bring the numbers together, then choose.",
-            when=lambda yours, expected, n: same(
-                yours, [torch.stack([_best(_scores(r)) for r in range(n)]).max(0).values] * n
+            when=would_give(
+                _each(
+                    lambda call, rank, n: (
+                        torch.stack([_best(call, x) for x in _all(call, n)]).max(0).values
+                    )
+                )
             ),
             shown_by={
                 "compares place by place": body("""
@@ -91,12 +132,23 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The tensor to gather into is of floats, and x may hold whole numbers: give it the "
+            "type of x.",
+            raises=r"different dtypes|invalid tensor type|must have the same",
+            shown_by={
+                "gathers into floats": edit(
+                    "mine.new_empty(world_size * k)",
+                    "torch.empty(world_size * k, device=device)",
+                ),
+            },
+        ),
+        Mistake(
             "The numbers are right, but every rank brings all that it has. None but its own k "
             "largest can be among the k largest of all.",
             missed="bytes sent",
             shown_by={
                 "brings everything": body("""
-                    everyone = torch.empty(world_size * len(x), device=device)
+                    everyone = x.new_empty(world_size * len(x))
                     dist.all_gather_into_tensor(everyone, x)
                     return everyone.topk(k).values
                 """),
@@ -121,9 +173,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Which of a rank's numbers can be among the k largest of all? No more than k.",
-        "Take the k largest of x, gather those of all ranks into one tensor of "
-        "world_size * k, and take the k largest of that.",
-        "mine = x.topk(k).values; everyone = torch.empty(world_size * k, device=device); "
-        "dist.all_gather_into_tensor(everyone, mine); return everyone.topk(k).values.",
+        "Two choices: each rank chooses among its own numbers, and all of them choose among what "
+        "the ranks have chosen.",
+        "Between the two choices stands one all_gather_into_tensor, of k numbers per rank.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 16-2: tell whether all ranks hold the same tensor, with one collective."""
+"""Exercise 16-2: send every token to its expert, and the result back to where it came from."""
 
 from __future__ import annotations
 
@@ -8,125 +8,253 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import parts, would_give
 
-#: How often a trial asks.
-QUESTIONS = 4
-
-
-def _opinions(rank: int, world_size: int) -> list[list[int]]:
-    """Return what a rank holds in each question: the same as all; on the last rank something else
-    in one place; numbers whose mean most ranks hold; on the last rank another order."""
-    last = rank == world_size - 1
-    around = 2 if last else min(rank, 1)
-    return [[3, 7], [3, 8 if last else 7], [around, 7], [7, 3] if last else [3, 7]]
+CALLS = range(2)
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
-    """Ask four times whether all ranks hold the same."""
-    verdicts: list[Any] = []
-    for numbers in _opinions(here.rank, here.world_size):
-        value = answer(torch.tensor(numbers, device=here.device))
-        verdicts.append(value if value is None else bool(value))
-    return verdicts
+def _tokens(call: int, rank: int) -> torch.Tensor:
+    """Return what a rank has: large whole numbers; then rows of floats, and none on rank 1."""
+    if call == 0:
+        return 2**24 + 1 + 1000 * rank + torch.arange(2 + (3 * rank + 1) % 4) * 10
+    rows = [3, 0, 4, 1][rank % 4]
+    return torch.arange(2.0 * rows).view(rows, 2) - 50 * rank
 
 
-def expected(world_size: int) -> list[list[bool]]:
-    """Compare in one process."""
-    brought = [_opinions(r, world_size) for r in range(world_size)]
-    verdicts = [all(b[q] == brought[0][q] for b in brought) for q in range(QUESTIONS)]
-    return [verdicts] * world_size
+def _wants(call: int, rank: int, n: int) -> torch.Tensor:
+    """Return the expert of each token, in no order; in the second call nobody wants expert 0,
+    where there is another one."""
+    count = len(_tokens(call, rank))
+    if call == 0:
+        chosen = [(rank + 1 + i * (i + 1) // 2) % n for i in range(count)]
+    else:
+        chosen = [n - 1 - (i + rank) % max(n - 1, 1) for i in range(count)]
+    return torch.tensor(chosen, dtype=torch.int64)
 
+
+def _process(tokens: torch.Tensor, expert: int) -> torch.Tensor:
+    """Do what an expert does to tokens."""
+    return tokens * 3 + expert + 1
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Ask the experts twice; note how often this rank's own expert worked, and on how many."""
+    results: list[Any] = []
+    worked: list[int] = []
+
+    def work(tokens: torch.Tensor) -> torch.Tensor:
+        worked.append(len(tokens))
+        return _process(tokens, here.rank)
+
+    unchanged = True
+    for call in CALLS:
+        tokens = _tokens(call, here.rank).to(here.device)
+        before = tokens.clone()
+        wants = _wants(call, here.rank, here.world_size).to(here.device)
+        results.append(answer(tokens, wants, work))
+        unchanged = unchanged and tokens.equal(before)
+    return [*results, worked, unchanged]
+
+
+def expected(world_size: int) -> list[list[Any]]:
+    """Let one process ask the experts, token by token."""
+    return _each(_asked)(world_size)
+
+
+def _asked(call: int, rank: int, n: int) -> torch.Tensor:
+    tokens = _tokens(call, rank)
+    wants = _wants(call, rank, n).view(-1, *[1] * (tokens.dim() - 1))
+    return _process(tokens, wants)  # type: ignore[arg-type]
+
+
+def _arriving(call: int, expert: int, n: int) -> torch.Tensor:
+    """Return the tokens that an expert gets, in the order of the ranks."""
+    every = [(_tokens(call, rank), _wants(call, rank, n)) for rank in range(n)]
+    return torch.cat([tokens[wants == expert] for tokens, wants in every])
+
+
+def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``play(call, rank, n)`` are its results."""
+    return lambda n: [
+        [
+            *(play(call, rank, n) for call in CALLS),
+            [len(_arriving(call, rank, n)) for call in CALLS],
+            True,
+        ]
+        for rank in range(n)
+    ]
+
+
+def _sorted(call: int, rank: int, n: int) -> torch.Tensor:
+    """Return the results in the order of the experts."""
+    return _asked(call, rank, n)[_wants(call, rank, n).argsort(stable=True)]
+
+
+def _sorted_twice(call: int, rank: int, n: int) -> torch.Tensor:
+    return _sorted(call, rank, n)[_wants(call, rank, n).argsort(stable=True)]
+
+
+BACK = "dist.all_to_all_single(back, work(arrived), sends, comes)"
 
 EXERCISE = Exercise(
     id="16-2",
-    title="Do all ranks hold the same?",
-    answer="all_agree",
+    title="Ask the experts",
+    answer="ask_experts",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: QUESTIONS),),
+    entries=(
+        "results for whole numbers",
+        "results for rows of floats",
+        "how many tokens work got, call by call",
+        "tokens stays as it is",
+    ),
+    forbids=("all_gather", "all_gather_object", "gather_object"),
+    goals=(Goal("collectives", most=lambda n: 3 * len(CALLS)),),
     mistakes=(
         Mistake(
-            "The ranks come to different verdicts: each compares with what it holds itself. "
-            "Compare two things that are the same everywhere: the smallest and the largest.",
-            when=lambda yours, expected, n: any(
-                len({y[q] for y in yours}) > 1 for q in range(QUESTIONS)
-            ),
+            "The results are in the order of the experts. Result i of what came back belongs to "
+            "token order[i]: put it there.",
+            when=would_give(_each(_sorted)),
             shown_by={
-                "compares with rank 0": body("""
-                    other = x.clone()
-                    dist.broadcast(other, src=0)
-                    return x.equal(other)
-                """),
-                "compares with the mean": body("""
-                    mean = x.clone()
-                    dist.all_reduce(mean)
-                    return mean.equal(x * world_size)
-                """),
-                "asks for the largest only": body("""
-                    largest = x.clone()
-                    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
-                    return x.equal(largest)
-                """),
+                "leaves them in the order of the experts": edit("return result", "return back")
             },
         ),
         Mistake(
-            "3, 7 and 7, 3 have the same sum and are not the same: compare place by place.",
-            when=lambda yours, expected, n: all(y[3] is True for y in yours),
+            "The results were put in order in the wrong direction: back[order] takes number "
+            "order[i] to place i, but number i belongs in place order[i].",
+            when=would_give(_each(_sorted_twice)),
             shown_by={
-                "compares sums": edit(
-                    "cat([x, -x])",
-                    "stack([x.sum(), -x.sum()])",
-                    """
-                    largest, smallest = both.chunk(2)
-                    return largest.equal(-smallest)
-                    """,
-                    "return bool(both[0] == -both[1])",
+                "orders a second time": edit(
+                    "result[order] = back", "", "return result", "return back[order]"
+                )
+            },
+        ),
+        Mistake(
+            "Each rank's own expert has processed the rank's own tokens; they have to travel to "
+            "the rank that they want.",
+            when=lambda yours, expected, n: (
+                n > 1
+                and parts(yours, 2) == [[len(_tokens(call, r)) for call in CALLS] for r in range(n)]
+            ),
+            shown_by={"stays at home": body("return work(tokens)")},
+        ),
+        Mistake(
+            "Tokens went to the wrong experts: the counts are right, but all_to_all_single cuts "
+            "its input from the front, so the tokens have to be in the order of their experts.",
+            when=lambda yours, expected, n: (
+                parts(yours, 2) == parts(expected, 2)
+                and all(parts(yours, 3))
+                and all(
+                    y.shape == e.shape
+                    for y, e in zip(parts(yours, 0), parts(expected, 0), strict=True)
+                )
+            ),
+            shown_by={
+                "sends tokens in their own order": edit(
+                    "tokens[order]", "tokens", "result[order] = back", "result = back"
+                )
+            },
+        ),
+        Mistake(
+            "Those are the results of the tokens that this rank's expert got; send them back to "
+            "the ranks that the tokens came from.",
+            when=lambda yours, expected, n: (
+                [[len(y) for y in rank[:2]] for rank in yours] == parts(yours, 2)
+            ),
+            shown_by={
+                "sends nothing back": body("""
+                order = expert.argsort(stable=True)
+                sends = expert.bincount(minlength=world_size)
+                comes = torch.empty_like(sends)
+                dist.all_to_all_single(comes, sends)
+                arrived = tokens.new_empty(int(comes.sum()), *tokens.shape[1:])
+                dist.all_to_all_single(arrived, tokens[order], comes.tolist(), sends.tolist())
+                return work(arrived)
+            """)
+            },
+        ),
+        Mistake(
+            "The sizes of a transfer do not fit its tensors. First list: what comes from each "
+            "rank, for the output; second list: what goes to each rank, for the input. On the "
+            "way back the two lists change places, and no transfer of tokens has equal pieces.",
+            raises=r"[Ss]plit sizes|does not divide|not.*divisible|number of elements",
+            stuck=r"all_to_all",
+            shown_by={
+                "keeps the lists for the way back": edit(
+                    BACK, "dist.all_to_all_single(back, work(arrived), comes, sends)"
+                ),
+                "cuts into equal pieces": edit(
+                    "dist.all_to_all_single(arrived, tokens[order], comes, sends)",
+                    "dist.all_to_all_single(arrived, tokens[order])",
                 ),
             },
         ),
         Mistake(
-            "It says yes where a rank holds something else. Of how many places does it look at "
-            "the result? All have to agree.",
-            when=lambda yours, expected, n: all(
-                any(y[q] is True and e[q] is False for q in range(QUESTIONS))
-                for y, e in zip(yours, expected, strict=True)
+            "The results are right, but work has to be called exactly once per call, also on a "
+            "rank to which no token came.",
+            when=lambda yours, expected, n: (
+                parts(yours, 2) != parts(expected, 2)
+                and all(
+                    y.equal(e.to(y.device))
+                    for k in CALLS
+                    for y, e in zip(parts(yours, k), parts(expected, k), strict=True)
+                )
             ),
             shown_by={
-                "looks at one place": edit(
-                    "cat([x, -x])",
-                    "stack([x[0], -x[0]])",
+                "lets an expert without tokens rest": edit(
+                    BACK,
                     """
-                    largest, smallest = both.chunk(2)
-                    return largest.equal(-smallest)
+                    made = work(arrived) if len(arrived) else arrived
+                    dist.all_to_all_single(back, made, sends, comes)
                     """,
-                    "return bool(both[0] == -both[1])",
-                ),
+                )
             },
         ),
         Mistake(
-            "The verdict is right, but it takes two collectives: the smallest number is the "
-            "largest of the negative ones, with the sign turned, so one MAX gives both.",
+            "The results are right, but it takes more than three collectives per call: one for "
+            "the sizes, one there, one back. The sizes of the way back are known already.",
             missed="collectives",
             shown_by={
-                "calls twice": body("""
-                    largest, smallest = x.clone(), x.clone()
-                    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
-                    dist.all_reduce(smallest, op=dist.ReduceOp.MIN)
-                    return largest.equal(smallest)
-                """),
+                "asks for the sizes again": edit(
+                    BACK,
+                    """
+                    again = torch.empty(world_size, dtype=torch.int64, device=device)
+                    dist.all_to_all_single(again, torch.tensor(comes, device=device))
+                    dist.all_to_all_single(back, work(arrived), again.tolist(), comes)
+                    """,
+                )
             },
         ),
     ),
+    also_wrong={
+        "lets every rank see all tokens": Wrong(
+            body("""
+                every = [None] * world_size
+                dist.all_gather_object(every, (tokens, expert))
+                return tokens
+            """),
+            says="forbidden: all_gather_object",
+        ),
+    },
     another=body("""
-        everyone = torch.empty(world_size * len(x), dtype=x.dtype, device=device)
-        dist.all_gather_into_tensor(everyone, x)
-        return bool((everyone.view(world_size, -1) == everyone[: len(x)]).all())
+        places = [torch.nonzero(expert == e).flatten() for e in range(world_size)]
+        sends = [len(p) for p in places]
+        counts = torch.zeros(world_size, dtype=torch.int64, device=device)
+        dist.all_to_all_single(counts, torch.tensor(sends, device=device))
+        comes = counts.tolist()
+        arrived = tokens.new_empty(sum(comes), *tokens.shape[1:])
+        dist.all_to_all_single(arrived, tokens[torch.cat(places)], comes, sends)
+        back = torch.empty_like(tokens)
+        dist.all_to_all_single(back, work(arrived), sends, comes)
+        return back[torch.cat(places).argsort()]
     """),
     hints=(
-        "If the smallest of all ranks is also the largest, everybody holds the same.",
-        "MAX of -x over the ranks is minus the MIN of x. One tensor can carry both x and -x.",
-        "both = torch.cat([x, -x]); all_reduce it with MAX; largest, smallest = both.chunk(2); "
-        "they agree if largest.equal(-smallest).",
+        "The way there is that of the cells above: put in order, send the sizes, send the tokens.",
+        "The way back is the same transfer the other way round: what came from a rank goes back "
+        "to it, in the order in which it came.",
+        "What comes back is in the order of the experts. You know which token stood in which "
+        "place: order says it.",
     ),
+    seconds=30,
 )

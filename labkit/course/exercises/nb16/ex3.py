@@ -9,38 +9,72 @@ import torch
 import torch.distributed as dist
 
 from ...answers import body
-from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import would_give
+
+CALLS = range(2)
 
 
-def _nodes(world_size: int) -> list[list[int]]:
-    """Cut the world into two nodes, or one for a single rank."""
-    half = (world_size + 1) // 2
-    return [node for node in (list(range(half)), list(range(half, world_size))) if node]
+def _nodes(call: int, n: int) -> list[list[int]]:
+    """Cut the world into two nodes: in halves, then into the last rank and all others."""
+    cut = (n + 1) // 2 if call == 0 else n - 1
+    return [node for node in (list(range(cut)), list(range(cut, n))) if node]
 
 
-def _score(rank: int) -> float:
-    return float(7 * rank % 5)
+def _score(call: int, rank: int) -> float:
+    """Return scores of both signs; in the second call all are below zero."""
+    return 7 * rank % 5 - (1.5 if call == 0 else 9.25)
 
 
-def _held(rank: int) -> torch.Tensor:
-    return torch.tensor([10.0 * rank, 10.0 * rank + 1])
+def _held(call: int, rank: int) -> torch.Tensor:
+    """Return floats, then whole numbers in rows."""
+    if call == 0:
+        return torch.tensor([10.0 * rank, 10.0 * rank + 1])
+    return torch.tensor([[2**24 + 1 + rank], [-rank]])
 
 
-def trial(answer: Callable[[torch.Tensor, float, Any], Any], here: Here) -> torch.Tensor:
-    """Let every node follow its best rank."""
-    rank = here.rank
-    groups = [dist.new_group(node) for node in _nodes(here.world_size)]
-    (own,) = (g for g, node in zip(groups, _nodes(here.world_size), strict=True) if rank in node)
-    x = _held(rank).to(here.device)
-    answer(x, _score(rank), own)
-    return x
+def trial(answer: Callable[[torch.Tensor, float, Any], Any], here: Here) -> list[torch.Tensor]:
+    """Let every node follow its best rank, with two ways to cut the world."""
+    results = []
+    for call in CALLS:
+        nodes = _nodes(call, here.world_size)
+        groups = [dist.new_group(node) for node in nodes]
+        (own,) = (g for g, node in zip(groups, nodes, strict=True) if here.rank in node)
+        x = _held(call, here.rank).to(here.device)
+        answer(x, _score(call, here.rank), own)
+        results.append(x)
+    return results
 
 
-def expected(world_size: int) -> list[torch.Tensor]:
+def expected(world_size: int) -> list[list[torch.Tensor]]:
     """Choose in one process."""
-    return [_held(max(node, key=_score)) for node in _nodes(world_size) for _ in node]
+    return _each(lambda call, rank, node, n: _best(call, node))(world_size)
 
+
+def _best(call: int, ranks: list[int]) -> int:
+    return max(ranks, key=lambda rank: _score(call, rank))
+
+
+def _each(leader: Callable[[int, int, list[int], int], int]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank holds if it follows ``leader(call, rank, its node, n)``."""
+
+    def plays(n: int) -> list[list[Any]]:
+        def node(call: int, rank: int) -> list[int]:
+            return next(node for node in _nodes(call, n) if rank in node)
+
+        return [
+            [_held(call, leader(call, rank, node(call, rank), n)) for call in CALLS]
+            for rank in range(n)
+        ]
+
+    return plays
+
+
+SCORES = """
+scores = torch.empty(dist.get_world_size(node), device=device)
+mine = torch.tensor([score], device=device)
+dist.all_gather_into_tensor(scores, mine, group=node)
+"""
 
 EXERCISE = Exercise(
     id="16-3",
@@ -48,29 +82,24 @@ EXERCISE = Exercise(
     answer="follow_the_best",
     trial=trial,
     expected=expected,
+    entries=("x, the ranks cut in halves", "x, the last rank a node of its own"),
     forbids=("all_gather_object",),
-    goals=(Goal("collectives", most=lambda n: 2),),
+    goals=(Goal("collectives", most=lambda n: 2 * len(CALLS)),),
     mistakes=(
         Mistake(
             "src= is a rank of the world, and what you give is a place in the group. Say "
             "group_src=, or ask dist.get_global_rank(node, place).",
             raises=r"not part of group",
             shown_by={
-                "counts in the group for src": body("""
-                    scores = torch.empty(dist.get_world_size(node), device=device)
-                    dist.all_gather_into_tensor(
-                        scores, torch.tensor([score], device=device), group=node
-                    )
-                    dist.broadcast(x, src=int(scores.argmax()), group=node)
-                """),
+                "counts in the group for src": body(
+                    SCORES + "dist.broadcast(x, src=int(scores.argmax()), group=node)\n"
+                ),
             },
         ),
         Mistake(
-            "Every rank has what the best rank of the whole world had: hand node to both calls "
+            "Every rank has what the best rank of the whole world had: pass node to both calls "
             "as group=.",
-            when=lambda yours, expected, n: (
-                len(_nodes(n)) > 1 and same(yours, [_held(max(range(n), key=_score))] * n)
-            ),
+            when=would_give(_each(lambda call, rank, node, n: _best(call, list(range(n))))),
             shown_by={
                 "asks the whole world": body("""
                     scores = torch.empty(world_size, device=device)
@@ -80,11 +109,11 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "There is room for as many scores as the world has ranks; the node has "
+            "The tensor for the scores has as many places as the world has ranks; the node has "
             "dist.get_world_size(node).",
             raises=r"invalid tensor size|must be equal to world_size|output tensor size",
             shown_by={
-                "makes room for the world": body("""
+                "makes a place for every rank of the world": body("""
                     scores = torch.empty(world_size, device=device)
                     dist.all_gather_into_tensor(
                         scores, torch.tensor([score], device=device), group=node
@@ -94,24 +123,27 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Nobody has changed: the best one is known, but its tensor stays where it is.",
-            when=lambda yours, expected, n: same(yours, [_held(r) for r in range(n)]),
+            "No rank has changed its x: the best one is known, but its tensor stays where it is.",
+            when=would_give(_each(lambda call, rank, node, n: rank)),
             shown_by={
-                "leaves it at the scores": body("""
-                    scores = torch.empty(dist.get_world_size(node), device=device)
-                    dist.all_gather_into_tensor(
-                        scores, torch.tensor([score], device=device), group=node
-                    )
-                    return scores.argmax()
-                """),
+                "stops at the scores": body(SCORES + "return scores.argmax()\n"),
             },
         ),
         Mistake(
             "Every node follows its first rank, not its best one.",
-            when=lambda yours, expected, n: same(
-                yours, [_held(node[0]) for node in _nodes(n) for _ in node]
-            ),
+            when=would_give(_each(lambda call, rank, node, n: node[0])),
             shown_by={"follows the first": body("dist.broadcast(x, group_src=0, group=node)")},
+        ),
+        Mistake(
+            "Every node follows the rank with the lowest score.",
+            when=would_give(
+                _each(lambda call, rank, node, n: min(node, key=lambda r: _score(call, r)))
+            ),
+            shown_by={
+                "follows the worst": body(
+                    SCORES + "dist.broadcast(x, group_src=int(scores.argmin()), group=node)\n"
+                ),
+            },
         ),
     ),
     also_wrong={
@@ -133,9 +165,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Two steps: every rank of the node learns all its scores, then the best one broadcasts.",
-        "Gather the scores with group=node, into a tensor of dist.get_world_size(node); its "
-        "argmax counts within the group.",
-        "dist.all_gather_into_tensor(scores, torch.tensor([score], device=device), group=node);"
-        " dist.broadcast(x, group_src=int(scores.argmax()), group=node).",
+        "Both calls take group=node. How many scores are there? dist.get_world_size(node).",
+        "The place of the largest score counts within the group, and broadcast has an argument "
+        "for a source that counts so.",
     ),
 )

@@ -10,12 +10,16 @@ import torch
 import torch.distributed as dist
 
 from ...answers import body, edit
+from ...compare import number
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import near, would_give
 
 #: Seconds that ranks wait for one another in a trial, if an answer lets them wait in vain.
 PATIENCE = 3.0
 #: Seconds that the last rank is late, to see whether anybody goes on without it.
 LATE = 1.0
+#: What stands in the place of the second result if there is only one.
+NO_PAIR = "no second value"
 MEANWHILE, TOO_EARLY, TOO_LATE = "during the sum", "before the sum", "after the sum"
 
 
@@ -41,40 +45,52 @@ class _Meeting:
         return True
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[tuple[float, float, str] | Any]:
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     """Add up twice. In the first sum every rank but the last computes until the last one is
-    through; in the second the last one is late, and nobody can have the sum before it comes."""
-    return [
-        _overlapped(answer, here),
-        _patient(answer, here),
-    ]
+    through; in the second the last one is late, and no rank can have the sum before it comes."""
+    return [*_overlapped(answer, here), _patient(answer, here)]
 
 
-def _overlapped(answer: Callable[..., Any], here: Here) -> Any:
+def _numbers(call: int, rank: int) -> float:
+    """Return what a rank brings to a sum."""
+    return rank + 1.0 if call == 0 else -2.0 * rank - 1
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    """Return the two results as plain values: those of other types by the names of these."""
+    if not (isinstance(result, tuple | list) and len(result) == 2):
+        return (None if result is None else f"one {type(result).__name__}", NO_PAIR)
+    first, second = map(number, result)
+    return (_plain(first), _plain(second))
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | None) else f"a {type(value).__name__}"
+
+
+def _overlapped(answer: Callable[..., Any], here: Here) -> list[Any]:
     """Note when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
     rank = here.rank
     meeting, others = _Meeting("order", rank), here.world_size - 1
-    when = "never"
+    when, calls = "never", 0
     if rank == others and not meeting.wait("computing", others):
         meeting.note("in vain")
 
     def compute() -> float:
-        nonlocal when
+        nonlocal when, calls
+        calls += 1
         when = MEANWHILE
         if rank != others:
             meeting.note("computing")
             when = MEANWHILE if meeting.wait("through", 1) else TOO_EARLY
         return rank + 0.5
 
-    result = answer(torch.tensor([rank + 1.0], device=here.device), compute)
+    result = answer(torch.tensor([_numbers(0, rank)], device=here.device), compute)
     if rank == others:
         meeting.note("through")
-    if result is None:
-        return None
-    average, computed = result
-    if meeting.wait("in vain", 1, 0) and when != "never":
+    if result is not None and meeting.wait("in vain", 1, 0) and when != "never":
         when = TOO_LATE
-    return float(average), computed, when
+    return [*_pair(result), when, calls]
 
 
 def _patient(answer: Callable[..., Any], here: Here) -> Any:
@@ -87,23 +103,43 @@ def _patient(answer: Callable[..., Any], here: Here) -> Any:
 
     def compute() -> float:
         meeting.note("computing")
-        return 0.0
+        return 0.25
 
-    result = answer(torch.tensor([rank + 1.0], device=here.device), compute)
-    average = None if result is None else float(result[0])
+    average, _ = _pair(answer(torch.tensor([_numbers(1, rank)], device=here.device), compute))
     meeting.note("has a result")
     return average
 
 
+def _averages(n: int) -> list[float]:
+    return [sum(_numbers(call, rank) for rank in range(n)) / n for call in range(2)]
+
+
 def expected(world_size: int) -> list[list[Any]]:
     """Average in one process."""
-    average = sum(r + 1.0 for r in range(world_size)) / world_size
-    return [[(average, r + 0.5, MEANWHILE), average] for r in range(world_size)]
+    first, second = _averages(world_size)
+    return [[first, rank + 0.5, MEANWHILE, 1, second] for rank in range(world_size)]
+
+
+def _exchanged(n: int) -> list[list[Any]]:
+    first, _ = _averages(n)
+    return [[rank + 0.5, first, MEANWHILE, 1, 0.25] for rank in range(n)]
+
+
+def _sums(n: int) -> list[list[Any]]:
+    first, second = _averages(n)
+    return [[n * first, rank + 0.5, MEANWHILE, 1, n * second] for rank in range(n)]
 
 
 def _when(yours: Sequence[Any], moment: str) -> bool:
     """Tell whether some rank called ``compute`` at that moment."""
-    return any(isinstance(y, list | tuple) and y[0] and y[0][2] == moment for y in yours)
+    return any(y[2] == moment for y in yours)
+
+
+def _early(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    """Tell whether all is right but averages."""
+    rest = [[y[1:4] for y in values] for values in (yours, expected)]
+    numbers = all(isinstance(y[k], int | float) for y in yours for k in (0, 4))
+    return n > 1 and numbers and near(*rest) and not near(yours, expected)
 
 
 EXERCISE = Exercise(
@@ -112,6 +148,13 @@ EXERCISE = Exercise(
     answer="average_meanwhile",
     trial=trial,
     expected=expected,
+    entries=(
+        "average over the ranks",
+        "what compute returned",
+        "when compute ran",
+        "how often compute ran",
+        "average, the last rank late",
+    ),
     mistakes=(
         Mistake(
             "compute() runs after the sum: the ranks that came early wait for the last one and "
@@ -129,8 +172,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "compute() runs before the sum has begun, so nobody can work on it meanwhile. "
-            "Start it first, with async_op=True.",
+            "compute() runs before the sum has begun, so the two cannot overlap. Start the sum "
+            "first, with async_op=True.",
             when=lambda yours, expected, n: _when(yours, TOO_EARLY),
             shown_by={
                 "computes first": edit(
@@ -143,22 +186,48 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "compute is never called.",
-            when=lambda yours, expected, n: _when(yours, "never"),
-            shown_by={"computes nothing": edit("computed = compute()", "", ", computed", ", None")},
+            when=lambda yours, expected, n: all(y[3] == 0 and y[0] is not None for y in yours),
+            shown_by={
+                "computes nothing": edit("computed = compute()", "", ", computed", ", None"),
+                "returns the function": edit("computed = compute()", "", ", computed", ", compute"),
+            },
+        ),
+        Mistake(
+            "compute is called more than once: keep what it returned.",
+            when=lambda yours, expected, n: any(y[3] > 1 for y in yours),
+            shown_by={
+                "computes twice": edit(
+                    "computed = compute()", "compute()", ", computed", ", compute()"
+                )
+            },
+        ),
+        Mistake(
+            "It returns one value. Return a pair: the average, and what compute returned.",
+            when=lambda yours, expected, n: all(y[1] == NO_PAIR and y[0] for y in yours),
+            shown_by={"returns the average only": edit(", computed", "")},
+        ),
+        Mistake(
+            "The pair is exchanged: the average comes first, then what compute returned.",
+            when=would_give(_exchanged),
+            shown_by={
+                "exchanges the two": edit("x / world_size, computed", "computed, x / world_size")
+            },
+        ),
+        Mistake(
+            "The first of the pair is the Work, which carries no numbers. The sum is in x, after "
+            "wait().",
+            when=lambda yours, expected, n: all(str(y[0]).endswith("Work") for y in yours),
+            shown_by={"returns the work": edit("x / world_size, computed", "work, computed")},
         ),
         Mistake(
             "That is the sum; divide it by the number of ranks, after wait().",
-            when=lambda yours, expected, n: all(
-                abs(y[1] - n * e[1]) < 1e-3 for y, e in zip(yours, expected, strict=True)
-            ),
+            when=would_give(_sums),
             shown_by={"returns the sum": edit("x / world_size", "x")},
         ),
         Mistake(
             "A rank took its average before the last one had come: x is not yours to read or "
             "change until wait() has returned.",
-            when=lambda yours, expected, n: any(
-                abs(y[1] - e[1]) > 1e-3 for y, e in zip(yours, expected, strict=True)
-            ),
+            when=_early,
             shown_by={
                 "divides before it waits": edit(
                     "work = dist.all_reduce(x, async_op=True)",
@@ -181,10 +250,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Three steps: start the sum, call compute, and only then wait for the sum.",
-        "work = dist.all_reduce(x, async_op=True) returns at once; work.wait() returns when x "
-        "holds the sum.",
-        "work = dist.all_reduce(x, async_op=True); computed = compute(); work.wait(); return "
-        "x / world_size, computed.",
+        "With async_op=True the call returns a Work at once; keep it, to wait on it later.",
+        "x holds the sum only after wait(): divide behind that line.",
     ),
     seconds=40,
 )
