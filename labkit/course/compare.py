@@ -17,10 +17,13 @@ def number(value: Any) -> Any:
 def same(yours: Any, expected: Any, rel: float = 1e-5, abs: float = 1e-8) -> bool:
     """Tell whether two values agree: exactly, floats within a tolerance (that of torch.allclose).
 
-    Lists agree where all their items do, tensors also in their shape.
+    Lists agree where all their items do, tensors also in their shape. A tensor of one element is
+    as good as the number that is expected.
     """
     import torch
 
+    if isinstance(expected, int | float):  # a tensor of one element counts as the number
+        yours = number(yours)
     if isinstance(yours, torch.Tensor) or isinstance(expected, torch.Tensor):
         if not (isinstance(yours, torch.Tensor) and isinstance(expected, torch.Tensor)):
             return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..wire.protocol import MEASURES
-from ..wire.trial import Here
+from ..wire.trial import Here, Unusable
 from .answers import Answer
 
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
@@ -27,15 +27,22 @@ class Failed:
 
     ``name`` is that of the error ("RuntimeError"); also "Died", and what is only a consequence:
     "Deadlock", "TimedOut" and "Stopped". ``lines`` are those of the learner's code that an error
-    came through, outermost first.
+    came through, outermost first. ``unusable`` says what the answer gave if that is not what
+    raised the error, but the trial, which could not use it.
     """
 
     name: str
     message: str = ""
     lines: tuple[str, ...] = ()
+    unusable: Unusable | None = None
+
+    @classmethod
+    def of_trial(cls, unusable: Unusable) -> Failed:
+        """Return what stands for a value that the trial could not use."""
+        return cls(unusable.error, unusable.message, unusable=unusable)
 
     def __str__(self) -> str:
-        return self.name
+        return self.name if self.unusable is None else self.unusable.returned or self.name
 
     def is_cause(self) -> bool:
         """Tell whether it is an error of this rank's own, and not the consequence of another."""

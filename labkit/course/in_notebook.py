@@ -11,10 +11,10 @@ from typing import Any
 
 from ..errors import UsageError
 from ..notebook import shell
-from ..wire.trial import Here
+from ..wire.trial import Here, Watched, find, unusable
 from .exercise import Exercise, Failed
 from .judge import Result
-from .own_lines import own_lines, tell
+from .own_lines import own_frames, own_lines, tell
 
 
 class TimeUp(BaseException):
@@ -35,17 +35,26 @@ def try_in_notebook(exercise: Exercise) -> Result:
             f"This notebook has no `{exercise.answer}` yet: run the cell of exercise "
             f"{exercise.id} first."
         )
+    found = find(exercise.answer, names)
+    if found != "written":
+        return Result(exercise, 1, [None], [None], found=found)
     notes = []
     waited = ""
+    answer = names[exercise.answer]
+    if not isinstance(answer, type):
+        answer = Watched(answer)
     try:
         with _bound(exercise.seconds):
-            value = exercise.trial(names[exercise.answer], _here())
+            value = exercise.trial(answer, _here())
     except TimeUp as stopped:
         value = Failed("TimedOut", f"stopped after {exercise.seconds:g} s", own_lines(stopped))
         waited = value.text()
     except Exception as error:
-        value = Failed(type(error).__name__, str(error), own_lines(error))
-        notes.append(tell(error))
+        if own_frames(error) or not isinstance(answer, Watched):
+            value = Failed(type(error).__name__, str(error), own_lines(error))
+            notes.append(tell(error))
+        else:
+            value = Failed.of_trial(unusable(error, answer))
     return Result(exercise, 1, [value], [exercise.expected()], notes=notes, waited=waited)
 
 

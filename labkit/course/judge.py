@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..rank_names import label
+from ..wire.trial import Found
+from . import sentences
+from .clues import clue
 from .compare import same
+from .difference import entries
 from .exercise import CONSEQUENCES, Exercise, Failed, Mistake
-
-SENTENCES = {
-    "Deadlock": "Ranks wait for one another in vain.",
-    "TimedOut": "It did not end in time.",
-    "Died": "A rank's process ended.",
-    "Stopped": "It was stopped.",
-}
 
 
 @dataclass
@@ -29,7 +26,8 @@ class Verdict:
 
     name: str
     sentence: str = ""
-    mistake: Mistake | None = None  #: which of the exercise's it is, if it is one of those
+    #: which of the exercise's it is, if it is one of those
+    mistake: Mistake | None = None
 
     @property
     def passed(self) -> bool:
@@ -49,6 +47,23 @@ class Result:
     forbidden: list[str] = field(default_factory=list)  #: functions that were called all the same
     notes: list[str] = field(default_factory=list)  #: errors with their lines, and what was done
     waited: str = ""  #: what was said about ranks that waited in vain, or whose time was up
+    crossed: str = ""  #: what was said of groups that each rank has made for itself
+    found: Found = "written"  #: what there is by the answer's name; else nothing was tried
+
+    @property
+    def wrong(self) -> list[int]:
+        """The ranks whose result differs from the expected one."""
+        pairs = enumerate(zip(self.yours, self.expected, strict=True))
+        return [rank for rank, pair in pairs if not same(*pair)]
+
+    @property
+    def gave_nothing(self) -> bool:
+        """Whether all that is wrong is None."""
+        return bool(self.wrong) and all(_is_nothing(self.yours[rank]) for rank in self.wrong)
+
+    def on(self, ranks: Sequence[int]) -> str:
+        """Return " on ranks 0–3", "" for an answer in the notebook."""
+        return f" on {label(ranks)}" if self.exercise.where == "ranks" else ""
 
     def cause(self) -> Failed | None:
         """Return what failed by itself; None if nothing did.
@@ -61,27 +76,33 @@ class Result:
 
 
 def judge(result: Result) -> Verdict:
-    """Decide: forbidden calls first, then wrong results, then missed goals."""
+    """Decide: no answer at all first, then forbidden calls, wrong results, and missed goals."""
     exercise, n = result.exercise, result.world_size
+    if result.found == "unwritten":
+        return Verdict("nothing", sentences.unwritten(exercise))
+    if result.found == "no function":
+        return Verdict("no function", sentences.no_function(exercise))
     if result.forbidden:
         name = result.forbidden[0]
-        return Verdict(
-            f"forbidden: {name}", f"It calls dist.{name}, which this exercise has to do without."
-        )
-    wrong = [r for r, pair in enumerate(zip(result.yours, result.expected, strict=True))
-             if not same(*pair)]  # fmt: skip
-    if wrong:
-        return _named(result) or _unnamed(result, wrong)
+        return Verdict(f"forbidden: {name}", sentences.forbidden(name))
+    if result.wrong or result.crossed:  # right by chance is wrong, too
+        return _named(result) or _crossed(result) or _unnamed(result)
     for goal in exercise.goals:
         counts = [count[goal.measure] if count else 0 for count in result.counts]
         if not all(goal.is_met(count, n) for count in counts):
             for mistake in exercise.mistakes:
                 if mistake.missed == goal.measure:
                     return _is(mistake)
-            return Verdict(
-                f"goal: {goal.measure}", f"The result is right, but not the {goal.measure}."
-            )
+            return Verdict(f"goal: {goal.measure}", sentences.missed(goal, counts))
     return Verdict("passed")
+
+
+def _is_nothing(value: Any) -> bool:
+    """Tell whether a value is None, or a list or dict of nothing else."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return value is None or (isinstance(value, list | tuple) and bool(value)
+                             and all(map(_is_nothing, value)))  # fmt: skip
 
 
 def _is(mistake: Mistake) -> Verdict:
@@ -97,10 +118,11 @@ def _shows(mistake: Mistake, result: Result) -> bool:
     """Tell whether a mistake shows in what ranks gave, or in how they failed."""
     if any(isinstance(y, Failed) for y in result.yours):
         cause = result.cause()
-        pattern, text = (
-            (mistake.stuck, result.waited) if cause is None else (mistake.raises, cause.text())
-        )
-        return pattern is not None and re.search(pattern, text) is not None
+        if cause is None:
+            return _fits(mistake.stuck, result.waited)
+        return _fits(mistake.raises, cause.text())
+    if result.crossed:  # it was chance that nobody waited in vain, and so are the values
+        return _fits(mistake.stuck, result.crossed)
     if mistake.when is None:
         return False
     yours, expected = result.yours, result.expected
@@ -112,18 +134,38 @@ def _shows(mistake: Mistake, result: Result) -> bool:
         return False
 
 
-def _unnamed(result: Result, wrong: Sequence[int]) -> Verdict:
-    where = f" on {label(wrong)}" if result.exercise.where == "ranks" else ""
+def _fits(pattern: str | None, text: str) -> bool:
+    return pattern is not None and re.search(pattern, text) is not None
+
+
+def _crossed(result: Result) -> Verdict | None:
+    """Name groups of one name with different members: numbers went to other ranks than meant."""
+    if not result.crossed or result.cause() is not None:
+        return None
+    return Verdict("crossed groups", result.crossed)
+
+
+def _unnamed(result: Result) -> Verdict:
+    """Describe a wrong result that no mistake of the exercise does."""
     failed = {r: v for r, v in enumerate(result.yours) if isinstance(v, Failed)}
     if failed:
-        rank = min(failed, key=lambda r: (failed[r].name in CONSEQUENCES,
-                                          CONSEQUENCES[::-1].index(failed[r].name)
-                                          if failed[r].name in CONSEQUENCES else 0))  # fmt: skip
-        name = failed[rank].name
-        here = [r for r, failure in failed.items() if failure.name == name]
-        place = f" on {label(here)}" if result.exercise.where == "ranks" else ""
-        return Verdict(name, SENTENCES.get(name, f"It raises {name}{place}."))
-    if all(result.yours[r] is None for r in wrong):
-        return Verdict("nothing", f"It returns None{where}: is the cell as it was, or a return "
-                                  "missing?")  # fmt: skip
-    return Verdict("different", f"The result{where} is another one than expected.")
+        cause = result.cause() or max(failed.values(), key=lambda v: CONSEQUENCES.index(v.name))
+        ranks = [r for r, failure in failed.items() if failure.name == cause.name]
+        where, others = result.on(ranks), [r for r in failed if r not in ranks]
+        return Verdict(cause.name, sentences.failed(result.exercise, cause, where, others))
+    if result.gave_nothing:
+        return Verdict("nothing", f"It returns None{result.on(result.wrong)}: is a return missing?")
+    return Verdict("different", _how_different(result))
+
+
+def _how_different(result: Result) -> str:
+    labels = result.exercise.labels(result.world_size)
+    names: list[str] = []
+    for rank in result.wrong:
+        found = entries(result.yours[rank], result.expected[rank], labels) or []
+        names += [name for name, *_ in found if name not in names]
+    said = clue(result.yours, result.expected, result.exercise.where == "ranks")
+    if said.startswith("The value"):  # right but for the type: no need to say that it differs
+        where = result.on(result.wrong).removeprefix(" on ")
+        return f"{where[:1].upper()}{where[1:]}: {said[:1].lower()}{said[1:]}" if where else said
+    return f"{sentences.different(result.on(result.wrong), names)} {said}".rstrip()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
 from .. import interrupts
+from ..deadlock import cause
+from ..deadlock.needs import Situation
 from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
 from ..notebook.run import run
@@ -19,17 +21,20 @@ from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
 from ..runtime.finish import values
 from ..runtime.process_group import GroupKeeper
+from ..runtime.watchdog import sample
 from ..wire import errands
 from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
+from ..wire.samples import GroupKey
+from ..wire.trial import Found, Unusable
 from .exercise import Exercise, Failed
 from .judge import Result
 
 #: A line that an error on a rank came through: ``-->   5     return x / 0``.
 _POINTED = re.compile(r"\s*-->\s+\d+\s+(.*)")
 GROUP_CHANGED = (
-    "It left another process group behind, so labkit formed the lab's own anew. Make sub-groups "
-    "and DDP models again."
+    "The answer has replaced the default process group, so labkit formed the lab's own again. "
+    "Create sub-groups and DDP models again."
 )
 
 
@@ -56,38 +61,44 @@ def _try_on_ranks(exercise: Exercise) -> Result:
         raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
     group.check()
     with interrupts.stoppable():
-        _prepare(exercise, group)
+        found = _prepare(exercise, group)
+    if found != "written":
+        nothing = [None] * cluster.size
+        return Result(exercise, cluster.size, nothing, nothing, found=found)
     uncounted = cluster.why_off("counting") if exercise.goals or exercise.forbids else ""
     if uncounted:  # nobody shall fail for what was not counted
         exercise = replace(exercise, goals=(), forbids=())
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
     asked = errands.run_trial(exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
     payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
+    groups_before = _groups(cluster)
     sent = request.call(group, range(cluster.size), payload, noted=False)
-    finished = None
+    finished, crossed = None, ""
     try:
         finished = run(sent, timeout=exercise.seconds, tolerate=True)
     finally:
         whole = finished is not None and not finished.ending.kind and not sent.failures()
-        forbidden, notes = _aftermath(group, whole=whole)
+        if whole:
+            crossed = _crossed(cluster, groups_before)
+        forbidden, notes = _aftermath(group, whole=whole, usable=not crossed)
     if isinstance(finished.error, Interrupted):
         raise finished.error
     ending, outcomes = finished.ending, finished.outcomes
     yours, counts = [], []
     for outcome, answer in zip(outcomes, values(outcomes), strict=True):
         value, count = answer if answer is not None else (None, None)
+        if isinstance(value, Unusable):
+            value = Failed.of_trial(value)
         yours.append(_failure(outcome, cluster, ending, exercise) or value)
         counts.append(count)
-    if ending.kind == "timeout":
-        notes = [*diagnosis.what_was_done(group, ending), *notes]
-    elif finished.error is not None:
-        notes = [*finished.error.blocks, *notes]  # as a cell would show them
+    if finished.error is not None:  # as a cell would show it, but for a headline of its own
+        notes = [*finished.error.blocks[ending.kind == "timeout" :], *notes]
     told = [] if finished.error is None else finished.error.blocks
     waited = "\n".join(" ".join(plain(line).split()) for line in told)
     if uncounted:
         notes = [*notes, uncounted]
     return Result(exercise, cluster.size, yours, expected_on(exercise, cluster.size), counts,
-                  forbidden, notes, waited)  # fmt: skip
+                  forbidden, notes, waited, crossed)  # fmt: skip
 
 
 def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
@@ -98,22 +109,41 @@ def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
     return expected
 
 
-def _prepare(exercise: Exercise, group: GroupKeeper) -> None:
+def _prepare(exercise: Exercise, group: GroupKeeper) -> Found:
+    """Get the ranks ready; tell what they have by the answer's name, if it is the same on all."""
     cluster = group.cluster
     call = errands.prepare_trial(exercise.answer)
     defined = cluster.errand({place.engine: call for place in cluster.places})
-    if missing := [rank for rank, there in enumerate(defined) if not there]:
+    if missing := [rank for rank, found in enumerate(defined) if found == "missing"]:
         raise UsageError(
             f"{label(missing).capitalize()} {'has' if len(missing) == 1 else 'have'} no "
             f"`{exercise.answer}` yet: run the cell of exercise {exercise.id} first, with %%px."
         )
+    return defined[0] if len(set(defined)) == 1 else "written"
 
 
-def _aftermath(group: GroupKeeper, *, whole: bool) -> tuple[list[str], list[str]]:
+def _groups(cluster: RankCluster) -> dict[int, set[GroupKey]]:
+    """Return the groups that each rank has made."""
+    return {rank: set(s.groups) for rank, s in sample(cluster, range(cluster.size)).items()}
+
+
+def _crossed(cluster: RankCluster, before: Mapping[int, set[GroupKey]]) -> str:
+    """Say which groups each rank has made for itself in a trial, "" if none: by chance nobody may
+    have waited in vain, but what was sent in them has gone to other ranks than meant."""
+    situation = Situation(cluster.size, sample(cluster, range(cluster.size)))
+    new = (
+        (rank, key)
+        for rank, s in sorted(situation.samples.items())
+        for key in sorted(set(s.groups) - before.get(rank, set()))
+    )
+    return next((text for rank, key in new if (text := cause.crossed(situation, rank, key))), "")
+
+
+def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[str], list[str]]:
     """Collect forbidden calls, and leave a group behind that works.
 
     ``whole`` tells that every rank returned: else the group has been seen to already, unless the
-    trial had left it before it failed.
+    trial had left it before it failed. ``usable`` tells that its connections are in order.
     """
     cluster = group.cluster
     free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
@@ -128,7 +158,7 @@ def _aftermath(group: GroupKeeper, *, whole: bool) -> tuple[list[str], list[str]
         group.repair()
         return forbidden, [GROUP_CHANGED]
     changed = not all(kept for _, kept in answers)
-    usable = not changed and not recovery.out_of_step(cluster)
+    usable = usable and not changed and not recovery.out_of_step(cluster)
     arrived = cluster.errand(dict.fromkeys(engines, errands.settle_trial(usable)))
     if all(arrived):
         return forbidden, []
@@ -147,7 +177,8 @@ def _failure(
     if outcome.error is None and outcome.value is not None:
         return None
     if ending.kind == "timeout":
-        return Failed("TimedOut", f"stopped after {exercise.seconds:g} s")
+        lines = () if outcome.error is None else _own_lines(outcome.error[2])
+        return Failed("TimedOut", f"stopped after {exercise.seconds:g} s", lines)
     if outcome.error is None:
         return Failed("Stopped", "did not return")
     name, message, _ = outcome.error

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import WIDTH
 from ..notebook.show import plain
 from ..rank_names import fold, label
+from .compare import same
+from .difference import describe, rows
 from .exercise import Failed
-from .judge import Result, Verdict, same
+from .judge import Result, Verdict
 
-#: Characters of a value; a longer one is cut in the middle.
-LONGEST = 160
 GOOD, BAD = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m"
 
 
 def report(result: Result, verdict: Verdict) -> str:
     """Return the whole text."""
     exercise = result.exercise
-    lines = [f"\x1b[1m{exercise.id}  {exercise.title}\x1b[0m", *_values(result)]
-    lines += _goals(result)
+    lines = [f"\x1b[1m{exercise.id}  {exercise.title}\x1b[0m"]
+    if _has_something_to_show(result):
+        lines += _values(result)
+    if result.found == "written":
+        lines += _goals(result)
     lines += [note.rstrip("\n") for note in result.notes]
     if verdict.passed:
         lines.append(f"\x1b[1;32m{exercise.id} passed.\x1b[0m")
@@ -36,13 +38,12 @@ def report(result: Result, verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def describe(value: Any) -> str:
-    """Write a value on one line, as Python shows it."""
-    text = str(value) if isinstance(value, Failed) else repr(value)
-    text = " ".join(text.split())
-    if len(text) <= LONGEST:
-        return text
-    return f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+def _has_something_to_show(result: Result) -> bool:
+    """Tell whether there is a value to set beside the expected one: without one, that would only
+    give the result away."""
+    if result.found != "written" or result.gave_nothing:
+        return False
+    return not all(isinstance(y, Failed) and y.unusable is None for y in result.yours)
 
 
 def _balanced(text: str) -> list[str]:
@@ -56,22 +57,25 @@ def _balanced(text: str) -> list[str]:
 
 
 def _values(result: Result) -> list[str]:
-    """Set yours beside expected, ranks with the same of both on one line."""
-    pairs = list(zip(result.yours, result.expected, strict=True))
-    texts = [(describe(yours), describe(expected)) for yours, expected in pairs]
-    marks = [GOOD if same(*pair) else BAD for pair in pairs]
-    for r, (yours, expected) in enumerate(texts):  # equal texts of unequal values: say how
-        if yours == expected and marks[r] is BAD:
-            texts[r] = (f"{yours} ({_kind(pairs[r][0])})", f"{expected} ({_kind(pairs[r][1])})")
+    """Set yours beside expected, ranks with the same of both on one line.
+
+    Of a result that differs, each entry that differs has a line of its own, if entries have names.
+    """
     on_ranks = result.exercise.where == "ranks"
-    cells = {r: (*texts[r], marks[r]) for r in range(len(pairs))}
-    return _table([(label(ranks) if on_ranks else "", *row) for ranks, row in fold(cells)])
-
-
-def _kind(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    dtype = str(getattr(value, "dtype", "")).replace("torch.", "")
-    return type(value).__name__ if shape is None else f"shape {tuple(shape)}, {dtype}"
+    labels = result.exercise.labels(result.world_size)
+    cells: dict[int, tuple[tuple[str, ...], ...]] = {}
+    for rank, (yours, expected) in enumerate(zip(result.yours, result.expected, strict=True)):
+        if same(yours, expected):
+            cells[rank] = (("", describe(yours), describe(expected), GOOD),)
+        else:
+            found = rows(yours, expected, labels)
+            cells[rank] = tuple((row.what, row.yours, row.expected, BAD) for row in found)
+    lines = []
+    for ranks, own in fold(cells):
+        for what, yours, expected, mark in own:
+            name = ": ".join(filter(None, [label(ranks) if on_ranks else "", what]))
+            lines.append((name, yours, expected, mark))
+    return _table(lines)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
-from ..wire.samples import Entry, Sample, Wait
+from ..wire.samples import Entry, GroupKey, Sample, Wait
 from .fate import ENDED, NOT_ASKED, Fate
 from .needs import SAME_SIZE, Situation, crossed_with, groups_of, needs
 
@@ -83,19 +83,27 @@ def likely_cause(case: Case) -> str:
 
 def _crossed(case: Case) -> str:
     """Explain groups of the same name with different members: each rank has made only its own."""
-    s = case.situation
-    for rank, wait in case.waits.items():
-        for key in filter(None, [wait.making, *(key for key, _ in wait.options)]):
-            for other in sorted(crossed_with(s, rank, key)):
-                its = next(k for k in groups_of(s.samples[other]) if k[0] == key[0])
-                first, second = sorted([(rank, key), (other, its)])
-                return (
-                    f"Rank {first[0]} made the group of {label(first[1][1])} where rank "
-                    f"{second[0]} made that of {label(second[1][1])}: every rank has to call "
-                    "new_group for every group, in the same order, also for those that it is not "
-                    "a member of."
-                )
-    return ""
+    keys = (
+        (rank, key)
+        for rank, wait in case.waits.items()
+        for key in filter(None, [wait.making, *(key for key, _ in wait.options)])
+    )
+    return next((text for rank, key in keys if (text := crossed(case.situation, rank, key))), "")
+
+
+def crossed(s: Situation, rank: int, key: GroupKey) -> str:
+    """Say which rank has made another group under the name of one that a rank has made, "" if none
+    has."""
+    others = sorted(crossed_with(s, rank, key))
+    if not others:
+        return ""
+    its = next(k for k in sorted(groups_of(s.samples[others[0]])) if k[0] == key[0])
+    (first, mine), (second, theirs) = sorted([(rank, key), (others[0], its)])
+    return (
+        f"Rank {first} made the group of {label(mine[1])} where rank {second} made that of "
+        f"{label(theirs[1])}: every rank has to call new_group for every group, in the same "
+        "order, also for those that it is not a member of."
+    )
 
 
 def _new_group(case: Case) -> str:

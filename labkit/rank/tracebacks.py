@@ -24,15 +24,9 @@ from ..wire.torch_texts import STACKS
 from . import ipython_internals
 
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
-#: Stand between torch's Python and its C++ (see ``p2p_record``), and in no traceback.
-_BETWEEN = {
-    str(Path(__file__).parent / name)
-    for name in (
-        "observe/p2p_record.py",
-        "torch_internals/rendezvous.py",
-        "trial/call_counter.py",
-    )
-}
+#: labkit's own files: some stand between torch's Python and its C++ (see ``p2p_record``), others
+#: call what a cell has defined. As the place of an error they tell a learner nothing.
+_LABKIT = str(Path(__file__).parents[1]) + os.sep
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 
 
@@ -92,7 +86,7 @@ def format_exception(error: BaseException) -> list[str]:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if is_cell(f.filename)]
     else:
         frames = list(traceback.extract_tb(error.__traceback__))
-        while frames and frames[-1].filename in _BETWEEN:  # torch's own method raised it
+        while frames and frames[-1].filename.startswith(_LABKIT):  # called by torch, or by a trial
             frames.pop()
     shown = [i for i, f in enumerate(frames) if is_cell(f.filename)]
     for i in shown[:1] + shown[1:][-3:]:  # where it began, and the last three
@@ -103,9 +97,7 @@ def format_exception(error: BaseException) -> list[str]:
         lines += _context(frame.filename, frame.lineno)
     if frames and not is_cell(frames[-1].filename):
         last = frames[-1]
-        path = _SITE.sub("", last.filename)
-        if shown or not path.startswith("labkit/"):
-            lines.append(f"  raised in {path}:{last.lineno}, {last.name}")
+        lines.append(f"  raised in {_SITE.sub('', last.filename)}:{last.lineno}, {last.name}")
     if error.__cause__ is not None:
         lines.append(f"  caused by {type(error.__cause__).__name__}: {tidy(error.__cause__)}")
     return lines

@@ -159,7 +159,13 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
         return cause
     last = {}
     for rank, sample in samples.items():
-        entries = [e for g in sample.groups.values() for e in g.entries.values() if e.shapes]
+        # What is over may be an earlier cell's, and prove nothing.
+        entries = [
+            e
+            for key, g in sample.groups.items()
+            for e in g.entries.values()
+            if e.shapes and (not e.done or (e.where, key[0]) in sample.places)
+        ]
         if entries:
             last[rank] = f"{entries[-1].name} with {tensors(entries[-1])}"
     if not last:

@@ -16,7 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from .outcome import Returned
 from .recording import Recording
 from .state import ProcessFacts
-from .trial import Here
+from .trial import Found, Here
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -160,8 +160,8 @@ def push(payload: bytes) -> Returned:
 
 
 @errand
-def prepare_trial(name: str) -> bool:
-    """Get ready for a trial; tell whether a cell has defined its answer ``name``."""
+def prepare_trial(name: str) -> Found:
+    """Get ready for a trial; tell what cells have defined by the name of its answer."""
 
 
 @errand

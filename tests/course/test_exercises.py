@@ -19,11 +19,13 @@ from labkit import LabError, RankDied
 from labkit.course import catalogue, check, edition, material
 from labkit.course.answers import body, edit
 from labkit.course.compare import same
+from labkit.course.difference import LONGEST, describe
 from labkit.course.exercise import Exercise, Failed, Goal, Mistake, Wrong
 from labkit.course.judge import Result, Verdict, judge
-from labkit.course.report import LONGEST, describe, report
+from labkit.course.report import report
 from labkit.notebook.show import plain
 from labkit.rank.torch_internals import collectives
+from tests.support import answers
 from tests.support.cells import run_cell
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
@@ -42,6 +44,18 @@ def sum_of_ranks() -> float:
 def works(lab: labkit.Lab) -> bool:
     """Tell whether the process group is in order."""
     return lab.run(sum_of_ranks) == [6.0] * 4
+
+
+def use_as_number(answer: Callable[..., Any], here: Any) -> float:
+    return float(answer(torch.ones(1)))
+
+
+def use_as_it_is(answer: Callable[..., Any], here: Any) -> Any:
+    return answer(torch.ones(1))
+
+
+def use_with_two(answer: Callable[..., Any], here: Any) -> Any:
+    return answer(torch.ones(1), 2)
 
 
 @pytest.fixture
@@ -207,7 +221,11 @@ def test_importing_labkit_and_a_hint_need_little() -> None:
         (torch.ones(2), torch.ones(2), True),
         (torch.ones(2) + 1e-7, torch.ones(2), True),
         (torch.ones(2), torch.ones(2, 1), False),
-        (torch.ones(1), 1.0, False),
+        (torch.ones(1), 1.0, True),
+        (torch.tensor(3), 3, True),
+        (torch.tensor(True), True, True),
+        ([torch.ones(1, 1), 2], [1.0, 2], True),
+        (torch.ones(2), 1.0, False),
         (1.0, torch.ones(1), False),
         (torch.tensor([1]), torch.tensor([1]), True),
         (torch.tensor([1]), torch.tensor([2]), False),
@@ -247,7 +265,8 @@ def test_the_first_mistake_that_is_true_is_named() -> None:
 
 
 def test_what_no_mistake_describes() -> None:
-    assert judged([1, 3]).sentence == "The result on rank 1 is another one than expected."
+    said = judged([1, "a", 1]).sentence
+    assert said == "The result on rank 1 differs from the expected one."
     assert judged([None, None]).name == "nothing"
     assert judged([Failed("KeyError", "x"), 1]).sentence == "It raises KeyError on rank 0."
     stopped, vain = Failed("Stopped"), Failed("Deadlock")
@@ -281,23 +300,65 @@ def test_yours_stands_beside_expected_and_equal_ranks_share_a_line() -> None:
         "ranks 0–2  1      1         ✓",
         "99-1 passed.",
     ]
-    assert written([1, 2, 1], [1, 1, 1])[2:] == [
+    assert written([1, "a", 1], [1, 1, 1])[2:] == [
         "ranks 0, 2  1      1         ✓",
-        "rank 1      2      1         ✗",
+        "rank 1      'a'    1         ✗",
         "99-1 not yet.",
-        "The result on rank 1 is another one than expected.",
+        "The result on rank 1 differs from the expected one.",
         "labkit.hint() gives a hint.",
     ]
 
 
 def test_long_values_stand_below_each_other_and_are_cut() -> None:
-    lines = written([list(range(30))], [list(range(31))])
+    lines = written([[*range(30)]], [[*range(31)]])
     assert lines[1:4:2] == ["rank 0  ✗", "            21, 22, 23, 24, 25, 26, 27, 28, 29]"]
     assert max(map(len, lines)) <= 88
     text = describe(list(range(1000)))
     assert len(text) <= LONGEST + 3
     assert text.endswith("999]")
     assert "…" in text
+
+
+def test_of_a_long_value_the_part_is_shown_that_differs() -> None:
+    wrong = [*range(500), -1, *range(501, 1000)]
+    assert written([wrong], [list(range(1000))])[2].split() == [
+        "rank",
+        "0:",
+        "[500]",
+        "-1",
+        "500",
+        "✗",
+    ]
+    text = "a" * 300
+    lines = written([f"{text}bc{text}"], [f"{text}bd{text}"])
+    assert any("bc" in line for line in lines)
+    assert any("bd" in line for line in lines)
+
+
+def test_entries_that_differ_have_a_line_each() -> None:
+    labels = ("share(7, 3)", "share(8, 3)", "share(9, 3)")
+    lines = written([[2, 3, 3], [2, 3, 3]], [[3, 3, 5], [2, 3, 3]], entries=labels)
+    assert lines[1:5] == [
+        "                     yours      expected",
+        "rank 0: share(7, 3)  2          3          ✗",
+        "rank 0: share(9, 3)  3          5          ✗",
+        "rank 1               [2, 3, 3]  [2, 3, 3]  ✓",
+    ]
+    assert lines[6] == (
+        "The result on rank 0 differs from the expected one in share(7, 3), share(9, 3)."
+    )
+    passed = written([[2, 3]] * 2, [[2, 3]] * 2, entries=("a", "b"))
+    assert passed[2].split() == ["ranks", "0–1", "[2,", "3]", "[2,", "3]", "✓"]
+    by_key = written([{"loss": 1.0, "step": 3}], [{"loss": 1.6, "step": 3}])
+    assert by_key[2].split() == ["rank", "0:", "loss", "1.0", "1.6", "✗"]
+
+
+def test_an_answer_that_gave_nothing_is_shown_nothing() -> None:
+    """What is expected would only be given away."""
+    for nothing in (None, [None, None], Failed("KeyError", "a", ("table[a]",))):
+        lines = written([nothing], [["nccl", "mpi"]])
+        assert lines[1] == "99-1 not yet."
+        assert "nccl" not in "".join(lines)
 
 
 def test_equal_texts_of_unequal_values_are_told_apart() -> None:
@@ -371,6 +432,90 @@ def test_what_is_no_answer_does_not_pass(verdict: Any, answer: str) -> None:
     assert verdict(answer, "00-1")[0] != "passed"
 
 
+@pytest.mark.parametrize(
+    "stub", ["...", '"""Name it.\n\n    >>> neighbour()\n    """\n    ...', "pass"]
+)
+def test_a_stub_is_not_tried(verdict: Any, stub: str) -> None:
+    name, text = verdict(f"def neighbour() -> int:\n    {stub}", "00-1")
+    assert name == "nothing"
+    assert " ".join(text.split()) == (
+        "00-1 Name your neighbour 00-1 not yet. `neighbour` is still empty: write it in the cell "
+        "of exercise 00-1, run that cell, then check again. labkit.hint() gives a hint."
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "trial", "said"),
+    [
+        ("return [[1.0], [2.0]]", use_as_number,
+         "It returns a list of 2 lists on ranks 0–3, which"),
+        ("return dist.all_reduce(x, async_op=True)", use_as_it_is,
+         "It returns a Work on ranks 0–3, which is a promise of a result: call wait()"),
+        ("return 3", use_with_two, "The check cannot call it: average_of_all() takes 1 positional"),
+    ],
+)  # fmt: skip
+def test_what_the_check_cannot_use_is_not_called_the_answers_error(
+    lab4: labkit.Lab, verdict: Any, answer: str, trial: Any, said: str
+) -> None:
+    name, text = verdict(f"def average_of_all(x):\n    {answer}", "00-3", trial=trial, goals=())
+    assert name == "TypeError"
+    assert said in " ".join(text.split())
+    assert "labkit/" not in text
+    assert "-->" not in text
+    assert works(lab4)
+
+
+def test_an_error_in_torch_is_placed_there_and_not_in_labkit(verdict: Any) -> None:
+    answer = "def average_of_all(x):\n    dist.send(x, 9)\n    return x"
+    name, text = verdict(answer, "00-3")
+    assert name == "ValueError"
+    assert "raised in torch/distributed/distributed_c10d.py" in text
+    assert "labkit/" not in text
+
+
+def test_one_rank_raises_and_the_others_wait(lab4: labkit.Lab, verdict: Any) -> None:
+    answer = (
+        "def average_of_all(x):\n    if rank == 2:\n        raise KeyError('a')\n"
+        "    dist.all_reduce(x)\n    return x / world_size"
+    )
+    told = Mistake("It waits.", when=lambda *_: True, stuck="wait", shown_by=SHOWN)
+    name, text = verdict(answer, "00-3", mistakes=(told,))
+    assert name == "KeyError"
+    assert "It raises KeyError on rank 2. Ranks 0–1, 3 waited for what did not come" in text
+    assert works(lab4)
+
+
+def test_a_call_of_an_earlier_cell_is_no_evidence(lab4: labkit.Lab, verdict: Any) -> None:
+    run_cell(lab4, "for _ in range(3): dist.all_reduce(torch.ones(7))")
+    answer = "import os\ndef neighbour():\n    if rank == 2:\n        os.abort()\n    return 1"
+    name, text = verdict(answer, "00-1")
+    assert name == "Died"
+    assert "called all_reduce" not in text
+    lab4.restart(ranks=[2])
+    assert works(lab4)
+
+
+def test_each_rank_makes_only_its_own_groups(lab4: labkit.Lab, verdict: Any) -> None:
+    """What comes of it is chance: the verdict is not, and the lab works afterwards."""
+    run_cell(lab4, "kept = rank")
+    exercise = catalogue.find("15-4")
+    (mistake,) = [m for m in exercise.mistakes if m.stuck]
+    own = body("""
+        row = [r for r in range(world_size) if r // columns == rank // columns]
+        column = [r for r in range(world_size) if r % columns == rank % columns]
+        sums = []
+        for ranks in (row, column):
+            sums.append(x.clone())
+            dist.all_reduce(sums[-1], group=dist.new_group(ranks))
+        return sums
+    """)
+    for _ in range(3):
+        name, text = verdict(answers.written(exercise, own), exercise.id)
+        assert name == mistake.sentence, text
+        assert works(lab4)
+        assert lab4["kept"] == [0, 1, 2, 3]
+
+
 def test_a_cell_that_changed_rank_is_no_trouble(lab4: labkit.Lab, verdict: Any) -> None:
     run_cell(lab4, "me, rank = rank, 17")
     try:
@@ -393,7 +538,7 @@ def test_an_answer_that_never_ends_is_stopped(lab4: labkit.Lab, verdict: Any) ->
     name, text = verdict("def neighbour():\n    while True:\n        pass", "00-1", seconds=0.5)
     assert time.monotonic() - began < 5
     assert name == "TimedOut"
-    assert "It did not end in time." in text
+    assert "It did not end within 0.5 s on ranks 0–3. It was in the line `" in text
     assert works(lab4)
 
 
@@ -443,7 +588,7 @@ def test_an_answer_that_changes_the_group(lab4: labkit.Lab, verdict: Any) -> Non
     answer = NEIGHBOUR.replace("return", "dist.destroy_process_group()\n    return")
     name, text = verdict(answer, "00-1")
     assert name == "passed"
-    assert "labkit formed the lab's own anew" in text
+    assert "labkit formed the lab's own again" in text
     assert works(lab4)
 
 
@@ -485,7 +630,7 @@ def test_a_learners_notebook_runs_with_its_stubs_and_passes_once_they_are_filled
     ]
     said = "".join(printed)
     for name in ("00-1", "00-2", "00-3", "00-4"):
-        assert f"{name} not yet.\nIt returns None on ranks 0–3" in said
+        assert f"{name} not yet.\n`" in said
     assert printed[-5].startswith("Hint 1 of 3 for 00-4: ")
     assert "dist.all_reduce(count)" in printed[-4]
     assert printed[-2].endswith("00-4 passed.\n")
@@ -590,10 +735,8 @@ def in_notebook(answer: Any, **changes: Any) -> tuple[Result, Verdict]:
 
     vars(__main__)["f"] = answer
     try:
-        own = exercise(
-            where="notebook", trial=lambda f, here: f(20), expected=lambda: 400, **changes
-        )
-        return check.examine(own)
+        given = {"trial": lambda f, here: f(20), "expected": lambda: 400, **changes}
+        return check.examine(exercise(where="notebook", **given))
     finally:
         del vars(__main__)["f"]
 
@@ -608,7 +751,29 @@ def test_an_answer_in_the_notebook() -> None:
     wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40, shown_by=SHOWN)
     assert in_notebook(lambda x: 2 * x, mistakes=(wrong,))[1].name == "It doubles."
     assert in_notebook(lambda x: 1 / 0)[1].name == "ZeroDivisionError"
-    assert in_notebook(lambda x: None)[1].name == "nothing"
+    assert in_notebook(lambda x: [None])[1].name == "nothing"
+    assert in_notebook(lambda x: None)[0].found == "unwritten"
+
+
+def test_an_error_of_an_answer_in_the_notebook_has_its_lines() -> None:
+    def answer(x: int) -> float:
+        return x / 0
+
+    result, verdict = in_notebook(answer)
+    text = plain(report(result, verdict))
+    assert "ZeroDivisionError: division by zero" in text
+    assert "return x / 0" in text
+    assert "labkit/" not in text
+    assert "yours" not in text  # a table would only give away what is expected
+
+    def lists(x: int) -> list[list[int]]:
+        return [[x]]
+
+    names: dict[str, Any] = {}  # a trial that stands where labkit's own do
+    code = "def trial(f, here):\n    return float(f(20))"
+    exec(compile(code, check.__file__, "exec"), names)
+    result, verdict = in_notebook(lists, trial=names["trial"])
+    assert verdict.sentence.startswith("It returns a list of 1 list; list[list[int]] is expected")
 
 
 def test_an_answer_in_the_notebook_that_never_ends() -> None:

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import os
 import socket
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
-from ...wire.trial import Here
-from .. import device, memory, tracebacks
+from ...errors import LabError
+from ...wire.kinds import kind_of
+from ...wire.trial import Found, Here, Watched, find, unusable
+from .. import calls, device, memory, tracebacks
+from ..torch_internals import frames as torch_frames
 from . import call_counter
 
 #: How long messages of which both ends were posted may take to arrive.
 ARRIVAL = timedelta(seconds=1)
+#: Where code stands that calls other ranks: torch's, and labkit's around it.
+_BETWEEN_RANKS = (
+    str(Path(torch_frames.TORCH) / "distributed"),
+    str(Path(__file__).parents[1] / "observe"),
+)
 #: The default group before the trial.
 _group: Any = None
 
 
-def prepare(name: str) -> bool:
-    """Get ready for a trial; tell whether a cell has defined its answer ``name`` here."""
+def prepare(name: str) -> Found:
+    """Get ready for a trial; tell what cells have defined by the name of its answer here."""
     global _group
     _group, call_counter.current = _world(), call_counter.Count()
-    return name in tracebacks.get_shell().user_ns
+    return find(name, tracebacks.get_shell().user_ns)
 
 
 def run(
@@ -41,10 +52,38 @@ def run(
     """
     names = tracebacks.get_shell().user_ns
     rank = ranks[socket.gethostname(), os.getpid()]
+    watched = names[answer]
+    if not isinstance(watched, type):
+        watched = Watched(watched)
     with call_counter.counting(forbids, names) as count:
-        value = trial(names[answer], Here(rank, len(ranks), memory.device, count.be_late))
+        try:
+            value = trial(watched, Here(rank, len(ranks), memory.device, count.be_late))
+        except Exception as error:
+            if not isinstance(watched, Watched) or not _is_of_trial(error):
+                raise
+            value = unusable(error, watched)
         device.finish()
-    return value, dict(count.numbers)
+    return _sendable(value, watched), dict(count.numbers)
+
+
+def _is_of_trial(error: Exception) -> bool:
+    """Tell whether an error arose where the trial used what the answer gave: in no cell, in no
+    call between ranks."""
+    files = [f.filename for f in traceback.extract_tb(error.__traceback__)]
+    elsewhere = isinstance(error, LabError | OSError | dist.DistError)
+    return not elsewhere and not any(
+        tracebacks.is_cell(file) or file.startswith(_BETWEEN_RANKS) for file in files
+    )
+
+
+def _sendable(value: Any, answer: Any) -> Any:
+    """Return a value, or what to say of one that cannot be sent to the notebook."""
+    try:
+        calls.dump(value)
+    except Exception as error:
+        own = answer if isinstance(answer, Watched) else Watched(lambda: value)
+        return replace(unusable(error, own), returned=kind_of(own.last if own.ended else value))
+    return value
 
 
 def aftermath() -> tuple[list[str], bool]:

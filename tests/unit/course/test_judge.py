@@ -91,3 +91,27 @@ def test_the_verdict_has_the_mistake_and_its_hint() -> None:
     verdict = judged([Failed("KeyError", "a"), 1], mistakes=known)
     assert verdict.mistake is not None
     assert verdict.mistake.hint == "Print the keys."
+
+
+def test_crossed_groups_are_named_whatever_came_of_them() -> None:
+    said = "Rank 0 made the group of ranks 0–1 where rank 2 made that of ranks 2–3: …"
+
+    def crossed(yours: list[Any], **changes: Any) -> Verdict:
+        return judge(Result(exercise(**changes), 2, yours, [1, 1], crossed=said))
+
+    assert crossed([9, 9]).sentence == said
+    assert not crossed([1, 1]).passed  # by chance
+    known = mistake(stuck="made that of ranks")
+    assert crossed([9, 9], mistakes=known).mistake
+    assert crossed([Failed("KeyError", "a"), 1]).name == "KeyError"
+
+
+def test_what_is_not_written_is_not_tried() -> None:
+    def found(what: Any) -> Verdict:
+        return judge(Result(exercise(), 2, [None] * 2, [None] * 2, found=what))
+
+    assert found("unwritten").sentence == (
+        "`f` is still empty: write it in the cell of exercise 99-1, run that cell, then check "
+        "again."
+    )
+    assert found("no function").name == "no function"

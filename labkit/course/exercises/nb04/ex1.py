@@ -87,7 +87,7 @@ EXERCISE = Exercise(
     ),
     also_wrong={
         "prints it": Wrong(
-            body("print(whole // world_size + (rank < whole % world_size))"), says="different"
+            body("print(whole // world_size + (rank < whole % world_size))"), says="nothing"
         ),
     },
     another=body("return len(torch.arange(whole).tensor_split(world_size)[rank])"),

@@ -150,13 +150,6 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A tensor is not True or False: end with .item() or bool(…).",
-            when=lambda yours, expected, n: any(
-                isinstance(value, torch.Tensor) for mine in yours for value in mine
-            ),
-            shown_by={"returns a tensor": edit("agree.item()", "agree")},
-        ),
-        Mistake(
             "The result is right, but it takes more collectives than it has to: if all are equal "
             "to rank 0, all are equal.",
             missed="collectives",

@@ -64,7 +64,7 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
-        "returns nothing": Wrong(body("2 * (n - 1) * (alpha + size / n * beta)"), says="different"),
+        "returns nothing": Wrong(body("2 * (n - 1) * (alpha + size / n * beta)"), says="nothing"),
     },
     another=body("""
         chunk = size / n

@@ -1,0 +1,63 @@
+"""How a result is wrong that no mistake describes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from labkit.course.clues import clue
+
+TYPE = "The value is right, but not the type: it is {}; {} is expected."
+TYPES = TYPE.replace("value is", "values are")
+
+
+@pytest.mark.parametrize(
+    ("yours", "expected", "said"),
+    [
+        (["3"], [3], TYPE.format("text", "a whole number")),
+        ([b"open"], ["open"], TYPE.format("bytes", "text")),
+        ([1], [True], TYPE.format("a whole number", "True or False")),
+        ([[3]], [3], TYPE.format("a list of 1 number", "a whole number")),
+        ([[[1, 2], [3]]], [[1, 2, 3]],
+         TYPES.format("a list of 2 lists", "a list of 3 numbers")),
+        ([torch.ones(2)], [[1.0, 1.0]],
+         TYPES.format("a tensor of float32 with shape (2,)", "a list of 2 numbers")),
+        ([torch.ones(2, 1)], [torch.ones(2)], TYPES.format(
+            "a tensor of float32 with shape (2, 1)", "a tensor of float32 with shape (2,)")),
+        ([torch.zeros(2, 3)], [torch.ones(3)], "The shape is (2, 3); (3,) is expected."),
+        ([[1, 2]], [[1, 2, 4]], "It has 2 items; 3 are expected."),
+        ([[2, 1]], [[1, 2]], "The two values have changed places."),
+        ([[3, 1, 2]], [[1, 2, 3]], "The values are right, but their order is not."),
+        ([[True, False]], [[False, True]], "Each True should be False, and each False True."),
+        ([12.0], [3.0], "It is 4 times as large as it should be."),
+        ([[2.0, 3.0]], [[8.0, 12.0]], "Each number is 1/4 of what it should be."),
+        ([-2.5], [2.5], "It is right but for the sign."),
+        ([[1, 5, 3]], [[2, 6, 4]], "Each number is 1 too small."),
+        ([3.5], [3.0], ""),
+        ([[1, 2]], [[7, 9]], ""),
+        (["a"], ["b"], ""),
+        ([None], [3], ""),
+        ([float("nan")], [3.0], ""),
+        ([0], [3], ""),
+    ],
+)  # fmt: skip
+def test_one_result(yours: list[Any], expected: list[Any], said: str) -> None:
+    assert clue(yours, expected, on_ranks=False) == said
+    assert clue(yours * 4, expected * 4, on_ranks=True) == said
+
+
+def test_what_is_not_the_same_on_all_ranks_is_not_said() -> None:
+    assert clue([6.0, 3.0], [3.0, 3.0], on_ranks=True) == "It is 2 times as large as it should be."
+    assert clue([6.0, 9.0], [3.0, 3.0], on_ranks=True) == ""
+
+
+def test_between_ranks() -> None:
+    assert clue([6, 1, 2], [6, 6, 6], on_ranks=True) == (
+        "Only rank 0 has it; every rank has to end with it."
+    )
+    rotated = clue([1, 2, 3, 0], [0, 1, 2, 3], on_ranks=True)
+    assert rotated == "Each rank has what the rank after it should have."
+    assert "before" in clue([3, 0, 1, 2], [0, 1, 2, 3], on_ranks=True)
+    assert clue([5, 7, 9], [1, 1, 2], on_ranks=True) == ""
