@@ -11,6 +11,7 @@ readers and for nbval, which compares text and not pixels.
 from ..rank_names import rank_colour
 from .answers import answers
 from .bars import memory
+from .by_ranks import by_ranks
 from .costs import AlphaBeta, bus_bandwidth, bus_factor, fit_alpha_beta
 from .curves import bandwidth, scaling
 from .kernel_and_ranks import processes
@@ -18,6 +19,7 @@ from .lanes import lanes
 from .messages import message_cost
 from .picture import Picture
 from .ring import ring_strip
+from .rounds import against_prediction, paired_ratios
 from .store_and_ranks import rendezvous
 from .style import ink_of, new_figure, style_axes, text_on
 from .tensors import before_after
@@ -25,17 +27,20 @@ from .tensors import before_after
 __all__ = [
     "AlphaBeta",
     "Picture",
+    "against_prediction",
     "answers",
     "bandwidth",
     "before_after",
     "bus_bandwidth",
     "bus_factor",
+    "by_ranks",
     "fit_alpha_beta",
     "ink_of",
     "lanes",
     "memory",
     "message_cost",
     "new_figure",
+    "paired_ratios",
     "processes",
     "rank_colour",
     "rendezvous",

@@ -127,7 +127,7 @@ def bandwidth(
         handles.append((Line2D([], [], color=INK, **BOUND),))
         labels.append("limit of a fit, where a call costs nothing but β")
     for axes in (time, bus):
-        _bytes_ticks(axes)
+        bytes_ticks(axes)
     _decades(time)
     seconds_axis(time.yaxis)
     style_axes(time, title="Time per call", xlabel="message (bytes)", ylabel="time (seconds)")
@@ -248,7 +248,7 @@ def _rate(beta: float) -> str:
     return f"{1 / beta / 1e9:.3g} GB/s" if beta > 0 else "∞"
 
 
-def _bytes_ticks(axes: Axes) -> None:
+def bytes_ticks(axes: Axes) -> None:
     """Put at most six ticks at powers of two, with room for their units."""
     from matplotlib.ticker import FixedLocator
 
