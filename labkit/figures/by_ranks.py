@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import UsageError
 from .picture import Picture
-from .style import INK, MARKERS, NOTE_SIZE, SERIES, new_figure, style_axes
+from .style import INK, MARKERS, NOTE_SIZE, SERIES, ink_of, new_figure, style_axes
 
 #: A number of ranks -> a value.
 ByRanks = Mapping[int, float]
@@ -78,7 +78,7 @@ def by_ranks(
     for height, last, name, colour in sorted(ends):
         lowest = max(height, lowest + APART)  # names of lines that meet stand above each other
         axes.annotate(name, (last, 2.0**lowest), xytext=(6, 0), textcoords="offset points",
-                      va="center", color=colour, fontsize=NOTE_SIZE)  # fmt: skip
+                      va="center", color=ink_of(colour), fontsize=NOTE_SIZE)  # fmt: skip
     style_axes(axes, title=title, xlabel="ranks", ylabel=ylabel)
     powers = sorted(n for n in ticks if n & (n - 1) == 0)
     axes.set_xticks(powers, [str(n) for n in powers], color=INK)

@@ -874,10 +874,10 @@ def test_a_solution_is_defined_where_the_answer_lives(
     )
     labkit.check("00-3")
     assert "00-3 passed." in plain(capsys.readouterr().out)
-    monkeypatch.setattr(__main__, "link_bytes", None, raising=False)
+    monkeypatch.setattr(__main__, "cost", None, raising=False)
     labkit.solution("03-5", define=True)
-    assert "has defined `link_bytes` in this notebook" in capsys.readouterr().out
-    assert __main__.link_bytes("naive_ring", 4, 1) == 3
+    assert "has defined `cost` in this notebook" in capsys.readouterr().out
+    assert __main__.cost("naive_ring", 4, 1) == 3
 
 
 @pytest.mark.parametrize("ask_for", [labkit.hint, labkit.solution])

@@ -21,6 +21,7 @@ DONE: tuple[str, ...] = (
     "00_start_here",
     "01_point_to_point",
     "02_collectives",
+    "03_ring_allreduce",
     "05_process_groups",
     "15_rendezvous_and_backends",
     "16_collectives_in_depth",

@@ -1,8 +1,9 @@
-"""Exercise 03-1: add up by passing whole tensors round the ring, n - 1 times."""
+"""Exercise 03-1: add up by passing whole tensors around the ring, n - 1 times."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations_with_replacement
 from typing import Any
 
 import torch
@@ -10,35 +11,113 @@ import torch
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, would_give
-from .ring import COLLECTIVES, EXCHANGE, ITEM, SENDS_BEFORE, SENDS_FIRST, on_some_rank, power_of_ten
+from .ring import (
+    ALL_SEND,
+    COLLECTIVES,
+    ENDED,
+    EXCHANGE,
+    FLOAT,
+    ITEM,
+    LATE,
+    OUTSIDE,
+    SENDS_FIRST,
+    on_some_rank,
+    power_of_ten,
+)
 
 CHANGED = "x has changed"
+ITSELF = "x itself"
+#: How often each rank's x is in the sum of one rank, in a ring of n.
+Counts = Callable[[int, int], Sequence[int]]
 
 
-def _nothing(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return on_some_rank(yours, lambda y: y is None)
+def _digits(rank: int) -> torch.Tensor:
+    return power_of_ten(rank, 2)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    x = power_of_ten(here.rank, 2).to(here.device)
-    total = answer(x)
-    return total if bool((x == 10**here.rank).all()) else CHANGED
+def _table(rank: int) -> torch.Tensor:
+    """Return two rows of three numbers, some of them negative, of another type."""
+    return (torch.arange(6.0).view(2, 3) - 2.0) * 4.0**rank
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    return [torch.full((2,), sum(10**r for r in range(n)))] * n
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    n = here.world_size
+    found = [_tried(answer, _digits(here.rank).to(here.device), n)]
+    if here.rank == 0:
+        here.be_late(LATE)  # what arrives in a tensor that is still to be sent is sent instead
+    found.append(_tried(answer, _table(here.rank).to(here.device), n))
+    inside = here.rank < n - 1
+    return [*found, _tried(answer, _digits(here.rank).to(here.device), n - 1) if inside else None]
 
 
-def _naive(number: Callable[[int, int], int]) -> When:
-    """Return the predicate of what a mistake gives: ``number(rank, n)`` on each rank."""
-    return would_give(lambda n: [torch.full((2,), number(r, n)) for r in range(n)])
+def _tried(answer: Callable[..., Any], x: torch.Tensor, n: int) -> Any:
+    before = x.clone()
+    total = answer(x, n)
+    if not x.equal(before):
+        return CHANGED
+    return ITSELF if total is x else total
 
 
-def _passes_on_totals(rank: int, n: int) -> int:
-    totals = [10**r for r in range(n)]
+def _would(counts: Counts) -> Callable[[int], list[list[Any]]]:
+    """Return what ranks get that have each rank's x in their sum so often."""
+
+    def total(kind: Callable[[int], torch.Tensor], rank: int, n: int) -> torch.Tensor | None:
+        if rank >= n:
+            return None
+        start = torch.zeros_like(kind(0))
+        return sum((c * kind(r) for r, c in enumerate(counts(rank, n))), start=start)
+
+    return lambda n: [
+        [total(_digits, r, n), total(_table, r, n), total(_digits, r, n - 1)] for r in range(n)
+    ]
+
+
+def _all(rank: int, n: int) -> list[int]:
+    return [1] * n
+
+
+def expected(n: int) -> list[list[Any]]:
+    return _would(_all)(n)
+
+
+def labels(n: int) -> list[str]:
+    return [f"naive_ring(x, {n})", f"naive_ring(y, {n}), y 2 × 3", f"naive_ring(x, {n - 1})"]
+
+
+def _plus(rank: int, n: int, more: dict[int, int], base: int = 0) -> list[int]:
+    counts = [base] * n
+    for place, count in more.items():
+        counts[(rank + place) % n] += count
+    return counts
+
+
+def _passes_on_totals(rank: int, n: int) -> list[int]:
+    totals = [_plus(r, n, {0: 1}) for r in range(n)]
     for _ in range(n - 1):
-        totals = [totals[r] + totals[r - 1] for r in range(n)]
+        totals = [[a + b for a, b in zip(totals[r], totals[r - 1], strict=True)] for r in range(n)]
     return totals[rank]
+
+
+def _gives(counts: Counts) -> When:
+    return would_give(_would(counts))
+
+
+def _some_twice(yours: Sequence[Any], expected: Any, n: int) -> bool:
+    """Tell whether some rank added up n numbers of ranks, but not one of each."""
+
+    def odd(total: Any) -> bool:
+        digits = [int(digit) for digit in str(int(total.view(-1)[0]))]
+        return sum(digits) == n and set(digits) != {1}
+
+    def late(total: Any) -> bool:
+        factor = float(total.view(-1)[0] / _table(0).view(-1)[0])
+        chosen = combinations_with_replacement(range(n), n)
+        return factor in {sum(4.0**r for r in ranks) for ranks in chosen if len({*ranks}) < n}
+
+    if on_some_rank(yours, lambda y: odd(y[0])):
+        return True
+    first_right = all(y[0].equal(e[0]) for y, e in zip(yours, expected, strict=True))
+    return first_right and on_some_rank(yours, lambda y: late(y[1]))
 
 
 EXERCISE = Exercise(
@@ -48,87 +127,126 @@ EXERCISE = Exercise(
     setup=EXCHANGE,
     trial=trial,
     expected=expected,
+    entries=labels,
     forbids=COLLECTIVES,
     goals=(
-        Goal("messages sent", exactly=lambda n: n - 1),
-        Goal("bytes sent", most=lambda n: (n - 1) * 2 * ITEM),
+        Goal("messages sent", most=lambda n: 2 * (n - 1) + (n - 2)),
+        Goal(
+            "bytes sent",
+            most=lambda n: (n - 1) * (2 * ITEM + 6 * FLOAT) + (n - 2) * 2 * ITEM,
+        ),
     ),
     mistakes=(
         Mistake(
             SENDS_FIRST,
-            stuck=SENDS_BEFORE,
+            stuck=ALL_SEND,
             shown_by={
                 "sends before it receives": edit(
-                    "exchange(outgoing, incoming)",
+                    "exchange(outgoing, incoming, n)",
                     """
-                    dist.send(outgoing, right)
-                    dist.recv(incoming, left)
+                    dist.send(outgoing, (rank + 1) % n)
+                    dist.recv(incoming, (rank - 1) % n)
                     """,
                 ),
             },
         ),
         Mistake(
-            "It returns nothing: end it with return total.",
-            when=_nothing,
+            OUTSIDE,
+            stuck=ENDED,
+            raises=r"exchange\(\) missing 1 required positional argument: 'n'",
+            shown_by={
+                "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
+                "forgets n": edit("incoming, n)", "incoming)"),
+            },
+        ),
+        Mistake(
+            "It returns None: is the cell still the stub, or is the return missing?",
+            when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[0] is None),
             shown_by={"returns nothing": edit("return total", "")},
         ),
         Mistake(
-            "It changes x, which belongs to the caller: begin with a copy, total = x.clone().",
-            when=lambda yours, expected, n: on_some_rank(yours, lambda y: isinstance(y, str)),
+            "It changes x, which belongs to the caller: add into a copy, such as x.clone().",
+            when=lambda yours, expected, n: on_some_rank(yours, lambda y: CHANGED in y[:2]),
             shown_by={"changes x": edit("x.clone(), x", "x, x.clone()")},
+        ),
+        Mistake(
+            "The result is your own x: what arrives has to be added to the sum that is returned.",
+            when=_gives(lambda r, n: _plus(r, n, {0: 1})),
+            shown_by={"adds nothing": edit("total += incoming", "pass")},
         ),
         Mistake(
             "Only one neighbour's number is in the sum. A step passes a tensor one place on, and "
             "the farthest has n - 1 places to go: repeat the step.",
-            when=_naive(lambda r, n: 10**r + 10 ** ((r - 1) % n)),
+            when=_gives(lambda r, n: _plus(r, n, {0: 1, -1: 1} if n > 1 else {0: 1})),
             shown_by={
                 "adds one neighbour": body("""
                     incoming = torch.empty_like(x)
-                    exchange(x, incoming)
+                    exchange(x, incoming, n)
                     return x + incoming
                 """),
             },
         ),
         Mistake(
             "You send your own x in every step, so your neighbour adds it n - 1 times. Send on "
-            "what has just come in.",
-            when=_naive(lambda r, n: 10**r + (n - 1) * 10 ** ((r - 1) % n)),
+            "what arrived last.",
+            when=_gives(lambda r, n: _plus(r, n, {0: 1, -1: n - 1})),
             shown_by={
                 "sends its own every time": body("""
                     total = x.clone()
                     incoming = torch.empty_like(x)
                     for _ in range(n - 1):
-                        exchange(x, incoming)
+                        exchange(x, incoming, n)
                         total += incoming
                     return total
                 """),
             },
         ),
         Mistake(
-            "You pass on the sum so far, so ranks are counted several times (look at the digits). "
-            "Send on what has just come in, and keep the sum to yourself.",
-            when=_naive(_passes_on_totals),
+            "You pass on the sum so far *and* add what arrives to it, so ranks are counted several "
+            "times (look at the digits). Send on what arrived last; or let the sum travel, and "
+            "replace yours by x + incoming.",
+            when=_gives(_passes_on_totals),
             shown_by={
                 "passes on the total": body("""
                     total = x.clone()
                     incoming = torch.empty_like(x)
                     for _ in range(n - 1):
-                        exchange(total, incoming)
+                        exchange(total, incoming, n)
                         total += incoming
                     return total
                 """),
             },
         ),
         Mistake(
-            "One step too many: after n - 1 steps you have everybody's number, and the n-th "
+            "One step too many: after n - 1 steps you have every rank's number, and the n-th "
             "brings back your own.",
-            when=_naive(lambda r, n: sum(10**i for i in range(n)) + 10**r),
+            when=_gives(lambda r, n: _plus(r, n, {0: 1}, base=1)),
             shown_by={"one step too many": edit("range(n - 1)", "range(n)")},
         ),
         Mistake(
+            "One step too few: the number of your right neighbour has n - 1 steps to go.",
+            when=_gives(lambda r, n: _plus(r, n, {1: -1} if n > 1 else {}, base=1)),
+            shown_by={"one step too few": edit("range(n - 1)", "range(n - 2)")},
+        ),
+        Mistake(
             "Your own number is missing: the sum begins with x, not with zero.",
-            when=_naive(lambda r, n: sum(10**i for i in range(n)) - 10**r),
+            when=_gives(lambda r, n: _plus(r, n, {0: -1}, base=1)),
             shown_by={"begins with zero": edit("x.clone()", "torch.zeros_like(x)")},
+        ),
+        Mistake(
+            "You add n - 1 tensors, but some rank's twice and another one's not at all. A message "
+            "can arrive before the next one is sent: send from one tensor and receive into "
+            "another.",
+            when=_some_twice,
+            shown_by={
+                "sends from where it receives": body("""
+                    total, travelling = x.clone(), x.clone()
+                    for _ in range(n - 1):
+                        exchange(travelling, travelling, n)
+                        total += travelling
+                    return total
+                """),
+            },
         ),
     ),
     also_wrong={
@@ -140,23 +258,25 @@ EXERCISE = Exercise(
             """),
             says="forbidden: all_reduce",
         ),
+        "every message twice": Wrong(
+            edit("exchange(outgoing, incoming, n)", "exchange(outgoing, incoming, n); " * 2),
+            says="goal: messages sent",
+        ),
     },
     another=body("""
-        travelling, total = x.clone(), x.clone()
+        total, arrived = x, torch.empty_like(x)
         for _ in range(n - 1):
-            arrived = torch.empty_like(x)
-            sending = dist.isend(travelling, right)
-            dist.recv(arrived, left)
+            sending = dist.isend(total, (rank + 1) % n)
+            dist.recv(arrived, (rank - 1) % n)
             sending.wait()
-            travelling = arrived
-            total = total + travelling
-        return total
+            total = x + arrived
+        return total.clone()
     """),
     hints=(
         "Keep two things apart: the sum so far, which stays here, and the tensor that travels.",
-        "In each step send the travelling tensor, receive another one into a fresh tensor, add "
-        "that one to the sum, and let it be the one that travels next.",
-        "total, outgoing = x.clone(), x; then n - 1 times: incoming = torch.empty_like(x), "
-        "exchange(outgoing, incoming), total += incoming, outgoing = incoming.",
+        "In each step send the travelling tensor, receive another one into a fresh tensor, and add "
+        "that to the sum. What travels in the next step?",
+        "Before the loop: total is a copy of x, and x is what travels first. In the loop: exchange "
+        "with a new tensor, add it to total, and let it be what travels next.",
     ),
 )

@@ -1,5 +1,5 @@
-"""Exercise 03-2: write a step of reduce-scatter in a ring: send a chunk, add what comes in to
-the next."""
+"""Exercise 03-2: write a step of reduce-scatter in a ring: send a chunk, add what arrives to the
+next."""
 
 from __future__ import annotations
 
@@ -10,40 +10,102 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import would_give
+from ...mistakes import When, near
 from .ring import (
+    ALL_SEND,
     COLLECTIVES,
+    ENDED,
     EXCHANGE,
+    FLOAT,
     IN_PLACE,
     ITEM,
-    SENDS_BEFORE,
+    NOT_TRIED,
+    OUTSIDE,
     SENDS_FIRST,
+    UNEQUAL,
+    Chunk,
+    Held,
     cut,
     play_ring,
-    power_of_ten,
+    uneven,
 )
 
-
-def _start(rank: int, n: int) -> torch.Tensor:
-    return torch.full((n,), 10**rank)
-
-
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    n = here.world_size
-    x = power_of_ten(here.rank, n).to(here.device)
-    chunks = cut(x, n)
-    room = power_of_ten(here.rank, 2).to(here.device)  # more room than a chunk needs
-    for step in range(n - 1):
-        answer(chunks, step, room)
-    return x
+#: Elements of the buffer: more than any chunk has.
+ROOM = 7
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    """Return each rank's tensor: chunk i on rank r has the numbers of the ranks i, i + 1, …, r."""
-    return [
-        torch.tensor([sum(10 ** ((i + k) % n) for k in range((r - i) % n + 1)) for i in range(n)])
-        for r in range(n)
-    ]
+def _even(rank: int, n: int) -> torch.Tensor:
+    """Return one number per chunk: its digit says which chunk it is, the digit's place whose."""
+    return torch.arange(1, n + 1) * 10**rank
+
+
+def _uneven(rank: int, n: int) -> torch.Tensor:
+    return (torch.arange(float(sum(uneven(n)))) - 2.0) * 4.0**rank
+
+
+def _out(rank: int, step: int, n: int) -> int:
+    return rank - step - 1
+
+
+def _into(rank: int, step: int, n: int) -> int:
+    return rank - step - 2
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Take all steps, with equal chunks; if that was right, with unequal ones in a smaller ring."""
+    n, m = here.world_size, here.world_size - 1
+    x = _even(here.rank, n).to(here.device)
+    _run(answer, cut(x, [1] * n), torch.full((ROOM,), -1, device=here.device))
+    if here.rank >= m:
+        return [x, None]
+    if not x.cpu().equal(_play(_out, _into)(n)[here.rank]):
+        return [x, NOT_TRIED]
+    y = _uneven(here.rank, m).to(here.device)
+    _run(answer, cut(y, uneven(m)), torch.full((ROOM,), -1.0, device=here.device))
+    return [x, y]
+
+
+def _run(answer: Callable[..., Any], chunks: list[torch.Tensor], buffer: torch.Tensor) -> None:
+    for step in range(len(chunks) - 1):
+        answer(chunks, step, buffer)
+
+
+def _play(out: Chunk, into: Chunk, *, add: bool = True) -> Callable[[int], list[torch.Tensor]]:
+    """Return each rank's tensor after all steps with equal chunks."""
+
+    def play(n: int) -> list[torch.Tensor]:
+        held: Held = [cut(_even(rank, n), [1] * n) for rank in range(n)]
+        return play_ring(held, out, into, add=add)
+
+    return play
+
+
+def expected(n: int) -> list[list[Any]]:
+    m = n - 1
+    held: Held = [cut(_uneven(rank, m), uneven(m)) for rank in range(m)]
+    smaller = play_ring(held, _out, _into, add=True)
+    return [[x, smaller[r] if r < m else None] for r, x in enumerate(_play(_out, _into)(n))]
+
+
+def labels(n: int) -> list[str]:
+    return [f"x after all steps, n = {n}", f"unequal chunks, n = {n - 1}"]
+
+
+def _gives(play: Callable[[int], list[torch.Tensor]]) -> When:
+    """Return the predicate of a mistake that gives these tensors with equal chunks."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        first, wrong = [y[0] for y in yours], play(n)
+        return near(first, wrong) and not near([e[0] for e in expected], wrong)
+
+    return when
+
+
+def most_bytes(n: int) -> int:
+    """Return the bytes of the rank that sends most."""
+    m = n - 1
+    lengths = uneven(m)
+    return (n - 1) * ITEM + (sum(lengths) - min(lengths, default=0)) * FLOAT
 
 
 EXERCISE = Exercise(
@@ -53,113 +115,148 @@ EXERCISE = Exercise(
     setup=EXCHANGE,
     trial=trial,
     expected=expected,
+    entries=labels,
     forbids=COLLECTIVES,
     goals=(
-        Goal("messages sent", exactly=lambda n: n - 1),
-        Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
+        Goal("messages sent", most=lambda n: (n - 1) + max(n - 2, 0)),
+        Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
         Mistake(
             SENDS_FIRST,
-            stuck=SENDS_BEFORE,
+            stuck=ALL_SEND,
             shown_by={
                 "sends before it receives": edit(
-                    "exchange(chunks[(rank - step) % n], incoming)",
+                    "exchange(chunks[(rank - step - 1) % n], incoming, n)",
                     """
-                    dist.send(chunks[(rank - step) % n], right)
-                    dist.recv(incoming, left)
+                    dist.send(chunks[(rank - step - 1) % n], (rank + 1) % n)
+                    dist.recv(incoming, (rank - 1) % n)
                     """,
                 ),
             },
         ),
         Mistake(
-            "You receive into the whole room, but a chunk is shorter: use room[: len(mine)].",
-            raises=r"doesn't match the broadcast shape|must match the size of tensor",
+            OUTSIDE,
+            stuck=ENDED,
+            raises=r"exchange\(\) missing 1 required positional argument: 'n'",
             shown_by={
-                "the whole room": body("""
-                    mine = chunks[(rank - step - 1) % n]
-                    exchange(chunks[(rank - step) % n], room)
-                    mine += room
+                "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
+                "forgets n": edit("incoming, n)", "incoming)"),
+            },
+        ),
+        Mistake(
+            "You add the whole buffer, but a chunk is shorter: receive into as much of the buffer "
+            "as the chunk is long that you add to.",
+            raises=rf"RuntimeError: .*(?:tensor [ab] \({ROOM}\)|broadcast shape \[{ROOM}\])",
+            shown_by={
+                "the whole buffer": body("""
+                    n = len(chunks)
+                    exchange(chunks[(rank - step - 1) % n], buffer, n)
+                    chunks[(rank - step - 2) % n].add_(buffer)
                 """),
             },
         ),
         Mistake(
+            "Chunks may have different lengths, and what arrives is as long as the chunk that you "
+            "add to, not as the one that you send: cut the buffer to that. (Gloo ends a process "
+            "that receives more than its tensor can hold.)",
+            raises=rf"RuntimeError: {UNEQUAL}|Died: signal 6",
+            shown_by={
+                "as long as what it sends": edit(
+                    "buffer[: len(mine)]", "buffer[: len(chunks[(rank - step - 1) % n])]"
+                ),
+                "as long as the first": edit("buffer[: len(mine)]", "buffer[: len(chunks[0])]"),
+            },
+        ),
+        Mistake(
             IN_PLACE,
-            when=would_give(lambda n: [_start(r, n) for r in range(n)]),
+            when=_gives(lambda n: [_even(r, n) for r in range(n)]),
             shown_by={
                 "a new tensor in the list": edit(
-                    "mine +=", "chunks[(rank - step - 1) % n] = mine +"
+                    "mine +=", "chunks[(rank - step - 2) % n] = mine +"
                 )
             },
         ),
         Mistake(
-            "What comes in replaces your chunk. In this half it is added to it: receive into "
-            "room, then +=.",
-            when=would_give(
-                play_ring(_start, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
-            ),
+            "What arrives replaces your chunk. In this half it is added to it: receive into the "
+            "buffer, then +=.",
+            when=_gives(_play(_out, _into, add=False)),
             shown_by={
-                "replaces instead of adding": body(
-                    "exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])"
-                )
+                "replaces instead of adding": body("""
+                    n = len(chunks)
+                    exchange(chunks[(rank - step - 1) % n], chunks[(rank - step - 2) % n], n)
+                """)
             },
         ),
         Mistake(
-            "You send the same chunk in every step, so no sum gets farther than one rank. In "
-            "step k it is chunk rank - k.",
-            when=would_give(play_ring(_start, lambda r, k, n: r, lambda r, k, n: r - 1, add=True)),
+            "Rank r ends with chunk r + 1: everything is one chunk too far. In step 0 rank r sends "
+            "chunk r - 1 and adds to chunk r - 2.",
+            when=_gives(_play(lambda r, k, n: r - k, lambda r, k, n: r - k - 1)),
+            shown_by={
+                "ends one chunk too far": edit("step - 2", "step - 1", "step - 1", "step"),
+            },
+        ),
+        Mistake(
+            "You send the same chunk in every step, so no sum gets farther than one rank. In the "
+            "next step send the chunk that you have just added to.",
+            when=_gives(_play(lambda r, k, n: r - 1, lambda r, k, n: r - 2)),
             shown_by={
                 "the same chunk every time": edit(
-                    "(rank - step - 1) % n", "left", "(rank - step) % n", "rank"
+                    "rank - step - 2", "rank - 2", "rank - step - 1", "rank - 1"
                 )
             },
         ),
         Mistake(
-            "You add to the chunk that you send. What comes in is your left neighbour's chunk "
-            "(rank - 1) - step: add it to your chunk of the same number.",
-            when=would_give(
-                play_ring(_start, lambda r, k, n: r - k, lambda r, k, n: r - k, add=True)
-            ),
+            "You add to the chunk that you send. What arrives is the chunk that your left "
+            "neighbour sends, one before yours: add it to your chunk of the same number.",
+            when=_gives(_play(_out, _out)),
+            shown_by={"adds to what it sends": edit("step - 2", "step - 1")},
+        ),
+        Mistake(
+            "You count the chunks up, with + step. Send the one that you have just added to: "
+            "rank - 1, then rank - 2, rank - 3, …",
+            when=_gives(_play(lambda r, k, n: r + k - 1, lambda r, k, n: r + k - 2)),
             shown_by={
-                "adds to what it sends": edit(
-                    "step - 1", "step", "chunks[(rank - step) % n]", "mine"
+                "counts up": edit(
+                    "rank - step - 2", "rank + step - 2", "rank - step - 1", "rank + step - 1"
                 )
             },
-        ),
-        Mistake(
-            "You count the chunks up, with rank + step. Send the one that you have just added to: "
-            "rank, then rank - 1, rank - 2, …",
-            when=would_give(
-                play_ring(_start, lambda r, k, n: r + k, lambda r, k, n: r + k - 1, add=True)
-            ),
-            shown_by={"counts up": edit("- step -", "+ step -", "(rank - step)", "(rank + step)")},
         ),
     ),
     also_wrong={
         "calls the collective": Wrong(
             body("""
-                mine = chunks[(rank + 1) % n]
                 if step == 0:
-                    for i in range(n):
-                        dist.reduce(chunks[i], (i - 1) % n)
+                    for i in range(len(chunks)):
+                        dist.reduce(chunks[i], i)
             """),
             says="forbidden: reduce",
         ),
+        "every message twice": Wrong(
+            edit(
+                "exchange(chunks[(rank - step - 1) % n], incoming, n)",
+                """
+                exchange(chunks[(rank - step - 1) % n], incoming, n)
+                exchange(chunks[(rank - step - 1) % n], incoming, n)
+                """,
+            ),
+            says="goal: messages sent",
+        ),
     },
     another=body("""
-        number = rank - step
-        incoming = room[: chunks[number - 1].numel()]
-        sending = dist.isend(chunks[number], right)
-        receiving = dist.irecv(incoming, left)
+        number = rank - step - 2
+        incoming = buffer[: chunks[number].numel()]
+        sending = dist.isend(chunks[number + 1], (rank + 1) % len(chunks))
+        receiving = dist.irecv(incoming, (rank - 1) % len(chunks))
         receiving.wait()
         sending.wait()
-        chunks[number - 1].add_(incoming)
+        chunks[number].add_(incoming)
     """),
     hints=(
         "The chunk that you add to in one step is the one that you send in the next.",
-        "Receive into as much of room as chunk (rank - step - 1) % n is long, while you send "
-        "chunk (rank - step) % n; then add, in place.",
-        "mine = chunks[(rank - step - 1) % n]; incoming = room[: len(mine)]; "
-        "exchange(chunks[(rank - step) % n], incoming); mine += incoming",
+        "Find the two numbers for step 0 first, then let both count down with step, modulo n. "
+        "How long is the chunk that arrives?",
+        "You send chunk (rank - step - 1) % n and add to the one before it. Receive into as much "
+        "of the buffer as that one is long, then add in place.",
     ),
 )

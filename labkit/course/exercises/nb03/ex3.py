@@ -7,41 +7,93 @@ from typing import Any
 
 import torch
 
-from ...answers import body
+from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import would_give
+from ...mistakes import When, near
 from .ring import (
+    ALL_SEND,
     COLLECTIVES,
+    ENDED,
     EXCHANGE,
+    FLOAT,
     IN_PLACE,
     ITEM,
-    SENDS_BEFORE,
+    NOT_TRIED,
+    OUTSIDE,
     SENDS_FIRST,
+    UNEQUAL,
+    Chunk,
+    Held,
     cut,
     on_some_rank,
     play_ring,
+    uneven,
 )
 
 
-def _finished(rank: int, n: int) -> torch.Tensor:
-    """Return what a rank holds after reduce-scatter, with -1 where a chunk is not finished."""
+def _even(rank: int, n: int) -> torch.Tensor:
+    """Return one number per chunk, -1 where a chunk is not finished."""
     x = torch.full((n,), -1)
-    own = (rank + 1) % n
-    x[own] = 10 * (own + 1)
+    x[rank] = 10 * (rank + 1)
     return x
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    n = here.world_size
-    x = _finished(here.rank, n).to(here.device)
-    chunks = cut(x, n)
-    for step in range(n - 1):
+def _uneven(rank: int, n: int) -> torch.Tensor:
+    """Return chunks of unequal lengths, of another type, of which number ``rank`` is finished."""
+    chunks = cut(torch.full((sum(uneven(n)),), -1.0), uneven(n))
+    chunks[rank] = torch.arange(float(len(chunks[rank]))) - rank
+    return torch.cat(chunks)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Take all steps, with equal chunks; if that was right, with unequal ones in a smaller ring."""
+    n, m = here.world_size, here.world_size - 1
+    x = _even(here.rank, n).to(here.device)
+    _run(answer, cut(x, [1] * n))
+    if here.rank >= m:
+        return [x, None]
+    if not x.cpu().equal(_finished(n)):
+        return [x, NOT_TRIED]
+    y = _uneven(here.rank, m).to(here.device)
+    _run(answer, cut(y, uneven(m)))
+    return [x, y]
+
+
+def _run(answer: Callable[..., Any], chunks: list[torch.Tensor]) -> None:
+    for step in range(len(chunks) - 1):
         answer(chunks, step)
-    return x
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    return [torch.tensor([10 * (i + 1) for i in range(n)])] * n
+def _finished(n: int) -> torch.Tensor:
+    return 10 * torch.arange(1, n + 1)
+
+
+def expected(n: int) -> list[list[Any]]:
+    m = n - 1
+    parts = [cut(_uneven(rank, m), uneven(m))[rank] for rank in range(m)]
+    smaller = torch.cat(parts) if parts else None
+    return [[_finished(n), smaller if rank < m else None] for rank in range(n)]
+
+
+def labels(n: int) -> list[str]:
+    return [f"x after all steps, n = {n}", f"unequal chunks, n = {n - 1}"]
+
+
+def _gives(out: Chunk, into: Chunk, *, add: bool = False) -> When:
+    """Return the predicate of a mistake that is played through with equal chunks."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        held: Held = [cut(_even(rank, n), [1] * n) for rank in range(n)]
+        wrong = play_ring(held, out, into, add=add)
+        return near([y[0] for y in yours], wrong) and not near([e[0] for e in expected], wrong)
+
+    return when
+
+
+def most_bytes(n: int) -> int:
+    """Return the bytes of the rank that sends most."""
+    lengths = uneven(n - 1)
+    return (n - 1) * ITEM + (sum(lengths) - min(lengths, default=0)) * FLOAT
 
 
 EXERCISE = Exercise(
@@ -51,90 +103,121 @@ EXERCISE = Exercise(
     setup=EXCHANGE,
     trial=trial,
     expected=expected,
+    entries=labels,
     forbids=COLLECTIVES,
     goals=(
-        Goal("messages sent", exactly=lambda n: n - 1),
-        Goal("bytes sent", most=lambda n: (n - 1) * ITEM),
+        Goal("messages sent", most=lambda n: (n - 1) + max(n - 2, 0)),
+        Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
         Mistake(
             SENDS_FIRST,
-            stuck=SENDS_BEFORE,
+            stuck=ALL_SEND,
             shown_by={
-                "sends before it receives": body("""
-                    dist.send(chunks[(rank + 1 - step) % n], right)
-                    dist.recv(chunks[(rank - step) % n], left)
-                """),
+                "sends before it receives": edit(
+                    "exchange(outgoing, incoming, n)",
+                    """
+                    dist.send(outgoing, (rank + 1) % n)
+                    dist.recv(incoming, (rank - 1) % n)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            OUTSIDE,
+            stuck=ENDED,
+            raises=r"exchange\(\) missing 1 required positional argument: 'n'",
+            shown_by={
+                "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
+                "forgets n": edit("incoming, n)", "incoming)"),
+            },
+        ),
+        Mistake(
+            "Chunks may have different lengths, and what arrives is as long as the chunk that it "
+            "replaces, not as the one that you send. (Gloo ends a process that receives more than "
+            "its tensor can hold.)",
+            raises=rf"RuntimeError: {UNEQUAL}|Died: signal 6",
+            shown_by={
+                "as long as what it sends": edit(
+                    "exchange(outgoing, incoming, n)",
+                    """
+                    arrived = torch.empty_like(outgoing)
+                    exchange(outgoing, arrived, n)
+                    incoming.copy_(arrived)
+                    """,
+                ),
             },
         ),
         Mistake(
             IN_PLACE,
-            when=would_give(lambda n: [_finished(r, n) for r in range(n)]),
+            when=lambda yours, expected, n: near(
+                [y[0] for y in yours], [_even(r, n) for r in range(n)]
+            ),
             shown_by={
-                "a new tensor in the list": body("""
-                    incoming = torch.empty_like(chunks[rank])
-                    exchange(chunks[(rank + 1 - step) % n], incoming)
-                    chunks[(rank - step) % n] = incoming
-                """),
+                "a new tensor in the list": edit(
+                    "exchange(outgoing, incoming, n)",
+                    """
+                    arrived = torch.empty_like(incoming)
+                    exchange(outgoing, arrived, n)
+                    chunks[(rank - step - 1) % n] = arrived
+                    """,
+                ),
             },
         ),
         Mistake(
-            "You add what comes in. A finished chunk has everybody's part already: it replaces "
+            "You add what arrives. A finished chunk has every rank's part already: it replaces "
             "yours.",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r + 1 - k, lambda r, k, n: r - k, add=True)
-            ),
+            when=_gives(lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=True),
             shown_by={
-                "adds": body("""
-                    mine = chunks[(rank - step) % n]
-                    incoming = torch.empty_like(mine)
-                    exchange(chunks[(rank + 1 - step) % n], incoming)
-                    mine += incoming
-                """),
+                "adds": edit(
+                    "exchange(outgoing, incoming, n)",
+                    """
+                    arrived = torch.empty_like(incoming)
+                    exchange(outgoing, arrived, n)
+                    incoming += arrived
+                    """,
+                ),
             },
         ),
         Mistake(
-            "In step 0 you send chunk rank, which is not finished (-1 in this test). The finished "
-            "one on rank r is chunk r + 1.",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=False)
-            ),
+            "In step 0 you send a chunk that is not finished (-1 in this test). On rank r the "
+            "finished one is chunk r.",
+            when=_gives(lambda r, k, n: r - k - 1, lambda r, k, n: r - k - 2),
             shown_by={
-                "begins with an unfinished chunk": body(
-                    "exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])"
-                )
+                "begins one chunk before": edit(
+                    "rank - step - 1", "rank - step - 2", "[(rank - step) %", "[(rank - step - 1) %"
+                ),
+                "begins one chunk behind": edit(
+                    "rank - step - 1", "rank - step", "[(rank - step) %", "[(rank + 1 - step) %"
+                ),
             },
         ),
         Mistake(
             "You send your own finished chunk in every step. From step 1 on, send on the one that "
-            "has just come in.",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r + 1, lambda r, k, n: r, add=False)
-            ),
-            shown_by={"its own chunk every time": body("exchange(chunks[right], chunks[rank])")},
-        ),
-        Mistake(
-            "You count the chunks up, with + step. What you receive in one step you send in the "
-            "next: rank + 1, then rank, rank - 1, …",
-            when=would_give(
-                play_ring(_finished, lambda r, k, n: r + 1 + k, lambda r, k, n: r + k, add=False)
-            ),
+            "arrived in the step before.",
+            when=_gives(lambda r, k, n: r, lambda r, k, n: r - 1),
             shown_by={
-                "counts up": body(
-                    "exchange(chunks[(rank + 1 + step) % n], chunks[(rank + step) % n])"
-                )
+                "its own chunk every time": edit(
+                    "rank - step - 1", "rank - 1", "[(rank - step) %", "[rank %"
+                ),
             },
         ),
         Mistake(
-            "Some chunks are still unfinished (-1): what you receive in step k belongs in chunk "
-            "rank - k.",
-            when=lambda yours, expected, n: on_some_rank(
-                yours, lambda y: isinstance(y, torch.Tensor) and bool((y == -1).any())
-            ),
+            "You count the chunks up, with + step. What you receive in one step you send in the "
+            "next: rank, then rank - 1, rank - 2, …",
+            when=_gives(lambda r, k, n: r + k, lambda r, k, n: r + k - 1),
             shown_by={
-                "one place off": body(
-                    "exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step - 1) % n])"
-                )
+                "counts up": edit(
+                    "rank - step - 1", "rank + step - 1", "[(rank - step) %", "[(rank + step) %"
+                ),
+            },
+        ),
+        Mistake(
+            "Some chunks are still unfinished (-1): put what arrives into the chunk of the same "
+            "number as on the rank that sent it.",
+            when=lambda yours, expected, n: on_some_rank(yours, lambda y: bool((y[0] == -1).any())),
+            shown_by={
+                "one place off": edit("rank - step - 1", "rank - step - 2"),
             },
         ),
     ),
@@ -142,27 +225,27 @@ EXERCISE = Exercise(
         "calls the collective": Wrong(
             body("""
                 if step == 0:
-                    mine = chunks[right].clone()
-                    pieces = [torch.empty_like(mine) for _ in range(n)]
+                    mine = chunks[rank].clone()
+                    pieces = [torch.empty_like(mine) for _ in chunks]
                     dist.all_gather(pieces, mine)
-                    for r in range(n):
-                        chunks[(r + 1) % n].copy_(pieces[r])
+                    for chunk, piece in zip(chunks, pieces):
+                        chunk.copy_(piece)
             """),
             says="forbidden: all_gather",
         ),
     },
     another=body("""
         number = rank - step
-        room = torch.empty_like(chunks[number])
-        sending = dist.isend(chunks[(number + 1) % n], right)
-        dist.recv(room, left)
+        arrived = torch.empty_like(chunks[number - 1])
+        sending = dist.isend(chunks[number], (rank + 1) % len(chunks))
+        dist.recv(arrived, (rank - 1) % len(chunks))
         sending.wait()
-        chunks[number].copy_(room)
+        chunks[number - 1].copy_(arrived)
     """),
     hints=(
-        "It is the same walk as in reduce-scatter, one chunk farther on, and without the +.",
-        "In step k send chunk rank + 1 - k, and receive chunk rank - k, modulo n. Nothing is "
-        "added, so you can receive straight into the chunk.",
-        "exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])",
+        "It is the same walk as in reduce-scatter, one chunk farther on, and nothing is added.",
+        "In step k every rank sends the chunk that arrived in step k - 1; in step 0 its own. "
+        "Which number has what your left neighbour sends?",
+        "Send chunk (rank - step) % n and receive straight into the chunk before it.",
     ),
 )

@@ -2,57 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from .ring import COLLECTIVES, EXCHANGE, ITEM, on_some_rank
+from ...mistakes import When, near
+from .ring import (
+    ALL_SEND,
+    COLLECTIVES,
+    ENDED,
+    EXCHANGE,
+    FLOAT,
+    ITEM,
+    NOT_TRIED,
+    SENDS_FIRST,
+    UNEQUAL,
+    on_some_rank,
+)
 
 #: What 03-2 and 03-3 have made.
 HALVES = """
-def reduce_scatter_step(chunks, step, room):
-    mine = chunks[(rank - step - 1) % n]
-    incoming = room[: len(mine)]
-    exchange(chunks[(rank - step) % n], incoming)
+def reduce_scatter_step(chunks, step, buffer):
+    n = len(chunks)
+    mine = chunks[(rank - step - 2) % n]
+    incoming = buffer[: len(mine)]
+    exchange(chunks[(rank - step - 1) % n], incoming, n)
     mine += incoming
 
 
 def all_gather_step(chunks, step):
-    exchange(chunks[(rank + 1 - step) % n], chunks[(rank - step) % n])
+    n = len(chunks)
+    exchange(chunks[(rank - step) % n], chunks[(rank - step - 1) % n], n)
 """
-#: Side of the matrix that 03-4 adds up: nine numbers, which neither 2, 4 nor 8 divides.
-SIDE = 3
+#: Rows and columns of the matrix that is added up: fewer rows than ranks, and six elements, of
+#: which torch.chunk makes three pieces for four ranks.
+ROWS, COLUMNS = 2, 3
+SIZE = ROWS * COLUMNS
+#: What a buffer holds before anything is received into it.
+EMPTY = float("inf")
 
 
-def _factors() -> torch.Tensor:
-    """Return a matrix of 1 to 9, so that a chunk in the wrong place is noticed."""
-    return torch.arange(1, SIDE * SIDE + 1).view(SIDE, SIDE)
+def _matrix(rank: int) -> torch.Tensor:
+    """Return a matrix of 1 to 6 times 10**rank, so that a chunk in the wrong place is noticed."""
+    return 10**rank * torch.arange(1, SIZE + 1).view(ROWS, COLUMNS)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[int]:
-    """Add up a matrix whose sum is 11…1 times the factors; return the numbers before them."""
-    factors = _factors().to(here.device)
-    x = 10**here.rank * factors
-    answer(x)
-    return sorted((x // factors).unique().tolist())
+def _row(rank: int, n: int) -> torch.Tensor:
+    return (torch.arange(n + 1.0) - 2.0) * 4.0**rank
 
 
-def expected(n: int) -> list[list[int]]:
-    return [[sum(10**r for r in range(n))]] * n
+def _single(rank: int) -> torch.Tensor:
+    return torch.tensor(10**rank)
+
+
+def _total(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(list(tensors)).sum(dim=0)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Add up a matrix; if that was right, a row with a buffer, and one number on fewer ranks."""
+    n, m = here.world_size, here.world_size - 1
+    x = _matrix(here.rank).to(here.device)
+    answer(x, n)
+    if not x.cpu().equal(_total(map(_matrix, range(n)))):
+        return [x, *[NOT_TRIED] * 3]
+    y = _row(here.rank, n).to(here.device)
+    buffer = torch.full((5,), EMPTY, device=here.device)  # the longest chunk of y has 2
+    answer(y, n, buffer)
+    used = n == 1 or not bool((buffer == EMPTY).all())
+    if here.rank >= m:
+        return [x, y, used, None]
+    z = _single(here.rank).to(here.device)
+    answer(z, m)
+    return [x, y, used, z]
+
+
+def expected(n: int) -> list[list[Any]]:
+    whole = [_total(map(_matrix, range(n))), _total(_row(r, n) for r in range(n)), True]
+    single = _total(map(_single, range(n - 1))) if n > 1 else None
+    return [[*whole, single if rank < n - 1 else None] for rank in range(n)]
+
+
+def labels(n: int) -> list[str]:
+    return [
+        f"x of 2 × 3, n = {n}",
+        f"x of {n + 1} elements, with a buffer",
+        "received into the buffer",
+        f"x of one element, n = {n - 1}",
+    ]
+
+
+def most_messages(n: int) -> int:
+    return 4 * (n - 1) + 2 * max(n - 2, 0)
 
 
 def most_bytes(n: int) -> int:
-    """Return what the largest sender needs: all chunks but one (the smallest), twice."""
-    size = SIDE * SIDE
-    return 2 * (size - size // n) * ITEM
+    """Return what the largest sender needs: every chunk but the smallest, twice, of each tensor."""
+    single = 1 - 1 // (n - 1) if n > 1 else 0
+    return 2 * (
+        (SIZE - SIZE // n) * ITEM + (n + 1 - (n + 1) // n) * FLOAT
+        + single * ITEM
+    )  # fmt: skip
 
 
-def _half_done(yours: Any, expected: Any, n: int) -> bool:
-    partial = [[sum(10 ** ((r - k) % n) for k in range(m + 1)) for m in range(n)] for r in range(n)]
-    return list(yours) == [sorted(set(sums)) for sums in partial]
+def _matrices(play: Callable[[int], Sequence[torch.Tensor]]) -> When:
+    """Return the predicate of a mistake that leaves these matrices."""
+    return lambda yours, expected, n: near([y[0] for y in yours], list(play(n)))
+
+
+def _half_done(n: int) -> list[torch.Tensor]:
+    """Play reduce-scatter alone: chunk c on rank r has the parts of the ranks c + 1, …, r."""
+    held = [list(_matrix(rank).view(-1).tensor_split(n)) for rank in range(n)]
+    done = []
+    for rank in range(n):
+        chunks = []
+        for c in range(n):
+            steps = (rank - c - 1) % n
+            parts = [held[(rank - k) % n][c] for k in range(steps + 1)]
+            chunks.append(sum(parts[1:], start=parts[0]))
+        done.append(torch.cat(chunks).view(ROWS, COLUMNS))
+    return done
+
+
+def _partial(yours: Sequence[Any], expected: Any, n: int) -> bool:
+    """Tell whether on some rank an element is the sum of some ranks only, each at most once."""
+    factors = torch.arange(1, SIZE + 1).view(ROWS, COLUMNS)
+
+    def some_only(x: torch.Tensor) -> bool:
+        digits = {d for sums in (x.cpu() // factors).view(-1).tolist() for d in str(sums)}
+        return bool((x.cpu() % factors == 0).all()) and digits <= {"0", "1"} and "0" in digits
+
+    return on_some_rank(yours, lambda y: some_only(y[0])) or on_some_rank(
+        yours, lambda y: len({len(str(v)) for v in (y[0].cpu() // factors).view(-1).tolist()}) > 1
+    )
 
 
 EXERCISE = Exercise(
@@ -62,58 +147,87 @@ EXERCISE = Exercise(
     setup=EXCHANGE + HALVES,
     trial=trial,
     expected=expected,
+    entries=labels,
     forbids=COLLECTIVES,
     goals=(
-        Goal("messages sent", exactly=lambda n: 2 * (n - 1)),
+        Goal("messages sent", most=most_messages),
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
         Mistake(
-            "torch.chunk may make fewer chunks than you ask for; nine numbers for four ranks "
-            "become three chunks of three. tensor_split makes exactly n.",
-            raises=r"(?s)^IndexError: list index out of range.*chunks\[",
+            SENDS_FIRST,
+            stuck=ALL_SEND,
             shown_by={
-                "torch.chunk": edit(
+                "sends before it receives": body("""
+                    total = x.clone()
+                    dist.send(x, (rank + 1) % n)
+                    dist.recv(total, (rank - 1) % n)
+                """),
+            },
+        ),
+        Mistake(
+            "Ranks wait for a message that nobody sends. The steps take len(chunks) for the number "
+            "of ranks in the ring: torch.chunk may make fewer chunks than you ask for (of six "
+            "elements for four ranks only three), and world_size may be more than n. With "
+            "tensor_split(n) there are exactly n.",
+            stuck=ENDED,
+            raises=r"IndexError: (?:list|tuple) index out of range",
+            shown_by={
+                "torch.chunk": edit("tensor_split(n)", "chunk(n)"),
+                "a ring of all ranks": edit(
+                    "tensor_split(n)",
+                    "tensor_split(world_size)",
                     """
-                    chunks = list(x.view(-1).tensor_split(n))
-                    if room is None:
-                        room = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
+                      for step in range(n - 1):
+                          reduce_scatter_step(chunks, step, buffer)
+                      for step in range(n - 1):
+                          all_gather_step(chunks, step)
+                      """,
                     """
-                    chunks = list(x.view(-1).chunk(n))
-                    room = torch.empty_like(chunks[0])
-                    """,
+                      for step in range(world_size - 1):
+                          reduce_scatter_step(chunks, step, buffer)
+                      for step in range(world_size - 1):
+                          all_gather_step(chunks, step)
+                      """,
                 ),
             },
         ),
         Mistake(
-            "x is as it was before: the sum has to be in x itself. view and tensor_split share "
-            "x's memory; clone, and a new tensor that you return, do not.",
-            when=lambda yours, expected, n: list(yours) == [[10**r] for r in range(n)],
+            "A tensor with several elements has no truth value: ask whether buffer is None.",
+            raises=r"Boolean value of Tensor with more than one value is ambiguous",
             shown_by={
-                "works on a copy": body("""
-                    x = x.clone()
-                    chunks = list(x.view(-1).tensor_split(n))
-                    room = torch.empty_like(chunks[0])
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, room)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    return x
-                """),
+                "buffer or": edit(
+                    """
+                    if buffer is None:
+                        buffer = torch.empty_like(chunks[0])  # none is longer than the first
+                    """,
+                    "buffer = buffer or torch.empty_like(chunks[0])",
+                )
+            },
+        ),
+        Mistake(
+            "The buffer is too short for a chunk. Make it as long as the longest chunk, and of "
+            "x's type; with tensor_split no chunk is longer than the first.",
+            raises=rf"Died: signal 6|RuntimeError: {UNEQUAL}",
+            shown_by={
+                "as long as the last chunk": edit("empty_like(chunks[0])", "empty_like(chunks[-1])")
+            },
+        ),
+        Mistake(
+            "x is as it was before. If the cell is still the stub, write it; if not: the sum has "
+            "to be in x itself. view and tensor_split share x's memory; clone, and a new tensor "
+            "that you return, do not.",
+            when=_matrices(lambda n: [_matrix(r) for r in range(n)]),
+            shown_by={
+                "works on a copy": edit("chunks = list(x", "chunks = list(x.clone()"),
             },
         ),
         Mistake(
             "One chunk on each rank is finished and the others are partial sums: this is "
             "reduce-scatter. The all-gather is missing.",
-            when=_half_done,
+            when=_matrices(_half_done),
             shown_by={
                 "only the first half": edit(
-                    """
-                    if room is None:
-                        room = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
-                    "room = torch.empty_like(chunks[0])",
                     """
                     for step in range(n - 1):
                         all_gather_step(chunks, step)
@@ -123,58 +237,91 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The sum is right, but you send too much: cut x.view(-1) into chunks, not the rows of "
-            "x, of which three cannot be shared among four ranks.",
-            missed="bytes sent",
+            "There are partial sums left: both halves take n - 1 steps, all of the first before "
+            "the second begins.",
+            when=_partial,
             shown_by={
-                "cuts rows": edit(
+                "one loop for both": edit(
                     """
-                    chunks = list(x.view(-1).tensor_split(n))
-                    if room is None:
-                        room = torch.empty_like(chunks[0])  # none is longer than the first
+                    for step in range(n - 1):
+                        reduce_scatter_step(chunks, step, buffer)
+                    for step in range(n - 1):
+                        all_gather_step(chunks, step)
                     """,
                     """
-                    chunks = list(x.tensor_split(n))
-                    room = torch.empty_like(chunks[0])
+                    for step in range(n - 1):
+                        reduce_scatter_step(chunks, step, buffer)
+                        all_gather_step(chunks, step)
+                    """,
+                ),
+                "all-gather first": edit(
+                    """
+                    for step in range(n - 1):
+                        reduce_scatter_step(chunks, step, buffer)
+                    for step in range(n - 1):
+                        all_gather_step(chunks, step)
+                    """,
+                    """
+                    for step in range(n - 2):
+                        reduce_scatter_step(chunks, step, buffer)
+                    for step in range(n - 1):
+                        all_gather_step(chunks, step)
                     """,
                 ),
             },
         ),
         Mistake(
-            "There are partial sums left: both halves take n - 1 steps, all of the first before "
-            "the second begins.",
-            when=lambda yours, expected, n: on_some_rank(
-                yours, lambda y: isinstance(y, list) and len(y) > 1
-            ),
+            "The sums are right, but nothing was received into the buffer that the caller passed: "
+            "make one only if buffer is None.",
+            when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[2] is False),
             shown_by={
-                "one loop for both": body("""
-                    chunks = list(x.view(-1).tensor_split(n))
-                    room = torch.empty_like(chunks[0])
+                "always makes its own": edit(
+                    """
+                    if buffer is None:
+                        buffer = torch.empty_like(chunks[0])  # none is longer than the first
+                    """,
+                    "buffer = torch.empty_like(chunks[0])",
+                )
+            },
+        ),
+        Mistake(
+            "The sum is right, but you send too many bytes. Cut the elements as one row, "
+            "x.view(-1), into n chunks that differ by at most one element: not the rows of a "
+            "matrix, and not padded to equal lengths.",
+            missed="bytes sent",
+            shown_by={
+                "cuts rows": body("""
+                    chunks = list((x if x.dim() else x.view(-1)).tensor_split(n))
+                    if buffer is None or x.dim() > 1:
+                        buffer = torch.empty_like(chunks[0])
                     for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, room)
+                        reduce_scatter_step(chunks, step, buffer)
+                    for step in range(n - 1):
                         all_gather_step(chunks, step)
+                """),
+                "pads to equal chunks": body("""
+                    length = -(-x.numel() // n)
+                    padded = torch.zeros(length * n, dtype=x.dtype, device=x.device)
+                    padded[: x.numel()] = x.view(-1)
+                    chunks = list(padded.tensor_split(n))
+                    if buffer is None:
+                        buffer = torch.empty_like(chunks[0])
+                    for step in range(n - 1):
+                        reduce_scatter_step(chunks, step, buffer)
+                    for step in range(n - 1):
+                        all_gather_step(chunks, step)
+                    x.view(-1).copy_(padded[: x.numel()])
                 """),
             },
         ),
     ),
     also_wrong={
-        "whole tensors": Wrong(
-            body("""
-                outgoing = x.clone()
-                for _ in range(n - 1):
-                    incoming = torch.empty_like(x)
-                    exchange(outgoing, incoming)
-                    x += incoming
-                    outgoing = incoming
-            """),
-            says="goal: ",
-        ),
         "calls the collective": Wrong(body("dist.all_reduce(x)"), says="forbidden: all_reduce"),
     },
     another=body("""
         row = x.flatten()
         chunks = list(row.tensor_split(n))
-        room = torch.empty_like(chunks[0])
+        room = torch.empty_like(chunks[0]) if buffer is None else buffer
         for step in range(2 * (n - 1)):
             if step < n - 1:
                 reduce_scatter_step(chunks, step, room)
@@ -184,9 +331,9 @@ EXERCISE = Exercise(
     """),
     hints=(
         "You have both halves. What is left is to cut x, and to take all their steps in order.",
-        "Make x one row with x.view(-1), cut it with tensor_split(n) into a list, then two loops "
-        "over range(n - 1), one after the other.",
-        "chunks = list(x.view(-1).tensor_split(n)); room = torch.empty_like(chunks[0]); then for "
-        "step in range(n - 1): reduce_scatter_step(chunks, step, room); then all_gather_step.",
+        "Cut x as one row into n chunks, some of which may be empty, and make sure that there is a "
+        "buffer. Then all steps of the first half, then all of the second.",
+        "x.view(-1).tensor_split(n) cuts; the first chunk is the longest, so torch.empty_like of "
+        "it is a buffer for all. Then two loops over range(n - 1), one after the other.",
     ),
 )

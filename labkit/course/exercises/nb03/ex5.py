@@ -1,146 +1,260 @@
-"""Exercise 03-5: count the bytes on the busiest link of a parameter server and of two rings."""
+"""Exercise 03-5: count messages and bytes on the busiest link of four ways to all-reduce."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
-from ...compare import number
+from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import When, near
 
-METHODS = ("parameter_server", "naive_ring", "ring_all_reduce")
-RANKS = (2, 4, 10)
-SIZE = 1000
+METHODS = ("parameter_server", "naive_ring", "ring_all_reduce", "recursive_doubling")
+#: Numbers of ranks and sizes: some that n does not divide; recursive doubling wants powers of two.
+SIZES = ((2, 1000), (4, 1000), (5, 48), (8, 48), (64, 6))
+CASES = tuple(
+    (method, n, size)
+    for method in METHODS
+    for n, size in SIZES
+    if method != "recursive_doubling" or n & (n - 1) == 0
+)
+#: messages(n), and the part of a tensor that each has.
+Formula = Callable[[int], tuple[float, float]]
+
+
+def _log2(n: int) -> int:
+    return n.bit_length() - 1
+
+
+RIGHT: dict[str, Formula] = {
+    "parameter_server": lambda n: (2 * (n - 1), 1),
+    "naive_ring": lambda n: (n - 1, 1),
+    "ring_all_reduce": lambda n: (2 * (n - 1), 1 / n),
+    "recursive_doubling": lambda n: (_log2(n), 1),
+}
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Return three numbers of ranks for each of three methods, in one list."""
-    return [number(answer(method, n, SIZE)) for method in METHODS for n in RANKS]
+    return [answer(*case) for case in CASES]
 
 
-def _links(server: Callable[[int], float], naive: Any, ring: Any) -> list[float]:
-    return [float(SIZE * f(n)) for f in (server, naive, ring) for n in RANKS]
+def _pairs(formulas: dict[str, Formula]) -> list[tuple[float, float]]:
+    found = []
+    for method, n, size in CASES:
+        messages, part = formulas[method](n)
+        found.append((messages, messages * part * size))
+    return found
 
 
-def _server(n: int) -> float:
-    return 2 * (n - 1)
+def expected() -> list[Any]:
+    return _pairs(RIGHT)
 
 
-def _naive_ring(n: int) -> float:
-    return n - 1
-
-
-def _ring(n: int) -> float:
-    return 2 * (n - 1) / n
-
-
-def expected() -> list[float]:
-    return _links(_server, _naive_ring, _ring)
-
-
-def _at(method: int, factor: Callable[[int], float]) -> When:
-    """Return the predicate of a wrong factor for one of the methods."""
+def _at(method: str, wrong: Formula) -> When:
+    """Return the predicate of a wrong formula for one of the methods, whatever the others are."""
+    mine = [i for i, case in enumerate(CASES) if case[0] == method]
 
     def when(yours: Any, expected: Any, n: int) -> bool:
-        if not isinstance(yours, list):
-            return False
-        part = yours[method * len(RANKS) : (method + 1) * len(RANKS)]
-        wrong = [SIZE * factor(k) for k in RANKS]
-        return len(part) == len(wrong) and all(
-            abs(y - w) < 1e-6 * SIZE for y, w in zip(part, wrong, strict=True)
-        )
+        pairs = _pairs({**RIGHT, method: wrong})
+        return all(near(yours[i], pairs[i]) for i in mine)
 
     return when
 
 
+def _bytes_of_one(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether the bytes are those of one message, not of all."""
+    return all(
+        near(y, (messages, total / messages))
+        for y, (messages, total) in zip(yours, expected, strict=True)
+    )
+
+
 EXERCISE = Exercise(
     id="03-5",
-    title="Three formulas",
-    answer="link_bytes",
+    title="What it costs",
+    answer="cost",
     trial=trial,
     expected=expected,
+    entries=tuple(f'cost("{method}", {n}, {size})' for method, n, size in CASES),
     where="notebook",
     mistakes=(
         Mistake(
-            "It returns nothing for one of the methods.",
-            when=lambda yours, expected, n: None in yours,
-            shown_by={"forgets a method": edit("return 2 * (n - 1) / n * size", "")},
+            "It returns nothing for some of the calls: is the cell still the stub, or is a method "
+            "missing?",
+            when=lambda yours, expected, n: any(y is None for y in yours),
+            raises=r"cannot access local variable '(?:messages|part)'",
+            shown_by={
+                "forgets a method": whole("""
+                def cost(method, n, size):
+                    if method == "parameter_server":
+                        return 2 * (n - 1), 2 * (n - 1) * size
+                    if method == "naive_ring":
+                        return n - 1, (n - 1) * size
+                    if method == "ring_all_reduce":
+                        return 2 * (n - 1), 2 * (n - 1) / n * size
+            """)
+            },
+        ),
+        Mistake(
+            "Return a pair: the number of messages, and their bytes together.",
+            when=lambda yours, expected, n: any(isinstance(y, int | float) for y in yours),
+            shown_by={
+                "only the bytes": edit("return messages, messages", "return messages"),
+            },
+        ),
+        Mistake(
+            "The two numbers of the pair are exchanged: first the messages, then the bytes.",
+            when=lambda yours, expected, n: all(
+                near(list(y)[::-1], e) for y, e in zip(yours, expected, strict=True)
+            ),
+            shown_by={
+                "bytes first": edit(
+                    "messages, messages * part * size", "messages * part * size, messages"
+                ),
+            },
+        ),
+        Mistake(
+            "You return the bytes of one message; asked are the bytes of all of them together.",
+            when=_bytes_of_one,
+            shown_by={
+                "bytes of one message": edit("messages * part * size", "part * size"),
+            },
         ),
         Mistake(
             "You count one direction of the server only. It receives n - 1 tensors first, and "
             "then sends n - 1.",
-            when=_at(0, lambda n: n - 1),
+            when=_at("parameter_server", lambda n: (n - 1, 1)),
             shown_by={
-                "one direction of the server": body("""
-                    if method == "ring_all_reduce":
-                        return 2 * (n - 1) / n * size
-                    return (n - 1) * size
-                """),
+                "one direction of the server": edit(
+                    """
+                    if method == "parameter_server":
+                        messages, part = 2 * (n - 1), 1
+                    """,
+                    """
+                    if method == "parameter_server":
+                        messages, part = n - 1, 1
+                    """,
+                ),
             },
         ),
         Mistake(
             "The server sends nothing to itself: it talks to n - 1 workers, not to n.",
-            when=_at(0, lambda n: 2 * n),
-            shown_by={"the server talks to itself": edit("* (n - 1) *", "* n *")},
-        ),
-        Mistake(
-            "The naive ring takes n - 1 steps: after those everybody has everything.",
-            when=_at(1, lambda n: n),
+            when=_at("parameter_server", lambda n: (2 * n, 1)),
             shown_by={
-                "n steps": body("""
-                    factors = {"parameter_server": 2 * (n - 1), "naive_ring": n}
-                    return factors.get(method, 2 * (n - 1) / n) * size
-                """),
+                "the server talks to itself": edit(
+                    """
+                    if method == "parameter_server":
+                        messages, part = 2 * (n - 1), 1
+                    """,
+                    """
+                    if method == "parameter_server":
+                        messages, part = 2 * n, 1
+                    """,
+                ),
             },
         ),
         Mistake(
-            "The naive ring sends while it receives: count the larger of the two, not both.",
-            when=_at(1, lambda n: 2 * (n - 1)),
+            "The naive ring takes n - 1 steps: after those every rank has everything.",
+            when=_at("naive_ring", lambda n: (n, 1)),
+            shown_by={"n steps": edit("messages, part = n - 1, 1", "messages, part = n, 1")},
+        ),
+        Mistake(
+            "The naive ring sends while it receives: that counts once, not twice.",
+            when=_at("naive_ring", lambda n: (2 * (n - 1), 1)),
             shown_by={
-                "both directions of the ring": body("""
-                    factors = {"parameter_server": 2 * (n - 1), "naive_ring": 2 * (n - 1)}
-                    return factors.get(method, 2 * (n - 1) / n) * size
-                """),
+                "both directions of the ring": edit(
+                    "messages, part = n - 1, 1", "messages, part = 2 * n - 2, 1"
+                ),
+            },
+        ),
+        Mistake(
+            "You count the messages of all ranks. One rank's link carries n - 1 of them.",
+            when=_at("naive_ring", lambda n: (n * (n - 1), 1)),
+            shown_by={
+                "all ranks together": edit(
+                    "messages, part = n - 1, 1", "messages, part = n * (n - 1), 1"
+                ),
             },
         ),
         Mistake(
             "You count half of the chunked ring: reduce-scatter and all-gather each send n - 1 "
             "chunks.",
-            when=_at(2, lambda n: (n - 1) / n),
-            shown_by={"half of the ring": edit("2 * (n - 1) /", "(n - 1) /")},
+            when=_at("ring_all_reduce", lambda n: (n - 1, 1 / n)),
+            shown_by={
+                "half of the ring": edit("2 * (n - 1), 1 / n", "n - 1, 1 / n"),
+            },
         ),
         Mistake(
             "The chunked ring sends 2(n - 1) messages, but each is a chunk: a tensor's n-th part.",
-            when=_at(2, lambda n: 2 * (n - 1)),
+            when=_at("ring_all_reduce", lambda n: (2 * (n - 1), 1)),
             shown_by={
-                "whole tensors in the ring": edit(
-                    """
-                    if method == "parameter_server":
-                        return 2 * (n - 1) * size
-                    """,
-                    "",
-                    "/ n * size",
-                    "* size",
+                "whole tensors in the ring": edit("2 * (n - 1), 1 / n", "2 * n - 2, 1"),
+            },
+        ),
+        Mistake(
+            "Chunks have fractions of a byte here: divide with /, not with //.",
+            when=lambda yours, expected, n: (
+                near(yours[CASES.index(("ring_all_reduce", 5, 48))], (8, 8 * (48 // 5)))
+                or near(yours[CASES.index(("ring_all_reduce", 64, 6))], (126, 126 * 6 // 64))
+            ),
+            shown_by={
+                "whole bytes": whole("""
+                    def cost(method, n, size):
+                        if method == "ring_all_reduce":
+                            return 2 * (n - 1), 2 * (n - 1) * (size // n)
+                        steps = {"parameter_server": 2 * (n - 1), "naive_ring": n - 1}
+                        messages = steps.get(method, n.bit_length() - 1)
+                        return messages, messages * size
+                """),
+            },
+        ),
+        Mistake(
+            "Recursive doubling sends in every step while it receives, and the distance doubles: "
+            "it takes log2(n) steps, two for four ranks, three for eight.",
+            when=lambda yours, expected, n: any(
+                _at("recursive_doubling", wrong)(yours, expected, n)
+                for wrong in (
+                    lambda n: (2 * _log2(n), 1),
+                    lambda n: (n - 1, 1),
+                    lambda n: (n // 2, 1),
+                    lambda n: (n, 1),
+                    lambda n: (n.bit_length(), 1),
+                )
+            ),
+            shown_by={
+                "up and down": edit("n.bit_length() - 1", "2 * (n.bit_length() - 1)"),
+                "half of the ranks": edit("n.bit_length() - 1", "n // 2"),
+                "one step too many": edit("n.bit_length() - 1", "n.bit_length()"),
+            },
+        ),
+        Mistake(
+            "In recursive doubling every message is the whole tensor; no step halves it.",
+            when=_at("recursive_doubling", lambda n: (_log2(n), 1 / n)),
+            shown_by={
+                "chunks in the doubling": edit(
+                    "n.bit_length() - 1, 1", "n.bit_length() - 1, 1 / n"
                 ),
             },
         ),
     ),
     another=body("""
+        import math
+
         steps = {
             "parameter_server": 2 * (n - 1),
             "naive_ring": n - 1,
             "ring_all_reduce": 2 * (n - 1),
+            "recursive_doubling": round(math.log2(n)),
         }
         message = size / n if method == "ring_all_reduce" else size
-        return steps[method] * message
+        return [steps[method], steps[method] * message]
     """),
     hints=(
         "For each method ask: how many messages go through that rank's link one after the other, "
         "and how large is each?",
-        "Server: n - 1 whole tensors in, then n - 1 out. Naive ring: n - 1 steps with a whole "
-        "tensor. Chunked ring: 2(n - 1) steps with an n-th of it.",
-        "2 * (n - 1) * size, (n - 1) * size, 2 * (n - 1) / n * size",
+        "Server: n - 1 whole tensors in, then n - 1 out. Both rings: as many messages as steps. "
+        "Recursive doubling: how often does 1 double until it is n?",
+        "The bytes are always messages times the size of one, which is the whole tensor in three "
+        "methods and an n-th of it in one. Steps: 2(n - 1), n - 1, 2(n - 1), log2(n).",
     ),
 )

@@ -1,6 +1,6 @@
 """What the exercises of the ring share.
 
-Rank r brings the number 10**r, so that the digits of a sum say which ranks are in it, and how
+Rank r brings 10**r times something, so that the digits of a sum say which ranks are in it, and how
 often. What usually goes wrong is played through in one process and compared with what came back.
 """
 
@@ -26,23 +26,41 @@ COLLECTIVES = (
     "reduce_scatter_tensor",
     "scatter",
 )
-#: Bytes of an element in the trials.
-ITEM = 8
+#: Bytes of an element of the trials' integers, and of their floats.
+ITEM, FLOAT = 8, 4
+#: Lengths of chunks, over and over: a buffer that is cut to another chunk's length does not fit.
+LENGTHS = (2, 1, 3)
+#: In the place of what was not tried, because what came before it was wrong already.
+NOT_TRIED = "not tried"
+#: What is late on rank 0, in seconds, so that a message arrives before the next one is sent.
+LATE = 0.02
 
 #: What an answer put into the list of chunks instead of into the tensor.
 IN_PLACE = (
-    "Your tensor is as it was before. chunks[i] = chunks[i] + … puts a new tensor into the list; "
-    "change the chunk itself, with += or copy_, or receive into it."
+    "The tensor is as it was before. If the cell is still the stub, write it; if not: chunks[i] = "
+    "chunks[i] + … puts a new tensor into the list. Change the chunk itself, with += or copy_, or "
+    "receive into it."
 )
-#: What is said of ranks that all send first.
-SENDS_BEFORE = r"Cause: Every one of them sends before it receives"
 SENDS_FIRST = (
-    "Every rank sends before it receives, and send returns only when its message is taken. Use "
+    "Every rank sends before it receives, and send returns only when its message is received. Use "
     "exchange, which sends and receives together."
 )
+#: What labkit says when every rank sends first.
+ALL_SEND = r"sends before it receives"
+OUTSIDE = (
+    "Ranks wait for a rank that takes no part, or no longer. The ring has n ranks, and world_size "
+    "may be larger: pass n, or len(chunks), to exchange. Every rank of the ring takes the same "
+    "number of steps."
+)
+#: What labkit says when ranks wait for one that was not asked to take part.
+ENDED = r"which has (?:ended|finished)"
+#: What torch says when tensors of different lengths are added or copied.
+UNEQUAL = r"(?:The size of tensor a|output with shape)"
 
 #: chunk(rank, step, n): which chunk a rank sends or changes in a step.
 Chunk = Callable[[int, int, int], int]
+#: What each rank holds: its chunks.
+Held = list[list[torch.Tensor]]
 
 
 def power_of_ten(rank: int, length: int) -> torch.Tensor:
@@ -50,50 +68,46 @@ def power_of_ten(rank: int, length: int) -> torch.Tensor:
     return torch.full((length,), 10**rank)
 
 
-def cut(x: torch.Tensor, n: int) -> list[torch.Tensor]:
-    """Cut a tensor into n chunks, as the notebook does: views, of which none is much longer."""
-    return list(x.tensor_split(n))
-
-
 def on_some_rank(yours: Sequence[Any], kind: Callable[[Any], bool]) -> bool:
     """Tell whether the result of some rank is of this kind."""
     return any(kind(y) for y in yours)
 
 
-def play_ring(
-    start: Callable[[int, int], torch.Tensor], out: Chunk, into: Chunk, *, add: bool
-) -> Callable[[int], list[torch.Tensor]]:
-    """Play n - 1 steps of a ring in one process.
+def cut(x: torch.Tensor, lengths: Sequence[int]) -> list[torch.Tensor]:
+    """Cut a tensor into chunks of these lengths: views of it."""
+    return list(x.split(list(lengths)))
+
+
+def uneven(n: int) -> list[int]:
+    """Return the lengths of n chunks that are not all equal."""
+    return [LENGTHS[i % len(LENGTHS)] for i in range(n)]
+
+
+def play_ring(held: Held, out: Chunk, into: Chunk, *, add: bool) -> list[torch.Tensor]:
+    """Play n - 1 steps of a ring in one process; return each rank's tensor.
 
     Parameters
     ----------
-    start
-        ``start(rank, n)``: what a rank begins with, one number a chunk.
+    held
+        The chunks of each rank at the beginning.
     out, into
         Which chunk a rank sends, and which one what it receives goes to.
     add
         Whether that is added, or replaces the chunk.
     """
-
-    def play(n: int) -> list[torch.Tensor]:
-        held = [start(rank, n) for rank in range(n)]
-        for step in range(n - 1):
-            sent = [held[rank][out(rank, step, n) % n].clone() for rank in range(n)]
-            for rank in range(n):
-                place = into(rank, step, n) % n
-                held[rank][place] = sent[rank - 1] + (held[rank][place] if add else 0)
-        return held
-
-    return play
+    n = len(held)
+    for step in range(n - 1):
+        sent = [held[rank][out(rank, step, n) % n].clone() for rank in range(n)]
+        for rank in range(n):
+            place = into(rank, step, n) % n
+            held[rank][place] = sent[rank - 1] + (held[rank][place] if add else 0)
+    return [torch.cat(chunks) for chunks in held]
 
 
 #: How a rank talks to its neighbours in all of these: defined by the notebook.
 EXCHANGE = """
-n = world_size
-right, left = (rank + 1) % n, (rank - 1) % n
-
-
-def exchange(outgoing, incoming):
+def exchange(outgoing, incoming, n):
+    right, left = (rank + 1) % n, (rank - 1) % n
     receive = dist.P2POp(dist.irecv, incoming, left)
     send = dist.P2POp(dist.isend, outgoing, right)
     for work in dist.batch_isend_irecv([receive, send]):
