@@ -16,7 +16,8 @@ from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 
-#: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and then not always whole.
+#: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
+#: then not always whole.
 SHAPE = (1, 6)
 
 
