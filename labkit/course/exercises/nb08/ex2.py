@@ -92,7 +92,7 @@ def _in_one_process(model: nn.Module, batches: Batches, kind: str) -> list[torch
                 total += p.grad / len(step)
         with torch.no_grad():
             for total, p in zip(grads, model.parameters(), strict=True):
-                p -= RATE * total
+                p.sub_(RATE * total)
     return list(model.parameters())
 
 
@@ -107,9 +107,10 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
     """Train three steps, on other images on each rank; return what holds afterwards."""
     torch.manual_seed(0)
     probe = _Probe()
-    layers = [nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), probe, nn.Flatten()]
+    first = nn.Conv2d(1, 8, 3)
+    layers = [first, nn.BatchNorm2d(8), nn.ReLU(), probe, nn.Flatten()]
     model = nn.Sequential(*layers, nn.Linear(8 * 6 * 6, 10)).to(here.device)
-    start = model[0].weight.detach().clone()  # DDP brings rank 0's
+    start = first.weight.detach().clone()  # DDP brings rank 0's
     wanted = _in_one_process(
         copy.deepcopy(model),
         [[_batch(r, step, here.device) for r in range(here.world_size)] for step in range(STEPS)],
@@ -118,9 +119,8 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
     if here.rank:  # DDP has to bring rank 0's weights
         with torch.no_grad():
             for p in model.parameters():
-                p += here.rank
+                p.add_(here.rank)
     batches = [_batch(here.rank, step, here.device) for step in range(STEPS)]
-    first = next(layer for layer in model if isinstance(layer, nn.Conv2d))
     with _noting() as seen:
         net = answer(model, batches)
     if net is None:
