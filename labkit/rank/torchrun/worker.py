@@ -13,6 +13,7 @@ import json
 import linecache
 import os
 import sys
+import time
 import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -28,6 +29,8 @@ PRINT, KEEP = "print", "keep"
 SAFE_PATH = "PYTHONSAFEPATH"
 
 
+#: Seconds that a worker which has failed waits for the others.
+OTHERS_SECONDS = 1.0
 #: The folder of what runs on a rank.
 _RANK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -52,6 +55,7 @@ def main(argv: list[str]) -> None:
         else:
             said = str(error).split("\n", 1)[0]
             _note(ERROR, json.dumps({"type": kind.__name__, "message": said, "text": text}))
+            _wait_for_others()
 
     sys.excepthook = tell
     main_module = ModuleType("__main__")
@@ -82,6 +86,20 @@ def _without_ours(told: traceback.TracebackException) -> traceback.TracebackExce
         if before is not None:
             _without_ours(before)
     return told
+
+
+def _wait_for_others() -> None:
+    """Give the other workers time to meet the same error: torchrun ends them all as soon as it
+    sees that one has gone, and which of them have told by then would be chance."""
+    place = os.environ.get(ERROR_FILE)
+    if not place:
+        return
+    everyone = Path(place).parent.parent
+    deadline = time.monotonic() + OTHERS_SECONDS
+    while len(list(everyone.glob(f"*/{ERROR}"))) < int(os.environ["LOCAL_WORLD_SIZE"]):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
 
 
 def _note(name: str, text: str) -> None:
