@@ -132,7 +132,7 @@ def test_definitions(nb: NotebookNode) -> None:
 
 def test_the_solution_of_an_exercise_comes_from_the_course() -> None:
     source = edition.solution("00-1")
-    assert source.startswith("%%px\ndef neighbour():\n")
+    assert source.startswith("%%px\ndef neighbour() -> int:\n")
     assert "SOLUTION" not in source
     with pytest.raises(labkit.LabError, match="no solution of exercise 00-99"):
         edition.solution("00-99")
