@@ -148,7 +148,7 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
     --------
     >>> labkit.solution("00-1")
     %%px
-    def neighbour():
+    def neighbour()...
         return (rank + 1) % world_size
     >>> labkit.solution("00-1", define=True)
     labkit has defined `neighbour` on ranks 0–3: ...

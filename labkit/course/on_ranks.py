@@ -160,7 +160,7 @@ def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[s
     changed = not all(kept for _, kept in answers)
     usable = usable and not changed and not recovery.out_of_step(cluster)
     arrived = cluster.errand(dict.fromkeys(engines, errands.settle_trial(usable)))
-    if all(arrived):
+    if usable and all(arrived):
         return forbidden, []
     group.broken = True
     group.repair()

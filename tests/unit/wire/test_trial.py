@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -58,6 +59,8 @@ def test_an_answer_is_watched_and_otherwise_itself() -> None:
     assert (watched.begun, watched.ended, watched.last) == (1, 1, 12)
     assert watched.__globals__["k"] == 5
     assert watched.__name__ == "f"
+    assert isinstance(watched, FunctionType)  # for a trial that looks
+    assert watched.__defaults__ == (2,)
 
 
 def fails(answer: Any, use: Any) -> Unusable:
