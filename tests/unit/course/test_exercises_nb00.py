@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from labkit.course.exercises.nb00.fixed_size import right_by_chance
 from labkit.course.exercises.nb00.reduced import left_by_reduce
-from labkit.wire.trial import Here
+from labkit.wire.trial import Here, Watched
 
 CALLED: list[Any] = []
 
@@ -37,6 +37,7 @@ def is_fixed(given: Any, world_size: int = 4) -> bool:
 def test_a_number_of_ranks_that_is_written_in_is_found(expression: str) -> None:
     given = answer(expression)
     assert is_fixed(given)
+    assert is_fixed(Watched(given))  # as a trial gets it
     assert not is_fixed(given, 5)
     assert given.__globals__["rank"] == 2
 
