@@ -139,7 +139,7 @@ def test_an_exercise_fails_then_a_hint_then_it_passes(steps: dict[str, Steps]) -
     taken = steps[FIRST]
     assert list(taken) == ["stub", "hint", "wrong", "right"]
     assert taken["stub"].count("✗") == 4
-    assert "It returns None on ranks 0–3: is the cell as it was" in taken["stub"]
+    assert "`neighbour` is still empty: write it in the cell of exercise 00-1" in taken["stub"]
     assert "labkit.hint() gives a hint." in taken["stub"]
     assert taken["hint"].startswith(f"Hint 1 of 3 for {FIRST}: Each rank knows its own number")
     assert "rank 3  4      0         ✗" in taken["wrong"]
