@@ -206,8 +206,19 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Your own x is missing: a rank returns what it received plus its own x.",
-            when=gives(lambda xs, r: _sum_to(xs, r - 1) if r else xs[0]),
+            when=lambda *found: (
+                gives(lambda xs, r: _sum_to(xs, r - 1) if r else xs[0])(*found)
+                or gives(lambda xs, r: _sum_to(xs, r) - xs[r])(*found)
+            ),
             shown_by={
+                "leaves its own x out, on rank 0 too": body("""
+                    total = torch.zeros_like(x)
+                    if rank > 0:
+                        dist.recv(total, src=rank - 1)
+                    if rank < world_size - 1:
+                        dist.send(total + x, rank + 1)
+                    return total
+                """),
                 "adds for the next rank, not for itself": body("""
                     total = torch.zeros_like(x)
                     if rank > 0:

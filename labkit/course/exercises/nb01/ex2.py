@@ -186,8 +186,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x has changed: you receive into x while it is still to be sent. Receive into a buffer "
-            "of its own.",
+            "x has changed: it belongs to the caller, and to the send until that is complete. "
+            "Receive into a buffer of its own, and return that.",
             when=_changes_x,
             shown_by={
                 "receives into x": body("""

@@ -45,6 +45,14 @@ def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
     return any(numbers(item) != {OVERWRITTEN} for item in strange)
 
 
+def _into_x(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether no x is as it was, and no result is right."""
+    return all(
+        not mine[-1] and mine[:-1] != right[:-1]
+        for mine, right in zip(yours, expected, strict=True)
+    )
+
+
 def _other_way(yours: Any, expected: Any, world_size: int) -> bool:
     return world_size > 2 and gives(lambda xs, r: xs[(r + 1) % len(xs)])(
         yours, expected, world_size
@@ -85,8 +93,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank sends first, and on gloo no send returns before its message is received: "
-            "use batch_isend_irecv, or let one rank receive first.",
+            "Every rank waits for its send before it comes to a receive, and on gloo no send is "
+            "complete before its message is received: pass both messages to one "
+            "batch_isend_irecv, or let one rank receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "sends first, on every rank": body("""
@@ -130,6 +139,32 @@ EXERCISE = Exercise(
             when=changes_only_x,
             shown_by={
                 "copies the result into x": edit("return received", "return x.copy_(received)")
+            },
+        ),
+        Mistake(
+            "P2POp takes the function itself: dist.isend or dist.irecv, without brackets. The "
+            "batch calls it.",
+            raises=r"Invalid ``op``",
+            shown_by={
+                "calls isend in the list": edit(
+                    "dist.P2POp(dist.isend, x, right)",
+                    "dist.P2POp(dist.isend(x, right), x, right)",
+                ),
+            },
+        ),
+        Mistake(
+            "x was received into, and something else was sent: isend takes x, irecv takes the "
+            "buffer.",
+            when=_into_x,
+            shown_by={
+                "exchanges the two tensors": edit(
+                    "torch.empty_like(x)",
+                    "torch.zeros_like(x)",
+                    "(dist.isend, x,",
+                    "(dist.isend, received,",
+                    "(dist.irecv, received,",
+                    "(dist.irecv, x,",
+                ),
             },
         ),
         Mistake(

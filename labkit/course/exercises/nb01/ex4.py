@@ -28,12 +28,12 @@ from .messages import (
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    """Collect on rank 0 from ranks that come in the opposite order: the last one first.
+    """Collect on rank 0 from ranks that come in an order of their own: 3, 1, 2 of four.
 
     On the CPU, whose backend can also receive from any rank.
     """
     if here.rank:
-        time.sleep((here.world_size - 1 - here.rank) * 2 * LATE_SECONDS)
+        time.sleep(here.rank % (here.world_size - 1) * 2 * LATE_SECONDS)
     gave = try_cases(answer, here, _brought(here.rank))
     return note_size(answer, gave, expected(here.world_size)[here.rank])
 
@@ -75,7 +75,8 @@ def _lacks_its_own(yours: Any, expected: Any, n: int) -> bool:
 
 def _too_early(yours: Any, expected: Any, n: int) -> bool:
     rows = _rows(yours)
-    return len(rows) == n and any(row not in _own(n) for row in rows)
+    shapes = {torch.tensor(row).shape for row in [*rows, *_own(n)]}
+    return len(rows) == n and len(shapes) == 1 and any(row not in _own(n) for row in rows)
 
 
 def _on_rank_0(build: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:
@@ -225,6 +226,12 @@ EXERCISE = Exercise(
                     "return rows", "return torch.stack(list(rows), dim=-1)"
                 ),
             },
+        ),
+        Mistake(
+            "The rows are flattened: each row has the shape of x, so make room for "
+            "(world_size, *x.shape).",
+            when=_on_rank_0(lambda xs: torch.stack([x.flatten() for x in xs])),
+            shown_by={"flattens the rows": edit("return rows", "return rows.flatten(1)")},
         ),
         Mistake(
             "The ranks' tensors stand end to end in one dimension: torch.stack adds a new "

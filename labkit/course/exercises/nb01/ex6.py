@@ -177,8 +177,8 @@ EXERCISE = Exercise(
             shown_by={"clears x": edit("return padded", "x.zero_()\nreturn padded")},
         ),
         Mistake(
-            "All halos are 0: no number of a neighbour is in the result. The deadlock is gone "
-            "because no message is left.",
+            "All halos are 0: no number of a neighbour is in the result. Send numbers of x, and "
+            "receive them into padded.",
             when=_gives(lambda xs, r: _padded(None, xs[r], None)),
             shown_by={
                 "sends nothing": body("""
@@ -272,6 +272,16 @@ EXERCISE = Exercise(
                     keep.append(dist.isend(x[-1:], rank + 1))
                     dist.recv(padded[-1:], rank + 1)
                     """,
+                ),
+            },
+        ),
+        Mistake(
+            "Ranks still wait for each other. Go through the report cut by cut: which call do the "
+            "two neighbours make first there, and do the two calls fit?",
+            stuck=r"Deadlock: ranks? ",
+            shown_by={
+                "lets rank 0 only wait": edit(
+                    "if rank < world_size - 1:", "if 0 < rank < world_size - 1:"
                 ),
             },
         ),

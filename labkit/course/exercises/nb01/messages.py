@@ -50,10 +50,11 @@ Give = Callable[[Sequence[torch.Tensor], int], torch.Tensor | None]
 
 
 def brought(rank: int) -> list[torch.Tensor]:
-    """Return what a rank brings in each case: numbers that tell who sent them, of both signs."""
+    """Return what a rank brings in each case: numbers that tell who sent them, of both
+    signs and in no order."""
     return [
         torch.tensor([rank + 1.0, 10.0 * (rank + 1)]),
-        torch.tensor([[5 - 3 * rank], [rank * rank]], dtype=torch.int32),
+        torch.tensor([[7 * rank % 5 - 2], [rank * rank]], dtype=torch.int32),
     ]
 
 
