@@ -11,6 +11,10 @@ import torch
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 
+#: How often one grid is asked for beforehand: groups that each rank has made for itself can find
+#: their members once by luck.
+AGAIN = 5
+
 
 def squarest(world_size: int) -> tuple[int, int]:
     """Return rows and columns of the squarest grid with no more rows than columns."""
@@ -34,6 +38,8 @@ def trial(
     """Sum in each grid; look at x afterwards, and whether the two sums are two tensors."""
     found: list[Any] = []
     kept, apart = True, True
+    for _ in range(AGAIN):
+        answer(torch.tensor(held(here.rank), device=here.device), *squarest(here.world_size))
     for rows, columns in grids(here.world_size):
         x = torch.tensor(held(here.rank), device=here.device)
         sums = answer(x, rows, columns)
@@ -236,9 +242,6 @@ EXERCISE = Exercise(
                     """,
                     """
                     if dist.get_rank() in line:
-                        import time
-
-                        time.sleep(0.2 * dist.get_rank())
                         total = x.clone()
                         dist.all_reduce(total, group=dist.new_group(line))
                     """,
