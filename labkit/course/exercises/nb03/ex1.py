@@ -160,7 +160,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It returns None: is the cell still the stub, or is the return missing?",
+            "It returns None: end it with the sum.",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[0] is None),
             shown_by={"returns nothing": edit("return total", "")},
         ),

@@ -214,9 +214,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x is as it was before. If the cell is still the stub, write it; if not: the sum has "
-            "to be in x itself. view and tensor_split share x's memory; clone, and a new tensor "
-            "that you return, do not.",
+            "x is as it was before: the sum has to be in x itself. view and tensor_split share x's "
+            "memory; clone, and a new tensor that you return, do not.",
             when=_matrices(lambda n: [_matrix(r) for r in range(n)]),
             shown_by={
                 "works on a copy": edit("chunks = list(x", "chunks = list(x.clone()"),

@@ -79,8 +79,7 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "It returns nothing for some of the calls: is the cell still the stub, or is a method "
-            "missing?",
+            "It returns nothing for one of the methods.",
             when=lambda yours, expected, n: any(y is None for y in yours),
             raises=r"cannot access local variable '(?:messages|part)'",
             shown_by={

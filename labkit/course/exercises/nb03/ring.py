@@ -37,9 +37,8 @@ LATE = 0.02
 
 #: What an answer put into the list of chunks instead of into the tensor.
 IN_PLACE = (
-    "The tensor is as it was before. If the cell is still the stub, write it; if not: chunks[i] = "
-    "chunks[i] + … puts a new tensor into the list. Change the chunk itself, with += or copy_, or "
-    "receive into it."
+    "The tensor is as it was before. chunks[i] = chunks[i] + … puts a new tensor into the list: "
+    "change the chunk itself, with += or copy_, or receive into it."
 )
 SENDS_FIRST = (
     "Every rank sends before it receives, and send returns only when its message is received. Use "
