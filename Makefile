@@ -64,7 +64,7 @@ bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.js
 lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labkit, its walls
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/nbqa ruff notebooks --nbqa-process-cells px --config tests/ruff_notebooks.toml
+	$(BIN)/nbqa ruff notebooks --nbqa-process-cells px,torchrun --config tests/ruff_notebooks.toml
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

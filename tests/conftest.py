@@ -21,18 +21,27 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much of the corpus of answers ran (``test_answers``)."""
-    ran = [
-        report.nodeid.partition("::")[2]
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if "tests/course/test_answers.py" in getattr(report, "nodeid", "")
-        and getattr(report, "when", "") == "call"
-    ]
-    exercises = sum(name.startswith("test_the_solution_of") for name in ran)
-    wrong = sum(name.startswith("test_a_wrong_answer") for name in ran)
-    if exercises or wrong:
-        terminalreporter.write_line(f"answers: {exercises} exercises, {wrong} wrong answers")
+    """Say how much of the corpus of answers ran (``test_answers``), how many wrong ones were told
+    their own cause, and how many mutants of the solutions were refused (``test_mutants``)."""
+    told: list[str] = []
+    refused = tried = 0
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") != "call":
+                continue
+            said = dict(report.user_properties)
+            told += [said["answer"]] if "answer" in said else []
+            refused, tried = (
+                a + b for a, b in zip((refused, tried), said.get("mutants", (0, 0)), strict=True)
+            )
+    if told:
+        wrong = len(told) - told.count("right")
+        line = f"answers: {told.count('right')} right ones passed, {wrong} wrong ones refused"
+        if wrong:
+            line += f", {told.count('named') / wrong:.0%} of them with a cause of their own"
+        terminalreporter.write_line(line)
+    if tried:
+        terminalreporter.write_line(f"mutants: {refused} of {tried} refused, {refused / tried:.1%}")
 
 
 @pytest.fixture(scope="module")

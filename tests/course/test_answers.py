@@ -6,7 +6,7 @@ of the solution: wrong answers beside the mistake that each of them shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,9 @@ from labkit.course.exercise import Exercise
 from tests.support import answers
 from tests.support.answers import EXERCISES
 from tests.support.cells import inside, run_cell
+
+#: What a test tells the summary of the run (``tests/conftest.py``).
+Record = Callable[[str, object], None]
 
 CASES = [
     (name, wrong) for name, exercise in EXERCISES.items() for wrong in exercise.wrong_answers()
@@ -68,19 +71,26 @@ def test_the_stub_is_known(lab: labkit.Lab, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_the_solution_of_the_notebook_passes(lab: labkit.Lab, name: str) -> None:
+def test_the_solution_of_the_notebook_passes(
+    lab: labkit.Lab, name: str, record_property: Record
+) -> None:
     assert attempt(lab, EXERCISES[name], answers.solution(EXERCISES[name])) == "passed"
+    record_property("answer", "right")
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_another_solution_passes(lab: labkit.Lab, name: str) -> None:
+def test_another_solution_passes(lab: labkit.Lab, name: str, record_property: Record) -> None:
     exercise = EXERCISES[name]
     assert attempt(lab, exercise, answers.written(exercise, exercise.another)) == "passed"
+    record_property("answer", "right")
 
 
 @pytest.mark.parametrize(("name", "wrong"), CASES, ids=lambda text: text.replace(" ", "_"))
-def test_a_wrong_answer_is_named(lab: labkit.Lab, name: str, wrong: str) -> None:
+def test_a_wrong_answer_is_named(
+    lab: labkit.Lab, name: str, wrong: str, record_property: Record
+) -> None:
     exercise = EXERCISES[name]
     found = exercise.wrong_answers()[wrong]
     verdict = attempt(lab, exercise, answers.written(exercise, found.answer))
     assert verdict.startswith(found.says)
+    record_property("answer", "generic" if wrong in exercise.also_wrong else "named")

@@ -39,6 +39,11 @@ def stub(exercise: Exercise) -> str:
     return without_px(edition.stub(definitions(exercise.id[:2])[exercise.id]))
 
 
+def marked(exercise: Exercise) -> str:
+    """Return the solution of the notebook with the two marks around what a learner writes."""
+    return without_px(definitions(exercise.id[:2])[exercise.id])
+
+
 def solution(exercise: Exercise) -> str:
     """Return the solution of the notebook."""
     return without_px(edition.solved(definitions(exercise.id[:2])[exercise.id]))

@@ -14,7 +14,7 @@ from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 
-STEPS, INTERVAL, FIRST = 12, 3, 8.0
+STEPS, INTERVAL, FIRST = 12, 3, 1.0
 
 
 def _overflows(step: int, rank: int, n: int) -> bool:
