@@ -112,13 +112,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: "no group" in parts(yours, 1),
             shown_by={
                 "forms no group": body('return int(os.environ["LOCAL_RANK"])'),
-                "leaves it at once": edit(
-                    'dist.init_process_group("gloo")',
-                    """
-                    dist.init_process_group("gloo")
-                    dist.destroy_process_group()
-                    """,
-                ),
             },
         ),
     ),
