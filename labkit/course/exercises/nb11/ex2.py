@@ -11,7 +11,7 @@ from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 
 #: Stages, and the largest bubble. Powers of two are met exactly, the others never are.
-BUBBLES = ((4, 0.5), (4, 0.25), (8, 0.125), (2, 0.5), (4, 0.11), (8, 0.3), (1, 0.5))
+BUBBLES = ((4, 0.5), (4, 0.25), (8, 0.125), (2, 0.5), (3, 0.5), (4, 0.11), (8, 0.3), (1, 0.5))
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
