@@ -876,8 +876,9 @@ def test_a_solution_is_defined_where_the_answer_lives(
     assert "00-3 passed." in plain(capsys.readouterr().out)
     monkeypatch.setattr(__main__, "cost", None, raising=False)
     labkit.solution("03-5", define=True)
-    assert "has defined `cost` in this notebook" in capsys.readouterr().out
-    assert __main__.cost("naive_ring", 4, 1) == 3
+    assert "` in this notebook" in capsys.readouterr().out
+    labkit.check("03-5")
+    assert "03-5 passed." in plain(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("ask_for", [labkit.hint, labkit.solution])
