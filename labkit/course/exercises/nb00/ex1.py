@@ -40,8 +40,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The number of ranks is written into the answer, so that it is wrong with any other "
-            "number of ranks. The name world_size stands for that number.",
+            "The answer contains the number of ranks as a constant, so it is wrong for any other "
+            "number of ranks. Use world_size instead.",
             when=lambda yours, expected, n: all(
                 isinstance(y, str) and y.endswith("ranks only") for y in yours
             ),
@@ -70,8 +70,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The remainder is that of the wrong number: the ranks go from 0 to world_size - 1, so "
-            "counting begins again at world_size.",
+            "You divide by the wrong number: the ranks go from 0 to world_size - 1, so counting "
+            "begins again at world_size.",
             when=lambda yours, expected, n: (
                 yours
                 in (
@@ -82,7 +82,7 @@ EXERCISE = Exercise(
             shown_by={"stops one too early": edit("% world_size", "% (world_size - 1)")},
         ),
         Mistake(
-            "Every rank gives the same number: start from rank, which differs on each.",
+            "Every rank returns the same number: start from rank, which is different on each.",
             when=lambda yours, expected, n: (
                 n > 1 and all(y == yours[0] for y in yours) and isinstance(yours[0], int)
             ),
@@ -98,7 +98,7 @@ EXERCISE = Exercise(
         "Each rank knows its own number, as rank. Write the results for ranks 0, 1, 2 and 3 below "
         "each other: where does the pattern break?",
         "rank + 1 is right on all ranks but the last. An if helps there, or an operator that "
-        "counts on and begins again: what is 4 % 4?",
-        "You need rank + 1, and its remainder on division by the number of ranks.",
+        "starts again from 0: what is 4 % 4?",
+        "You need the remainder of rank + 1 after division by the number of ranks.",
     ),
 )

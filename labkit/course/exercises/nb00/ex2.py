@@ -151,15 +151,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "chunk rounds the length of a part up and may return fewer parts than you ask for: of "
-            "10 rows, four ranks get 3, 3, 3 and 1; of 3 rows, there is no fourth part.",
+            "chunk rounds the length of the parts up and may return fewer parts than you ask for: "
+            "of 10 rows, four ranks get 3, 3, 3 and 1; of 3 rows, there is no fourth part.",
             raises=r"^IndexError: (?:tuple|list) index out of range[\s\S]*chunk",
             hint="Look beside torch.chunk in PyTorch's list of functions: one divides more evenly.",
             shown_by={"takes a chunk": body("return batch.chunk(world_size)[rank]")},
         ),
         Mistake(
-            "The rows are dealt like cards, one to each rank in turn. Each rank is to take rows "
-            "that follow each other: rank 0 the first ones.",
+            "Each rank takes every world_size-th row. It should take consecutive rows: rank 0 the "
+            "first ones.",
             when=_each(lambda rows, r, n: rows[r::n]),
             shown_by={"deals cards": body("return batch[rank::world_size]")},
         ),
@@ -171,15 +171,15 @@ EXERCISE = Exercise(
             shown_by={"takes one row": body("return batch[rank]")},
         ),
         Mistake(
-            "The number of ranks is written into the answer, so that it is wrong with any other "
-            "number of ranks. The name world_size stands for that number.",
+            "The answer contains the number of ranks as a constant, so it is wrong for any other "
+            "number of ranks. Use world_size instead.",
             when=_any("ranks only"),
             shown_by={
                 "writes the number of ranks": body("return batch.tensor_split(4)[rank]"),
             },
         ),
         Mistake(
-            "These are all parts: choose the one of this rank.",
+            "These are the parts of all ranks: return only this rank's part.",
             when=_any("a tuple, not a tensor"),
             shown_by={"returns all parts": body("return batch.tensor_split(world_size)")},
         ),
@@ -196,7 +196,7 @@ EXERCISE = Exercise(
             "The parts are as equal as they can be, but the longer ones are to come first: of 10 "
             "rows, four ranks get 3, 3, 2 and 2.",
             when=would_give(_divided(lambda length, r, n: length * r // n)),
-            hint="rank * len(batch) // world_size rounds down, so that the early parts are short.",
+            hint="rank * len(batch) // world_size rounds down, so the first parts are shorter.",
             shown_by={
                 "rounds the borders down": body("""
                     begin, end = (len(batch) * r // world_size for r in (rank, rank + 1))
@@ -205,7 +205,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The batch itself was changed. Return a part of it and leave it as it is.",
+            "The batch itself was changed. Return a part of it and leave it unchanged.",
             when=_any("was changed"),
             shown_by={
                 "changes the batch": body("""
@@ -231,9 +231,10 @@ EXERCISE = Exercise(
     """),
     hints=(
         "How long are the parts of 10 rows on four ranks? Two rows are left over if each rank "
-        "takes 10 // 4 = 2: who gets them?",
-        "The first len(batch) % world_size ranks take one row more than the others. Where does the "
-        "part of rank r begin, then? Or let PyTorch do it: chunk has relatives.",
+        "takes 10 // 4 = 2: which ranks get them?",
+        "The first len(batch) % world_size ranks take one row more than the others. Where does "
+        "the part of rank r begin, then? Or let PyTorch do it: find a function like chunk that "
+        "divides more evenly.",
         "There is a function that divides a tensor into a given number of nearly equal parts: its "
         "name begins with tensor_.",
     ),

@@ -61,7 +61,7 @@ EXERCISE = Exercise(
             "Not every rank has the average: dist.reduce gives the sum to one rank only. "
             "dist.all_reduce gives it to all.",
             when=_reduced,
-            hint="Compare the names: reduce has one rank to give the result to, dst.",
+            hint="Compare the arguments: reduce has dst, the one rank that gets the result.",
             shown_by={
                 "reduces to rank 0": edit("dist.all_reduce(x)", "dist.reduce(x, 0)"),
                 "reduces to the last rank": edit(
@@ -75,8 +75,8 @@ EXERCISE = Exercise(
             shown_by={"returns the sum": edit("return x / world_size", "return x")},
         ),
         Mistake(
-            "It is divided by the number of ranks twice, before the all_reduce and after it; once "
-            "is enough.",
+            "You divide by the number of ranks twice, before the all_reduce and after it; once is "
+            "enough.",
             when=would_give(lambda n: [_sum(n) / n / n] * n),
             shown_by={
                 "divides twice": edit(
@@ -90,7 +90,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "x.mean() is the mean of the numbers in one tensor. The average over the ranks keeps "
-            "the two numbers apart: add up over the ranks, then divide by their number.",
+            "the two numbers apart: add up each of them over the ranks, then divide by the number "
+            "of ranks.",
             when=lambda yours, expected, n: any(
                 same(yours, [value] * n if not isinstance(value, list) else value)
                 for value in (
@@ -154,7 +155,7 @@ EXERCISE = Exercise(
         return x
     """),
     hints=(
-        "An average is a sum, divided by how many there are. Section 5 has the call for the sum.",
+        "An average is a sum, divided by the number of terms. Section 5 has the call for the sum.",
         "dist.all_reduce(x) changes x itself and returns nothing. What is in x afterwards?",
         "Afterwards x holds the sums over all ranks: what is left to do with them?",
     ),

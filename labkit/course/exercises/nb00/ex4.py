@@ -60,9 +60,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Only the ranks with flag = True make the call, and they wait for the others. Every "
-            "rank has to make it: those with False bring a 0.",
+            "rank has to make it: those with False contribute a 0.",
             stuck=r"waits? in (?:all_)?reduce[\s\S]*(?:condition|ended)",
-            hint="Move the collective out of the if: what changes with flag is what a rank brings.",
+            hint="Move the collective out of the if: only what a rank contributes depends on flag.",
             shown_by={
                 "calls under a condition": body("""
                     count = torch.tensor(1, device=device)
@@ -128,17 +128,17 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the share of the ranks: their number is the sum, not divided.",
+            "That is the fraction of the ranks. Their number is the sum itself: do not divide it.",
             when=_each(lambda flag, r, n: _count(flag, n) / n),
             shown_by={"averages": edit("return count.item()", "return count.item() / world_size")},
         ),
         Mistake(
-            "Those are the ranks with False.",
+            "That is the number of ranks with False.",
             when=_each(lambda flag, r, n: n - _count(flag, n)),
             shown_by={"counts the others": edit("int(flag)", "int(not flag)")},
         ),
         Mistake(
-            "Every rank brings a 1, whatever its flag: bring a 0 where it is False.",
+            "Every rank contributes a 1, whatever its flag: contribute a 0 where it is False.",
             when=_each(lambda flag, r, n: n),
             shown_by={"counts all": edit("int(flag)", "1")},
         ),
@@ -168,7 +168,7 @@ EXERCISE = Exercise(
         return sum(flags)
     """),
     hints=(
-        "A rank with True brings a 1, a rank with False a 0. What is the sum?",
+        "A rank with True contributes a 1, a rank with False a 0. What is the sum?",
         "Make a tensor of int(flag) on every rank, on the rank's device. Which ranks have to call "
         "dist.all_reduce on it?",
         "All of them, outside of any if. Then the tensor holds the number; .item() takes it out.",

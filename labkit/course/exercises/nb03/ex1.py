@@ -160,7 +160,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It returns None: end it with the sum.",
+            "naive_ring returns None: return the sum.",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[0] is None),
             shown_by={"returns nothing": edit("return total", "")},
         ),
@@ -175,7 +175,7 @@ EXERCISE = Exercise(
             shown_by={"adds nothing": edit("total += incoming", "pass")},
         ),
         Mistake(
-            "Only one neighbour's number is in the sum. A step passes a tensor one place on, and "
+            "Only one neighbour's number is in the sum. A step moves a tensor by one place, and "
             "the farthest has n - 1 places to go: repeat the step.",
             when=_gives(lambda r, n: _plus(r, n, {0: 1, -1: 1} if n > 1 else {0: 1})),
             shown_by={
@@ -224,7 +224,7 @@ EXERCISE = Exercise(
             shown_by={"one step too many": edit("range(n - 1)", "range(n)")},
         ),
         Mistake(
-            "One step too few: the number of your right neighbour has n - 1 steps to go.",
+            "One step too few: your right neighbour's number needs n - 1 steps to reach you.",
             when=_gives(lambda r, n: _plus(r, n, {1: -1} if n > 1 else {}, base=1)),
             shown_by={"one step too few": edit("range(n - 1)", "range(n - 2)")},
         ),
@@ -234,7 +234,7 @@ EXERCISE = Exercise(
             shown_by={"begins with zero": edit("x.clone()", "torch.zeros_like(x)")},
         ),
         Mistake(
-            "You add n - 1 tensors, but some rank's twice and another one's not at all. A message "
+            "You add n - 1 tensors, but one rank's twice and another rank's not at all. A message "
             "can arrive before the next one is sent: send from one tensor and receive into "
             "another.",
             when=_some_twice,

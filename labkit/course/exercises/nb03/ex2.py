@@ -145,8 +145,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You add the whole buffer, but a chunk is shorter: receive into as much of the buffer "
-            "as the chunk is long that you add to.",
+            "You add the whole buffer, but a chunk is shorter: receive into the beginning of the "
+            "buffer, cut to the length of the chunk that you add to.",
             raises=rf"RuntimeError: .*(?:tensor [ab] \({ROOM}\)|broadcast shape \[{ROOM}\])",
             shown_by={
                 "the whole buffer": body("""
@@ -189,8 +189,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank r ends with chunk r + 1: everything is one chunk too far. In step 0 rank r sends "
-            "chunk r - 1 and adds to chunk r - 2.",
+            "Rank r ends with chunk r + 1: everything is shifted by one chunk. In step 0 rank r "
+            "sends chunk r - 1 and adds to chunk r - 2.",
             when=_gives(_play(lambda r, k, n: r - k, lambda r, k, n: r - k - 1)),
             shown_by={
                 "ends one chunk too far": edit("step - 2", "step - 1", "step - 1", "step"),
@@ -213,7 +213,7 @@ EXERCISE = Exercise(
             shown_by={"adds to what it sends": edit("step - 2", "step - 1")},
         ),
         Mistake(
-            "You count the chunks up, with + step. Send the one that you have just added to: "
+            "The chunk numbers go up, with + step. Send the chunk that you have just added to: "
             "rank - 1, then rank - 2, rank - 3, …",
             when=_gives(_play(lambda r, k, n: r + k - 1, lambda r, k, n: r + k - 2)),
             shown_by={
@@ -256,7 +256,7 @@ EXERCISE = Exercise(
         "The chunk that you add to in one step is the one that you send in the next.",
         "Find the two numbers for step 0 first, then let both count down with step, modulo n. "
         "How long is the chunk that arrives?",
-        "You send chunk (rank - step - 1) % n and add to the one before it. Receive into as much "
-        "of the buffer as that one is long, then add in place.",
+        "You send chunk (rank - step - 1) % n and add to the one before it. Cut the buffer to the "
+        "length of that one, receive into it, then add in place.",
     ),
 )

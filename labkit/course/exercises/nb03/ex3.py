@@ -203,8 +203,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You count the chunks up, with + step. What you receive in one step you send in the "
-            "next: rank, then rank - 1, rank - 2, …",
+            "The chunk numbers go up, with + step. Send in each step what arrived in the step "
+            "before: rank, then rank - 1, rank - 2, …",
             when=_gives(lambda r, k, n: r + k, lambda r, k, n: r + k - 1),
             shown_by={
                 "counts up": edit(
@@ -243,9 +243,9 @@ EXERCISE = Exercise(
         chunks[number - 1].copy_(arrived)
     """),
     hints=(
-        "It is the same walk as in reduce-scatter, one chunk farther on, and nothing is added.",
-        "In step k every rank sends the chunk that arrived in step k - 1; in step 0 its own. "
-        "Which number has what your left neighbour sends?",
+        "The pattern is that of reduce-scatter, one chunk farther on, and nothing is added.",
+        "In step k every rank sends the chunk that arrived in step k - 1; in step 0 its own. What "
+        "number does the chunk have that your left neighbour sends?",
         "Send chunk (rank - step) % n and receive straight into the chunk before it.",
     ),
 )

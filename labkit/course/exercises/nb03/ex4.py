@@ -166,7 +166,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Ranks wait for a message that nobody sends. The steps take len(chunks) for the number "
+            "Ranks wait for a message that nobody sends. The steps use len(chunks) as the number "
             "of ranks in the ring: torch.chunk may make fewer chunks than you ask for (of six "
             "elements for four ranks only three), and world_size may be more than n. With "
             "tensor_split(n) there are exactly n.",
@@ -214,7 +214,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x is as it was before: the sum has to be in x itself. view and tensor_split share x's "
+            "x is unchanged: the sum has to be in x itself. view and tensor_split share x's "
             "memory; clone, and a new tensor that you return, do not.",
             when=_matrices(lambda n: [_matrix(r) for r in range(n)]),
             shown_by={

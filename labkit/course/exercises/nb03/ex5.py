@@ -79,7 +79,7 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "It returns nothing for one of the methods.",
+            "cost returns nothing for one of the methods.",
             when=lambda yours, expected, n: any(y is None for y in yours),
             raises=r"cannot access local variable '(?:messages|part)'",
             shown_by={
@@ -102,7 +102,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The two numbers of the pair are exchanged: first the messages, then the bytes.",
+            "The two numbers of the pair are swapped: first the messages, then the bytes.",
             when=lambda yours, expected, n: all(
                 near(list(y)[::-1], e) for y, e in zip(yours, expected, strict=True)
             ),
@@ -113,7 +113,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You return the bytes of one message; asked are the bytes of all of them together.",
+            "You return the bytes of one message: return those of all messages together.",
             when=_bytes_of_one,
             shown_by={
                 "bytes of one message": edit("messages * part * size", "part * size"),
@@ -176,22 +176,22 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You count half of the chunked ring: reduce-scatter and all-gather each send n - 1 "
-            "chunks.",
+            "You count only half of the chunked ring: reduce-scatter and all-gather each send n - "
+            "1 chunks.",
             when=_at("ring_all_reduce", lambda n: (n - 1, 1 / n)),
             shown_by={
                 "half of the ring": edit("2 * (n - 1), 1 / n", "n - 1, 1 / n"),
             },
         ),
         Mistake(
-            "The chunked ring sends 2(n - 1) messages, but each is a chunk: a tensor's n-th part.",
+            "The chunked ring sends 2(n - 1) messages, but each is a chunk, an n-th of the tensor.",
             when=_at("ring_all_reduce", lambda n: (2 * (n - 1), 1)),
             shown_by={
                 "whole tensors in the ring": edit("2 * (n - 1), 1 / n", "2 * n - 2, 1"),
             },
         ),
         Mistake(
-            "Chunks have fractions of a byte here: divide with /, not with //.",
+            "Do not round, even to whole bytes: divide with /, not with //.",
             when=lambda yours, expected, n: (
                 near(yours[CASES.index(("ring_all_reduce", 5, 48))], (8, 8 * (48 // 5)))
                 or near(yours[CASES.index(("ring_all_reduce", 64, 6))], (126, 126 * 6 // 64))
@@ -208,7 +208,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Recursive doubling sends in every step while it receives, and the distance doubles: "
+            "Recursive doubling sends while it receives, and the distance doubles in every step: "
             "it takes log2(n) steps, two for four ranks, three for eight.",
             when=lambda yours, expected, n: any(
                 _at("recursive_doubling", wrong)(yours, expected, n)
@@ -253,7 +253,8 @@ EXERCISE = Exercise(
         "and how large is each?",
         "Server: n - 1 whole tensors in, then n - 1 out. Both rings: as many messages as steps. "
         "Recursive doubling: how often does 1 double until it is n?",
-        "The bytes are always messages times the size of one, which is the whole tensor in three "
-        "methods and an n-th of it in one. Steps: 2(n - 1), n - 1, 2(n - 1), log2(n).",
+        "The bytes are the number of messages times the size of one, which is the whole tensor in "
+        "three methods and an n-th of it in one. A chunked ring takes twice as many steps as a "
+        "naive one, and recursive doubling takes log2(n) steps.",
     ),
 )

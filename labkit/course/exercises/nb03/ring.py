@@ -37,19 +37,19 @@ LATE = 0.02
 
 #: What an answer put into the list of chunks instead of into the tensor.
 IN_PLACE = (
-    "The tensor is as it was before. chunks[i] = chunks[i] + … puts a new tensor into the list: "
-    "change the chunk itself, with += or copy_, or receive into it."
+    "The tensor is unchanged. chunks[i] = chunks[i] + … puts a new tensor into the list: change "
+    "the chunk itself, with += or copy_, or receive into it."
 )
 SENDS_FIRST = (
-    "Every rank sends before it receives, and send returns only when its message is received. Use "
-    "exchange, which sends and receives together."
+    "Every rank sends before it receives, and send may return only when its message is received. "
+    "Use exchange, which sends and receives together."
 )
 #: What labkit says when every rank sends first.
 ALL_SEND = r"sends before it receives"
 OUTSIDE = (
-    "Ranks wait for a rank that takes no part, or no longer. The ring has n ranks, and world_size "
-    "may be larger: pass n, or len(chunks), to exchange. Every rank of the ring takes the same "
-    "number of steps."
+    "Ranks wait for a rank that takes no part, or has stopped taking part. The ring has n ranks, "
+    "and world_size may be larger: pass n, or len(chunks), to exchange. Every rank of the ring "
+    "takes the same number of steps."
 )
 #: What labkit says when ranks wait for one that was not asked to take part.
 ENDED = r"which has (?:ended|finished)"

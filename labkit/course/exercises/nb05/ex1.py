@@ -79,7 +79,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The group of the first call was still there at the second: destroy_process_group is "
-            "missing, or stands below the return.",
+            "missing, or comes after the return.",
             raises=r"initialize the default process group twice",
             when=lambda yours, expected, n: True in parts(yours, 3),
             shown_by={
@@ -112,7 +112,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "run has to return what work has returned, unchanged: keep it until the group is left.",
+            "run has to return what work has returned, unchanged: keep it until you have left the "
+            "group.",
             when=lambda yours, expected, n: (
                 parts(yours, 1) == parts(expected, 1) and parts(yours, 2) != parts(expected, 2)
             ),
@@ -122,16 +123,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "NCCL cannot carry the tensor that work adds up, which is on the CPU. Leave the "
-            "backend out: then each kind of device has its own.",
+            "NCCL cannot add up the tensor of work, which is on the CPU. Name gloo as the backend.",
             raises=r"nccl2? requires|NCCL is only|NVIDIA driver|No backend type associated",
             shown_by={
                 "asks for NCCL": edit("init_process_group()", 'init_process_group("nccl")'),
             },
         ),
         Mistake(
-            "Not every rank calls init_process_group, and those that do wait for the others: it "
-            "stands under no condition.",
+            "Not every rank calls init_process_group, and those that do wait for the others: call "
+            "it without a condition.",
             stuck=r"waits? in init_process_group",
             shown_by={
                 "lets one rank form it": body("""
@@ -169,8 +169,9 @@ EXERCISE = Exercise(
             dist.destroy_process_group()
     """),
     hints=(
-        "Three steps in this order: come, work, leave. And one value that has to survive the last.",
-        "init_process_group needs no argument: everything is in the environment.",
+        "Three steps in this order: form the group, work, leave. Which value do you still need "
+        "after the last one?",
+        "init_process_group needs neither rank nor world size: both are in the environment.",
         "Call destroy_process_group after work() and before return, so keep the result in a "
         "variable.",
     ),

@@ -81,8 +81,8 @@ EXERCISE = Exercise(
             shown_by={"leaves them numbers": edit("str(number)", "number")},
         ),
         Mistake(
-            "You divide by the size of node 0, as if all nodes were equal. Take the nodes' sizes "
-            "off the rank, one after the other.",
+            "You divide by the size of node 0, as if all nodes were equal. Subtract the nodes' "
+            "sizes from the rank, one after the other.",
             when=_with(LOCAL_RANK=lambda rank, sizes: rank % sizes[0]),
             shown_by={
                 "divides by the first size": edit(
@@ -91,8 +91,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "LOCAL_RANK counts from 0 on every node: it is the rank without the processes of the "
-            "nodes before.",
+            "LOCAL_RANK counts from 0 on every node: it is the rank minus the number of processes "
+            "on the nodes before.",
             when=_with(LOCAL_RANK=lambda rank, sizes: rank),
             shown_by={"counts through": edit('{"LOCAL_RANK": local_rank,', '{"LOCAL_RANK": rank,')},
         ),
@@ -102,12 +102,12 @@ EXERCISE = Exercise(
             shown_by={"counts the nodes": edit("sum(sizes)", "len(sizes)")},
         ),
         Mistake(
-            "LOCAL_WORLD_SIZE is that of the process's own node, not always node 0's.",
+            "LOCAL_WORLD_SIZE is the size of the process's own node, not always that of node 0.",
             when=_with(LOCAL_WORLD_SIZE=lambda rank, sizes: sizes[0]),
             shown_by={"takes node 0's size": edit("sizes[node]}", "sizes[0]}")},
         ),
         Mistake(
-            "The list that came as an argument has changed: work on a copy, or only read it.",
+            "The list that was passed has changed: work on a copy, or only read it.",
             when=lambda yours, expected, n: any(
                 str(found).startswith("changed sizes") for found in yours
             ),
@@ -123,7 +123,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The first rank of a node counts as one too many on the node before: a node of 3 has "
+            "You count the first rank of a node as one more on the node before: a node of 3 has "
             "the local ranks 0, 1 and 2.",
             when=_with(
                 LOCAL_RANK=lambda rank, sizes: _one_too_far(rank, sizes)[0],
@@ -140,10 +140,13 @@ EXERCISE = Exercise(
         return dict(zip(names, map(str, values)))
     """),
     hints=(
-        "Two of the four need no thought. For the other two, find out on which node the rank is.",
-        "Start with local_rank = rank. As long as that is too large for the node, go to the next.",
-        "While local_rank is not smaller than the size of the node, take that size off and go one "
-        "node on. What is left is the local rank, and the node's size is the other number.",
+        "RANK and WORLD_SIZE follow from the arguments at once. For the other two, find out on "
+        "which node the rank is.",
+        "Start with local_rank = rank. As long as it is too large for the node, go on to the next "
+        "one.",
+        "While local_rank is not smaller than the size of the node, subtract that size and go on "
+        "to the next node. What is left is the local rank, and the size of that node is the other "
+        "number.",
     ),
 )
 

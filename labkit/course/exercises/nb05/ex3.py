@@ -53,7 +53,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Each node forms a group of its own, or tries to: LOCAL_RANK and LOCAL_WORLD_SIZE "
-            "count within a node. On both nodes there is a process that takes itself for rank 0.",
+            "count within a node. On each node one process takes itself for rank 0.",
             when=lambda yours, expected, n: (
                 parts(yours, 2) != parts(expected, 2) and "no group" not in parts(yours, 2)
             ),
@@ -76,8 +76,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The group is right. But the GPU has the number of the rank: the nodes do not have "
-            "that many, since GPUs are numbered within a node.",
+            "The group is right, but you return the rank as the number of the GPU. GPUs are "
+            "numbered per node, and the second node does not have that many.",
             when=lambda yours, expected, n: (
                 [y[1:] for y in yours] == [e[1:] for e in expected]
                 and parts(yours, 0) == list(range(n))
@@ -88,7 +88,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The group is right, and the GPU is right as long as all nodes have equally many "
-            "processes. They need not: LOCAL_RANK is there to be read.",
+            "processes. They may differ: read LOCAL_RANK instead.",
             when=lambda yours, expected, n: (
                 [y[1:] for y in yours] == [e[1:] for e in expected]
                 and parts(yours, 0) == [r % local_numbers(r, n)[1] for r in range(n)]
@@ -101,14 +101,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The number of the GPU is text: wrap it in int(…).",
+            "The number of the GPU is a str: wrap it in int(…).",
             when=lambda yours, expected, n: any(isinstance(gpu, str) for gpu in parts(yours, 0)),
             shown_by={
                 "leaves it text": edit('int(os.environ["LOCAL_RANK"])', 'os.environ["LOCAL_RANK"]')
             },
         ),
         Mistake(
-            "There is no group afterwards: join forms it, and the check leaves it.",
+            "There is no group after join: join has to form it, and the check leaves it.",
             when=lambda yours, expected, n: "no group" in parts(yours, 1),
             shown_by={
                 "forms no group": body('return int(os.environ["LOCAL_RANK"])'),

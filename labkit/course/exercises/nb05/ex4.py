@@ -60,8 +60,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "You let delays add up. All ranks leave a collective together, so each step begins "
-            "anew.",
+            "You let delays add up. All ranks leave a collective together, so the next step "
+            "begins without a delay.",
             when=would_give(
                 lambda n: [_waits(tuple(map(tuple, _clocks(seconds)))) for seconds in ASKED]
             ),
@@ -73,8 +73,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the longest time that a rank computes. A rank waits only for what the last "
-            "one takes longer than itself.",
+            "That is the longest time that a rank computes. A rank waits only for the difference "
+            "between the last rank's time and its own.",
             when=would_give(lambda n: [max(_all(seconds), default=0.0) for seconds in ASKED]),
             shown_by={
                 "takes the slowest step": edit("max(step) - min(step)", "max(step)"),
@@ -96,7 +96,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the sum of the waits. A time limit counts anew for each collective.",
+            "That is the sum of the waits. A time limit starts again with each collective.",
             when=would_give(
                 lambda n: [
                     sum(max(step) - min(step) for step in zip(*seconds, strict=True))
@@ -111,7 +111,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "You take the difference within each rank, between its collectives. A wait is the "
-            "difference between ranks, within one collective: turn the table with zip(*seconds).",
+            "difference between ranks, within one collective: transpose the table with "
+            "zip(*seconds).",
             when=would_give(
                 lambda n: [
                     max((max(row) - min(row) for row in seconds if row), default=0.0)
@@ -144,7 +145,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "In one collective, which rank waits longest, and for which one?",
-        "The first one to come waits for the last one to come. And afterwards all are level again.",
+        "The first rank to arrive waits for the last one. Afterwards all ranks start the next "
+        "step together.",
         "zip(*seconds) gives the times of all ranks, one collective after the other. You need the "
         "largest difference in any of them.",
     ),
