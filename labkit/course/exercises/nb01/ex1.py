@@ -71,13 +71,14 @@ EXERCISE = Exercise(
     setup="keep = []",
     mistakes=(
         Mistake(
-            "The number of ranks is written into the answer, so that it is wrong with any other "
-            "number. The name world_size stands for it.",
+            "The answer contains the number of ranks, so it is wrong with any other number. Use "
+            "world_size instead.",
             when=fits_one_size,
             shown_by={"writes the number of ranks": edit("world_size - 1", "3")},
         ),
         Mistake(
-            "The last rank sends too, to a rank that does not exist: the chain ends there.",
+            "The last rank sends too, to a rank that does not exist. The chain ends with the last "
+            "rank.",
             raises=r"There is no rank \d+ in this group",
             shown_by={
                 "lets the last rank send too": edit(
@@ -90,8 +91,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank 0 waits for a message, but no rank is before it: it begins the chain and "
-            "receives nothing.",
+            "Rank 0 waits for a message, but there is no rank before it: rank 0 starts the chain "
+            "and receives nothing.",
             raises=r"There is no rank -\d+ in this group",
             stuck=r"rank 0 waits in recv from",
             shown_by={
@@ -117,7 +118,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A rank waits for a sum that is never sent to it: every rank but the last one sends to "
+            "A rank waits for a sum that is never sent to it: every rank except the last sends to "
             "rank + 1.",
             stuck=r"waits? in recv from rank .*: a send of ranks? .*is missing",
             shown_by={
@@ -137,7 +138,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A rank sends to one that does not receive: every rank but rank 0 receives from "
+            "A rank sends to a rank that does not receive: every rank except rank 0 receives from "
             "rank - 1.",
             stuck=r"waits? in send to rank .*: a receive of ranks? .*is missing",
             shown_by={
@@ -153,8 +154,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The buffer has another dtype than x. torch.empty_like(x) has the shape, the dtype and "
-            "the device of x; torch.zeros(x.shape) is float32.",
+            "The dtype of the buffer or of the result differs from that of x. torch.empty_like(x) "
+            "has the shape, the dtype and the device of x; torch.zeros(x.shape) is float32.",
             when=has_other_dtype,
             raises=r"result type \w+ can't be cast|Died: signal 6",
             shown_by={
@@ -170,14 +171,14 @@ EXERCISE = Exercise(
             shown_by={"returns a list": edit("return total", "return total.tolist()")},
         ),
         Mistake(
-            "The sums are right, but x was changed: += and add_ work in place. Add into a copy, "
-            "x.clone(), or write x + before.",
+            "The sums are right, but x was changed: += and add_ work in place. Add into a copy "
+            "(x.clone()), or write x + before.",
             when=changes_only_x,
             shown_by={"adds into x": edit("total = x.clone()", "total = x")},
         ),
         Mistake(
-            "A rank received numbers that were written into the tensor after the sender had "
-            "returned: wait for the isend before you return.",
+            "A rank received numbers that were written into the tensor after the sender's "
+            "function had returned: wait for the isend before you return.",
             when=_sent_too_late,
             shown_by={
                 "does not wait for its isend": edit(
@@ -186,12 +187,12 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank passes on its own x: pass on the sum so far.",
+            "Each rank sends its own x. It should send the sum so far.",
             when=gives(lambda xs, r: xs[r] + xs[r - 1] if r else xs[0]),
             shown_by={"passes on its own tensor": edit("send(total,", "send(x,")},
         ),
         Mistake(
-            "Rank 0's tensor goes down the chain unchanged: add your own x before you send.",
+            "Rank 0's tensor travels along the chain unchanged: add your own x before you send.",
             when=gives(lambda xs, r: xs[0]),
             shown_by={
                 "never adds": edit(
@@ -205,7 +206,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Your own x is missing: a rank returns what it received plus its own x.",
+            "Your own x is missing: each rank returns what it received plus its own x.",
             when=lambda *found: (
                 gives(lambda xs, r: _sum_to(xs, r - 1) if r else xs[0])(*found)
                 or gives(lambda xs, r: _sum_to(xs, r) - xs[r])(*found)
@@ -230,8 +231,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank returns its own x: nothing that it received is in the result. Return the "
-            "sum; and if you use irecv, wait for it before you add.",
+            "Every rank returns its own x: the sum that it received is not in the result. Return "
+            "the sum; if you use irecv, wait for it before you add.",
             when=_receives_in_vain,
             shown_by={
                 "returns what it brought": edit("return total", "return x"),
@@ -248,8 +249,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The sum goes the wrong way: rank r has the x of ranks r and above. Receive from "
-            "rank - 1, send to rank + 1.",
+            "The sum runs in the wrong direction: rank r has the sum of the x of ranks r and "
+            "above. Receive from rank - 1 and send to rank + 1.",
             when=gives(lambda xs, r: torch.stack(list(xs[r:])).sum(0, dtype=xs[0].dtype)),
             shown_by={
                 "sums from the other end": body("""
@@ -265,8 +266,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The sums are right, but ranks send several messages. Each rank needs only the sum of "
-            "the rank before it, which already contains all earlier ones.",
+            "The sums are right, but some ranks send several messages. Each rank needs only the "
+            "sum of the rank before it, which already contains all earlier ones.",
             missed="messages sent",
             shown_by={
                 "sends its tensor to all that come later": body("""
@@ -306,10 +307,10 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Rank r does three things: receive from rank r - 1, add, send to rank r + 1. The first "
-        "and the last rank leave one of them out.",
-        "Begin with a copy of x. A rank that is not the first receives the sum so far into a "
-        "buffer like x and adds it. A rank that is not the last sends what it has then.",
-        "Write it down for three ranks that bring 1, 2 and 3: what does rank 1 receive, what does "
-        "it send, what does it return? Then find the condition for each of the two calls.",
+        "and the last rank each leave one of them out.",
+        "Start with a copy of x. Every rank except the first receives the sum so far into a "
+        "buffer like x and adds it. Every rank except the last then sends its own sum.",
+        "Write it down for three ranks that bring 1, 2 and 3: what does rank 1 receive, send and "
+        "return? Then find the condition for each of the two calls.",
     ),
 )

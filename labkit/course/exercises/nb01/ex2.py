@@ -1,4 +1,4 @@
-"""Exercise 01-2: exchange tensors with a partner: post both, then wait for both."""
+"""Exercise 01-2: exchange tensors with a partner: start both messages, then wait for both."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ EXERCISE = Exercise(
     seconds=10.0,
     mistakes=(
         Mistake(
-            "Both ranks wait for the send before they post the receive: start both messages, then "
-            "wait for both.",
+            "Both ranks wait for the send before they start the receive: start both messages, "
+            "then wait for both.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "waits for the send at once": body("""
@@ -118,8 +118,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You ask is_completed() until it is true. On gloo it becomes true in wait() and not "
-            "before, so the loop never ends: call wait() instead.",
+            "The loop calls is_completed() until it is true. On gloo it becomes true only in "
+            "wait(), so the loop never ends: call wait() instead.",
             stuck=r"is_completed\(\)",
             shown_by={
                 "asks again and again": edit(
@@ -135,8 +135,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The buffer has another dtype than x. torch.empty_like(x) has the shape and the dtype "
-            "of x; torch.zeros(x.shape) is float32.",
+            "The buffer's dtype differs from that of x. torch.empty_like(x) has the shape and the "
+            "dtype of x; torch.zeros(x.shape) is float32.",
             when=has_other_dtype,
             raises=r"Died: signal 6",
             shown_by={
@@ -144,7 +144,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Return the tensor that irecv has filled: not a work, and not a list.",
+            "Return the tensor that irecv has filled, not a Work and not a list.",
             when=has_no_tensor,
             raises=r"cannot pickle '.*Work' object",
             shown_by={
@@ -153,8 +153,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result was read before it had arrived: the function returned without waiting "
-            "for its irecv.",
+            "The result was read before the message had arrived: the function returned without "
+            "waiting for its irecv.",
             when=_too_early,
             shown_by={
                 "waits for nothing": body("""
@@ -173,8 +173,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x was overwritten (by -7) before it was read: the function returned without waiting "
-            "for its isend.",
+            "x was overwritten (with -7) before it had been sent: the function returned without "
+            "waiting for its isend.",
             when=is_overwritten,
             shown_by={
                 "waits for the receive only": body("""
@@ -186,8 +186,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x has changed: it belongs to the caller, and to the send until that is complete. "
-            "Receive into a buffer of its own, and return that.",
+            "x was changed: it belongs to the caller, and the send may still be reading it. "
+            "Receive into a separate buffer, and return that.",
             when=_changes_x,
             shown_by={
                 "receives into x": body("""
@@ -199,7 +199,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You return your own x: what the other rank sent is in the buffer that irecv has "
+            "You return your own x. What the other rank sent is in the buffer that irecv has "
             "filled.",
             when=gives(_own),
             shown_by={"returns x": edit("return received", "return x")},
@@ -247,10 +247,11 @@ EXERCISE = Exercise(
         """,
     ),
     hints=(
-        "Two calls that return at once, then two waits. And a buffer to receive into.",
-        "isend and irecv each return a work. Until wait() has returned on both of them, x may not "
-        "be changed and the buffer may not be read.",
-        "The order of the two starts does not matter, nor does that of the two waits. What matters "
-        "is that both messages are started before the first wait.",
+        "Make two calls that return at once, then wait for both. You also need a buffer to "
+        "receive into.",
+        "isend and irecv each return a Work. Until wait() has returned on both, do not change x "
+        "and do not read the buffer.",
+        "The order of the two starts does not matter, and neither does the order of the two "
+        "waits. What matters is that both messages are started before the first wait.",
     ),
 )

@@ -71,8 +71,8 @@ EXERCISE = Exercise(
     goals=(Goal("messages sent", most=lambda n: 2),),
     mistakes=(
         Mistake(
-            "The number of ranks is written into the answer, so that it is wrong with any other "
-            "number. The name world_size stands for it.",
+            "The answer contains the number of ranks, so it is wrong with any other number. Use "
+            "world_size instead.",
             when=fits_one_size,
             shown_by={
                 "writes the number of ranks": edit(
@@ -84,8 +84,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "There is no rank world_size, and none below 0: after the last rank comes rank 0, so "
-            "count modulo world_size.",
+            "There is no rank world_size and no rank below 0. After the last rank comes rank 0, "
+            "so count modulo world_size.",
             raises=r"There is no rank -?\d+ in this group",
             shown_by={
                 "forgets that a ring closes": edit("(rank + 1) % world_size", "rank + 1"),
@@ -93,7 +93,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank waits for its send before it comes to a receive, and on gloo no send is "
+            "Every rank waits for its send before it reaches its receive, and on gloo no send is "
             "complete before its message is received: pass both messages to one "
             "batch_isend_irecv, or let one rank receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
@@ -107,7 +107,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank receives first, so no rank comes to its send: use batch_isend_irecv, or "
+            "Every rank receives first, so no rank reaches its send: use batch_isend_irecv, or "
             "let one rank send first.",
             stuck=r"Cause: Every one of them waits to receive before it sends",
             shown_by={
@@ -120,8 +120,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The buffer has another dtype than x. torch.empty_like(x) has the shape, the dtype and "
-            "the device of x; torch.zeros(x.shape) is float32.",
+            "The buffer's dtype differs from that of x. torch.empty_like(x) has the shape, the "
+            "dtype and the device of x; torch.zeros(x.shape) is float32.",
             when=has_other_dtype,
             raises=r"Died: signal 6",
             shown_by={
@@ -129,20 +129,20 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Return a tensor like x: not a work, not a list, not a number.",
+            "Return a tensor like x, not a Work, a list or a number.",
             when=has_no_tensor,
             raises=r"cannot pickle '.*Work' object",
             shown_by={"returns a list": edit("return received", "return received.tolist()")},
         ),
         Mistake(
-            "The results are right, but x was changed: receive into a buffer of its own.",
+            "The results are right, but x was changed: receive into a separate buffer.",
             when=changes_only_x,
             shown_by={
                 "copies the result into x": edit("return received", "return x.copy_(received)")
             },
         ),
         Mistake(
-            "P2POp takes the function itself: dist.isend or dist.irecv, without brackets. The "
+            "P2POp takes the function itself, dist.isend or dist.irecv, without brackets: the "
             "batch calls it.",
             raises=r"Invalid ``op``",
             shown_by={
@@ -153,8 +153,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x was received into, and something else was sent: isend takes x, irecv takes the "
-            "buffer.",
+            "The two tensors are swapped: isend takes x, irecv takes the buffer.",
             when=_into_x,
             shown_by={
                 "exchanges the two tensors": edit(
@@ -168,8 +167,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Some ranks return numbers that no rank has brought: wait for every work before you "
-            "read what it receives.",
+            "Some ranks return numbers that no rank passed to shift: wait for every Work before "
+            "you read its buffer.",
             when=_too_early,
             shown_by={
                 "does not wait": edit(
@@ -184,8 +183,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "x was overwritten (by -7) before it was read: wait for every work before you return, "
-            "for the isend too.",
+            "x was overwritten (with -7) before it had been sent: wait for every Work before you "
+            "return, also for that of the isend.",
             when=is_overwritten,
             shown_by={
                 "waits for the receive only": body("""
@@ -197,7 +196,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It went the other way round: send to rank + 1, receive from rank - 1.",
+            "The tensors move in the wrong direction: send to rank + 1 and receive from rank - 1.",
             when=_other_way,
             shown_by={
                 "goes the other way": edit(
@@ -206,13 +205,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You return your own x: the neighbour's is in the buffer that you received into.",
+            "You return your own x. The neighbour's x is in the buffer that you received into.",
             when=gives(lambda xs, r: xs[r]),
             shown_by={"returns what it sent": edit("return received", "return x")},
         ),
         Mistake(
-            "The results are right, but ranks send several messages: what goes to the next rank "
-            "comes from this rank, so it takes one.",
+            "The results are right, but ranks send several messages. The next rank needs only "
+            "this rank's x, which is one message.",
             missed="messages sent",
             shown_by={
                 "goes round the ring to the end": body("""
@@ -252,11 +251,10 @@ EXERCISE = Exercise(
         return received
     """),
     hints=(
-        "To which rank do you send, and from which do you receive? Both are found with "
-        "% world_size.",
-        "A list of two P2POp, one with dist.isend and one with dist.irecv, is passed to "
-        "batch_isend_irecv, which returns works to wait for.",
-        "Each P2POp takes the function without brackets, a tensor and a rank: what is sent and to "
-        "which rank, what is filled and from which rank.",
+        "Which rank do you send to, and which do you receive from? % world_size helps with both.",
+        "Pass batch_isend_irecv a list of two P2POp, one with dist.isend and one with dist.irecv. "
+        "It returns a list of Work to wait for.",
+        "Each P2POp takes the function without brackets, a tensor and a rank: for isend, what to "
+        "send and to which rank; for irecv, what to fill and from which rank.",
     ),
 )

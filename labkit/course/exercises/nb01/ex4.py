@@ -95,8 +95,8 @@ EXERCISE = Exercise(
     goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "The number of ranks is written into the answer, so that it is wrong with any other "
-            "number. The name world_size stands for it.",
+            "The answer contains the number of ranks, so it is wrong with any other number. Use "
+            "world_size instead.",
             when=fits_one_size,
             shown_by={
                 "writes the number of ranks": edit(
@@ -105,7 +105,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank 0 sends to itself: it already has its own x.",
+            "Rank 0 sends to itself, but it already has its own x.",
             raises=r"Invalid destination rank: destination rank should not be the same",
             shown_by={
                 "lets rank 0 send too": body("""
@@ -138,7 +138,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A rank sends to rank 0 and is not received from: rank 0 receives n - 1 times.",
+            "A rank waits in its send to rank 0, which never receives the message: rank 0 has to "
+            "receive n - 1 times.",
             stuck=r"waits? in send to rank 0",
             shown_by={
                 "leaves out the last rank": edit(
@@ -147,8 +148,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The rows have another dtype than x: pass dtype=x.dtype where you make them, or use "
-            "torch.empty_like(x) for each row.",
+            "The dtype of the rows differs from that of x: pass dtype=x.dtype where you create "
+            "them, or use torch.empty_like(x) for each row.",
             when=has_other_dtype,
             raises=r"Died: signal 6",
             shown_by={
@@ -158,7 +159,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank 0 returns one tensor, not a list of tensors: torch.stack makes one of them.",
+            "Rank 0 has to return one tensor, not a list of tensors: torch.stack joins them.",
             when=has_no_tensor,
             shown_by={"returns a list": edit("return rows", "return list(rows)")},
         ),
@@ -183,7 +184,7 @@ EXERCISE = Exercise(
             shown_by={"clears x": edit("return rows", "x.zero_()\nreturn rows")},
         ),
         Mistake(
-            "Rank 0's own row comes last: row r belongs to rank r, so it comes first.",
+            "Rank 0's own row comes last. Row r belongs to rank r, so it has to come first.",
             when=_on_rank_0(lambda xs: torch.stack([*xs[1:], xs[0]])),
             shown_by={
                 "puts its own row last": body("""
@@ -198,8 +199,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The rows are in the order in which they arrived: recv returns the rank of the "
-            "sender, which is the number of its row.",
+            "The rows are in the order of arrival. recv returns the sender's rank, which is the "
+            "number of its row.",
             when=_in_order_of_arrival,
             shown_by={
                 "keeps the order of arrival": body("""
@@ -216,8 +217,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The ranks' tensors are stacked along another dimension: the new dimension is the "
-            "first one (dim=0), so that row r is the x of rank r.",
+            "The ranks' tensors are stacked along the wrong dimension: the new dimension has to "
+            "be the first (dim=0), so that row r is the x of rank r.",
             when=lambda yours, expected, n: any(
                 _on_rank_0(partial(torch.stack, dim=dim))(yours, expected, n) for dim in (1, 2)
             ),
@@ -228,13 +229,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The rows are flattened: each row has the shape of x, so make room for "
+            "The rows are flattened. Each row has the shape of x, so the result has the shape "
             "(world_size, *x.shape).",
             when=_on_rank_0(lambda xs: torch.stack([x.flatten() for x in xs])),
             shown_by={"flattens the rows": edit("return rows", "return rows.flatten(1)")},
         ),
         Mistake(
-            "The ranks' tensors stand end to end in one dimension: torch.stack adds a new "
+            "The ranks' tensors are joined end to end in one dimension: torch.stack adds a new "
             "dimension, torch.cat does not.",
             when=_on_rank_0(lambda xs: torch.cat(list(xs))),
             shown_by={
@@ -242,8 +243,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The rows of the other ranks are all the same: you received into one tensor again and "
-            "again. Give each row a tensor of its own, or copy.",
+            "The rows of the other ranks are all the same: every message was received into the "
+            "same tensor. Use a separate tensor for each row, or copy after each recv.",
             when=_same_rows,
             shown_by={
                 "receives into one tensor": body("""
@@ -270,8 +271,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A row holds numbers that no rank has brought: it was read before its message had "
-            "arrived. Wait for every irecv.",
+            "A row holds numbers that no rank passed to collect: it was read before its message "
+            "had arrived. Wait for every irecv.",
             when=_too_early,
             shown_by={
                 "does not wait": edit(
@@ -286,7 +287,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The rows are right, but ranks send several messages: a whole tensor is one message.",
+            "The rows are right, but some ranks send several messages: send the whole tensor in "
+            "one.",
             missed="messages sent",
             shown_by={
                 "sends each number in a message of its own": edit(
@@ -328,7 +330,7 @@ EXERCISE = Exercise(
     hints=(
         "Rank 0 has its own row and receives n - 1 others. The other ranks send once.",
         "Without a source, recv takes the message that comes first and returns the sender's rank, "
-        "which is the row's number. Or name the sources one after the other.",
+        "which is the row's number. Or receive from one source after the other.",
         "recv can fill a row of a larger tensor, rows[source], as long as that tensor has the "
         "shape (world_size, *x.shape) and the dtype of x.",
     ),

@@ -64,7 +64,7 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "Both numbers are there, in the wrong order: α comes first.",
+            "Both numbers are right, but in the wrong order: α comes first.",
             when=_gives(
                 lambda n1, t1, n2, t2: (_slope(n1, t1, n2, t2), t1 - _slope(n1, t1, n2, t2) * n1)
             ),
@@ -73,8 +73,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Your β is the time per byte of one message alone, as if α were 0. It is how much "
-            "longer the larger message takes, for each byte that it has more.",
+            "Your β is the time per byte of one message alone, as if α were 0. β is the "
+            "additional time per additional byte.",
             when=lambda yours, expected, n: any(
                 all(
                     isinstance(pair, list)
@@ -89,8 +89,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Your β is a rate, bytes per second. It is seconds per byte: the difference of the "
-            "times goes on top.",
+            "Your β is a rate, in bytes per second, but it has to be in seconds per byte: the "
+            "difference of the times is the numerator.",
             when=lambda yours, expected, n: all(
                 isinstance(pair, list)
                 and pair[1]
@@ -115,7 +115,7 @@ EXERCISE = Exercise(
             shown_by={"turns one difference round": edit("(t2 - t1)", "(t1 - t2)")},
         ),
         Mistake(
-            "Your α is the whole time of a message: subtract what its bytes cost.",
+            "Your α is the whole time of a message: subtract the time that its bytes take.",
             when=lambda yours, expected, n: any(
                 all(
                     isinstance(pair, list) and abs(pair[0] - time(*_arguments(case))) < 1e-9
@@ -133,8 +133,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The time that you subtract for α belongs to the other message: t1 goes with n1, t2 "
-            "with n2.",
+            "Your α mixes the two messages: t1 belongs to n1, and t2 to n2.",
             when=_gives(
                 lambda n1, t1, n2, t2: (t1 - _slope(n1, t1, n2, t2) * n2, _slope(n1, t1, n2, t2))
             ),
@@ -148,7 +147,7 @@ EXERCISE = Exercise(
             shown_by={"adds what the bytes cost": edit("t1 - beta", "t1 + beta")},
         ),
         Mistake(
-            "The first message may be the larger one: do not take it for the small one.",
+            "The first message may be the larger one: do not assume that it is the smaller one.",
             when=lambda yours, expected, n: yours[0] == expected[0] and yours[1] != expected[1],
             shown_by={
                 "takes differences without their sign": edit(
@@ -163,8 +162,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Two points, one line: β is its slope, α is its height at zero bytes.",
-        "How much longer does the larger message take than the smaller one, and how many bytes "
-        "more does it have?",
-        "With β known, the time of either message is α + β·n, and α is all that is not known.",
+        "How much longer does the larger message take than the smaller one, and how many more "
+        "bytes does it have?",
+        "Once you know β, only α is unknown in t = α + β·n, for either message.",
     ),
 )

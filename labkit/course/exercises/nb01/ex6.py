@@ -101,14 +101,14 @@ EXERCISE = Exercise(
     goals=(Goal("messages sent", most=lambda n: 4),),
     mistakes=(
         Mistake(
-            "The number of ranks is written into the answer, so that it is wrong with any other "
-            "number. The name world_size stands for it.",
+            "The answer contains the number of ranks, so it is wrong with any other number. Use "
+            "world_size instead.",
             when=fits_one_size,
             shown_by={"writes the number of ranks": edit("world_size - 1", "3")},
         ),
         Mistake(
-            "The ranks are stuck as before: at a cut, both neighbours send first. Read which two "
-            "ranks wait in send to each other; one of them has to receive first.",
+            "The ranks are stuck as before: at a cut, both neighbours send first. Find the two "
+            "ranks that each wait in a send to the other; one of them has to receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
                 "changes nothing": edit(
@@ -151,15 +151,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "There is no rank before rank 0 and none after the last one: the conditions of the two "
-            "blocks have to stay.",
+            "There is no rank before rank 0 and none after the last: keep the conditions of the "
+            "two blocks.",
             raises=r"There is no rank -?\d+ in this group",
             shown_by={
                 "forgets that the chain ends": edit("if rank < world_size - 1:", "if True:"),
             },
         ),
         Mistake(
-            "The result has another dtype than x: keep dtype=x.dtype.",
+            "The dtype of the result differs from that of x: keep dtype=x.dtype.",
             when=has_other_dtype,
             raises=r"Died: signal 6",
             shown_by={
@@ -189,7 +189,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Only one side has its halo: each cut needs two messages, one in each direction.",
+            "Only one side has its halo. Each cut needs two messages, one in each direction.",
             when=lambda yours, expected, n: (
                 _gives(lambda xs, r: _padded(xs[r - 1][-1:] if r else None, xs[r], None))(
                     yours, expected, n
@@ -208,7 +208,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The halo comes from the wrong end of the neighbour: it is the last number of the rank "
+            "The halo comes from the wrong end of the neighbour: take the last number of the rank "
             "before, and the first number of the rank after.",
             when=_gives(_other_ends),
             shown_by={
@@ -218,8 +218,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The two halos are exchanged: that of the rank before goes in front, that of the rank "
-            "after behind.",
+            "The two halos are swapped: the number from the rank before goes to the front, the "
+            "number from the rank after to the end.",
             when=_gives(_exchanged),
             shown_by={
                 "exchanges the halos": edit(
@@ -228,7 +228,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The first and the last rank are no neighbours: the signal has a 0 at both ends.",
+            "The first and the last rank are not neighbours: the signal has a 0 at both ends.",
             when=_gives(_ring),
             shown_by={
                 "closes the chain to a ring": body("""
@@ -246,8 +246,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A message was not complete when the function returned: wait for every work, sends and "
-            "receives.",
+            "A message was not complete when the function returned: wait for every Work, of sends "
+            "and of receives.",
             when=_too_early,
             shown_by={
                 "waits for nothing": body("""
@@ -276,8 +276,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Ranks still wait for each other. Go through the report cut by cut: which call do the "
-            "two neighbours make first there, and do the two calls fit?",
+            "Ranks still wait for each other. Go through the report cut by cut: which call does "
+            "each of the two neighbours make first, and do these calls match?",
             stuck=r"Deadlock: ranks? ",
             shown_by={
                 "lets rank 0 only wait": edit(
@@ -286,7 +286,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, but ranks send more than two messages: one number to each "
+            "The result is right, but some ranks send more than two messages: one number to each "
             "neighbour is enough.",
             missed="messages sent",
             shown_by={
@@ -337,10 +337,10 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Look at one cut, between ranks 0 and 1. Which of the two calls does each of them make "
-        "first there?",
-        "At each cut, the lower rank is in its second block and the upper rank in its first one. "
-        "One of these blocks has to begin with the other call.",
+        "first?",
+        "At each cut, the lower rank is in its second block and the upper rank in its first. One "
+        "of these two blocks has to begin with the other call.",
         "If the lower rank receives first, rank 1 can send to rank 0 and go on to its second "
-        "block, which frees rank 2, and so on along the chain.",
+        "block. That frees rank 2, and so on along the chain.",
     ),
 )

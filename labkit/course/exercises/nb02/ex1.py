@@ -1,4 +1,4 @@
-"""Exercise 02-1: average samples of which every rank has another number."""
+"""Exercise 02-1: average samples whose number differs from rank to rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLS = range(len(LENGTHS))
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
-    """Average samples of which every rank has another number, once with none on some rank."""
+    """Average samples whose number differs from rank to rank, once with none on some rank."""
     return [number(answer(numbers(call, here.rank).to(here.device))) for call in CALLS]
 
 
@@ -62,8 +62,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "That is the mean of the ranks' means: a rank with two samples counts as much as a "
-            "rank with five, and a rank with none has no mean (nan). Add up the samples, and how "
-            "many there are.",
+            "rank with five, and a rank with none has no mean (nan). Add up the samples, and add "
+            "up their counts.",
             when=would_give(_each(_mean_of_means)),
             shown_by={
                 "averages the means": body("""
@@ -74,8 +74,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The sum is divided by the number of ranks; divide it by the number of samples on "
-            "all ranks.",
+            "The sum is divided by the number of ranks. Divide it by the number of samples on all "
+            "ranks.",
             when=would_give(_each(lambda call, rank, n: _all(call, n).sum() / n)),
             shown_by={
                 "divides by the number of ranks": body("""
@@ -99,7 +99,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank divides the sum of all ranks by its own number of samples; let the ranks "
+            "Each rank divides the sum over all ranks by its own number of samples; let the ranks "
             "add up their counts too.",
             when=would_give(_each(_total_by_own_count(lambda n: 1))),
             shown_by={
@@ -111,24 +111,24 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the sum of all samples; divide it by their number, on all ranks.",
+            "That is the sum of all samples. Divide it by the number of samples on all ranks.",
             when=would_give(_each(lambda call, rank, n: _all(call, n).sum())),
             shown_by={"returns the sum": edit("both[0] / both[1]", "both[0]")},
         ),
         Mistake(
-            "Each rank averages its own samples only: nothing was sent between ranks.",
+            "Each rank averages only its own samples: nothing was sent between ranks.",
             when=would_give(_each(lambda call, rank, n: numbers(call, rank).mean())),
             shown_by={"talks to nobody": body("return samples.mean()")},
         ),
         Mistake(
-            "Only one rank has the mean of all. reduce leaves the sum on its destination, gather "
-            "the list; which collective leaves it on every rank?",
+            "Only one rank has the mean of all samples. reduce and gather leave their result on "
+            "the destination only; which collective leaves it on every rank?",
             when=_on_one_rank,
             shown_by={"reduces to rank 0": edit("all_reduce(both)", "reduce(both, dst=0)")},
         ),
         Mistake(
-            "The ranks bring tensors of different lengths to the collective. Bring something "
-            "of the same shape on every rank: a sum and a count.",
+            "The ranks pass tensors of different lengths to the collective. Pass something of the "
+            "same shape on every rank: a sum and a count.",
             raises=r"Died: signal 6|invalid tensor size",
             stuck=r"Cause: They call \w+ with different shapes",
             shown_by={
@@ -163,7 +163,7 @@ EXERCISE = Exercise(
     hints=(
         "The mean of all samples is their sum, divided by how many there are. Both are sums "
         "over the ranks.",
-        "An all_reduce adds up place by place, so one tensor can carry several sums at once.",
-        "The first place of a tensor of two numbers can be this rank's sum, the second its count.",
+        "An all_reduce adds element by element, so one tensor can carry several sums at once.",
+        "In a tensor of two numbers, the first can be this rank's sum and the second its count.",
     ),
 )

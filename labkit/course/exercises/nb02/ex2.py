@@ -1,4 +1,4 @@
-"""Exercise 02-2: give each rank its column of a matrix that lies on the ranks row by row."""
+"""Exercise 02-2: give each rank its column of a matrix of which each rank holds one row."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "That is the row that the rank began with: the result of the call is in its first "
-            "argument.",
+            "That is the row with which the rank started: the call writes its result into its "
+            "first argument.",
             when=_each(lambda matrix, rank: matrix[rank], True),
             shown_by={"returns what it sent": edit("return column", "return row")},
         ),
         Mistake(
-            "The numbers are right, the shape is not: put them together into one tensor of n "
-            "numbers (torch.cat).",
+            "The numbers are right, but the shape is not: join them into one tensor of n numbers "
+            "(torch.cat).",
             when=_right_but_flat,
             shown_by={
                 "leaves it in pieces": body("""
@@ -94,8 +94,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank has the sum of the rows: an all_reduce adds, and here numbers only "
-            "change places.",
+            "Every rank has the sum of the rows. An all_reduce adds, but here numbers only change "
+            "places.",
             when=_each(lambda matrix, rank: matrix.sum(0), False),
             shown_by={
                 "adds up": body("""
@@ -105,7 +105,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The column is right, but row is changed: receive into a tensor of its own.",
+            "The column is right, but row was changed: receive into a separate tensor.",
             when=lambda yours, expected, n: (
                 same([y[:2] for y in yours], [e[:2] for e in expected]) and False in parts(yours, 2)
             ),
@@ -114,16 +114,16 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The call has written into row, and your tensor for the result is as it was made: "
-            "the tensor for the result goes first in the call, what you send second.",
+            "The call has written into row, and your tensor for the result is unchanged: the "
+            "first argument is the tensor for the result, the second is what you send.",
             when=lambda yours, expected, n: n > 1 and not any(parts(yours, 2)),
             shown_by={
                 "swaps input and output": edit("column, row", "row, column"),
             },
         ),
         Mistake(
-            "The tensor for the result is of floats, and row holds whole numbers: both have to "
-            "have one type (torch.empty_like).",
+            "The tensor for the result holds floats, but row holds integers: both need the same "
+            "dtype (torch.empty_like).",
             raises=r"different dtypes|[Tt]ensors? .*(?:same|identical) type|must have the same",
             shown_by={
                 "always has floats": edit(
@@ -133,7 +133,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The result is right, but it takes several collectives per call, one for each rank. "
-            "One of the nine does all of them at once: from every rank to every rank.",
+            "One of the nine sends from every rank to every rank in a single call.",
             missed="collectives",
             shown_by={
                 "gathers n times": body("""
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The result is right, but each rank sends the whole matrix, most of it zeros. Send "
-            "to each rank only the number that belongs to it.",
+            "each rank only the number that belongs to it.",
             missed="bytes sent",
             shown_by={
                 "adds up a matrix with one row": body("""
@@ -219,6 +219,6 @@ EXERCISE = Exercise(
     hints=(
         "Rank i has piece j for rank j. Which of the nine collectives takes it there?",
         "The tensor form of that collective cuts its input into one piece per rank.",
-        "The tensor for the result has the shape and the type of row, and goes first.",
+        "The tensor for the result has the shape and the dtype of row, and is the first argument.",
     ),
 )

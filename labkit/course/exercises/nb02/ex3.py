@@ -1,4 +1,4 @@
-"""Exercise 02-3: gather tensors of different length, with the collectives for equal ones."""
+"""Exercise 02-3: gather tensors of different lengths, with collectives that need equal ones."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Zeros are gone that belong to the data. Padding cannot be told from data by its "
+            "Zeros that belong to the data are missing. Padding cannot be told from data by its "
             "value: cut each piece to the length that its rank had.",
             when=would_give(_each(_without_zeros)),
             shown_by={
@@ -95,7 +95,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank cuts all pieces to its own length; every piece has a length of its own.",
+            "Each rank cuts all pieces to its own length. Cut each piece to the length that its "
+            "rank had.",
             when=would_give(
                 _each(lambda call, rank, n: _padded(call, n)[:, : length(call, rank)].flatten())
             ),
@@ -117,7 +118,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank has its own numbers only.",
+            "Each rank returns only its own numbers: the other ranks' tensors are missing.",
             when=would_give(_each(lambda call, rank, n: tokens(call, rank))),
             shown_by={
                 "returns what it brought": edit(
@@ -126,8 +127,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is of floats where x holds whole numbers, and float32 has not all of "
-            "them: 16,777,217 became 16,777,216. Make what you pad into with dtype=x.dtype.",
+            "The result holds floats where x holds integers, and float32 cannot represent all of "
+            "them: 16,777,217 became 16,777,216. Create the padded tensor with dtype=x.dtype.",
             when=lambda yours, expected, n: (
                 same(parts(yours, 0), parts(expected, 0))
                 and all(kind.startswith("float") for kind in parts(yours, 1))
@@ -135,8 +136,8 @@ EXERCISE = Exercise(
             shown_by={"pads into floats": edit("dtype=x.dtype, ", "")},
         ),
         Mistake(
-            "An all_gather needs the same shape on every rank, and here each brings another "
-            "length. Agree on the longest first, and pad up to it.",
+            "This all_gather needs the same shape on every rank, but the lengths differ. Find the "
+            "longest first, and pad every tensor to that length.",
             raises=r"Died: signal 6|invalid tensor size",
             stuck=r"Cause: They call all_gather\w* with different shapes",
             shown_by={
@@ -151,9 +152,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, but it takes more than two collectives per call, because each "
-            "rank's tensor travels in one of its own. Padded to one length, all of them travel "
-            "in one all_gather.",
+            "The result is right, but it takes more than two collectives per call, one for each "
+            "rank's tensor. Padded to the same length, all tensors can travel in one all_gather.",
             missed="collectives",
             shown_by={
                 "broadcasts from every rank": body("""
@@ -191,8 +191,8 @@ EXERCISE = Exercise(
         return torch.cat([row[1 : 1 + int(row[0])] for row in everyone.view(world_size, -1)])
     """),
     hints=(
-        "An all_gather moves equal shapes only. How does a rank learn how long the others' "
-        "tensors are?",
+        "Here all_gather needs the same shape on every rank. How does a rank learn how long the "
+        "others' tensors are?",
         "The lengths are one number per rank: gather them first. Then every rank knows the "
         "longest, and can pad its own tensor to that length.",
         "After the second all_gather every rank has all padded tensors and all lengths: cut, "

@@ -78,8 +78,8 @@ EXERCISE = Exercise(
     goals=(Goal("messages sent", most=lambda n: 3),),
     mistakes=(
         Mistake(
-            "Ranks wait for one another. The source sends first, every other rank receives "
-            "first, and the last one in the chain does not send at all.",
+            "Ranks wait for one another. The source sends first, every other rank receives first, "
+            "and the last rank of the chain does not send at all.",
             stuck=r"waits? in send to",
             shown_by={
                 "everybody sends first": body("""
@@ -94,7 +94,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is what rank 0 had. The chain begins at src, wherever that is.",
+            "That is what rank 0 had. The chain begins at src, whichever rank that is.",
             when=would_give(lambda n: [_own(0)] * n),
             shown_by={
                 "begins with rank 0": body("""
@@ -107,7 +107,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Every rank still has its own numbers in x. Receive into x itself, or copy into it "
-            "(x.copy_) what you have received; a new tensor stays in the function.",
+            "(x.copy_) what you have received: a new tensor is lost when the function returns.",
             when=lambda yours, expected, n: n > 2 and all(_kept(yours, expected, n)),
             shown_by={
                 "receives into a new tensor": body("""
@@ -134,8 +134,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It works, but some rank sends more than one message in a call. In a chain each rank "
-            "receives it from one rank and sends it on to one other.",
+            "The result is right, but some rank sends more than one message per call. In a chain "
+            "each rank receives from one rank and sends to at most one other.",
             missed="messages sent",
             shown_by={
                 "sends to everybody itself": body("""
