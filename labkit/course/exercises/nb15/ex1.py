@@ -69,8 +69,8 @@ EXERCISE = Exercise(
     entries=("first ticket", "second ticket", "calls of the store"),
     mistakes=(
         Mistake(
-            "compare_set is safe, but you have to read first and to try again if another rank was "
-            "quicker. add needs one call per ticket.",
+            "compare_set is safe, but you have to read first, and to try again if another rank was "
+            "faster. add needs one call per ticket.",
             when=lambda yours, expected, n: "compare_set" in _calls(yours),
             shown_by={
                 "tries until it fits": edit(
@@ -87,8 +87,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You set what you had read: between the two calls another rank can read the same "
-            "number. add does both at once.",
+            "You read the number and then set it: between the two calls another rank can read the "
+            "same number. add does both in one call.",
             when=lambda yours, expected, n: "set" in _calls(yours).split(),
             shown_by={
                 "reads, then writes": edit(
@@ -120,7 +120,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You wait for a key that nobody has set yet. add begins at 0 by itself.",
+            "You wait for a key that no rank has set yet. add starts at 0 by itself.",
             raises=r"^DistStoreError: wait timeout",
             shown_by={
                 "reads a key that is not there": edit(
@@ -141,20 +141,20 @@ EXERCISE = Exercise(
             shown_by={"returns text": body('return str(store.add("tickets", 1) - 1)')},
         ),
         Mistake(
-            "Your tickets begin at 1: add returns the number after the addition.",
+            "Your tickets start at 1: add returns the number after the addition.",
             when=lambda yours, expected, n: (
                 [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
             ),
             shown_by={"begins at one": body('return store.add("tickets", 1)')},
         ),
         Mistake(
-            "Every rank gets its own rank, whenever it comes: the store has to give "
-            "out the tickets.",
+            "Every rank gets its own rank as the ticket, whenever it comes: the store has to "
+            "number the tickets.",
             when=lambda yours, expected, n: all(v[0] == r for r, v in enumerate(yours)) and n > 1,
             shown_by={"takes its rank": body("return rank")},
         ),
         Mistake(
-            "Ranks get equal tickets: all of them have to count with one key.",
+            "Several ranks get the same ticket: all of them have to count with one key.",
             when=lambda yours, expected, n: (
                 len({v[0] for v in yours}) < n and None not in parts(yours, 0)
             ),
@@ -169,8 +169,8 @@ EXERCISE = Exercise(
         return already_taken - 1
     """),
     hints=(
-        "One call of the store reads a counter, adds to it and writes it, all in one go.",
+        "One store call reads a counter, adds to it and writes it, with no other call in between.",
         "store.add(key, 1) returns the number after the addition. What was it before?",
-        "The first rank that calls it finds 1 there, and its ticket is 0.",
+        "The first rank that calls add gets 1 from it, and its ticket is 0.",
     ),
 )

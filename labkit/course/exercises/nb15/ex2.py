@@ -1,4 +1,4 @@
-"""Exercise 15-2: build a barrier from a store: nobody goes on before all have come, three times
+"""Exercise 15-2: build a barrier from a store: no rank goes on before all have come, three times
 in a row."""
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ EXERCISE = Exercise(
     answer="meet",
     trial=trial,
     expected=expected,
-    entries=("come to the first", "come to the second", "come to the third"),
+    entries=("ranks at the first", "ranks at the second", "ranks at the third"),
     forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
     mistakes=(
         Mistake(
-            "The third meeting never opens: not all ranks of the lab come to it. Count to `count`, "
-            "which was passed, and not to world_size.",
+            "The third barrier never opens, because not all ranks come to it. Count to `count`, "
+            "the argument, and not to world_size.",
             raises=r"^DistStoreError: wait timeout.*third",
             shown_by={"counts to the lab's size": edit("== count", "== world_size")},
         ),
         Mistake(
-            "A rank waited for a key until the store's timeout, and nobody had set it. The rank "
-            "whose add returns `count` has to.",
+            "A rank waited for a key until the store's timeout, and no rank had set it. The rank "
+            "for which add returns `count` has to set it.",
             raises=r"^DistStoreError: wait timeout",
             shown_by={"counts from zero": edit("== count", "- 1 == count")},
         ),
         Mistake(
-            "The first meeting works, and the second finds the key of the first one set: put the "
-            "name of the meeting into the key.",
+            "The first barrier works, but the second finds the key of the first already set: put "
+            "the barrier's name into the key.",
             when=lambda yours, expected, n: (
                 all(v[0] == n for v in yours) and any(v[1] != n for v in yours)
             ),
@@ -79,8 +79,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Some ranks go on before everybody has come: a key to wait for must not be there "
-            "before the last one sets it.",
+            "Some ranks go on before all have come: the key that they wait for must not be set "
+            "before the last rank has come.",
             when=lambda yours, expected, n: any(v[0] != n for v in yours),
             shown_by={
                 "does not wait": body("store.add(name, 1)"),
@@ -113,9 +113,9 @@ EXERCISE = Exercise(
             time.sleep(0.01)
     """),
     hints=(
-        "Count who comes, with add. The last one knows that it is the last.",
-        "Two keys: a counter, and one that only the last one sets. Everybody waits for the second.",
-        "add returns how many have come, so the last one gets `count`. Both keys need the name of "
-        "the meeting in them, and they must not be the same.",
+        "Count the ranks that come, with add. The last one then knows that it is the last.",
+        "Two keys: a counter, and one that only the last rank sets. All ranks wait for the second.",
+        "add returns how many have come, so the last rank gets `count`. Both keys need the "
+        "barrier's name in them, and they must not be the same.",
     ),
 )

@@ -60,23 +60,23 @@ EXERCISE = Exercise(
     setup="from datetime import timedelta",
     mistakes=(
         Mistake(
-            "str() of bytes writes them as Python does, with b and quotes: decode() makes text of "
-            "them.",
+            "str() of bytes keeps the b and the quotes of Python's notation: decode() gives the "
+            "text.",
             when=lambda yours, expected, n: any(
                 str(part).startswith("b'") and isinstance(part, str) for part in parts(yours, 0)
             ),
             shown_by={"writes the bytes": edit("store.get(key).decode()", "str(store.get(key))")},
         ),
         Mistake(
-            "The value comes as bytes, and text is wanted: decode it.",
+            "The store returns bytes, but text is expected: decode them.",
             when=lambda yours, expected, n: any(
                 isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
             ),
             shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
         ),
         Mistake(
-            "The key came after a moment, and you had not waited for it: check looks once, "
-            "wait waits.",
+            "The key was set a moment later, and you had not waited for it: check looks only once; "
+            "use wait.",
             when=lambda yours, expected, n: "nothing" in parts(yours, 1),
             shown_by={
                 "looks once": body(
@@ -85,8 +85,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You waited longer than `seconds`, until the key came or the store's own time was "
-            "up: pass the time to wait.",
+            "You waited longer than `seconds`, until the key was set or the store's own timeout "
+            "was over: pass `seconds` to wait, as a timedelta.",
             when=lambda yours, expected, n: "the shape" in parts(yours, 2),
             shown_by={
                 "waits as long as the store does": body("""
@@ -98,8 +98,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The store has another timeout now, for everybody who uses it after you: pass the "
-            "time to wait instead of calling set_timeout.",
+            "The store's timeout has changed, for every later call too: pass the time to wait "
+            "instead of calling set_timeout.",
             when=lambda yours, expected, n: False in parts(yours, 3),
             shown_by={
                 "changes the store": body("""
@@ -112,7 +112,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It ends with the store's error when nobody sets the key: catch it and return default.",
+            "It raises the store's error when no rank sets the key: catch it and return default.",
             raises=r"^DistStoreError: wait timeout",
             shown_by={
                 "does not catch": body("""
@@ -122,8 +122,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "wait was called with something that it does not take: the keys are a list, even if "
-            "there is one, and the time is a timedelta.",
+            "wait does not take these arguments: the keys are a list, even if there is only one, "
+            "and the time is a timedelta.",
             raises=r"wait\(\): incompatible function arguments",
             shown_by={
                 "passes a number": edit(
@@ -146,8 +146,8 @@ EXERCISE = Exercise(
     hints=(
         "Wait for the key first, with a limit, and read it afterwards.",
         "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "
-        "the time is up.",
-        "Put the wait into try, and return the default in except. What comes after it is reached "
-        "only if the key is there: read it and decode it.",
+        "the time is over.",
+        "Put wait into a try block, and return the default in the except block. The code after "
+        "it runs only if the key is there: read the value and decode it.",
     ),
 )

@@ -126,8 +126,8 @@ EXERCISE = Exercise(
     entries=entries,
     mistakes=(
         Mistake(
-            "x has changed: all_reduce overwrites its tensor. Sum a clone of x, and for the second "
-            "sum another one.",
+            "x has changed: all_reduce overwrites its tensor. Sum a clone of x, and a second "
+            "clone for the second sum.",
             when=lambda yours, expected, n: any(y[-2] is False for y in yours),
             shown_by={
                 "sums into x": edit("total = x.clone()", "total = x"),
@@ -158,14 +158,13 @@ EXERCISE = Exercise(
             shown_by={"forgets the group": edit("(total, group=group)", "(total)")},
         ),
         Mistake(
-            "Row and column have changed places: the ranks of a row are neighbours.",
+            "Row and column are swapped: the ranks of a row have consecutive numbers.",
             when=_gives(lambda both, n: both[::-1]),
             shown_by={"mixes up rows and columns": edit("(grid, grid.T)", "(grid.T, grid)")},
         ),
         Mistake(
-            "The grid has `rows` columns, as if you had exchanged the two numbers of its shape: "
-            "rank 1 is beside rank 0 if there is more than one column, and a row has `columns` "
-            "ranks.",
+            "Your grid has `rows` columns, as if the two numbers of its shape were swapped: a row "
+            "has `columns` ranks, and rank 1 is beside rank 0 if there is more than one column.",
             when=lambda yours, expected, n: (
                 [y[:-2] for y in yours] == _exchanged(n) != [e[:-2] for e in expected]
             ),
@@ -174,23 +173,23 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It returns one tensor. Two are wanted: the sum over the row and that over the column.",
+            "It returns one tensor; two are expected: the sum over the row, then over the column.",
             when=lambda yours, expected, n: any("one tensor" in y for y in yours),
             shown_by={"returns one sum": edit("return tuple(sums)", "return sums[0]")},
         ),
         Mistake(
-            "Both are the sum over the row: the ranks of a column are `columns` apart.",
+            "Both sums are over the row: the ranks of a column are `columns` apart.",
             when=_gives(lambda both, n: [both[0]] * 2),
             shown_by={"takes the row twice": edit("grid, grid.T", "grid, grid")},
         ),
         Mistake(
-            "Both are the sum over the column: the ranks of a row are neighbours.",
+            "Both sums are over the column: the ranks of a row have consecutive numbers.",
             when=_gives(lambda both, n: [both[1]] * 2),
             shown_by={"takes the column twice": edit("grid, grid.T", "grid.T, grid.T")},
         ),
         Mistake(
-            "A rank took the sum of a group that it is not in, which is its own x: keep the sum of "
-            "the group that it is a member of.",
+            "A rank kept the result of a group that it is not in, which is only its own x: keep "
+            "the sum of the group that it is a member of.",
             when=lambda yours, expected, n: any(
                 sums != right and sums == held(rank)
                 for rank, (y, e) in enumerate(zip(yours, expected, strict=True))
@@ -212,8 +211,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The grid that you made does not have the shape that was asked for: it has `rows` rows "
-            "and `columns` columns, whatever they are.",
+            "Your grid has a fixed shape. It must have `rows` rows and `columns` columns, whatever "
+            "these numbers are.",
             when=lambda yours, expected, n: (
                 [y[4:] for y in yours] == [e[4:] for e in expected]
                 and [y[:4] for y in yours] != [e[:4] for e in expected]
@@ -258,11 +257,11 @@ EXERCISE = Exercise(
         return along, down
     """),
     hints=(
-        "Write the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
+        "Put the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
         "rows are the row groups; the rows of its transpose are the column groups.",
-        "Every rank calls new_group for every line, also for those that it is not in, and "
-        "sums only in its own.",
-        "Two loops, one in the other: over the grid and its transpose, and over the lines of each. "
-        "Inside: make the group; if this rank is in the line, sum a fresh clone of x.",
+        "Every rank calls new_group for every row and column, including those that it is not in, "
+        "and sums only in its own.",
+        "Two nested loops: over the grid and its transpose, and over the rows of each. Inside: "
+        "make the group; if this rank is in it, sum a new clone of x.",
     ),
 )

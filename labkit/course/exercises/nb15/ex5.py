@@ -73,7 +73,7 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", exactly=lambda n: 2),),
     mistakes=(
         Mistake(
-            "dst= is a rank of the world. A place in the group is passed as group_dst=.",
+            "dst= takes a global rank. Pass a place in the group as group_dst=.",
             raises=r"Global rank \d+ is not part of group",
             shown_by={"takes the place for a rank": edit("group_dst=last", "dst=last")},
         ),
@@ -106,7 +106,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The first member has collected: place 0. The last place is "
+            "The first member (place 0) has collected. The last place is "
             "dist.get_world_size(group) - 1.",
             when=lambda yours, expected, n: yours == _collected(n, 0) != expected,
             shown_by={
@@ -114,13 +114,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The list that was received into stays empty, or is returned by nobody: every rank "
-            "returns None.",
+            "Every rank returns None. The last member has to return the list into which it has "
+            "received.",
             when=lambda yours, expected, n: all(y == ["None", "None"] for y in yours),
             shown_by={"returns nothing": edit("return parts", "return None")},
         ),
         Mistake(
-            "The others are to return None, and they return something.",
+            "All members but the last have to return None; here others return something, too.",
             when=lambda yours, expected, n: any(
                 e == "None" and y != e
                 for mine, right in zip(yours, expected, strict=True)
@@ -129,7 +129,7 @@ EXERCISE = Exercise(
             shown_by={"returns a list everywhere": edit("return parts", "return parts or []")},
         ),
         Mistake(
-            "Not every member calls gather: all of them have to, with the same place.",
+            "Not every member calls gather: all of them have to, with the same group_dst=.",
             stuck=r"gather",
             shown_by={
                 "lets the last one call alone": edit(
@@ -158,9 +158,9 @@ EXERCISE = Exercise(
         return parts
     """),
     hints=(
-        "Two numbers: which place is the last one of the group, and which place is mine?",
+        "You need two numbers: the last place in the group, and this rank's own place.",
         "dist.get_world_size(group) and dist.get_rank(group) count inside the group.",
         "gather takes x, then the list (None on all members but the last), then group= and, as "
-        "group_dst=, the place of the one that collects.",
+        "group_dst=, the place of the member that collects.",
     ),
 )

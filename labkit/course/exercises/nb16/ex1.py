@@ -77,8 +77,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "Those are the largest numbers of the rank itself: nothing was sent between ranks, or "
-            "what came is not used.",
+            "Those are the largest numbers of each rank itself: nothing was sent, or what came was "
+            "not used.",
             when=would_give(_each(lambda call, rank, n: _best(call, _scores(call, rank)))),
             shown_by={
                 "talks to nobody": body("return x.topk(k).values"),
@@ -86,8 +86,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank brings only its largest number, but two of the largest may be on the "
-            "same rank: bring k of each.",
+            "Each rank sends only its largest number, but several of the k largest may be on one "
+            "rank: send k from each.",
             when=would_give(
                 _each(
                     lambda call, rank, n: _best(
@@ -104,8 +104,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is everything that was gathered, k numbers of each rank: choose the k "
-            "largest among them once more.",
+            "You return all that was gathered, k numbers from each rank: choose the k largest of "
+            "these.",
             when=lambda yours, expected, n: (
                 n > 1 and all(y.numel() == TOPS[0] * n for y in parts(yours, 0))
             ),
@@ -114,8 +114,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Those are the largest of each place: MAX compares first with first and second "
-            "with second. Bring the numbers together, then choose.",
+            "Those are the largest at each index: MAX compares first with first and second with "
+            "second. Gather the numbers, then choose.",
             when=would_give(
                 _each(
                     lambda call, rank, n: (
@@ -132,8 +132,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The tensor to gather into is of floats, and x may hold whole numbers: give it the "
-            "type of x.",
+            "The tensor to gather into holds floats, but x may hold integers: give it the type "
+            "of x.",
             raises=r"different dtypes|invalid tensor type|must have the same",
             shown_by={
                 "gathers into floats": edit(
@@ -143,8 +143,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The numbers are right, but every rank brings all that it has. None but its own k "
-            "largest can be among the k largest of all.",
+            "The numbers are right, but every rank sends all that it has. Only its own k largest "
+            "can be among the k largest of all.",
             missed="bytes sent",
             shown_by={
                 "brings everything": body("""
@@ -173,8 +173,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Which of a rank's numbers can be among the k largest of all? No more than k.",
-        "Two choices: each rank chooses among its own numbers, and all of them choose among what "
-        "the ranks have chosen.",
-        "Between the two choices stands one all_gather_into_tensor, of k numbers per rank.",
+        "Choose twice: first each rank among its own numbers, then every rank among all that were "
+        "chosen.",
+        "Between the two choices comes one all_gather_into_tensor, of k numbers per rank.",
     ),
 )

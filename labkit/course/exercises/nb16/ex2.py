@@ -113,16 +113,16 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", most=lambda n: 3 * len(CALLS)),),
     mistakes=(
         Mistake(
-            "The results are in the order of the experts. Result i of what came back belongs to "
-            "token order[i]: put it there.",
+            "The results are in the order of the experts. Result i that came back belongs to token "
+            "order[i]: put it there.",
             when=would_give(_each(_sorted)),
             shown_by={
                 "leaves them in the order of the experts": edit("return result", "return back")
             },
         ),
         Mistake(
-            "The results were put in order in the wrong direction: back[order] takes number "
-            "order[i] to place i, but number i belongs in place order[i].",
+            "The results were reordered in the wrong direction: back[order] moves result order[i] "
+            "to index i, but result i belongs at index order[i].",
             when=would_give(_each(_sorted_twice)),
             shown_by={
                 "orders a second time": edit(
@@ -131,8 +131,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank's own expert has processed the rank's own tokens; they have to travel to "
-            "the rank that they want.",
+            "Each rank's expert has processed that rank's own tokens. Send every token to the rank "
+            "that expert[i] names.",
             when=lambda yours, expected, n: (
                 n > 1
                 and parts(yours, 2) == [[len(_tokens(call, r)) for call in CALLS] for r in range(n)]
@@ -177,7 +177,7 @@ EXERCISE = Exercise(
         Mistake(
             "The sizes of a transfer do not fit its tensors. First list: what comes from each "
             "rank, for the output; second list: what goes to each rank, for the input. On the "
-            "way back the two lists change places, and no transfer of tokens has equal pieces.",
+            "way back swap the two lists. No transfer of tokens has equal pieces.",
             raises=r"[Ss]plit sizes|does not divide|not.*divisible|number of elements",
             stuck=r"all_to_all",
             shown_by={
@@ -191,7 +191,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The results are right, but work has to be called exactly once per call, also on a "
+            "The results are right, but work has to be called exactly once per call, even on a "
             "rank to which no token came.",
             when=lambda yours, expected, n: (
                 parts(yours, 2) != parts(expected, 2)
@@ -213,7 +213,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The results are right, but it takes more than three collectives per call: one for "
-            "the sizes, one there, one back. The sizes of the way back are known already.",
+            "the sizes, one there, one back. You know the sizes for the way back already.",
             missed="collectives",
             shown_by={
                 "asks for the sizes again": edit(
@@ -250,11 +250,11 @@ EXERCISE = Exercise(
         return back[torch.cat(places).argsort()]
     """),
     hints=(
-        "The way there is that of the cells above: put in order, send the sizes, send the tokens.",
-        "The way back is the same transfer the other way round: what came from a rank goes back "
-        "to it, in the order in which it came.",
-        "What comes back is in the order of the experts. You know which token stood in which "
-        "place: order says it.",
+        "The way there is that of the cells above: sort, send the sizes, send the tokens.",
+        "The way back is the same transfer in the other direction: what came from a rank goes "
+        "back to it, in the order in which it came.",
+        "What comes back is in the order of the experts; `order` says which token was at which "
+        "index of it.",
     ),
     seconds=30,
 )

@@ -87,8 +87,8 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", most=lambda n: 2 * len(CALLS)),),
     mistakes=(
         Mistake(
-            "src= is a rank of the world, and what you give is a place in the group. Say "
-            "group_src=, or ask dist.get_global_rank(node, place).",
+            "src= takes a global rank, but you pass a place in the group. Use group_src=, or "
+            "translate with dist.get_global_rank(node, place).",
             raises=r"not part of group",
             shown_by={
                 "counts in the group for src": body(
@@ -97,8 +97,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank has what the best rank of the whole world had: pass node to both calls "
-            "as group=.",
+            "Every rank has what the best of all ranks had, not the best of its node: pass node to "
+            "both calls as group=.",
             when=would_give(_each(lambda call, rank, node, n: _best(call, list(range(n))))),
             shown_by={
                 "asks the whole world": body("""
@@ -109,8 +109,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The tensor for the scores has as many places as the world has ranks; the node has "
-            "dist.get_world_size(node).",
+            "The tensor for the scores has one element per rank of the world; the node has only "
+            "dist.get_world_size(node) ranks.",
             raises=r"invalid tensor size|must be equal to world_size|output tensor size",
             shown_by={
                 "makes a place for every rank of the world": body("""
@@ -123,7 +123,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "No rank has changed its x: the best one is known, but its tensor stays where it is.",
+            "No rank has changed its x: the best rank is known, but it has not sent its tensor.",
             when=would_give(_each(lambda call, rank, node, n: rank)),
             shown_by={
                 "stops at the scores": body(SCORES + "return scores.argmax()\n"),
@@ -164,9 +164,9 @@ EXERCISE = Exercise(
         dist.all_reduce(x, group=node)
     """),
     hints=(
-        "Two steps: every rank of the node learns all its scores, then the best one broadcasts.",
-        "Both calls take group=node. How many scores are there? dist.get_world_size(node).",
-        "The place of the largest score counts within the group, and broadcast has an argument "
-        "for a source that counts so.",
+        "Two steps: every rank learns all scores of its node, then the best rank broadcasts.",
+        "Both calls take group=node. There are dist.get_world_size(node) scores.",
+        "The index of the largest score is a place in the group, and broadcast has an argument "
+        "for a source that is given so.",
     ),
 )

@@ -157,8 +157,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "compute() runs after the sum: the ranks that came early wait for the last one and "
-            "do nothing meanwhile. Start with async_op=True, compute, then wait.",
+            "compute() runs after the sum: the ranks that come early do nothing while they wait "
+            "for the last one. Start the sum with async_op=True, compute, then wait.",
             when=lambda yours, expected, n: _when(yours, TOO_LATE),
             shown_by={
                 "adds up first": body("""
@@ -202,20 +202,20 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It returns one value. Return a pair: the average, and what compute returned.",
+            "It returns one value; a pair is expected: the average, and what compute returned.",
             when=lambda yours, expected, n: all(y[1] == NO_PAIR and y[0] for y in yours),
             shown_by={"returns the average only": edit(", computed", "")},
         ),
         Mistake(
-            "The pair is exchanged: the average comes first, then what compute returned.",
+            "The two results are swapped: the average comes first, then what compute returned.",
             when=would_give(_exchanged),
             shown_by={
                 "exchanges the two": edit("x / world_size, computed", "computed, x / world_size")
             },
         ),
         Mistake(
-            "The first of the pair is the Work, which carries no numbers. The sum is in x, after "
-            "wait().",
+            "The first of the pair is the Work object, which holds no numbers. The sum is in x, "
+            "after wait().",
             when=lambda yours, expected, n: all(str(y[0]).endswith("Work") for y in yours),
             shown_by={"returns the work": edit("x / world_size, computed", "work, computed")},
         ),
@@ -225,8 +225,8 @@ EXERCISE = Exercise(
             shown_by={"returns the sum": edit("x / world_size", "x")},
         ),
         Mistake(
-            "A rank took its average before the last one had come: x is not yours to read or "
-            "change until wait() has returned.",
+            "A rank took its average before the last one had come: neither read nor change x until "
+            "wait() has returned.",
             when=_early,
             shown_by={
                 "divides before it waits": edit(
@@ -251,7 +251,7 @@ EXERCISE = Exercise(
     hints=(
         "Three steps: start the sum, call compute, and only then wait for the sum.",
         "With async_op=True the call returns a Work at once; keep it, to wait on it later.",
-        "x holds the sum only after wait(): divide behind that line.",
+        "x holds the sum only after wait(), so divide after that line.",
     ),
     seconds=40,
 )
