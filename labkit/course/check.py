@@ -165,5 +165,7 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
 
 def _chosen(name: str | None, function: str) -> Exercise:
     if name is None and _last is None:
-        raise UsageError(f'No exercise has been checked yet; labkit.{function}("00-1") names one.')
+        raise UsageError(
+            f'No exercise has been checked yet: name one, as in labkit.{function}("00-1").'
+        )
     return catalogue.find(_last if name is None else name)

@@ -33,7 +33,7 @@ from .judge import Result
 #: A line that an error on a rank came through: ``-->   5     return x / 0``.
 _POINTED = re.compile(r"\s*-->\s+\d+\s+(.*)")
 GROUP_CHANGED = (
-    "The answer has replaced the default process group, so labkit formed the lab's own again. "
+    "The answer has replaced the default process group, so labkit has formed the lab's own anew. "
     "Create sub-groups and DDP models again."
 )
 

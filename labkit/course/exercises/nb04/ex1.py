@@ -40,19 +40,20 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "Every rank takes the same, rounded down, so the remainder is nobody's: of 130 images "
-            "on four ranks, two are lost.",
+            "Every rank takes the same number, rounded down, and no rank takes the remainder: of "
+            "130 images on four ranks, two are lost.",
             when=_sizes(lambda whole, rank, n: whole // n),
             shown_by={"rounds down": body("return whole // world_size")},
         ),
         Mistake(
-            "Every rank takes the same, rounded up: together that is more than there is.",
+            "Every rank takes the same number, rounded up: together the ranks take more images "
+            "than there are.",
             when=_sizes(lambda whole, rank, n: -(-whole // n)),
             shown_by={"rounds up": body("return -(-whole // world_size)")},
         ),
         Mistake(
-            "One rank takes all of the remainder. Spread it: one image more for each of the first "
-            "ranks.",
+            "One rank takes the whole remainder. Spread it: each of the first ranks takes one "
+            "more image.",
             when=lambda yours, expected, n: any(
                 _all_to(rank)(yours, expected, n) for rank in (0, n - 1)
             ),
@@ -67,18 +68,18 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One rank too many takes an image more. A remainder of 2 is for the ranks 0 and 1: "
-            "rank < remainder.",
+            "One rank too many takes an extra image. A remainder of 2 is for ranks 0 and 1: rank "
+            "< remainder.",
             when=_sizes(lambda whole, rank, n: whole // n + (rank <= whole % n)),
             shown_by={"one rank too many": edit("rank <", "rank <=")},
         ),
         Mistake(
-            "The last ranks take the ones more, not the first.",
+            "The last ranks take the extra images, but the first ranks should.",
             when=_sizes(lambda whole, rank, n: whole // n + (rank >= n - whole % n)),
             shown_by={"from the end": edit("rank <", "rank >= world_size -")},
         ),
         Mistake(
-            "A part of an image: / divides into fractions, // into whole numbers.",
+            "A rank takes a whole number of images: / gives a float, // a whole number.",
             when=lambda yours, expected, n: any(
                 isinstance(size, float) and size != int(size) for mine in yours for size in mine
             ),
@@ -92,9 +93,10 @@ EXERCISE = Exercise(
     },
     another=body("return len(torch.arange(whole).tensor_split(world_size)[rank])"),
     hints=(
-        "Everybody takes whole // world_size. What is left over, and who takes that?",
-        "The remainder is whole % world_size, less than the number of ranks: so the ranks below it "
-        "take one image more.",
+        "Every rank takes at least whole // world_size images. How many are left over, and which "
+        "ranks take them?",
+        "The remainder, whole % world_size, is smaller than the number of ranks: each rank whose "
+        "number is below it takes one more image.",
         "return whole // world_size + (1 if rank < … else 0)",
     ),
 )

@@ -78,8 +78,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "It changes vector: broadcast overwrites what it is given, and from then on the rank "
-            "has rank 0's weights. Broadcast a copy, vector.clone().",
+            "It changes vector: broadcast and all_reduce write their result into the tensor that "
+            "they are given. Pass them a copy, vector.clone().",
             when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
             shown_by={
                 "overwrites the vector": edit(
@@ -88,8 +88,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank knows only whether it is equal to rank 0 itself, and rank 0 always is. Let "
-            "the ranks put their answers together.",
+            "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
+            "answers, so that all ranks return the same.",
             when=_knows_itself,
             shown_by={
                 "each rank for itself": body("""
@@ -100,13 +100,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It is always True: one rank that agrees is enough for it, and rank 0 agrees with "
-            "itself. All must agree: take the MIN, not the MAX.",
+            "It always returns True. With MAX, one rank that agrees is enough, and rank 0 always "
+            "agrees with itself. All ranks must agree: reduce with MIN.",
             when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
             shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
         ),
         Mistake(
-            "It compares sums: the same numbers in another order have the same sum.",
+            "It compares sums: the same numbers in a different order have the same sum.",
             when=lambda yours, expected, n: all(y[:4] == [True, False, True, False] for y in yours),
             shown_by={
                 "compares sums": body("""
@@ -119,8 +119,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It takes vectors for the same that differ in their last bits: allclose forgives "
-            "that. Ranks that are in step hold the same bits: torch.equal.",
+            "It returns True for vectors that differ in their last bit, as torch.allclose does. "
+            "Ranks in step hold the same bits: compare with torch.equal.",
             when=lambda yours, expected, n: all(
                 y == [True, False, False, False, True] for y in yours
             ),
@@ -134,9 +134,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That compares with the mean of all ranks: where one rank is higher and another lower "
-            "by as much, the mean is what the others hold, and rounding lets it differ where all "
-            "are equal. Compare with one rank's vector.",
+            "It is False where all vectors are equal, or True where they differ but have the "
+            "right mean. Both happen in a comparison with the mean, by rounding and by "
+            "differences that cancel: compare with one rank's vector.",
             when=lambda yours, expected, n: any(y[0] is False or y[3] is True for y in yours),
             shown_by={
                 "compares with the mean": body("""
@@ -150,8 +150,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, but it takes more collectives than it has to: if all are equal "
-            "to rank 0, all are equal.",
+            "The result is right, but it takes more than two collectives per call. If every "
+            "vector equals rank 0's, all are equal: one broadcast and one all_reduce are enough.",
             missed="collectives",
             shown_by={
                 "a broadcast from every rank": body("""
@@ -182,11 +182,13 @@ EXERCISE = Exercise(
         return torch.equal(low, high)
     """),
     hints=(
-        "If everybody is equal to rank 0, everybody is equal. So one vector has to travel, not n.",
-        "Broadcast a copy of rank 0's vector and compare it with your own. Then all ranks have to "
-        "learn whether all have said yes: that is an all_reduce of one number.",
-        "first = vector.clone(); dist.broadcast(first, src=0); agree = torch.tensor(int(first."
-        "equal(vector)), device=device); dist.all_reduce(agree, op=dist.ReduceOp.MIN); and return "
-        "agree.item() == 1.",
+        "If every rank's vector equals rank 0's, all are equal. So one vector has to be sent to "
+        "all ranks, not n.",
+        "Broadcast rank 0's vector into a copy, and compare the copy with this rank's vector. "
+        "Then every rank has to learn whether all of them agree: that is an all_reduce of one "
+        "number.",
+        "Before the broadcast, first = vector.clone(). The number to reduce is "
+        "int(first.equal(vector)), in a tensor on device: which op leaves 1 only if every rank "
+        "has 1?",
     ),
 )

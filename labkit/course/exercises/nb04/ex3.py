@@ -72,8 +72,8 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", most=lambda n: 3),),
     mistakes=(
         Mistake(
-            "That is the mean of the ranks' means: a rank with one image counts as much as a rank "
-            "with seven. Multiply by count before adding up.",
+            "This is the mean of the ranks' means: a rank with one image counts as much as one "
+            "with seven. Multiply by count before you add up.",
             when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
             shown_by={
                 "the mean of means": body("""
@@ -84,8 +84,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It adds up count times the gradient, and divides by nothing. How many images are "
-            "there on all ranks?",
+            "It adds up count times the gradient, but does not divide. How many images are there "
+            "on all ranks?",
             when=_weighted(lambda own, rank, n: _total(own)),
             shown_by={
                 "never divides": body("""
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The weighted sum is divided by the number of ranks. Divide it by the number of "
-            "images, on all ranks together.",
+            "images on all ranks.",
             when=_weighted(lambda own, rank, n: _total(own) / n),
             shown_by={
                 "divides by the ranks": body("""
@@ -109,8 +109,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank divides by its own count, so every rank has another gradient, and from the "
-            "next step on another model. Add up the counts over all ranks first.",
+            "Each rank divides by its own count, so the gradients differ between ranks, and "
+            "after the next step the models do too. Add up the counts over all ranks first.",
             when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
             shown_by={
                 "divides by its own count": body("""
@@ -122,13 +122,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank has only weighed its own gradient: nothing has been added up.",
+            "Each rank has only weighted its own gradient: add them up over the ranks.",
             when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
             shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
         ),
         Mistake(
-            "The gradients are as they were. An expression such as p.grad * … makes a new tensor: "
-            "change p.grad itself, with *= and all_reduce.",
+            "The gradients have not changed. An expression such as p.grad * … makes a new "
+            "tensor: change p.grad itself, with *= and all_reduce.",
             when=_weighted(lambda own, rank, n: own[rank]),
             shown_by={
                 "not in place": edit(
@@ -140,8 +140,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, but the counts are added up anew for each parameter: once is "
-            "enough.",
+            "The result is right, but it takes more collectives than one per parameter and one "
+            "more. Add up the counts once, before the loop.",
             missed="collectives",
             shown_by={
                 "counts again and again": edit(
@@ -174,7 +174,7 @@ EXERCISE = Exercise(
         "mean times its count is a sum again.",
         "First add up the counts over the ranks. Then each gradient times count / total, added up "
         "over the ranks, is the mean.",
-        "total = torch.tensor(count, device=device); dist.all_reduce(total); then for each p: "
-        "p.grad *= count / total.item() and dist.all_reduce(p.grad).",
+        "Put count into a tensor on device, all_reduce it, and read the total with item(). In "
+        "the loop over net.parameters(), scale p.grad in place and then all_reduce it.",
     ),
 )

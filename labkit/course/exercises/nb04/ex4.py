@@ -86,13 +86,13 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", exactly=lambda n: len(_fill(BACKWARDS, _too_much))),),
     mistakes=(
         Mistake(
-            "An empty bucket was sent: before the first parameter, which is larger than cap, there "
-            "is nothing to send.",
+            "An empty bucket was sent. The last parameter is larger than cap, and before it "
+            "there is nothing to send: check that the bucket is not empty.",
             raises=r"expected a non-empty list of Tensors",
             shown_by={"sends an empty bucket": edit("bucket and size", "size")},
         ),
         Mistake(
-            "What is in the bucket when the loop ends is never sent: average it too.",
+            "The bucket that is being filled when the loop ends is never sent: average it too.",
             when=_filled(_fill(BACKWARDS, _too_much)[:-1]),
             shown_by={
                 "forgets the last bucket": body("""
@@ -107,8 +107,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "These buckets are filled from the first parameter on. backward() begins at the last: "
-            "reversed(list(net.parameters())).",
+            "These buckets begin with the first parameter. backward() computes the gradients of "
+            "the last one first: reversed(list(net.parameters())).",
             when=_filled(_fill(NUMBERS, _too_much)),
             shown_by={
                 "from the front": edit(
@@ -117,13 +117,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A bucket may hold exactly cap numbers: close it only when it would hold more.",
+            "A bucket may hold exactly cap numbers: close it only if the next parameter would "
+            "make it hold more.",
             when=_filled(_fill(BACKWARDS, lambda held, size: held + size >= CAP)),
             shown_by={"less than the cap": edit("> cap:", ">= cap:")},
         ),
         Mistake(
-            "Every parameter has a bucket of its own: let them collect until the next one would be "
-            "too much.",
+            "Every parameter has a bucket of its own. Put several into one bucket, until the "
+            "next would make it hold more than cap.",
             when=_filled([[size] for size in BACKWARDS]),
             shown_by={
                 "one for each": body("""
@@ -133,8 +134,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A bucket of several parameters holds more than cap numbers: ask whether the next one "
-            "still fits *before* you put it in.",
+            "A bucket of several parameters holds more than cap numbers: check whether the next "
+            "one still fits before you add it.",
             when=lambda yours, expected, n: any(
                 len(bucket) > 1 and sum(bucket) > CAP for y in yours for bucket in y["buckets"]
             ),
@@ -164,12 +165,12 @@ EXERCISE = Exercise(
             average_bucket(bucket)
     """),
     hints=(
-        "Keep two things while you go through the parameters: a list, and how many numbers are in "
-        "it. p.numel() says how many a parameter has.",
-        "Before you put a parameter in: if the bucket is not empty and this one would make it "
+        "While you go through the parameters, keep two things: a list, and how many numbers are "
+        "in it. p.numel() says how many a parameter has.",
+        "Before you add a parameter: if the bucket is not empty and this one would make it "
         "larger than cap, send the bucket and begin a new one. After the loop, send the last one.",
-        "for p in reversed(list(net.parameters())): if bucket and size + p.numel() > cap: "
-        "average_bucket(bucket) and bucket, size = [], 0; then bucket.append(p) and size += "
-        "p.numel(). After the loop average_bucket(bucket).",
+        "The condition is bucket and size + p.numel() > cap. If it holds: "
+        "average_bucket(bucket), then begin again with an empty list and size 0. In any case p "
+        "joins the bucket after that.",
     ),
 )

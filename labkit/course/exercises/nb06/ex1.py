@@ -53,8 +53,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "Each rank has a block of neighbours. The sampler deals like cards: rank r gets the "
-            "positions r, r + n, r + 2n, …",
+            "Each rank has a contiguous block. The sampler deals in turns: rank r gets positions "
+            "r, r + n, r + 2n, …",
             when=_dealt(_block),
             shown_by={
                 "blocks": body("""
@@ -64,14 +64,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The ranks do not have equally many: of ten images two ranks get three and two get "
-            "two, and run out of batches first. Fill up from the beginning.",
+            "The ranks get different numbers of images: of ten, two ranks get three and two get "
+            "two, and those run out of batches first. Repeat images from the beginning until all "
+            "have three.",
             when=_dealt(lambda c, r, n: list(range(r, c, n))),
             shown_by={"nothing is filled up": body("return list(range(rank, count, world_size))")},
         ),
         Mistake(
-            "Images are lost: of ten images each of four ranks has two, and nobody has images 8 "
-            "and 9. Round the number of images of a rank up, not down.",
+            "Images are lost: of ten, each of four ranks gets two, and no rank gets images 8 and "
+            "9. Round the number per rank up, not down.",
             when=_dealt(lambda c, r, n: list(range(r, c - c % n, n))),
             shown_by={
                 "drops the rest": body("""
@@ -81,8 +82,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You fill up with the rank's own images. What is missing is dealt from the beginning: "
-            "0, 1, …",
+            "You repeat the rank's own images. The missing ones are taken from the beginning of "
+            "all images: 0, 1, …",
             when=_dealt(
                 lambda c, r, n: (
                     (own := list(range(r, c, n))) + own[: -(-c // n)][: -(-c // n) - len(own)]
@@ -117,10 +118,10 @@ EXERCISE = Exercise(
         return mine
     """),
     hints=(
-        "How many images does each rank get? count divided by world_size, rounded up.",
-        "Write the list of all cards first, one after the other, beginning again at 0 after the "
-        "last; then every world_size-th of it, from the rank's own place on.",
-        "each = -(-count // world_size); cards = [i % count for i in range(each * world_size)]; "
-        "and cards[rank::world_size]",
+        "Each rank gets count divided by world_size images, rounded up.",
+        "First make the list of all indices that are dealt, which begins again at 0 after the "
+        "last image. Then take every world_size-th of it, beginning at position rank.",
+        "If each is the number per rank, the list has each * world_size entries; % count makes "
+        "it begin again at 0. A slice with a start and a step takes one rank's share.",
     ),
 )

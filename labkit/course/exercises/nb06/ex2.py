@@ -88,8 +88,8 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", most=lambda n: 2 * PARAMETERS),),
     mistakes=(
         Mistake(
-            "Ranks wait for one another: every rank has to call every broadcast and every "
-            "all-reduce, in the same order. Is there an if rank around one?",
+            "Some ranks wait in a broadcast that others do not call. Every rank has to call "
+            "every broadcast and every all_reduce, in the same order: is one of them under an if?",
             stuck=r"waits? in broadcast",
             shown_by={
                 "broadcast on rank 0 only": edit(
@@ -102,13 +102,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The ranks still have weights of their own: broadcast every parameter from rank 0 "
-            "before the training begins, p.data.",
+            "The ranks still have different weights: in wrap, broadcast p.data of every "
+            "parameter from rank 0.",
             when=_weights_differ,
             shown_by={"no broadcast": edit("dist.broadcast(p.data, 0)", "")},
         ),
         Mistake(
-            "The weights are the mean of all ranks'. DDP takes those of rank 0: broadcast them.",
+            "The weights are the mean over the ranks. DDP takes rank 0's: broadcast them.",
             when=_weights_are_the_mean,
             shown_by={
                 "averages the weights": edit(
@@ -121,8 +121,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank has its own gradient only. The hook has to be registered on every "
-            "parameter, and to all-reduce p.grad in place.",
+            "Every rank still has its own gradient. Register the hook on every parameter, and "
+            "let it all_reduce p.grad itself, not a copy.",
             when=would_give(lambda n: [_step(0, r) for r in range(n)]),
             shown_by={
                 "no hook": body("""
@@ -185,8 +185,8 @@ EXERCISE = Exercise(
         "Two things for every parameter of net.parameters(): a broadcast now, and a hook for "
         "later.",
         "dist.broadcast(p.data, 0) makes a parameter equal to rank 0's. The hook gets the "
-        "parameter: it adds up p.grad over the ranks, and divides it by their number.",
-        "def average(p): dist.all_reduce(p.grad); p.grad /= world_size. And for every p: "
-        "dist.broadcast(p.data, 0), p.register_post_accumulate_grad_hook(average).",
+        "parameter: it adds up p.grad over the ranks and divides it by their number.",
+        "Define average(p) inside wrap: an all_reduce of p.grad, then a division in place. Then, "
+        "for every p: the broadcast, and p.register_post_accumulate_grad_hook(average).",
     ),
 )

@@ -63,8 +63,9 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "This is the mean over a rank's own images. An image on a rank with few of them then "
-            "counts more than one on a rank with many: divide by the number of all images.",
+            "This is the mean over the rank's own images, so an image on a rank with few of them "
+            "counts more than one on a rank with many. Divide by the number of images on all "
+            "ranks.",
             when=would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
             shown_by={
                 "the plain mean": body("return F.cross_entropy(scores, labels)"),
@@ -77,8 +78,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The gradient is n times too small: DDP divides by the number of ranks once more, so "
-            "multiply by world_size.",
+            "The gradient is too small by a factor of world_size: DDP also divides by the number "
+            "of ranks, so multiply by world_size.",
             when=would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
             shown_by={"not times world_size": edit("* world_size /", "/")},
         ),
@@ -89,8 +90,8 @@ EXERCISE = Exercise(
             shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
         ),
         Mistake(
-            "You divide by this rank's images times the ranks, as if all had equally many. Ask "
-            "the others: all_reduce the number of images.",
+            "You divide by world_size times this rank's number of images, as if all ranks had "
+            "equally many. Add up the numbers over the ranks, with all_reduce.",
             when=would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
             shown_by={
                 "as if all had equally many": body("""
@@ -118,11 +119,11 @@ EXERCISE = Exercise(
         return F.cross_entropy(scores, labels) * share * world_size
     """),
     hints=(
-        "What DDP makes of the ranks' losses L is (L0 + L1 + …) / n. What must L be for that to "
-        "be the sum over all images, divided by their number?",
-        "L is the sum over this rank's images, times n, divided by the number of all images. An "
-        "all_reduce of the ranks' numbers of images tells that.",
-        "count = torch.tensor(float(len(labels)), device=scores.device); dist.all_reduce(count); "
-        'F.cross_entropy(scores, labels, reduction="sum") * world_size / count',
+        "DDP turns the ranks' losses into (L0 + L1 + …) / n. What must each L be, so that this "
+        "is the sum over all images, divided by their number?",
+        "L is the sum over this rank's images, times n, divided by the number of images on all "
+        "ranks. An all_reduce of len(labels) gives that number.",
+        "Put float(len(labels)) into a tensor on scores.device and all_reduce it. The loss with "
+        'reduction="sum" is multiplied by one number and divided by another.',
     ),
 )

@@ -72,8 +72,8 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
-            "The gradient is right, but the ranks meet after every batch. Put forward and "
-            "backward of all batches but the last under net.no_sync(), the forward too.",
+            "The gradient is right, but it is all-reduced after every batch. Put both the "
+            "forward and the backward of all batches but the last under net.no_sync().",
             missed="collectives",
             shown_by={
                 "meets after every batch": body("""
@@ -96,8 +96,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The ranks have gradients of their own: no backward is left that averages. The last "
-            "batch belongs outside of no_sync().",
+            "The ranks' gradients differ: no backward() is left that averages them. The last "
+            "batch belongs outside no_sync().",
             when=would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
             shown_by={
                 "never meets": body("""
@@ -120,8 +120,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Only the last batch is in the gradient: zero_grad() throws away what the others have "
-            "added up.",
+            "Only the last batch is in the gradient: zero_grad() throws away what the others "
+            "have added.",
             when=would_give(_last),
             shown_by={
                 "zero_grad in the loop": body("""
@@ -143,10 +143,11 @@ EXERCISE = Exercise(
                     (loss_of(batch) / len(batches)).backward()
     """),
     hints=(
-        "backward() adds to .grad, and without no_sync() it averages what is there then.",
-        "All batches but the last under one with net.no_sync():, the last one after it. Each "
-        "loss is divided by the number of batches.",
-        "*rest, last = batches; with net.no_sync(): for batch in rest: "
-        "(loss_of(batch) / len(batches)).backward(); then the same line for last, outside.",
+        "backward() adds to .grad. Outside no_sync(), DDP then averages over the ranks all that "
+        ".grad holds.",
+        "Put all batches but the last under net.no_sync(), and the last one after that block. "
+        "Divide each loss by the number of batches.",
+        "*rest, last = batches splits the list. In the with block, for each batch of rest: "
+        "forward, division, backward(). Then the same for last, outside the block.",
     ),
 )

@@ -75,7 +75,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The largest gradient here is a negative one, and it overflows too: take abs() first.",
+            "The largest gradient here is negative, and it overflows too: take abs() first.",
             when=lambda yours, expected, n: _each(yours, [_power(2e-4)] * n),
             raises=r"^ValueError: (math domain error|expected a positive input)",
             shown_by={"without abs": edit("abs().max", "max")},
@@ -86,8 +86,8 @@ EXERCISE = Exercise(
             shown_by={"rounds up": edit("math.floor", "math.ceil")},
         ),
         Mistake(
-            "That is the largest factor, but not a power of two. A power of two changes the "
-            "exponent only, and costs no digit.",
+            "That is the largest factor, but not a power of two. A power of two changes only the "
+            "exponent, so that no digit is lost.",
             when=lambda yours, expected, n: _each(yours, [LARGEST / _top(n)] * n),
             shown_by={
                 "no power of two": edit(
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "An all_reduce adds up unless it is told otherwise: op=dist.ReduceOp.MAX.",
+            "all_reduce adds up by default. For the largest value pass op=dist.ReduceOp.MAX.",
             when=lambda yours, expected, n: _each(
                 yours, [_power(sum(-_peak(r) for r in range(n)))] * n
             ),
@@ -113,10 +113,10 @@ EXERCISE = Exercise(
         return scale
     """),
     hints=(
-        "Only one number of each rank matters: the largest absolute value.",
-        "The largest of all ranks is an all_reduce with op=dist.ReduceOp.MAX. The factor is "
-        "65504 divided by it, rounded down to a power of two.",
-        "top = gradient.abs().max(); all_reduce it with MAX; return "
-        "2.0 ** math.floor(math.log2(65504 / top.item())).",
+        "Only one number per rank matters: the largest absolute value.",
+        "all_reduce with op=dist.ReduceOp.MAX gives the largest value of all ranks. The factor "
+        "is 65504 divided by it, rounded down to a power of two.",
+        "If top is the largest value of all ranks, math.log2(65504 / top.item()) is the "
+        "exponent. math.floor rounds it down.",
     ),
 )

@@ -86,14 +86,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The loss was never scaled: scaler.scale(loss).backward().",
+            "The loss was never scaled: call scaler.scale(loss).backward().",
             raises=r"Attempted \w+ but _scale is None|outputs? earlier in the iteration",
             shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
         ),
         Mistake(
-            "You clip scaled gradients: their norm is 1024 times too large, and after the scaler "
-            "has divided, hardly anything is left of them. Call scaler.unscale_(optimizer) before "
-            "you clip.",
+            "You clip scaled gradients: their norm is 1,024 times too large, so that hardly "
+            "anything is left after clipping and unscaling. Call scaler.unscale_(optimizer) "
+            "before you clip.",
             when=_shows(norm=5 * START),
             shown_by={
                 "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
@@ -109,21 +109,21 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The overflow is in the weights: optimizer.step() takes every step, scaler.step("
-            "optimizer) only those without inf or nan.",
+            "The overflow has reached the weights: optimizer.step() takes every step, "
+            "scaler.step(optimizer) skips those with inf or nan.",
             when=lambda yours, expected, n: all(
                 not any(math.isfinite(w) for w in mine["overflow"]) for mine in yours
             ),
             shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
         ),
         Mistake(
-            "The gradients of the last step are still there, and so is its inf: begin with "
+            "The gradients of the previous step are still there, and so is its inf: begin with "
             "optimizer.zero_grad().",
             when=_shows(overflow=[0.7, 0.6], short=[0.7, 0.6]),
             shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
         ),
         Mistake(
-            "The weights move by the whole gradient: clip between unscale_ and step.",
+            "The weights move by the unclipped gradient: clip between unscale_ and step.",
             when=_shows(long=[-0.5, -1.0]),
             shown_by={
                 "clips after the step": edit(
@@ -138,7 +138,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The step is right. Return the norm too: clip_grad_norm_ gives it.",
+            "The step is right, but the norm is not returned: return what clip_grad_norm_ returns.",
             when=lambda yours, expected, n: all(
                 mine["norm"] is None and mine["short"] == its["short"]
                 for mine, its in zip(yours, expected, strict=True)
@@ -160,7 +160,7 @@ EXERCISE = Exercise(
     hints=(
         "Gradients are scaled from backward() on. Something has to undo that before you clip.",
         "In this order: zero_grad, scale and backward, unscale_, clip, step, update.",
-        "After scaler.unscale_(optimizer): norm = nn.utils.clip_grad_norm_(net.parameters(), "
-        "max_norm); scaler.step(optimizer); scaler.update(); return norm.",
+        "nn.utils.clip_grad_norm_(net.parameters(), max_norm) clips and returns the norm before "
+        "clipping. Its place is between scaler.unscale_(optimizer) and scaler.step(optimizer).",
     ),
 )

@@ -98,8 +98,8 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", exactly=lambda n: STEPS),),
     mistakes=(
         Mistake(
-            "Only the ranks that overflow make the call, and they wait for the others. Every rank "
-            "brings its flag in every step, also a zero.",
+            "Only the ranks that overflow make the call, and they wait for the others. Every "
+            "rank has to contribute its flag in every step, also a zero.",
             stuck=r"Cause: The call stands under a condition",
             shown_by={
                 "calls only after an overflow": edit(
@@ -116,8 +116,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank decides by its own overflow, and the scales drift apart. Let all ranks know "
-            "whether any of them overflowed.",
+            "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
+            "know whether any of them overflowed.",
             when=lambda yours, expected, n: (
                 yours == [_played(_right, n, r) for r in range(n)] and yours != expected
             ),
@@ -136,8 +136,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The scale never grows: after interval good steps in a row it doubles, and the count "
-            "begins again.",
+            "The scale never grows: after interval good steps in a row, double it and begin to "
+            "count again.",
             when=_plays(_never_grows),
             shown_by={
                 "never grows": body("""
@@ -148,8 +148,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The count of good steps goes on over a skipped one. They have to be in a row: return "
-            "0 when a step is skipped.",
+            "The count goes on after a skipped step. The good steps have to be in a row: return "
+            "0 as the count when a step is skipped.",
             when=_plays(_keeps_counting),
             shown_by={
                 "counts on over a skipped step": edit(
@@ -161,7 +161,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It grows one step too late: the step that is just over counts too.",
+            "It grows one step too late: the step that has just ended counts too.",
             when=_plays(_grows_late),
             shown_by={
                 "grows late": edit(
@@ -192,7 +192,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Return two things, the new scale and the new count: return scale, good.",
+            "One value is unpacked into two: next_scale has to return two, the new scale and the "
+            "new count.",
             raises=r"cannot unpack non-iterable|not enough values to unpack",
             shown_by={
                 "returns the scale only": body("""
@@ -213,9 +214,9 @@ EXERCISE = Exercise(
     """),
     hints=(
         "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
-        "flag = torch.tensor(float(overflow), device=device) and an all_reduce with MAX: above "
-        "zero on all ranks if it was on one.",
-        "Any overflow: return scale / 2, 0. Else, if good + 1 == interval: return scale * 2, 0. "
-        "Else: return scale, good + 1.",
+        "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "
+        "above zero on all ranks if it was on one.",
+        "There are three cases, each with a new scale and a new count: an overflow on any rank; "
+        "good + 1 == interval; neither. Only in the last one the count goes on.",
     ),
 )

@@ -75,7 +75,7 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "The scaler is missing, so a resumed run starts with another scale.",
+            "The scaler is missing, so a resumed run starts with a different scale.",
             when=_lacks("scaler"),
             shown_by={
                 "without the scaler": body("""
@@ -93,8 +93,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A state_dict holds the tensors themselves, and training goes on to change them: your "
-            "snapshot changed with it. Copy it: deepcopy(net.state_dict()).",
+            "A state_dict refers to the tensors themselves. Training goes on to change them, and "
+            "your snapshot changes with them: copy it, with deepcopy.",
             when=lambda yours, expected, n: all(
                 mine["saved"] == sorted(PARTS) and not mine["same weights"] for mine in yours
             ),
@@ -124,9 +124,9 @@ EXERCISE = Exercise(
     hints=(
         "Three things remember something from step to step: the net, the optimizer and the "
         "scaler. Each has a state_dict().",
-        "A state_dict of a net refers to its tensors, which the next step changes. What makes a "
-        "copy of a dictionary with everything in it?",
-        "deepcopy({'net': net.state_dict(), 'optimizer': optimizer.state_dict(), 'scaler': "
-        "scaler.state_dict()}).",
+        "A net's state_dict refers to its tensors, which the next step changes. What copies a "
+        "dictionary together with everything in it?",
+        'Build one dictionary: under "net", "optimizer" and "scaler" the state_dict() of '
+        "each. deepcopy copies all of it at once.",
     ),
 )

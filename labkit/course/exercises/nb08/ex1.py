@@ -121,12 +121,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "No group is formed: the job's collective has nobody to meet.",
+            "No group is formed, and the job's collective needs one: call "
+            "dist.init_process_group first.",
             when=_said("a job", "raises ValueError"),
             shown_by={"forms no group": body("return job()")},
         ),
         Mistake(
-            "The group is still there when the job is done.",
+            "The group is still there after the job: call dist.destroy_process_group().",
             when=_said("a job", "a group is left"),
             shown_by={
                 "never leaves": body("""
@@ -139,8 +140,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A job that fails leaves its group behind, and the next call cannot form one. What "
-            "has to happen in any case stands in finally.",
+            "A job that fails leaves its group behind, and the next call cannot form one. Put "
+            "what has to happen in any case into finally.",
             when=_said("a job that fails", "a group is left"),
             shown_by={
                 "leaves after a success only": edit(
@@ -159,7 +160,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The job's error is swallowed: who called run takes a failed job for a finished one.",
+            "The job's error is swallowed, so the caller of run takes a failed job for a "
+            "finished one. Let the error through.",
             when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),
             shown_by={
                 "swallows the error": body("""
@@ -176,8 +178,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Inside a group it forms a second one, which is refused. Ask dist.is_initialized() "
-            "first.",
+            "Inside a group it tries to form a second one, which torch refuses. Check "
+            "dist.is_initialized() first.",
             when=_said("inside a group", "raises ValueError"),
             shown_by={
                 "forms a second group": edit(
@@ -190,7 +192,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It destroys a group that it has not formed. That one is for its owner to leave.",
+            "It destroys a group that it has not formed. Leave that to the code that formed it.",
             when=_said("inside a group", "no group is left"),
             shown_by={
                 "destroys what is not its own": body("""
@@ -220,7 +222,9 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Three cases: a group is there already; the job works; the job fails.",
-        "if dist.is_initialized(): return job(). Otherwise form the group, then try, then finally.",
-        "try: return job() and finally: dist.destroy_process_group(), after init_process_group.",
+        "If dist.is_initialized() is true, only call the job. Otherwise form the group, and then "
+        "use try and finally.",
+        "init_process_group stands before the try, the job inside it. What stands under finally "
+        "runs after a return as well as after an error.",
     ),
 )

@@ -196,8 +196,8 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "DDP waits for gradients of layers that are no longer there: the model was converted "
-            "after it had been wrapped. Wrap last.",
+            "DDP waits for gradients of layers that no longer exist: the model was converted "
+            "after it had been wrapped. Convert first, then wrap.",
             raises=r"!tensors\.empty\(\) INTERNAL ASSERT FAILED",
             shown_by={
                 "wraps first": edit(
@@ -210,15 +210,16 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The model is not converted: BatchNorm takes its statistics from one rank's share.",
+            "The model is not converted: BatchNorm takes its statistics from one rank's images "
+            "only. Call to_group_norm before you wrap.",
             when=has(norm_layer="BatchNorm2d"),
             shown_by={
                 "does not convert": edit("ddp = DDP(to_group_norm(model))", "ddp = DDP(model)")
             },
         ),
         Mistake(
-            "The optimizer holds the parameters of the layers that were replaced: make it after "
-            "the conversion.",
+            "The optimizer holds the parameters of the layers that were replaced: create it "
+            "after the conversion.",
             when=has(norm_layer_trained=False, norm_layer="GroupNorm", convolution_trained=True),
             shown_by={
                 "makes the optimizer first": edit(
@@ -233,7 +234,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank has trained a model of its own: call the wrapped model, not the one in it.",
+            "Each rank has trained its own model: call the wrapped model, not the one inside it.",
             when=has(equal_on_every_rank=False),
             shown_by={"calls the model inside": edit("ddp(images)", "model(images)")},
         ),
@@ -252,8 +253,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "backward() stands inside the autocast block. It takes each operation's type from "
-            "the forward pass: end the block before it.",
+            "backward() is inside the autocast block. It uses the types of the forward pass "
+            "anyway: end the block before it.",
             when=has(autocast_in_backward=True),
             shown_by={
                 "backward under autocast": body("""
@@ -269,14 +270,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "autocast is asked for another type: with float16 small gradients vanish unless a "
-            "scaler follows. Ask for torch.bfloat16.",
+            "autocast is not asked for bfloat16. In float16 small gradients vanish unless a "
+            "scaler is used: pass dtype=torch.bfloat16.",
             when=fact("type of autocast", lambda kind, n: kind != "bfloat16"),
             shown_by={"casts to float16": edit("torch.bfloat16", "torch.float16")},
         ),
         Mistake(
-            "The loss is computed in 16 bits, outside of autocast: put it inside the block, where "
-            "autocast computes a loss in float32.",
+            "The loss is computed outside autocast, in 16 bits: move it into the block, where "
+            "autocast computes cross entropy in float32.",
             when=has(type_of_the_loss="bfloat16"),
             shown_by={
                 "the loss outside": edit(
@@ -288,8 +289,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "DDP and the optimizer are made once, before the loop: DDP's constructor sends all "
-            "weights to all ranks, and a new optimizer forgets what it has seen.",
+            "The model is wrapped more than once. Create DDP and the optimizer once, before the "
+            "loop: DDP's constructor sends all weights to all ranks, and a new optimizer has no "
+            "state.",
             when=fact("models wrapped", lambda times, n: times > 1),
             shown_by={
                 "wraps for each batch": body("""
@@ -306,12 +308,12 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It returns the model inside, without DDP: return what DDP(…) gave.",
+            "It returns the model inside DDP: return the wrapped one, which DDP(…) gave.",
             when=has(returns_the_wrapped_model=False, models_wrapped=1),
             shown_by={"returns the module": edit("return ddp", "return ddp.module")},
         ),
         Mistake(
-            f"There is one step for each pair in batches, which are {STEPS} here.",
+            f"Take one step per pair in batches: {STEPS} here.",
             when=fact("steps", lambda steps, n: steps != STEPS),
             shown_by={"one batch only": edit("in batches:", "in batches[:1]:")},
         ),
@@ -322,8 +324,8 @@ EXERCISE = Exercise(
             shown_by={"no step": edit("optimizer.step()", "")},
         ),
         Mistake(
-            "The weights are not those that one process gets from all images. SGD has the rate "
-            "0.1 and nothing else (no momentum), and the gradients are set to zero before each "
+            "The weights differ from those that one process gets from all images. Use SGD with "
+            "lr=0.1 and nothing else (no momentum), and set the gradients to zero before each "
             "backward().",
             when=has(weights_as_one_process_has=False, equal_on_every_rank=True),
             shown_by={
@@ -351,9 +353,9 @@ EXERCISE = Exercise(
         return wrapped
     """),
     hints=(
-        "What changes the parameters comes before DDP; what uses them, after it.",
+        "What replaces parameters comes before DDP; what uses them comes after it.",
         "to_group_norm(model), then DDP(model), then the optimizer from its parameters.",
         "In the loop: zero_grad; with torch.autocast(device.type, dtype=torch.bfloat16): loss = "
-        "…; and outside of the block loss.backward() and step().",
+        "…; and outside the block loss.backward() and step().",
     ),
 )

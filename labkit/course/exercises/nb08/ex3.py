@@ -79,8 +79,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Some numbers are trained on by one rank and tested by another: each rank splits with "
-            "its own random numbers. Give random_split a generator with one seed for all.",
+            "Some items are both trained on and tested. If each rank splits with its own random "
+            "numbers, the splits differ: pass random_split a generator with the same seed on "
+            "every rank.",
             when=fact("trained on and tested", lambda count, n: count > 0),
             shown_by={
                 "splits on each rank for itself": body("""
@@ -128,8 +129,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The second epoch is the first one again: call set_epoch(epoch) of the training "
-            "sampler before each.",
+            "The second epoch has the order of the first: call the training sampler's "
+            "set_epoch(epoch) before each epoch.",
             when=fact("epochs in the same order", lambda same, n: same),
             shown_by={
                 "forgets set_epoch": body("""

@@ -87,18 +87,19 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "scaler.step() was called twice without scaler.update() between: each step ends with "
-            "an update.",
+            "scaler.step() was called twice with no scaler.update() in between: end each step "
+            "with scaler.update().",
             raises=r"step\(\) has already been called since the last update",
             shown_by={"no update": edit("scaler.update()", "")},
         ),
         Mistake(
-            "Nothing was computed: the net was not called.",
+            "Nothing was computed: net was not called.",
             when=fact("forward in", lambda kind, n: kind == "nothing"),
             shown_by={"prints": body("print(scaler.get_scale())")},
         ),
         Mistake(
-            "The forward pass is not in float16: it belongs inside torch.autocast.",
+            "The forward pass runs in float32: put it inside torch.autocast with "
+            "dtype=torch.float16.",
             when=fact("forward in", lambda kind, n: kind == "torch.float32"),
             shown_by={
                 "no autocast": edit(
@@ -111,8 +112,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The weights have not moved: the gradients are too small for float16. Call backward "
-            "on scaler.scale(loss).",
+            "The weights have not moved: the gradients are too small for float16. Call "
+            "backward() on scaler.scale(loss).",
             when=fact(MOVED, lambda moved, n: moved == 0),
             shown_by={
                 "does not scale": edit(
@@ -129,8 +130,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The step is as many times too long as the scale is large: optimizer.step() does not "
-            "know of it. scaler.step(optimizer) divides first.",
+            "The step is too large, by about the factor of the scale: optimizer.step() does not "
+            "undo the scaling, scaler.step(optimizer) does.",
             when=fact(MOVED, lambda moved, n: moved > 1000),
             shown_by={
                 "steps by itself, without an update": edit(
@@ -143,8 +144,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A step was taken with gradients that are not finite. scaler.step(optimizer) leaves "
-            "such a step out.",
+            "A step was taken although some gradients were inf or nan: scaler.step(optimizer) "
+            "skips such a step.",
             when=fact("moved by an overflow", lambda moved, n: moved),
             shown_by={
                 "divides by hand": edit(
@@ -161,7 +162,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "After an overflow the scale has to fall: end each step with scaler.update().",
+            "After an overflow the scale has to be halved: end each step with scaler.update().",
             when=fact("scale after it", lambda scale, n: scale == SCALE),
             shown_by={
                 "asks before it steps, by hand": edit(

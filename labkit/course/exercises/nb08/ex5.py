@@ -90,8 +90,8 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "Rank 0 alone is in a collective, and the others do not come. Only printing and "
-            "saving belong under the if; all_reduce and barrier are for every rank.",
+            "Rank 0 waits in a collective that the other ranks do not call. Only printing and "
+            "saving belong under the if; every rank has to call all_reduce and barrier.",
             stuck=r"\brank 0 waits in (all_reduce|barrier)",
             shown_by={
                 "reduces on rank 0": edit(
@@ -113,7 +113,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Nobody has written the file.",
+            "No rank has written the file: rank 0 has to call torch.save.",
             when=lambda yours, expected, n: not any(y["files written"] for y in yours),
             shown_by={
                 "does not save": body("""
@@ -127,7 +127,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank prints: that is for rank 0.",
+            "Not only rank 0 prints: put print under if rank == 0.",
             when=_elsewhere("printed"),
             shown_by={
                 "everybody prints": edit(
@@ -142,7 +142,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank writes the same file, all at once: that is for rank 0.",
+            "Not only rank 0 writes the file: put torch.save under if rank == 0.",
             when=_elsewhere("files written"),
             shown_by={
                 "everybody saves": body("""
@@ -162,8 +162,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the loss of one rank's own images: add up over the ranks, on every rank, and "
-            "divide by world_size.",
+            "Each rank returns the loss of its own images: add the losses up over the ranks, on "
+            "every rank, and divide by world_size.",
             when=lambda yours, expected, n: (
                 [y["returned"] for y in yours] == [r + 1.0 for r in range(n)]
             ),
@@ -192,13 +192,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The names in the file begin with module., which is DDP's: save net.module, so that "
-            "a bare model can load it.",
+            "The names in the file begin with module., DDP's own prefix: save the state_dict of "
+            "net.module, so that a model without DDP can load it.",
             when=fact("names in it", lambda names, n: "module." in names),
             shown_by={"DDP's names": edit("module.state_dict", "state_dict")},
         ),
         Mistake(
-            "Some ranks went on before the file was there: let everybody meet in a barrier after "
+            "Some ranks returned before the file was there: let every rank call a barrier after "
             "the save.",
             when=has(file_is_there=False),
             shown_by={"does not wait": edit("dist.barrier()", "")},
@@ -215,7 +215,8 @@ EXERCISE = Exercise(
         return mean.item()
     """),
     hints=(
-        "First what needs everybody, then what one rank does, then wait for it.",
+        "First what needs all ranks, then what rank 0 does alone, then let all ranks wait for "
+        "that.",
         "A tensor of the loss, all_reduce, divided by world_size; under if rank == 0: print and "
         "torch.save; after it, on every rank, dist.barrier().",
         'print(f"epoch {epoch}: loss {mean:.3f}") and torch.save(net.module.state_dict(), path).',

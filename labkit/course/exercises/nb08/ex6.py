@@ -86,7 +86,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "Rank 0 alone is in a collective, and the others do not come.",
+            "Rank 0 waits in an all_reduce that the other ranks do not call: every rank has to "
+            "call it.",
             stuck=r"\brank 0 waits in all_reduce",
             shown_by={
                 "reduces on rank 0": body("""
@@ -105,8 +106,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It calls all_reduce once per batch, and ranks have different numbers of batches, so "
-            "that some wait for calls that never come. Count first, reduce once, after the loop.",
+            "Some ranks call all_reduce more often than others. With one call per batch, ranks "
+            "with more batches wait for calls that never come: count in the loop, reduce once "
+            "after it.",
             stuck=r"\branks \S+ wait in all_reduce",
             shown_by={
                 "reduces in the loop": body("""
@@ -125,7 +127,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank has the result of its own share: add up the counts over the ranks.",
+            "The second number is at most one rank's share of the images: add up the counts over "
+            "the ranks, and return the accuracy first.",
             when=_own_share,
             shown_by={
                 "does not reduce": body("""
@@ -142,7 +145,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Some images are counted twice: DistributedSampler repeats a few, so that all ranks "
-            "have as many. Take every world_size-th image instead.",
+            "have equally many. Take every world_size-th image instead.",
             when=lambda yours, expected, n: (
                 int(yours[0][1]) == len(_padded(0, n)) * n > len(LABELS)
             ),
@@ -162,7 +165,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank has tested every image, and the counts were added: deal the images out.",
+            "Every rank has tested every image, and the counts were added up: give each rank a "
+            "share of the images.",
             when=lambda yours, expected, n: int(yours[0][1]) == n * len(LABELS) and n > 1,
             shown_by={
                 "everybody tests everything": body("""
@@ -179,8 +183,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the mean of the ranks' accuracies. Their shares differ in length: add up "
-            "counts, then divide once.",
+            "The number of images is right, but the accuracy is not. A mean of the ranks' "
+            "accuracies is wrong where their shares differ in length: add up counts, then divide "
+            "once.",
             when=lambda yours, expected, n: (
                 int(yours[0][1]) == len(LABELS) and not _close(yours, expected)
             ),
@@ -199,9 +204,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, with more collectives than it needs: put both counts into one "
-            "tensor, and reduce it once, after the last batch. (With a collective per batch, ranks "
-            "that have more batches than others would wait in vain.)",
+            "The result is right, but it takes more than one collective per call: put both "
+            "counts into one tensor and reduce it once, after the last batch. (With one "
+            "collective per batch, ranks with more batches than others could wait forever.)",
             missed="collectives",
             shown_by={
                 "a collective per batch": body("""
@@ -243,7 +248,7 @@ EXERCISE = Exercise(
         return correct.item() / len(test_set), len(test_set)
     """),
     hints=(
-        "Who tests what, so that every image is tested once? And what can be added up?",
+        "Which rank tests which images, so that each is tested once? And what can be added up?",
         "Subset(test_set, range(rank, len(test_set), world_size)) is this rank's share. Count the "
         "correct answers and the images in it.",
         "One tensor of both counts, one dist.all_reduce, then return correct / images and the "

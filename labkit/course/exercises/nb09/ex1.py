@@ -54,8 +54,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "You round down and give the rest to the last device. DP rounds up, so the last one "
-            "gets less than the others, not more.",
+            "You round down and give the rest to the last device. DP rounds up, so the last "
+            "device gets fewer rows than the others, not more.",
             when=_splits(_rounded_down),
             shown_by={
                 "rounds down": body("""
@@ -65,8 +65,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You deal evenly, as tensor_split does. DP cuts with chunk: full pieces first, and "
-            "what is left to the last.",
+            "You split evenly, as tensor_split does. DP splits with chunk: full pieces first, "
+            "and the last piece is what is left.",
             when=_splits(_even),
             shown_by={
                 "deals evenly": body(
@@ -75,7 +75,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A device without rows is not in the list: DP does not call it at all.",
+            "The list contains devices without rows. DP does not call those at all: leave them "
+            "out.",
             when=_splits(_with_idle),
             shown_by={
                 "lists idle devices": body("""
@@ -95,7 +96,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The numbers do not add up to the rows of the batch: the last piece is what is left.",
+            "The numbers do not add up to the rows of the batch: the last piece has only the "
+            "rows that are left.",
             when=lambda yours, expected, n: any(
                 sum(split) != rows for split, (rows, _) in zip(yours, BATCHES, strict=True)
             ),
@@ -110,9 +112,10 @@ EXERCISE = Exercise(
         return split
     """),
     hints=(
-        "How large is the first piece? All others but the last are as large.",
+        "How large is the first piece? All others but the last have the same size.",
         "A piece has -(-rows // devices) rows. Pieces begin at row 0, size, 2 * size, … as long "
         "as there are rows.",
-        "[min(size, rows - start) for start in range(0, rows, size)]",
+        "range(0, rows, size) gives the rows at which pieces begin. A piece that begins at start "
+        "has size rows, but no more than are left from there.",
     ),
 )

@@ -75,7 +75,7 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "It returns futures, which are promises of an output: ask each for its result().",
+            "It returns futures, not outputs: return what result() gives for each.",
             when=lambda yours, expected, n: "Future" in yours["outputs"],
             shown_by={
                 "futures": edit(
@@ -85,8 +85,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The replicas do not all run at the same time: start all threads before you wait for "
-            "the first, and have as many as there are replicas.",
+            "The replicas do not all run at the same time: use one thread per replica, and start "
+            "all of them before you wait for the first.",
             when=lambda yours, expected, n: not yours["together"],
             shown_by={
                 "one after another": body(
@@ -100,8 +100,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The outputs are in the order in which the threads were done. gather needs them in "
-            "the order of the replicas, or rows change places.",
+            "The outputs are in the order in which the threads finished. gather needs them in "
+            "the replicas' order; otherwise rows change places.",
             when=lambda yours, expected, n: (
                 yours["outputs"] != expected["outputs"]
                 and sorted(yours["outputs"]) == expected["outputs"]
@@ -128,8 +128,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Under no_grad the replicas keep a graph all the same. Read the caller's setting in "
-            "the caller's thread, before the others begin, and set it inside of them.",
+            "Under no_grad the replicas still record a graph. Read the setting in the caller's "
+            "thread, before the others start, and set it inside each of them.",
             when=lambda yours, expected, n: yours["no_grad"],
             shown_by={
                 "as before": body("""
@@ -150,8 +150,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "In training no graph is kept, so there is no gradient. Set what the caller has, not "
-            "always the same.",
+            "Even with gradients enabled no graph is recorded, so training gets no gradient. Set "
+            "what the caller has set, not always the same.",
             when=lambda yours, expected, n: not yours["graph"],
             shown_by={
                 "never a graph": edit(
@@ -192,10 +192,11 @@ EXERCISE = Exercise(
         return outputs
     """),
     hints=(
-        "torch.is_grad_enabled() answers for the thread that asks. Who has to ask?",
-        "Ask first, into a variable. Give the threads a function that sets it and then calls the "
-        "replica.",
-        "enabled = torch.is_grad_enabled(); in the function: with torch.set_grad_enabled(enabled): "
-        "return replica(piece); and pool.map(function, replicas, pieces).",
+        "torch.is_grad_enabled() answers for the thread that calls it. Which thread has to call "
+        "it?",
+        "Call it first and keep the answer in a variable. Give the threads a function that sets "
+        "it and then calls the replica.",
+        "In the function for the threads, return replica(piece) under torch.set_grad_enabled(…). "
+        "pool.map(function, replicas, pieces) gives the outputs in order.",
     ),
 )

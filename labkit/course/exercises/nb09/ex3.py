@@ -84,13 +84,13 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "forward has to return x as it is.",
+            "forward has to return x unchanged.",
             when=lambda yours, expected, n: not yours["x unchanged"],
             shown_by={"returns nothing": edit("return x", "")},
         ),
         Mistake(
-            "Every device has counted: what is no buffer and no parameter is not copied, so all "
-            "replicas write into the same tensor. Make it a buffer, with register_buffer.",
+            "Every device has counted: a tensor that is neither a buffer nor a parameter is not "
+            "copied, so all replicas change the same one. Make it a buffer, with register_buffer.",
             when=_counts(lambda devices: STEPS * devices),
             shown_by={
                 "a tensor that is no buffer": edit(
@@ -99,21 +99,21 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "steps is an ordinary attribute. A replica's goes when the replica does: make it a "
-            "buffer, with register_buffer.",
+            "steps is not a buffer. An ordinary attribute of a replica is lost with the replica: "
+            "use register_buffer.",
             when=lambda yours, expected, n: not yours["a buffer"],
             shown_by={
                 "a number": edit('self.register_buffer("steps", torch.tensor(0))', "self.steps = 0")
             },
         ),
         Mistake(
-            "Nothing is left of the count. self.steps = self.steps + 1 gives a new tensor to the "
-            "replica; change the buffer itself, with +=.",
+            "Nothing is left of the count. self.steps = self.steps + 1 makes a new tensor, which "
+            "is lost with the replica: change the buffer in place, with +=.",
             when=_counts(lambda devices: 0),
             shown_by={"a new tensor": edit("steps +=", "steps = self.steps +")},
         ),
         Mistake(
-            "You count rows, and only device 0's are left of them. A step counts as one.",
+            "You count rows, of which only device 0's are kept. Count 1 per step.",
             when=_counts(lambda devices: STEPS * MINE),
             shown_by={"rows": edit("self.steps += 1", "self.steps += len(x)")},
         ),
@@ -131,9 +131,10 @@ EXERCISE = Exercise(
         """,
     ),
     hints=(
-        "What survives? Look at how the counter of rows was repaired.",
-        "In __init__, after super().__init__(), register_buffer makes a buffer of a name and a "
-        "tensor; in forward change it in place.",
-        'self.register_buffer("steps", torch.tensor(0)), and self.steps += 1 before return x.',
+        "What survives a step? Look at how the counter of rows was repaired.",
+        "In __init__, after super().__init__(), register_buffer registers a tensor under a name; "
+        "in forward, change that tensor in place.",
+        'register_buffer takes "steps" and a tensor that holds a whole number. Which '
+        "assignment adds 1 to that tensor, and which one makes a new tensor?",
     ),
 )

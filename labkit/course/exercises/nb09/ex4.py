@@ -58,8 +58,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "It returns one number. The bill has two, as a pair: what is sent, and what is "
-            "received.",
+            "It returns one number. Two are expected, as a pair: the bytes that are sent and "
+            "those that are received.",
             when=lambda yours, expected, n: all(map(_is_number, yours)),
             shown_by={
                 "all together": body("""
@@ -99,8 +99,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You forget that the outputs' gradient goes back to where the outputs were made: "
-            "device 0 sends that too.",
+            "The outputs' gradient is missing: it goes back to the devices that made the "
+            "outputs, so device 0 sends it too.",
             when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS / k)),
             shown_by={
                 "the forward pass only": body("""
@@ -110,7 +110,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You send the parameters to one device only. Each of the others needs a copy.",
+            "You send the parameters once. Each of the other devices needs a copy.",
             when=_bill(0, lambda k: PARAMETERS + (k - 1) * (INPUTS + OUTPUTS) / k),
             shown_by={
                 "parameters once": body("""
@@ -121,7 +121,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You forget that every replica sends back the gradient of all its parameters.",
+            "The parameters' gradient is missing: every replica sends back the gradient of all "
+            "its parameters.",
             when=_bill(1, lambda k: (k - 1) * OUTPUTS / k),
             shown_by={
                 "no gradient of the parameters": edit(
@@ -138,11 +139,11 @@ EXERCISE = Exercise(
         return [sent, received]
     """),
     hints=(
-        "Go through the four parts of the figure, and ask of each whether device 0 sends or "
+        "Go through the four parts of the figure, and ask for each whether device 0 sends or "
         "receives it. The outputs come in, and their gradient goes out.",
         "To each of the devices - 1 others: the parameters, a piece of the inputs, a piece of the "
         "outputs' gradient. From each: a piece of the outputs, the gradient of the parameters.",
-        "sent = (devices - 1) * (parameters + (inputs + outputs) / devices); received is the same "
-        "without the inputs.",
+        "To each of the others go parameters + (inputs + outputs) / devices bytes. What comes "
+        "back from each lacks one of these three terms.",
     ),
 )

@@ -41,8 +41,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "The first case is fast enough on one GPU: more of them make it more complicated and "
-            "no better.",
+            "In the first case one GPU is fast enough: more GPUs make it more complicated and no "
+            "better.",
             when=_chose(1, "DP", "DDP", "DDP with model parallel"),
             shown_by={
                 "always more GPUs": body("""
@@ -53,8 +53,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The last model does not fit on a GPU, and both DP and plain DDP keep all of it on "
-            "each: it has to be spread.",
+            "The last model does not fit on a GPU, and both DP and plain DDP keep a whole copy "
+            "on each: it has to be split.",
             when=_chose(5, "one GPU", "DP", "DDP"),
             shown_by={
                 "forgets the size": body("""
@@ -65,8 +65,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "DP is one process, and a process lives on one machine. With eight of them it is DDP, "
-            "whatever the colleague wants.",
+            "DP is one process on one machine. With eight machines it is DDP, whatever the "
+            "colleague wants.",
             when=_chose(4, "DP"),
             shown_by={
                 "forgets the machines": edit(
@@ -80,8 +80,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The third case trains every night and may change more than a line: that is where DDP "
-            "pays.",
+            "The third case is trained every night, and more than one line may change: there DDP "
+            "pays off.",
             when=_chose(3, "DP"),
             shown_by={
                 "one machine is DP": edit(
@@ -95,7 +95,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The second case is DP's own: one machine, and one line to change.",
+            "The second case is the one for DP: one machine, and only one line may change.",
             when=_chose(2, "DDP"),
             shown_by={
                 "never DP": body("""
@@ -116,7 +116,7 @@ EXERCISE = Exercise(
     hints=(
         "Ask first what rules choices out: does the model fit on one GPU at all?",
         "Then: is one GPU enough? Then: one machine and only one line? What is left is DDP.",
-        'not fits: "DDP with model parallel"; fast_enough: "one GPU"; machines == 1 and one_line: '
-        '"DP"; else "DDP".',
+        "Three questions in this order: not fits; fast_enough; machines == 1 and one_line. Each "
+        'has its own answer, and "DDP" is the rest.',
     ),
 )

@@ -80,13 +80,13 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "Only rank 0 calls the barrier, and waits for the others. A barrier is a meeting: it "
-            "stands outside of the if.",
+            "Rank 0 waits in a barrier that the other ranks do not call. Every rank has to call "
+            "it: put it outside the if.",
             stuck=r"\brank 0 waits in barrier",
             shown_by={"rank 0 waits alone": edit("dist.barrier()", "    dist.barrier()")},
         ),
         Mistake(
-            "Nothing is saved: torch.save on rank 0.",
+            "Nothing is saved: rank 0 has to call torch.save.",
             when=_each("saved", lambda k: k == 0),
             shown_by={
                 "nobody writes": edit(
@@ -112,8 +112,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The others read the file before rank 0 has written it. A barrier between the two, "
-            "which all ranks call, makes them wait.",
+            "The other ranks read the file before rank 0 has written it. Let all ranks call a "
+            "barrier between saving and loading.",
             when=_each("error", lambda name: name is not None, first=1),
             shown_by={
                 "nobody waits": edit("dist.barrier()", ""),
@@ -129,7 +129,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Only rank 0 has read the file: every rank loads it.",
+            "The other ranks have not read the file: every rank has to load it.",
             when=_each("loaded", lambda how: how == "never", first=1),
             shown_by={
                 "rank 0 reads alone": body("""
@@ -145,13 +145,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A file remembers the device of rank 0. Say where it goes: torch.load(path, "
+            "The file remembers rank 0's device. Say where the tensors go: torch.load(path, "
             "map_location=device).",
             when=_each("loaded", lambda how: how == "as it was", first=1),
             shown_by={"no map_location": edit("map_location=device, weights_only", "weights_only")},
         ),
         Mistake(
-            "The file was read, but the weights are the old ones: net.load_state_dict takes them.",
+            "The file was read, but the weights have not changed: pass what was read to "
+            "net.load_state_dict.",
             when=_each("weight", lambda number: number != 1.0, first=1),
             shown_by={
                 "read and thrown away": body("""
@@ -176,7 +177,7 @@ EXERCISE = Exercise(
     hints=(
         "Three steps: one rank writes, all wait, all read.",
         "The barrier comes after the if, where all ranks call it. Reading needs map_location.",
-        "if rank == 0: torch.save(net.state_dict(), path). Then dist.barrier(). Then "
-        "net.load_state_dict(torch.load(path, map_location=device, weights_only=True)).",
+        "Rank 0 saves net.state_dict(). After the barrier every rank calls torch.load, with "
+        "map_location and weights_only=True; net.load_state_dict takes the result.",
     ),
 )

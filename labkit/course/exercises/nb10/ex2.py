@@ -49,20 +49,20 @@ EXERCISE = Exercise(
             shown_by={"no set_epoch": edit("sampler.set_epoch(epoch)", "")},
         ),
         Mistake(
-            "done counts batches, not images: leave out done * batch.",
+            "done counts batches, not images: skip done * batch images.",
             when=_gives(lambda r, n: _order(r, n)[DONE:]),
             shown_by={"batches as images": edit("[done * batch :]", "[done:]")},
         ),
         Mistake(
-            "You leave out the images of all ranks. A sampler gives this rank's only, and of those "
-            "done * batch were seen.",
+            "You skip the images of all ranks. The sampler gives only this rank's, of which done "
+            "* batch were seen.",
             when=_gives(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
             shown_by={
                 "all ranks' images": edit("[done * batch :]", "[done * batch * world_size :]")
             },
         ),
         Mistake(
-            "That is the whole epoch: its first done * batch images were seen.",
+            "That is the whole epoch, but its first done * batch images were seen: leave them out.",
             when=_gives(_order),
             shown_by={
                 "the whole epoch": edit(
@@ -71,12 +71,12 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Those are the images that were seen. Return the others.",
+            "Those are the images that were seen. Return the rest.",
             when=_gives(lambda r, n: _order(r, n)[: DONE * BATCH]),
             shown_by={"what was seen": edit("[done * batch :]", "[: done * batch]")},
         ),
         Mistake(
-            "A DistributedSampler is no list: list(sampler) is one.",
+            "A DistributedSampler cannot be indexed: make a list of it first, list(sampler).",
             raises=r"'DistributedSampler' object is not subscriptable",
             shown_by={"a slice of the sampler": edit("list(sampler)", "sampler")},
         ),
@@ -92,6 +92,6 @@ EXERCISE = Exercise(
     hints=(
         "The sampler makes the same order again if it knows the epoch.",
         "After sampler.set_epoch(epoch), list(sampler) is this rank's whole epoch.",
-        "sampler.set_epoch(epoch); return list(sampler)[done * batch :].",
+        "The first done * batch entries of that list were seen: a slice leaves them out.",
     ),
 )

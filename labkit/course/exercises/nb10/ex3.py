@@ -1,4 +1,4 @@
-"""Exercise 10-3: find the newest checkpoint that can be loaded, among half and hostile files."""
+"""Exercise 10-3: find the newest checkpoint that can be loaded; some are truncated or hostile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Hostile:
 
 
 def trial(answer: Callable[[str], Any], here: Here) -> dict[str, Any]:
-    """Ask for the newest in a folder with good, half and hostile files, and in an empty one."""
+    """Ask for the newest in a folder of good, truncated and hostile files, and in an empty one."""
     with tempfile.TemporaryDirectory() as home:
         folder, empty, marker = (os.path.join(home, name) for name in ("a", "b", "ran"))
         os.mkdir(folder)
@@ -77,7 +77,7 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "A file has run code of its own: torch.load(…, weights_only=True).",
+            "A file has run its own code: call torch.load with weights_only=True.",
             when=lambda yours, expected, n: isinstance(yours, dict) and yours["ran foreign code"],
             shown_by={
                 "runs what it reads": edit(
@@ -86,7 +86,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "step-12.pt.tmp is a draft that nobody finished: take names that end in .pt only.",
+            "step-12.pt.tmp is an unfinished draft: take only names that end in .pt.",
             when=_newest_is("step-12.pt.tmp"),
             shown_by={
                 "takes drafts": edit(
@@ -102,8 +102,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That file cannot be loaded: it is half a file, or not only tensors. Try torch.load, "
-            "and go on with the next one after an error.",
+            "That file cannot be loaded: it is incomplete, or holds what weights_only=True "
+            "refuses. Try torch.load, and go on to the next file after an error.",
             when=_newest_is("step-11.pt", "step-13.pt"),
             shown_by={
                 "does not try": body(r"""
@@ -129,8 +129,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "step-2.pt was copied last, but its step is not the highest. Go by the number in the "
-            "name, not by the file's time, and from the highest down.",
+            "step-2.pt was written last, but its step is not the highest. Go by the number in "
+            "the name, not by the file's time, and begin with the highest.",
             when=_newest_is("step-2.pt"),
             shown_by={
                 "goes by the time": body("""
@@ -147,7 +147,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One file that cannot be loaded ends the search: catch its error, and try the next "
+            "The search ends at a file that cannot be loaded: catch its error, and try the next "
             "one.",
             raises=r"Weights only load failed|PytorchStreamReader|^(UnpicklingError|EOFError)",
             shown_by={
@@ -160,7 +160,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "In a folder without checkpoints the answer is None.",
+            "For a folder without checkpoints, return None.",
             when=lambda yours, expected, n: (
                 isinstance(yours, dict)
                 and yours["newest"] == expected["newest"]
@@ -198,10 +198,11 @@ EXERCISE = Exercise(
             return name
     """),
     hints=(
-        "Collect the names with their numbers, sort, and try one after the other from the top.",
+        "Collect the names with their numbers, sort them, and try one after another, from the "
+        "highest.",
         "Sort with key=lambda match: int(match[1]) and reverse=True; a try around torch.load "
         "tells whether a file is good.",
-        "For each match: try: torch.load(os.path.join(folder, match[0]), weights_only=True); "
-        "return match[0]; except Exception: continue. At the end return None.",
+        "In the loop over the sorted matches: torch.load inside try, then return the name; after "
+        "an error, continue. If the loop ends, there was no good file.",
     ),
 )

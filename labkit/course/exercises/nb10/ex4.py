@@ -87,8 +87,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "first and stop count from the beginning of the whole tensor. A file knows its own "
-            "rows only: subtract where its block begins.",
+            "Your first and stop count from the beginning of the whole tensor. They have to "
+            "count from the beginning of the file's own block: subtract where it begins.",
             when=_finds(_globally),
             shown_by={"rows of the whole tensor": edit("a - begin, b - begin", "a, b")},
         ),
@@ -98,7 +98,7 @@ EXERCISE = Exercise(
             shown_by={"lengths": edit("b - begin", "b - a")},
         ),
         Mistake(
-            "You read whole files. Cut to the rows that this rank needs.",
+            "You read whole files. Take only the rows that this rank needs.",
             when=_finds(_whole),
             shown_by={
                 "whole files": edit(
@@ -115,7 +115,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "There are empty pieces among them: a file counts only if first < stop.",
+            "Some pieces are empty: a piece counts only if first < stop.",
             when=_has_empty,
             shown_by={
                 "empty pieces": edit(
@@ -140,8 +140,9 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Compare two blocks: the rows that this rank needs, and the rows of each file.",
-        "What two blocks share begins at the larger beginning and ends at the smaller end.",
-        "For each file: begin, end = block(rows, old, file); a, b = max(first, begin), min(stop, "
-        "end); if a < b: append (file, a - begin, b - begin).",
+        "The overlap of two blocks begins at the larger of their beginnings and ends at the "
+        "smaller of their ends.",
+        "max(first, begin) and min(stop, end) bound the overlap with a file's block. Keep it if "
+        "it is not empty, and count from begin.",
     ),
 )

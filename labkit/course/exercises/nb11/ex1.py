@@ -87,7 +87,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "You return the places where you cut. Return how many layers each stage gets: the "
-            "differences between one place and the next.",
+            "differences between neighbouring places.",
             when=_tells(PLACES),
             shown_by={
                 "places instead of numbers": body("""
@@ -105,7 +105,8 @@ EXERCISE = Exercise(
             shown_by={"a number a layer": body("return [1] * len(costs)")},
         ),
         Mistake(
-            "A stage gets no layer, and a rank would have nothing to do: at least one each.",
+            "A stage gets no layer, so that its rank would have nothing to do: give each stage "
+            "at least one.",
             when=_tells(EMPTY),
             shown_by={"an empty stage": body("return [len(costs)] + [0] * (p - 1)")},
         ),
@@ -115,8 +116,8 @@ EXERCISE = Exercise(
             shown_by={"the rest is forgotten": body("return [len(costs) // p] * p")},
         ),
         Mistake(
-            "You deal out equal numbers of layers. They cost different amounts: make the most "
-            "expensive stage as cheap as can be.",
+            "You give all stages equal numbers of layers, but layers cost different amounts: "
+            "make the most expensive stage as cheap as possible.",
             when=_cuts(_by_number),
             shown_by={
                 "equal numbers of layers": body("""
@@ -126,8 +127,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You fill a stage until it has its share of the cost. That can overfill it by a whole "
-            "layer: compare all ways to cut.",
+            "You fill each stage until it has its share of the cost, which can overfill it by "
+            "almost a whole layer: compare all ways to cut.",
             when=_cuts(_filled),
             shown_by={
                 "fills a stage to its share": body("""
@@ -161,7 +162,7 @@ EXERCISE = Exercise(
         "There are few ways to cut: p - 1 places out of len(costs) - 1. Try them all.",
         "combinations(range(1, len(costs)), p - 1) gives the places. With 0 before and len(costs) "
         "after them, a stage has the layers from one place to the next.",
-        "ways = [(0, *inner, len(costs)) for inner in combinations(...)]; take the min by "
-        "max(sum(costs[i:j]) for i, j in pairwise(way)); return the differences j - i.",
+        "With way = (0, *places, len(costs)), pairwise(way) gives the ends i, j of each stage, "
+        "and sum(costs[i:j]) its cost. min takes a key: the cost of a way's most expensive stage.",
     ),
 )

@@ -53,18 +53,18 @@ EXERCISE = Exercise(
             shown_by={"idle by work": edit("(m + p - 1)", "m")},
         ),
         Mistake(
-            "You count p idle slots. The last stage begins p - 1 slots late: the first one does "
-            "not wait for itself.",
+            "You count p idle slots. There are p - 1: the last stage begins p - 1 slots after "
+            "the first.",
             when=_finds(lambda m, p, share: p / (m + p) <= share),
             shown_by={"p idle slots": edit("(p - 1) / (m + p - 1)", "p / (m + p)")},
         ),
         Mistake(
-            "A bubble that is exactly share is small enough: at most, not less than.",
+            "A bubble of exactly share is small enough: the text says at most, not less than.",
             when=_finds(lambda m, p, share: (p - 1) / (m + p - 1) < share),
             shown_by={"less than": edit("> share", ">= share")},
         ),
         Mistake(
-            "Rounded down, the bubble is a little larger than allowed: round up.",
+            "With m rounded down, the bubble is a little larger than share: round up.",
             when=would_give(lambda n: [_rounds_down(*case) for case in BUBBLES]),
             shown_by={"rounded down": body("return max(1, int((p - 1) / share - (p - 1)))")},
         ),
@@ -77,6 +77,7 @@ EXERCISE = Exercise(
     hints=(
         "Begin with m = 1, and try one more as long as the bubble is too large.",
         "The bubble of m micro-batches in p stages is (p - 1) / (m + p - 1).",
-        "m = 1; while (p - 1) / (m + p - 1) > share: m += 1; return m.",
+        "Add 1 to m in a while loop, or solve (p - 1) / (m + p - 1) ≤ share for m and round up. "
+        "m is at least 1.",
     ),
 )

@@ -65,8 +65,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "With few micro-batches some do not exist: begin with min(m, p - 1 - stage) forwards, "
-            "and never name one from m on.",
+            "It names micro-batches that do not exist: their numbers are 0 to m - 1. If there "
+            "are few, begin with only min(m, p - 1 - stage) forwards.",
             when=_too_many,
             shown_by={
                 "more forwards than there are": edit(
@@ -75,8 +75,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Parts are missing: every micro-batch goes forward once and back once. After the "
-            "turns, the backwards that are left have to follow.",
+            "Entries are missing: every micro-batch has one forward and one backward. After the "
+            "pairs, the backwards that are left have to follow.",
             when=_too_short,
             shown_by={
                 "the last ones do not come back": edit(
@@ -85,27 +85,28 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "This is gpipe: all forwards, then all backwards. It keeps all m micro-batches.",
+            "This is gpipe's order: all forwards, then all backwards. It keeps all m "
+            "micro-batches.",
             when=_starts(lambda s, p, m: m),
             shown_by={
                 "gpipe": body('return [f"F{k}" for k in range(m)] + [f"B{k}" for k in range(m)]')
             },
         ),
         Mistake(
-            "You count from the wrong end. The first stage runs farthest ahead, for it has most "
-            "stages behind it: p - 1 - stage.",
+            "You count from the wrong end. The first stage has the most stages behind it, so it "
+            "begins with the most forwards: p - 1 - stage.",
             when=_starts(lambda s, p, m: s),
             shown_by={"from the wrong end": edit("p - 1 - stage", "stage")},
         ),
         Mistake(
-            "One forward too many at the beginning: the taking of turns begins with a forward as "
-            "well, so it is p - 1 - stage.",
+            "There is one forward too many at the beginning: the first pair begins with a "
+            "forward too, so only p - 1 - stage come before it.",
             when=_starts(lambda s, p, m: p - s),
             shown_by={"one ahead too many": edit("1 - stage", "stage")},
         ),
         Mistake(
-            "Every stage takes turns from the beginning, so all wait for the first micro-batch to "
-            "come back: only the last stage may.",
+            "Every stage alternates from the beginning, so each waits for its first micro-batch "
+            "to come back before it takes the next. Only the last stage may do that.",
             when=_starts(lambda s, p, m: 0),
             shown_by={
                 "takes turns from the beginning": body(
@@ -130,7 +131,7 @@ EXERCISE = Exercise(
         "backwards that are left.",
         "ahead = min(m, p - 1 - stage) forwards come first. In the pairs, forward k goes with "
         "backward k - ahead.",
-        "order = [F0 … up to ahead]; for k in range(ahead, m): order += [f'F{k}', "
-        "f'B{k - ahead}']; then the backwards from m - ahead to m - 1.",
+        'After the first ahead forwards: for each k from ahead to m - 1 the pair "F{k}", "B{k '
+        '- ahead}". Which backwards have not been named then?',
     ),
 )

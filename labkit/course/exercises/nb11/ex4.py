@@ -73,7 +73,7 @@ EXERCISE = Exercise(
             shown_by={"no sum": body("return x @ w.T + bias")},
         ),
         Mistake(
-            "The bias is in the result once for every rank: each adds it before the parts are "
+            "The bias is in the result world_size times: each rank adds it before the parts are "
             "added up. Add it afterwards.",
             when=_gives(lambda r, n: _sum(n) + n * _layer(n)[2]),
             shown_by={
@@ -86,12 +86,13 @@ EXERCISE = Exercise(
             shown_by={"no bias": edit("out + bias", "out")},
         ),
         Mistake(
-            "You average. The ranks have different inputs of the same row, and these are added up.",
+            "You average. Each rank has a part of the sum over the inputs, so the parts are "
+            "added up.",
             when=_gives(lambda r, n: _sum(n) / n + _layer(n)[2]),
             shown_by={"the mean": edit("+ bias", "/ world_size + bias")},
         ),
         Mistake(
-            "w has a row for each output, as in nn.Linear: multiply by w.T.",
+            "The shapes do not fit. w has one row per output, as in nn.Linear: multiply x by w.T.",
             raises=r"shapes cannot be multiplied",
             shown_by={"not transposed": edit("x @ w.T", "x @ w")},
         ),
@@ -124,8 +125,9 @@ EXERCISE = Exercise(
         return out
     """),
     hints=(
-        "What does this rank know alone? For every output, a part of the sum over inputs.",
+        "What can this rank compute alone? For every output, a part of the sum over the inputs.",
         "x @ w.T is this rank's part. all_reduce adds up the parts of all ranks, in place.",
-        "out = x @ w.T; dist.all_reduce(out); return out + bias.",
+        "all_reduce changes its tensor in place, so keep the part in a variable. When is the "
+        "bias added, so that it counts once?",
     ),
 )

@@ -53,8 +53,8 @@ EXERCISE = Exercise(
             shown_by={"the local rank": body("return local_rank")},
         ),
         Mistake(
-            "node_rank times the size of the node itself: right only where all nodes are equal. "
-            "Before this node are the others: add up their sizes.",
+            "You multiply node_rank by the size of the node itself, which is right only if all "
+            "nodes are equal. Add up the sizes of the nodes before this one.",
             when=_numbers(lambda node, local, sizes: node * sizes[node] + local),
             shown_by={
                 "the size of the node itself": body(
@@ -63,15 +63,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "node_rank times the size of the first node: right only as long as the nodes before "
-            "this one are like it. Add up their sizes.",
+            "You multiply node_rank by the size of the first node, which is right only if all "
+            "nodes before this one are as large. Add up their sizes.",
             when=_numbers(lambda node, local, sizes: node * sizes[0] + local),
             shown_by={
                 "the size of the first node": body("return node_rank * sizes[0] + local_rank")
             },
         ),
         Mistake(
-            "len(sizes) is the number of nodes, not of processes on one.",
+            "len(sizes) is the number of nodes, not of processes on a node.",
             when=_numbers(lambda node, local, sizes: node * len(sizes) + local),
             shown_by={"the number of nodes": body("return node_rank * len(sizes) + local_rank")},
         ),
@@ -87,7 +87,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You count the node itself among those before it: sizes[:node_rank] stops in time.",
+            "You count the node itself among those before it: sizes[:node_rank] leaves it out.",
             when=_numbers(lambda node, local, sizes: sum(sizes[: node + 1]) + local),
             shown_by={"itself too": body("return sum(sizes[: node_rank + 1]) + local_rank")},
         ),
@@ -107,6 +107,6 @@ EXERCISE = Exercise(
     hints=(
         "How many processes are on the nodes before this one?",
         "sizes[:node_rank] are the sizes of the nodes before.",
-        "return sum(sizes[:node_rank]) + local_rank.",
+        "Their sum is the rank of this node's first process, whose local rank is 0.",
     ),
 )

@@ -66,15 +66,16 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "The answer is the same everywhere: look into environment, which is another one in "
-            "each case, not into os.environ.",
+            "The answer, or the error, is the same in every case, although environment is not: "
+            "read the names in the text from environment, not from os.environ.",
             when=lambda yours, expected, n: (
                 isinstance(yours, dict) and all(v == yours[ALONE] for v in yours.values())
             ),
             shown_by={"its own environment": body('return int(os.environ.get("RANK", 0)), 0, 1')},
         ),
         Mistake(
-            "Under torchrun a name is missing: Slurm's variables are there in a job of Slurm only.",
+            "Under torchrun it fails: Slurm's variables exist only in a Slurm job. Check which "
+            "names are there.",
             when=fact_is(TORCHRUN, *ERRORS),
             shown_by={
                 "Slurm always": body("""
@@ -84,7 +85,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "An environment holds text. int() makes a number of it.",
+            "The values in an environment are strings: convert them with int().",
             when=fact(
                 TORCHRUN,
                 lambda found: isinstance(found, list) and any(isinstance(v, str) for v in found),
@@ -92,7 +93,7 @@ EXERCISE = Exercise(
             shown_by={"text": edit("int(environment[name])", "environment[name]")},
         ),
         Mistake(
-            "LOCAL_RANK is the number on this node, and there is a 2 on other nodes too. The rank "
+            "LOCAL_RANK is unique on its node only, and other nodes have a 2 as well. The rank "
             "is in RANK.",
             when=fact_is(TORCHRUN, [2, 2, 7]),
             shown_by={
@@ -117,7 +118,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "srun alone sets no RANK. Ask whether it is there, and then for Slurm's.",
+            "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
+            "variables.",
             when=fact_is(SRUN, *ERRORS, [0, 0, 1]),
             shown_by={
                 "torchrun always": body("""
@@ -131,8 +133,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Where srun has started torchrun, Slurm numbers the agents. The ranks are torchrun's: "
-            "ask for them first.",
+            "Where srun has started torchrun, Slurm's variables number the agents. The ranks are "
+            "torchrun's: check for its variables first.",
             when=fact_is(BOTH, [1, 0, 2]),
             shown_by={
                 "Slurm first": edit(
@@ -151,8 +153,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Rank 0 is a rank: as an integer it counts as false, and `or` takes the next one. Ask "
-            "whether the name is there.",
+            "Rank 0 is a rank, but the number 0 counts as false, so `or` takes the next value. "
+            "Check whether the name is there.",
             when=fact_is(BOTH, [1, 0, 9]),
             shown_by={
                 "zero is false": body("""
@@ -206,7 +208,7 @@ EXERCISE = Exercise(
     hints=(
         'Three cases, and "RANK" in environment tells the first of them.',
         "torchrun comes first: it may have been started by srun, which sets its variables too.",
-        'if "RANK" in environment: names = three names; elif "SLURM_PROCID" in environment: the '
-        "three others; else: return 0, 0, 1. Then int(environment[name]) for each.",
+        "if, elif and else: torchrun's three names, Slurm's three names, or return 0, 0, 1. Then "
+        "int(environment[name]) for each of the three.",
     ),
 )

@@ -82,8 +82,8 @@ EXERCISE = Exercise(
     expected=expected,
     mistakes=(
         Mistake(
-            "Some processes wait for others that do not come: a barrier is a meeting of all. It "
-            "stands outside of the if.",
+            "Some processes wait in a barrier that others do not call. All of them have to call "
+            "it: put it outside the if.",
             stuck=r"waits? in barrier",
             shown_by={
                 "one branch waits": edit("dist.barrier()", "    dist.barrier()"),
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Nobody calls fetch(path).",
+            "No process calls fetch(path).",
             when=lambda yours, expected, n: all(y[FETCHED] == 0 for y in yours),
             shown_by={
                 "nobody fetches": edit(
@@ -111,8 +111,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One process fetches for all nodes, and the other node has no file: rank 0 is there "
-            "once, local rank 0 on every node.",
+            "One process fetches for all nodes, so the other node has no file. There is one rank "
+            "0 in all, but a local rank 0 on every node.",
             when=lambda yours, expected, n: {y[FETCHED] for y in yours} == {0, 1},
             shown_by={
                 "rank 0 of all": edit("if local_rank == 0:", "if rank == 0:"),
@@ -127,9 +127,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Several processes of a node fetch at once, and write into the same file. One of them "
-            "is enough: local rank 0. (To ask first whether the file is there does not help: at "
-            "the start all of them see none.)",
+            "Several processes of a node fetch at once and write to the same file. One is "
+            "enough: local rank 0. (Checking first whether the file exists does not help: at the "
+            "start none of them sees one.)",
             when=lambda yours, expected, n: any(y[FETCHED] > 1 for y in yours),
             shown_by={
                 "everybody fetches": edit(
@@ -145,8 +145,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Some read the file before it is complete. A barrier between fetching and reading "
-            "makes them wait.",
+            "Some processes read the file before it is complete. Let all of them call a barrier "
+            "between fetching and reading.",
             when=_early,
             shown_by={
                 "nobody waits": edit("dist.barrier()", ""),
@@ -169,7 +169,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The file is there, but its text is not returned.",
+            "The file is there, but its text is not returned: return what you read.",
             when=lambda yours, expected, n: any(y[READ] is None for y in yours),
             shown_by={
                 "no text": edit(
@@ -195,7 +195,7 @@ EXERCISE = Exercise(
     hints=(
         "Three steps: one process of the node fetches, all wait, all read.",
         "local_rank == 0 is true for one process of each node. The barrier is for all.",
-        "if local_rank == 0: fetch(path). Then dist.barrier(). Then with open(path) as file: "
-        "return file.read().",
+        "Only fetch(path) belongs under the if. After the barrier, every process opens path and "
+        "returns read().",
     ),
 )

@@ -140,12 +140,12 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "It does not take the steps: for i in range(…): state = step(i, state).",
+            "It never calls step: for i in range(…): state = step(i, state).",
             when=fact_is(IN_STEP, []),
             shown_by={"prints": body("print(list(range(steps)))")},
         ),
         Mistake(
-            "At the first start there is no file yet: ask os.path.exists(path).",
+            "At the first start there is no file yet: check os.path.exists(path).",
             when=fact_is(IN_STEP, f"raises {MISSING}"),
             shown_by={
                 "loads what is not there": edit(
@@ -160,7 +160,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The second run begins at step 0. Load the file if there is one, and save after each "
-            "step: what is saved at the end only, or never, is lost.",
+            "step: a run that is killed never reaches a save at its end.",
             when=fact_is(IN_STEP, FROM_0),
             shown_by={
                 "saves nothing": body("""
@@ -191,8 +191,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The killed step is left out: the file said that it was done. Save after the step, "
-            "and let next be the number of the step to come.",
+            "The step that was killed is skipped, because the file says that it was done. Save "
+            "after the step, and let next be the number of the step to come.",
             when=fact_is(IN_STEP, _begun(*range(KILLED + 1, STEPS))),
             shown_by={
                 "saves before the step": body("""
@@ -221,7 +221,8 @@ EXERCISE = Exercise(
             shown_by={"saves the number of the step": edit("i + 1,", "i,")},
         ),
         Mistake(
-            "It goes on with the right step, but with the state of a first start: load both.",
+            "It goes on with the right step, but with the state of a first start: load both from "
+            "the file.",
             when=lambda yours, expected, n: (
                 yours[IN_STEP] == expected[IN_STEP] and yours[STATES][0] == [KILLED, STEPS - 1]
             ),
@@ -239,8 +240,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The kill came in the middle of a save, and took the only good file with it. Save "
-            "into a new file, and then os.replace(new, path).",
+            "After a kill in the middle of a save, the next start fails or begins at step 0, or "
+            "path was written in place. Save to a new file, then call os.replace(new, path): so "
+            "there is a good file at any time.",
             when=lambda yours, expected, n: (
                 yours[IN_SAVE] == FROM_0
                 or str(yours[IN_SAVE]).startswith("raises")
@@ -286,7 +288,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A start after the last step takes it once more: save after each step, the last one "
+            "A start after the end takes the last step again: save after each step, the last one "
             "too.",
             when=fact_is(AGAIN, [STEPS - 1]),
             shown_by={
@@ -304,7 +306,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The last state is not returned.",
+            "The last state is not returned: return it.",
             when=fact_is(STATES, [None] * 3),
             shown_by={"returns nothing": edit('return now["state"]', "")},
         ),
@@ -326,11 +328,11 @@ EXERCISE = Exercise(
         return state
     """),
     hints=(
-        "A dictionary with next and state is all that a start needs: the file's, or that of a "
-        "first start.",
-        "for i in range(now['next'], steps): now = {'next': i + 1, 'state': step(i, "
-        "now['state'])}, and then save now.",
-        'torch.save(now, f"{path}.new"); os.replace(f"{path}.new", path). At the start: if '
-        "os.path.exists(path): now = torch.load(path).",
+        "A dictionary with next and state is all that the loop needs: the one in the file, or "
+        "that of a first start, 0 and None.",
+        'Loop over range(now["next"], steps). After each step make a new dictionary, with i + '
+        "1 and what step returned, and save it.",
+        'Save to f"{path}.new", then os.replace it onto path. At the start, torch.load(path) '
+        "only if os.path.exists(path).",
     ),
 )

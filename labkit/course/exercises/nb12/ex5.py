@@ -97,7 +97,7 @@ EXERCISE = Exercise(
     seconds=60,
     mistakes=(
         Mistake(
-            "A command is a list with one text for each word, not one long text.",
+            "The command is one long string. Return a list with one string per word.",
             when=_begins(NO_LIST),
             shown_by={
                 "one text": body("""
@@ -109,7 +109,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            'Every word of a command is text: str(nodes), or f"--nnodes={nodes}".',
+            'Every word of a command is a string: str(nodes), or f"--nnodes={nodes}".',
             when=_begins(NO_TEXT),
             shown_by={
                 "numbers": body("""
@@ -131,8 +131,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The command differs from call to call. All nodes need the same: an id that each makes "
-            "up for itself keeps them apart.",
+            "The command differs from call to call, but all nodes need the same one: agents with "
+            "different ids do not find each other.",
             when=_begins(OTHER),
             shown_by={
                 "an id of its own": body("""
@@ -147,8 +147,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "torchrun refuses this line. Its own options come first, then the script, and then "
-            "the script's arguments.",
+            "torchrun refuses this command. Its own options come first, then the script, and "
+            "then the script's arguments.",
             when=_begins(REFUSED),
             shown_by={
                 "the script's arguments first": body("""
@@ -159,8 +159,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "What comes after the script is the script's, and torchrun does not read it: its own "
-            "options come first.",
+            "torchrun passes everything after the script on to the script: put torchrun's own "
+            "options before it.",
             when=_says(".py --n", ".py --r", "3 --n", "3 --r"),
             shown_by={
                 "the script first": body("""
@@ -171,8 +171,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "--standalone is for one node: it meets nobody else. Several nodes need "
-            "--rdzv-backend=c10d and --rdzv-endpoint.",
+            "--standalone is for a single node. Several nodes need --rdzv-backend=c10d and "
+            "--rdzv-endpoint.",
             when=_says(STANDALONE),
             shown_by={
                 "standalone": body("""
@@ -182,7 +182,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "--nnodes is missing: torchrun takes it for one node, and waits for no other.",
+            "--nnodes is missing: torchrun assumes one node, and does not wait for others.",
             when=_begins("1 x "),
             shown_by={
                 "one node": body("""
@@ -204,7 +204,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Without --nproc-per-node there is one process on a node.",
+            "--nproc-per-node is missing: torchrun then starts one process per node.",
             when=_begins("2 x 1"),
             shown_by={
                 "one process on a node": body("""
@@ -215,7 +215,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "That is the static way to meet, in which each node must be told its number: say "
+            "This is the static rendezvous, in which each node has to be given its number: add "
             "--rdzv-backend=c10d.",
             when=_says("static at"),
             shown_by={
@@ -227,7 +227,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "All agents meet at one place: the endpoint is host:29400 on every node.",
+            "All agents need the same endpoint: host:29400, on every node.",
             when=lambda yours, expected, n: "c10d" in yours[0] and "node-a:29400" not in yours[0],
             shown_by={
                 "its own host": body("""
@@ -266,9 +266,9 @@ EXERCISE = Exercise(
             return [sys.executable, "-m", "torch.distributed.run", *words, *script]
     """),
     hints=(
-        "Four options: how many nodes, how many processes on one, how to meet, and where.",
+        "Four options: how many nodes, how many processes per node, how to meet, and where.",
         "--nnodes, --nproc-per-node, --rdzv-backend and --rdzv-endpoint; then *script.",
-        'return ["torchrun", f"--nnodes={nodes}", f"--nproc-per-node={per_node}", '
-        '"--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400", *script].',
+        'Each option is one word, such as f"--nnodes={nodes}". The endpoint is '
+        'f"{host}:29400", and *script puts the script\'s words at the end.',
     ),
 )

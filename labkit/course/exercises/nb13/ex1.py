@@ -68,8 +68,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One call begins when the one before it has ended. Start all of them with rpc_async, "
-            "and wait only then.",
+            "Each call begins only after the one before it has ended. Start all of them with "
+            "rpc_async, and only then wait.",
             when=lambda yours, expected, n: yours[0] == (worker_names(n), "one after the other"),
             shown_by={
                 "one after the other": body(
@@ -81,7 +81,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One rank is missing: ask yourself too, a process may call itself.",
+            "Rank 0, the caller, is missing: call your own rank too, a process may call itself.",
             when=lambda yours, expected, n: yours[0][0] == worker_names(n)[1:],
             shown_by={"only the others": edit("world_size", "1, world_size")},
         ),
@@ -99,7 +99,7 @@ EXERCISE = Exercise(
     hints=(
         "rpc_sync waits for its answer, so the next call cannot begin. rpc_async does not.",
         "First a list of futures, one for each rank; then, in the same order, their results.",
-        'futures = [rpc.rpc_async(f"rank{r}", function) for r in range(world_size)]; return '
-        "[future.wait() for future in futures].",
+        'rpc.rpc_async(f"rank{r}", function) gives a future, and wait() its result. Do not '
+        "wait while you make the list of futures.",
     ),
 )

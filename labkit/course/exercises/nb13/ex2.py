@@ -138,8 +138,8 @@ EXERCISE = Exercise(
     entries=("the cell at the end", "the calls return the sums that they wrote"),
     mistakes=(
         Mistake(
-            "The lock was never given back, and all others wait for it: with lock: gives it back, "
-            "also after an error.",
+            "The lock is never released, and all other threads wait for it. A block under `with "
+            "lock:` releases it at its end, also after an error.",
             when=lambda yours, expected, n: "stuck" in yours[1:],
             shown_by={
                 "never gives it back": body("""
@@ -151,7 +151,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It counts right but returns nothing: return the new number.",
+            "The number in the cell is right, but nothing is returned: return the number that "
+            "you wrote.",
             when=lambda yours, expected, n: (
                 yours[0][0] == expected[0][0] and "nothing" in yours[1:]
             ),
@@ -173,8 +174,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Updates are lost: another thread reads before you have written. Reading, adding and "
-            "writing have to be one piece: all three inside the lock.",
+            "Updates are lost: another thread reads before you have written. Read, add and write "
+            "in one block, while you hold the lock that was passed.",
             when=lambda yours, expected, n: 0 < yours[0][0] < expected[0][0],
             shown_by={
                 "no lock": body("""
@@ -214,8 +215,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Nothing is lost, but a call returns another number than the one it wrote: return the "
-            "sum of its own reading and amount.",
+            "No update is lost, but a call returns a different number from the one it wrote: "
+            "return the sum that you wrote.",
             when=lambda yours, expected, n: (
                 yours[0] == [expected[0][0], False] and set(yours[1:]) == {"numbers"}
             ),
@@ -245,7 +246,8 @@ EXERCISE = Exercise(
     """),
     hints=(
         "What must not happen between your read and your write?",
-        "with lock: begins a block in which only one thread can be at a time.",
-        "with lock: total = cell.read() + amount; cell.write(total); return total.",
+        "In a block under `with lock:`, there is only one thread at a time.",
+        "One block for everything from cell.read() to cell.write(…). The sum is needed twice, so "
+        "keep it in a variable.",
     ),
 )

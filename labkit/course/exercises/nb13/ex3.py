@@ -153,16 +153,16 @@ EXERCISE = Exercise(
     seconds=60.0,
     mistakes=(
         Mistake(
-            "server is a reference and has no pull() or push() itself: server.rpc_sync().pull() "
-            "calls it at the owner.",
+            "server is a reference without a pull() or push() of its own: "
+            "server.rpc_sync().pull() calls the method at the owner.",
             raises=r"^AttributeError: '\w*RRef' object has no attribute",
             shown_by={
                 "calls the reference": edit("rpc_sync().pull", "pull", "rpc_sync().push", "push")
             },
         ),
         Mistake(
-            "You fetch the weights once and go on with them: every gradient is one step staler "
-            "than the one before. pull() belongs into the loop.",
+            "You fetch the weights once and keep using them, so every gradient is one step "
+            "staler than the one before. pull() belongs in the loop.",
             when=would_give(lambda n: _play(n, lambda step, total: step)),
             shown_by={
                 "pulls once": edit(
@@ -177,8 +177,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The server has seen nothing: to_here() gives you a copy, and you push into that. "
-            "Call server.rpc_sync().push(...).",
+            "No gradient has reached the server. to_here() gives you a copy, and a push into "
+            "that copy stays with you: call server.rpc_sync().push(…).",
             when=lambda yours, expected, n: yours[0][1] == [],
             shown_by={
                 "trains a copy": body("""
@@ -190,7 +190,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each worker takes one step only: pull and push steps times.",
+            "The server got only as many gradients as there are workers: every worker has to "
+            "pull and push steps times.",
             when=lambda yours, expected, n: len(yours[0][1]) == n - 1,
             shown_by={
                 "one step": body("""
@@ -232,9 +233,9 @@ EXERCISE = Exercise(
             pushed.to_here()
     """),
     hints=(
-        "A step is three things: fetch, compute, give back.",
+        "A step has three parts: fetch the weights, compute the gradient, push it.",
         "server.rpc_sync() stands for the object at its owner: its methods run there.",
-        "for _ in range(steps): w, version = server.rpc_sync().pull(); "
-        "server.rpc_sync().push(gradient(w), version).",
+        "pull() returns a pair. In each step, push gradient(w) together with the version of that "
+        "w, through server.rpc_sync() as well.",
     ),
 )

@@ -44,18 +44,19 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "There is no half server: round up, and return a whole number.",
+            "The number of servers is a whole number: round up.",
             when=_for_each(_servers),
             shown_by={"not rounded": body("return workers**2 / (2 * (workers - 1))")},
         ),
         Mistake(
-            "Rounded down, each server still moves more than a rank of the ring: round up.",
+            "With the number rounded down, each server still moves more bytes than a rank of the "
+            "ring: round up.",
             when=_for_each(lambda k: math.floor(_servers(k))),
             shown_by={"rounded down": body("return workers**2 // (2 * (workers - 1))")},
         ),
         Mistake(
-            "You count one direction of the server only: a tensor comes in and one goes out, for "
-            "each worker.",
+            "You count only one direction of the server: per worker, one tensor comes in and one "
+            "goes out.",
             when=_for_each(lambda k: math.ceil(_servers(k) / 2)),
             shown_by={
                 "one direction of the server": body(
@@ -64,7 +65,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You count one direction of the ring only: its ranks receive as much as they send.",
+            "You count only one direction of the ring: its ranks receive as much as they send.",
             when=_for_each(lambda k: math.ceil(_servers(k) * 2)),
             shown_by={
                 "one direction of the ring": body(
@@ -73,7 +74,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It returns nothing for some number of workers.",
+            "It returns None for some numbers of workers.",
             when=lambda yours, expected, n: None in yours,
             shown_by={
                 "no answer for two": body("""
@@ -90,8 +91,10 @@ EXERCISE = Exercise(
         return servers
     """),
     hints=(
-        "One server moves 2 · workers tensors. Cut into s parts, each of s servers moves an s-th.",
-        "Ask for 2 · workers / s ≤ 4 · (workers - 1) / workers, and solve for s.",
-        "math.ceil(workers * workers / (2 * (workers - 1)))",
+        "A single server moves 2 · workers tensors. With the weights cut into s parts, each of s "
+        "servers moves 1/s of that.",
+        "Write down 2 · workers / s ≤ 4 · (workers - 1) / workers, and solve it for s.",
+        "s is at least 2 · workers divided by what a rank of the ring moves. math.ceil gives the "
+        "smallest whole number that is large enough.",
     ),
 )

@@ -55,8 +55,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "Ranks with roles do not do the same work: DDP and FSDP are for ranks that are alike. "
-            "Ask for that first.",
+            "Ranks that do different work need RPC: DDP and FSDP are for ranks that are alike. "
+            "Check alike first.",
             when=_chose("roles", *STEPS - {"RPC"}),
             shown_by={
                 "all ranks are alike": edit(
@@ -82,8 +82,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Even in parts, 112 GiB do not fit on two GPUs of 40: compare the state with all of "
-            "the memory, gpu_bytes * gpus * hosts.",
+            "Even in parts, 112 GiB do not fit on two GPUs of 40 GiB: compare the state with the "
+            "memory of all GPUs, gpu_bytes * gpus * hosts.",
             when=_chose("too large", "FSDP", "torchrun"),
             shown_by={
                 "no limit at all": edit(
@@ -96,8 +96,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "112 GiB fit on four GPUs of 40. It needs more GPUs only if they do not fit on all of "
-            "them together.",
+            "112 GiB fit on four GPUs of 40 GiB together. More GPUs are needed only if the state "
+            "does not fit on all of them together.",
             when=_chose("large", "more GPUs"),
             shown_by={
                 "one GPU is the limit": edit(
@@ -112,7 +112,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Two machines of two GPUs each have 160 GiB together: count the GPUs of all hosts.",
+            "Two machines with two GPUs of 40 GiB each have 160 GiB together: count the GPUs of "
+            "all hosts.",
             when=_chose("both", "more GPUs"),
             shown_by={"the GPUs of one host": edit("gpus * hosts:", "gpus:")},
         ),
@@ -130,8 +131,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Elastic restarts processes; it makes no state smaller. What does not fit on one GPU "
-            "needs FSDP, and torchrun can restart that too.",
+            "Elastic restarts processes; it does not make the state smaller. What does not fit "
+            "on one GPU needs FSDP, and torchrun can restart that too.",
             when=_chose("both", "elastic"),
             shown_by={
                 "elastic before room": body("""
@@ -150,8 +151,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The risky one has to survive a loss, and plain torchrun ends when a worker does. Ask "
-            "for must_survive before you ask for hosts.",
+            'The case "risky" has to survive a loss, and torchrun without restarts ends when a '
+            "worker does. Check must_survive before hosts.",
             when=_chose("risky", "torchrun", "DDP"),
             shown_by={
                 "hosts before losses": body("""
@@ -172,7 +173,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One GPU is enough for the small one, which has no other.",
+            'The case "small" has a single GPU, and that is enough.',
             when=_chose("small", *STEPS - {"one GPU"}),
             shown_by={
                 "always several": edit(
@@ -185,8 +186,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "On one machine the lab, or mp.spawn, can start DDP; two machines need a launcher on "
-            "each.",
+            "On one machine no launcher is needed: the lab, or mp.spawn, starts DDP there. Two "
+            "machines need torchrun on each.",
             when=lambda yours, expected, n: (
                 yours["several"] == "torchrun" or yours["hosts"] == "DDP"
             ),
@@ -210,11 +211,11 @@ EXERCISE = Exercise(
         return next((step for applies, step in steps if applies), "DDP")
     """),
     hints=(
-        "Go from what nothing else can mend to what is only convenient: other roles, no room at "
-        "all, no room on one GPU, one GPU, losses, hosts.",
+        "Check first what leaves no choice, and last what is only convenient: different roles, "
+        "no room at all, no room on one GPU, a single GPU, losses, hosts.",
         "Six questions, each with a return, in this order: not alike; state larger than all "
         "memory; state larger than one GPU; one GPU in all; must_survive; more than one host.",
-        'After "RPC": if state > gpu_bytes * gpus * hosts it is "more GPUs"; if state > gpu_bytes '
-        '"FSDP"; if gpus * hosts == 1 "one GPU"; then "elastic", "torchrun", and else "DDP".',
+        "The conditions on memory are state > gpu_bytes * gpus * hosts and, after it, state > "
+        'gpu_bytes; a single GPU is gpus * hosts == 1. What no question catches is "DDP".',
     ),
 )

@@ -36,12 +36,13 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "You count half of it: n - 1 steps to add up, and n - 1 more to pass the sums on.",
+            "You count half of the steps: there are n - 1 to add up, and n - 1 more to pass the "
+            "sums on.",
             when=_ring(lambda n, size: ring(n, size, ALPHA, BETA) / 2),
             shown_by={"half of it": body("return (n - 1) * (alpha + size / n * beta)")},
         ),
         Mistake(
-            "You send the whole tensor in every step. The ring sends a chunk: an n-th of it.",
+            "You send the whole tensor in every step. The ring sends one chunk, 1/n of it.",
             when=_ring(lambda n, size: 2 * (n - 1) * (ALPHA + size * BETA)),
             shown_by={"whole tensors": body("return 2 * (n - 1) * (alpha + size * beta)")},
         ),
@@ -51,7 +52,8 @@ EXERCISE = Exercise(
             shown_by={"α once": body("return alpha + 2 * (n - 1) / n * size * beta")},
         ),
         Mistake(
-            "Two steps too many: a chunk makes n - 1 hops to pass n ranks.",
+            "You count two steps too many: in each half, a chunk makes n - 1 hops to visit n "
+            "ranks.",
             when=_ring(lambda n, size: 2 * n * (ALPHA + size / n * BETA)),
             shown_by={"n steps": body("return 2 * n * (alpha + size / n * beta)")},
         ),
@@ -73,6 +75,6 @@ EXERCISE = Exercise(
     hints=(
         "How many steps are there, and how many bytes does a rank send in one of them?",
         "A step is one message of size / n bytes, which takes α + β · size / n.",
-        "2 * (n - 1) * (alpha + size / n * beta).",
+        "Each half of the ring takes n - 1 such steps, one after another.",
     ),
 )

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Your tree only adds up. It has to bring the sum back down: 2 · log2(n) messages.",
+            "Your tree only adds up. It also has to send the sum back down: 2 · log2(n) messages.",
             when=_crossed(_one_way),
             shown_by={
                 "one way": body("""
@@ -75,7 +75,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A size below zero: your ring sends whole tensors. In each step it sends an n-th.",
+            "The size is negative, because your ring sends whole tensors. In each step it sends "
+            "1/n of the tensor.",
             when=_crossed(_whole),
             shown_by={"whole tensors": edit("(n - 1) / n", "(n - 1)")},
         ),
@@ -87,8 +88,8 @@ EXERCISE = Exercise(
             shown_by={"natural logarithm": edit("import log2", "import log", "= log2", "= log")},
         ),
         Mistake(
-            "α and β have changed places: more latency makes the tree worth while for larger "
-            "tensors, so α is above the line.",
+            "α and β have changed places: the higher the latency, the larger the tensors for "
+            "which the tree is faster, so α belongs in the numerator.",
             when=_crossed(lambda n: crossing(n, BETA, ALPHA)),
             shown_by={
                 "β over α": body("""
@@ -98,7 +99,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It is the other side of the fraction: solve ring = tree for the size once more.",
+            "The fraction is upside down: solve ring = tree for the size once more.",
             when=_crossed(lambda n: 1 / crossing(n, ALPHA, BETA)),
             shown_by={
                 "upside down": body("""
@@ -122,6 +123,6 @@ EXERCISE = Exercise(
     hints=(
         "Set the two times equal, bring everything with the size to one side, and divide.",
         "With L = log2(n), half of the equation is (n - 1)·α + (n - 1)/n·S·β = L·α + L·S·β.",
-        "levels = log2(n); alpha * (n - 1 - levels) / (beta * (levels - (n - 1) / n)).",
+        "On one side stands α · (n - 1 - L), on the other S · β · (L - (n - 1)/n). Solve for S.",
     ),
 )

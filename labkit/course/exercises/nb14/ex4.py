@@ -53,7 +53,8 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "This is one flat ring over all ranks. Between hosts there are only hosts steps.",
+            "This is one flat ring over all ranks. With two levels, the ring between hosts has "
+            "only as many members as there are hosts.",
             when=_levels(lambda hosts, each, size: ring(hosts * each, size, *SLOW)),
             shown_by={"a flat ring": body("return ring(hosts * per_host, size, *slow)")},
         ),
@@ -79,8 +80,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A rank sends size / per_host bytes between hosts, but all per_host ranks of a host "
-            "share its one cable: together it is the whole size again.",
+            "Each rank sends its part of size / per_host bytes round the ring between hosts, but "
+            "all per_host ranks of a host share one cable: together they send the whole size "
+            "again.",
             when=_levels(
                 lambda hosts, each, size: ring(each, size, *FAST) + ring(hosts, size / each, *SLOW)
             ),
@@ -91,7 +93,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Inside a host there are two rounds, reduce-scatter before and all-gather after; you "
+            "Inside a host there are two phases, reduce-scatter before and all-gather after; you "
             "count one.",
             when=_levels(
                 lambda hosts, each, size: ring(each, size, *FAST) / 2 + ring(hosts, size, *SLOW)
@@ -103,8 +105,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You count a whole all-reduce inside the host before, and another one after. Before it "
-            "is a reduce-scatter, after it an all-gather: each is half of one.",
+            "You count a whole all-reduce inside the host before, and another after. It is a "
+            "reduce-scatter before and an all-gather after: each costs half of an all-reduce.",
             when=_levels(
                 lambda hosts, each, size: 2 * ring(each, size, *FAST) + ring(hosts, size, *SLOW)
             ),
@@ -123,7 +125,8 @@ EXERCISE = Exercise(
         "the two halves of one ring inside the host.",
         "Between hosts, the ranks of a host send size / per_host each, through one cable: for the "
         "cable it is a ring of hosts with the whole size.",
-        "A ring of per_host with the fast pair, plus a ring of hosts with the slow pair, both with "
-        "size: 2 * (k - 1) * alpha + 2 * (k - 1) / k * size * beta for each.",
+        "Add two rings, both with the whole size: one of per_host ranks with the fast pair, one "
+        "of as many as there are hosts with the slow pair. The time of a ring is that of "
+        "exercise 14-2.",
     ),
 )

@@ -45,7 +45,7 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "This is the speed-up, T1 / Tn. Efficiency is its part of n: divide by n too.",
+            "This is the speed-up, T1 / Tn. Efficiency is the speed-up divided by n.",
             when=_efficient(lambda n, one, t: one / t, place=0),
             shown_by={"the speed-up": body("return {n: times[1] / t for n, t in times.items()}")},
         ),
@@ -59,7 +59,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "In per cent? Return 1 for perfect, 0.5 for half.",
+            "These are percentages. Return 1 for the ideal, 0.5 for half of it.",
             when=_efficient(lambda n, one, t: 100 * one / (n * t), place=0),
             shown_by={
                 "per cent": body("""
@@ -68,15 +68,16 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "In weak scaling n ranks do n times the work: perfect is when the time stays as it is, "
-            "so do not divide by n there.",
+            "In weak scaling n ranks do n times the work: the ideal is that the time stays the "
+            "same, so do not divide by n.",
             when=_efficient(lambda n, one, t: one / (n * t), place=1),
             shown_by={
                 "weak as strong": body("return {n: times[1] / (n * t) for n, t in times.items()}")
             },
         ),
         Mistake(
-            "The weak half is upside down: longer than alone is less than 1.",
+            "The weak scaling is upside down: if n ranks take longer than one, the efficiency is "
+            "below 1.",
             when=_efficient(lambda n, one, t: t / one, place=1),
             shown_by={
                 "weak upside down": body("""
@@ -104,8 +105,8 @@ EXERCISE = Exercise(
         return result
     """),
     hints=(
-        "What would a perfect run on n ranks take? Efficiency is that, divided by the real time.",
-        "Perfect is times[1] / n if the work is shared, and times[1] if every rank has its own.",
-        "{n: times[1] / (t if weak else n * t) for n, t in times.items()}.",
+        "What would the ideal run on n ranks take? Efficiency is that, divided by the real time.",
+        "The ideal is times[1] / n if the work is shared, and times[1] if every rank has its own.",
+        "For each n, divide the ideal seconds by times[n]. Only the ideal depends on weak.",
     ),
 )

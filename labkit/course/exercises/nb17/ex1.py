@@ -1,4 +1,4 @@
-"""Exercise 17-1: fill gradient buckets in DDP's order and up to its cap (17)."""
+"""Exercise 17-1: fill gradient buckets in DDP's order and up to its cap."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Your buckets stay below the cap. DDP closes a bucket when it holds cap bytes or "
-            "more: the gradient that makes it full is in it.",
+            "more: the gradient that fills it still goes in.",
             when=_filled(_never_over),
             shown_by={"never above the cap": edit(">= cap", "+ size > cap")},
         ),
@@ -118,9 +118,9 @@ EXERCISE = Exercise(
     """),
     hints=(
         "Keep a list of buckets. A gradient goes into the last one, unless that is full.",
-        "Go through reversed(sizes). If there is no bucket yet or the last one holds cap bytes "
-        "or more, append a new one; then add the size to the last.",
-        "for size in reversed(sizes): if not buckets or buckets[-1] >= cap: buckets.append(0); "
-        "buckets[-1] += size",
+        "Go through reversed(sizes). When is a new bucket needed? If there is none yet, or if "
+        "the last one holds cap bytes or more.",
+        "buckets[-1] holds the bytes of the last bucket. If a new one is needed, append 0 first; "
+        "in any case add size to buckets[-1].",
     ),
 )

@@ -1,5 +1,4 @@
-"""Exercise 17-2: compute mean and variance over the rows of all ranks, with one collective
-(17).
+"""Exercise 17-2: compute mean and variance over the rows of all ranks, with one collective.
 
 Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
 and tell who is in them.
@@ -74,8 +73,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "You take the mean of the ranks' means and variances. A rank with more rows must "
-            "count more, and a mean of variances misses how far the ranks are apart: add up sums "
-            "and squares instead.",
+            "count more, and a mean of variances misses how far apart the ranks' means are: add "
+            "up sums and squares instead.",
             when=would_give(lambda n: [_mean_of_statistics(n)] * n),
             shown_by={
                 "the mean of means": body("""
@@ -88,7 +87,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The mean is right, but the variance is the mean of the ranks' variances: it misses "
-            "how far the ranks' means are apart. Add up the squares instead.",
+            "how far apart the ranks' means are. Add up the squares instead.",
             when=would_give(lambda n: [_weighed_statistics(n)] * n),
             shown_by={
                 "the mean of variances": body("""
@@ -102,7 +101,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You divide by one less than the number of rows. BatchNorm normalizes with the plain "
+            "You divide by the number of rows minus one. BatchNorm normalizes with the plain "
             "mean of the squares, minus the mean squared.",
             when=would_give(lambda n: [_unbiased(n)] * n),
             shown_by={
@@ -120,8 +119,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Right, but with more than one collective. Put sums, squares and the number of rows "
-            "into one tensor, and all_reduce that.",
+            "The result is right, but it takes more than one collective. Put sums, squares and "
+            "the number of rows into one tensor, and all_reduce that.",
             missed="collectives",
             shown_by={
                 "three collectives": body("""
@@ -161,8 +160,8 @@ EXERCISE = Exercise(
         "What adds up over ranks? Not means and variances, but sums, sums of squares, and counts.",
         "One tensor of 2c + 1 numbers: x.sum(0), (x * x).sum(0) and len(x). After the all_reduce "
         "the mean is total / count and the variance squares / count - mean².",
-        "mine = torch.cat([x.sum(0), (x * x).sum(0), x.new_tensor([len(x)])]); "
-        "dist.all_reduce(mine); c = x.shape[1]; mean = mine[:c] / mine[-1]; "
-        "variance = mine[c:-1] / mine[-1] - mean**2",
+        "torch.cat joins the three, the number of rows as x.new_tensor([len(x)]). After the "
+        "all_reduce, mine[:-1] / mine[-1] holds the means, and after them the means of the "
+        "squares.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 17-3: deal the optimizer's state to the ranks as ZeroRedundancyOptimizer does (17)."""
+"""Exercise 17-3: deal the optimizer's state to the ranks as ZeroRedundancyOptimizer does."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "You cut parameters into pieces. ZeroRedundancyOptimizer gives every parameter to one "
-            "rank as a whole.",
+            "You cut parameters into pieces. ZeroRedundancyOptimizer gives every parameter to "
+            "one rank, as a whole.",
             when=_loads(lambda sizes, n: [sum(sizes) / n] * n),
             shown_by={"cuts parameters": body("return [sum(sizes) / world_size] * world_size")},
         ),
         Mistake(
-            "You deal in the order of the model. Begin with the largest: what is small can then "
+            "You go in the order of the model. Begin with the largest: the small ones can then "
             "fill the gaps.",
             when=_loads(_in_order),
             shown_by={
@@ -69,7 +69,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You deal them out like cards, in turns. Give each to the rank that has least so far.",
+            "You give them to the ranks in turn. Give each to the rank that has least so far.",
             when=_loads(
                 lambda sizes, n: [sum(sorted(sizes, reverse=True)[r::n]) for r in range(n)]
             ),
@@ -81,8 +81,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You deal them out like cards, in turns, and in the order of the model. Begin with "
-            "the largest, and give each to the rank that has least so far.",
+            "You give them to the ranks in turn, and in the order of the model. Begin with the "
+            "largest, and give each to the rank that has least so far.",
             when=_loads(lambda sizes, n: [sum(sizes[r::n]) for r in range(n)]),
             shown_by={
                 "in turns and in order": body(
@@ -106,9 +106,9 @@ EXERCISE = Exercise(
             return [load for load, rank in sorted(loads, key=lambda pair: pair[1])]
     """),
     hints=(
-        "Keep a list with what each rank has so far, and go through the sizes from large to small.",
-        "loads.index(min(loads)) is the first of the ranks that have least.",
-        "loads = [0] * world_size; for size in sorted(sizes, reverse=True): "
-        "loads[loads.index(min(loads))] += size",
+        "Keep a list of what each rank has so far, and go through the sizes from large to small.",
+        "loads.index(min(loads)) is the first of the ranks that have least so far.",
+        "sorted(sizes, reverse=True) goes from large to small. Each size is added to one entry "
+        "of the list, and the list is the answer.",
     ),
 )

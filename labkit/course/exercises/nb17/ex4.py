@@ -1,4 +1,4 @@
-"""Exercise 17-4: write a communication hook that halves the bytes and counts them (17).
+"""Exercise 17-4: write a communication hook that halves the bytes and counts them.
 
 Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
 and tell who is in them.
@@ -109,8 +109,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "A hook returns a future, which DDP waits for: all_reduce(…, async_op=True) gives you "
-            "a work, and work.get_future().then(f) a future with what f returns.",
+            "A hook returns a future, which DDP waits for: all_reduce(…, async_op=True) gives a "
+            "work, and work.get_future().then(f) a future with what f returns.",
             raises=r"^NoFuture: ",
             shown_by={
                 "returns a tensor": edit(
@@ -128,8 +128,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The future has to hold one tensor of float32, as long as the bucket. That of "
-            "all_reduce holds a list with one of bfloat16: take it out, and turn it into float32.",
+            "The future has to hold one float32 tensor of the bucket's shape. That of all_reduce "
+            "holds a list with one bfloat16 tensor: take it out, and convert it to float32.",
             raises=r"^NoGradient: ",
             shown_by={
                 "the work's own future": edit(
@@ -143,8 +143,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank keeps its own gradient: the hook takes the place of DDP's all-reduce, so "
-            "it has to call one.",
+            "Every rank keeps its own gradient: the hook replaces DDP's all-reduce, so it has to "
+            "call all_reduce itself.",
             when=_kept_own,
             shown_by={
                 "sends nothing": body("""
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The gradient is the sum over the ranks. With a hook, the dividing is yours too.",
+            "The gradient is the sum over the ranks. A hook has to divide by world_size itself.",
             when=_hooked(lambda mean, n: mean * n),
             shown_by={
                 "the sum": edit(
@@ -170,8 +170,8 @@ EXERCISE = Exercise(
             shown_by={"divides twice": edit("float()", "float() / world_size")},
         ),
         Mistake(
-            'The gradient is right. Now count: state["bytes"] must grow by what this rank gives '
-            "to the all-reduce, the nbytes of the bfloat16 tensor.",
+            'The gradient is right, but the count is not: state["bytes"] has to grow by the '
+            "nbytes of the bfloat16 tensor that is reduced.",
             when=lambda yours, expected, n: all(map(near, _gradients(yours), _gradients(expected))),
             shown_by={
                 "does not count": edit('state["bytes"] += small.nbytes', ""),
@@ -220,7 +220,7 @@ EXERCISE = Exercise(
         "what comes back into float32 again.",
         "small = bucket.buffer().to(torch.bfloat16) / world_size. work = dist.all_reduce(small, "
         "async_op=True). Its future holds a list with the summed tensor: .then(lambda future: …).",
-        'state["bytes"] += small.nbytes; future = dist.all_reduce(small, async_op=True)'
-        ".get_future(); return future.then(lambda f: f.value()[0].float())",
+        'state["bytes"] grows by small.nbytes. In the function for then, future.value() is '
+        "that list: take its tensor, and convert it with float().",
     ),
 )
