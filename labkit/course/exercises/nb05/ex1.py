@@ -17,12 +17,12 @@ from .launched import launched, renumbered
 class _Work:
     """Add up a number per rank in the group that is there, and remember what the group was."""
 
-    def __init__(self, times: float) -> None:
-        self.times = times
+    def __init__(self, times: float, device: torch.device) -> None:
+        self.times, self.device = times, device
         self.seen: list[Any] = ["not called", "not called"]
 
     def __call__(self) -> float:
-        x = torch.tensor([dist.get_rank() + 1.0]) * self.times
+        x = torch.tensor([dist.get_rank() + 1.0], device=self.device) * self.times
         dist.all_reduce(x)
         self.seen = [dist.get_rank(), x.item()]
         return x.item() + 0.5
@@ -33,7 +33,7 @@ def trial(answer: Callable[[Callable[[], float]], float], here: Here) -> list[An
     found: list[Any] = []
     for times, number in ((1, here.rank), (10, renumbered(here.rank, here.world_size))):
         with launched(RANK=number, WORLD_SIZE=here.world_size):
-            work = _Work(times)
+            work = _Work(times, here.device)
             returned = answer(work)
             found += [*work.seen, returned, dist.is_initialized()]
     return found
@@ -123,7 +123,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "NCCL cannot add up the tensor of work, which is on the CPU. Name gloo as the backend.",
+            "NCCL adds up tensors on GPUs only, and the tensor of work is on the CPU here. Leave "
+            "the backend out, or name gloo.",
             raises=r"nccl2? requires|NCCL is only|NVIDIA driver|No backend type associated",
             shown_by={
                 "asks for NCCL": edit("init_process_group()", 'init_process_group("nccl")'),
