@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
-from .facts import Facts, fact, fact_is, raises
+from ...mistakes import When
+from .facts import Facts, fact, fact_is
 
 TORCHRUN, SRUN, BOTH, ALONE = "torchrun", "srun", "srun torchrun", "alone"
 #: What a launcher leaves in the environment. In BOTH, Slurm's task 1 is the agent that came
@@ -32,16 +34,51 @@ ENVIRONMENTS = {
     },
     ALONE: {"HOME": "/"},
 }
+#: The names that launchers set.
+NAMES = {name for names in ENVIRONMENTS.values() for name in names} - {"HOME"}
+#: What stands for an error because a launcher's name is not there.
+LACKS = "raises an error: there is no"
+
+
+class _Environment(dict[str, str]):
+    """Note which names an answer asks for."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        super().__init__(names)
+        self.asked: list[str] = []
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.append(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.append(name)
+        return super().get(name, default)
+
+    def lacked(self, error: Exception) -> str | None:
+        """Return the launcher's name that was not there, if that has led to an error; "" if the
+        answer has not asked here at all. None where the error is of another kind."""
+        if isinstance(error, KeyError):
+            name = error.args[0] if error.args else None
+            return str(name) if name in NAMES else None
+        if re.match(r"int\(\) argument must be .*'NoneType'", str(error)) and NAMES.issuperset(
+            self.asked
+        ):
+            return next((name for name in reversed(self.asked) if name not in self), "")
+        return None
 
 
 def trial(answer: Callable[[dict[str, str]], Any], here: Here) -> Facts | None:
     """Ask in each environment."""
 
-    def attempt(environment: dict[str, str]) -> Any:
+    def attempt(names: dict[str, str]) -> Any:
+        environment = _Environment(names)
         try:
-            found = answer(dict(environment))
-        except (LookupError, TypeError, ValueError) as error:
-            return raises(error)
+            found = answer(environment)
+        except (KeyError, TypeError) as error:
+            if (name := environment.lacked(error)) is None:
+                raise
+            return f"{LACKS} {name}".strip()
         return list(found) if isinstance(found, (tuple, list)) else found
 
     facts = {name: attempt(environment) for name, environment in ENVIRONMENTS.items()}
@@ -53,7 +90,9 @@ def expected() -> dict[str, list[int]]:
     return {TORCHRUN: [5, 2, 7], SRUN: [6, 1, 8], BOTH: [0, 0, 9], ALONE: [0, 0, 1]}
 
 
-ERRORS = ("raises KeyError", "raises TypeError")
+def _lacks(environment: str, begins: str = "") -> When:
+    """Return the predicate of a mistake that asks for a name which is not there."""
+    return fact(environment, lambda found: str(found).startswith(f"{LACKS} {begins}".strip()))
 
 
 EXERCISE = Exercise(
@@ -67,17 +106,31 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "The answer, or the error, is the same in every case, although environment is not: "
-            "read the names in the text from environment, not from os.environ.",
+            "read the names in the text, in capitals, from environment and not from os.environ.",
             when=lambda yours, expected, n: (
                 isinstance(yours, dict) and all(v == yours[ALONE] for v in yours.values())
             ),
-            shown_by={"its own environment": body('return int(os.environ.get("RANK", 0)), 0, 1')},
+            shown_by={
+                "its own environment": body('return int(os.environ.get("RANK", 0)), 0, 1'),
+                "its own environment, without a default": body("""
+                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
+                    return tuple(int(os.environ[name]) for name in names)
+                """),
+                "its own environment, asked": body("""
+                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
+                    return tuple(int(os.environ.get(name)) for name in names)
+                """),
+            },
         ),
         Mistake(
             "Under torchrun it fails: Slurm's variables exist only in a Slurm job. Check which "
             "names are there.",
-            when=fact_is(TORCHRUN, *ERRORS),
+            when=_lacks(TORCHRUN, "SLURM_"),
             shown_by={
+                "Slurm asked": body("""
+                    names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
+                    return tuple(int(environment.get(name)) for name in names)
+                """),
                 "Slurm always": body("""
                     names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
                     return tuple(int(environment[name]) for name in names)
@@ -120,7 +173,9 @@ EXERCISE = Exercise(
         Mistake(
             "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
             "variables.",
-            when=fact_is(SRUN, *ERRORS, [0, 0, 1]),
+            when=lambda yours, expected, n: (
+                yours[SRUN] == expected[ALONE] or _lacks(SRUN)(yours, expected, n)
+            ),
             shown_by={
                 "torchrun always": body("""
                     names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
@@ -169,7 +224,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Without a launcher none of the names is there: return (0, 0, 1).",
-            when=fact_is(ALONE, *ERRORS, None),
+            when=lambda yours, expected, n: (
+                yours[ALONE] is None or _lacks(ALONE)(yours, expected, n)
+            ),
             shown_by={
                 "never alone": edit(
                     'elif "SLURM_PROCID" in environment:',
@@ -193,6 +250,14 @@ EXERCISE = Exercise(
     ),
     also_wrong={
         "prints": Wrong(body("print((5, 2, 7))"), says="nothing"),
+        "a mistyped name": Wrong(edit('"RANK", "LOCAL', '"rank", "LOCAL'), says="KeyError"),
+        "mistyped names, asked": Wrong(
+            body('return tuple(int(environment.get(k)) for k in ("rank", "local_rank", "size"))'),
+            says="TypeError",
+        ),
+        "another type error": Wrong(
+            edit("int(environment[name])", 'int(environment[name]) + ""'), says="TypeError"
+        ),
     },
     another=body("""
         def ask(*names, alone):

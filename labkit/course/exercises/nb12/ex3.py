@@ -12,7 +12,8 @@ from typing import Any
 import torch.distributed as dist
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...sleepless import sleepless
 from .facts import MISSING, Facts
 
 #: The file comes in two pieces, each after so many seconds.
@@ -32,6 +33,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
     rank = here.rank
     box = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(box)
+    sleep = time.sleep
     node, local = _place(rank, here.world_size)
     disk = Path(str(box[0]), f"node-{node}")
     calls = Path(str(box[0]), f"calls-{node}")
@@ -42,15 +44,19 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
         def fetch(path: str) -> None:
             tempfile.mkstemp(dir=calls)
             for mode, (piece, seconds) in zip("wa", PIECES.items(), strict=True):
-                time.sleep(seconds)
+                sleep(seconds)
                 with open(path, mode) as file:
                     file.write(piece)
 
         dist.barrier()
+        path = str(disk / "images.txt")
         try:
-            read = answer(str(disk / "images.txt"), fetch, local)
-        except OSError as error:
-            read = type(error).__name__
+            with sleepless():
+                read = answer(path, fetch, local)
+        except FileNotFoundError as error:  # any other error is told with its text and line
+            if error.filename != path:
+                raise
+            read = MISSING
         dist.barrier()
         # Nothing is there where rank 0 has gone already, behind barriers that were for others.
         fetched = len(list(calls.glob("*")))
@@ -146,10 +152,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Some processes read the file before it is complete. Let all of them call a barrier "
-            "between fetching and reading.",
+            "between fetching and reading: a download can take longer than any time.sleep.",
             when=_early,
             shown_by={
                 "nobody waits": edit("dist.barrier()", ""),
+                "waits for some time": edit("dist.barrier()", "time.sleep(5)"),
                 "waits too early": edit(
                     "if local_rank == 0:",
                     """
@@ -182,6 +189,9 @@ EXERCISE = Exercise(
             },
         ),
     ),
+    also_wrong={
+        "another file": Wrong(edit("open(path)", 'open(path + ".txt")'), says="FileNotFoundError"),
+    },
     another=body("""
         try:
             os.mkdir(path + ".lock")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-from .facts import MISSING, Facts, fact_is, raises
+from ...exercise import Exercise, Here, Mistake, Wrong
+from .facts import Facts, fact_is, raises
 
 #: The steps, and the one that is killed.
 STEPS, KILLED = 4, 2
@@ -74,14 +74,21 @@ class _Job:
 
 
 def _run(answer: Callable[..., Any], job: _Job) -> Any:
-    """Run the script; where it is killed, once more, as a launcher does. Return the last state."""
-    for _ in range(2):
+    """Run the script; where it is killed, once more, as a launcher does. Return the last state.
+
+    An error of the script is its own, and raised. Only what a start raises after a kill in a save
+    may come of the file: a script with a slip of another kind has failed before, in a step.
+    """
+    in_save = job.fault == IN_SAVE
+    for start in range(2):
         try:
             return answer(job.path, STEPS, job.step)
         except _Killed:
             continue
         except Exception as error:
-            return raises(error)
+            if in_save and start == 1:
+                return raises(error)
+            raise
     return "killed"
 
 
@@ -146,7 +153,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "At the first start there is no file yet: check os.path.exists(path).",
-            when=fact_is(IN_STEP, f"raises {MISSING}"),
+            raises=r"^FileNotFoundError: .*/in-a-step\.pt'(?! ->)",
             shown_by={
                 "loads what is not there": edit(
                     """
@@ -311,6 +318,26 @@ EXERCISE = Exercise(
             shown_by={"returns nothing": edit('return now["state"]', "")},
         ),
     ),
+    also_wrong={
+        "a typing error": Wrong(edit("torch.save(now,", "torch.sav(now,"), says="AttributeError"),
+        "a slip at the second start": Wrong(
+            edit('now["next"], steps', 'now["nxt"] if os.path.exists(path) else 0, steps'),
+            says="KeyError",
+        ),
+        "no state when all is done": Wrong(
+            body("""
+                first, old = 0, None
+                if os.path.exists(path):
+                    first, old = torch.load(path, weights_only=True).values()
+                for i in range(first, steps):
+                    old = state = step(i, old)
+                    torch.save({"next": i + 1, "state": state}, f"{path}.new")
+                    os.replace(f"{path}.new", path)
+                return state
+            """),
+            says="UnboundLocalError",
+        ),
+    },
     another=body("""
         try:
             start, state = torch.load(path).values()
