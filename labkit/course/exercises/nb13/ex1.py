@@ -33,7 +33,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
 
 def _seen(found: Any) -> Any:
     """Return who has worked in which way, or what else an answer gave."""
-    if not isinstance(found, list):
+    if not isinstance(found, (list, tuple)):  # one result alone is a tuple, of no tuples
         return type(found).__name__
     if any(hasattr(one, "wait") for one in found):
         return "futures"
@@ -94,7 +94,8 @@ EXERCISE = Exercise(
 
 
         def ask_all(function):
-            return torch.futures.wait_all([rpc.rpc_async(r, function) for r in range(world_size)])
+            futures = [rpc.rpc_async(r, function) for r in range(world_size)]
+            return tuple(torch.futures.wait_all(futures))
     """),
     hints=(
         "rpc_sync waits for its answer, so the next call cannot begin. rpc_async does not.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.distributed import rpc
 
 from ...answers import body, edit
 from ...exercise import Exercise, Failed, Here, Mistake, Wrong
-from ...mistakes import would_give
+from ...mistakes import near, would_give
 from .connected import SERVED, attempt, connected, gather, on_this_rank
 
 STEPS, RATE = 3, 0.5
@@ -127,12 +127,17 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
     return _served().w, _served().stale
 
 
-def _play(n: int, stale: Callable[[int, int], int]) -> list[Any]:
+def _play(
+    n: int,
+    stale: Callable[[int, int], int],
+    steps: int = STEPS,
+    workers: Sequence[int] | None = None,
+) -> list[Any]:
     """Train in one process; ``stale(step, total)`` is how many versions a gradient is late."""
     history = [torch.tensor([8.0, -4.0])]
     late: list[int] = []
-    for worker in range(1, n):
-        for step in range(STEPS):
+    for worker in range(1, n) if workers is None else workers:
+        for step in range(steps):
             behind = stale(step, len(late))
             g = _gradient(history[len(history) - 1 - behind], worker)
             history.append(history[-1] - RATE * g)
@@ -142,6 +147,12 @@ def _play(n: int, stale: Callable[[int, int], int]) -> list[Any]:
 
 def expected(n: int) -> list[Any]:
     return _play(n, lambda step, total: 0)
+
+
+def _alone(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether only one of several workers has trained."""
+    alone = (_play(n, lambda *_: 0, workers=[worker]) for worker in range(1, n))
+    return n > 2 and any(near(yours, play) for play in alone)
 
 
 EXERCISE = Exercise(
@@ -190,9 +201,19 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The server got only as many gradients as there are workers: every worker has to "
-            "pull and push steps times.",
-            when=lambda yours, expected, n: len(yours[0][1]) == n - 1,
+            "Only one worker has trained. train runs on every worker: no rank is left out in it.",
+            when=_alone,
+            shown_by={
+                "only rank 1": edit("range(steps)", "range(steps if rank == 1 else 0)"),
+                "only the last one": edit(
+                    "range(steps)", "range(steps if rank == world_size - 1 else 0)"
+                ),
+            },
+        ),
+        Mistake(
+            "The server got only one gradient of each worker: every worker has to pull and push "
+            "steps times.",
+            when=would_give(lambda n: _play(n, lambda *_: 0, steps=1)),
             shown_by={
                 "one step": body("""
                     w, version = server.rpc_sync().pull()
