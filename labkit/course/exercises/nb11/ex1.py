@@ -18,6 +18,8 @@ CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
     ((5, 1, 1, 1, 1, 5), 2),
     ((1, 5, 1, 5, 1, 1, 1), 3),
     ((2, 2, 2, 2, 2, 2, 2), 4),
+    ((1, 1, 1, 3, 1), 3),
+    ((1, 4, 7, 7, 1, 5, 2, 1), 4),
 )
 PLACES, STAGES, EMPTY, LAYERS = "places", "stages", "an empty stage", "layers"
 
@@ -66,6 +68,17 @@ def _filled(costs: Sequence[int], p: int) -> list[int]:
         counts[-1] += 1
         cost += layer
     return counts
+
+
+def _nearest(costs: Sequence[int], p: int) -> list[int]:
+    """End each stage where its cost is nearest to its share."""
+    share, counts, at = sum(costs) / p, [], 0
+    for later in range(p - 1, 0, -1):
+        ends = range(at + 1, len(costs) - later + 1)
+        end = min(ends, key=lambda end: abs(sum(costs[at:end]) - share))
+        counts.append(end - at)
+        at = end
+    return [*counts, len(costs) - at]
 
 
 def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> When:
@@ -140,6 +153,22 @@ EXERCISE = Exercise(
                         counts[-1] += 1
                         cost += layer
                     return counts
+                """),
+            },
+        ),
+        Mistake(
+            "You end each stage where its cost is nearest to its share, without a look at what is "
+            "left for the stages after it: compare all ways to cut.",
+            when=_cuts(_nearest),
+            shown_by={
+                "nearest to the share": body("""
+                    share, counts, at = sum(costs) / p, [], 0
+                    for later in range(p - 1, 0, -1):
+                        ends = range(at + 1, len(costs) - later + 1)
+                        far = [(abs(sum(costs[at:end]) - share), end) for end in ends]
+                        counts.append(min(far)[1] - at)
+                        at += counts[-1]
+                    return [*counts, len(costs) - at]
                 """),
             },
         ),

@@ -63,7 +63,6 @@ EXERCISE = Exercise(
     answer="row_linear",
     trial=trial,
     expected=expected,
-    forbids=("all_gather", "all_gather_into_tensor", "all_gather_object"),
     goals=(Goal("collectives", exactly=lambda n: 1),),
     mistakes=(
         Mistake(
@@ -106,7 +105,7 @@ EXERCISE = Exercise(
                 dist.all_gather(ws, w.contiguous())
                 return torch.cat(xs, dim=1) @ torch.cat(ws, dim=1).T + bias
             """),
-            says="forbidden: all_gather",
+            says="goal: collectives",
         ),
         "one collective a row": Wrong(
             edit(
@@ -120,9 +119,10 @@ EXERCISE = Exercise(
         ),
     },
     another=body("""
-        out = torch.nn.functional.linear(x, w, bias if rank == 0 else None)
-        dist.all_reduce(out, op=dist.ReduceOp.SUM)
-        return out
+        part = torch.nn.functional.linear(x, w, bias if rank == 0 else None)
+        parts = [torch.empty_like(part) for _ in range(world_size)]
+        dist.all_gather(parts, part)
+        return sum(parts)
     """),
     hints=(
         "What can this rank compute alone? For every output, a part of the sum over the inputs.",
