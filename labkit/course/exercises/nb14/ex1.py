@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...answers import body, edit
@@ -11,7 +11,8 @@ from ...mistakes import When
 
 GIB = 2**30
 
-#: The cases of the notebook, in its order: the arguments, and the answer.
+#: The cases: a name for the mistakes below, the arguments, and the answer. Of each two questions
+#: that a case could answer with yes, one case shows which comes first.
 CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("small", {"state": GIB, "gpus": 1, "hosts": 1}, "one GPU"),
     ("several", {"state": GIB, "gpus": 4, "hosts": 1}, "DDP"),
@@ -29,21 +30,42 @@ CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ),
     ("too large", {"state": 112 * GIB, "gpus": 1, "hosts": 2}, "more GPUs"),
     ("roles", {"state": GIB, "gpus": 2, "hosts": 2, "alike": False}, "RPC"),
+    ("large roles", {"state": 112 * GIB, "gpus": 1, "hosts": 1, "alike": False}, "RPC"),
+    (
+        "all roles",
+        {"state": 112 * GIB, "gpus": 4, "hosts": 1, "must_survive": True, "alike": False},
+        "RPC",
+    ),
+    ("one too small", {"state": 112 * GIB, "gpus": 1, "hosts": 1}, "more GPUs"),
+    ("risky host", {"state": GIB, "gpus": 4, "hosts": 1, "must_survive": True}, "elastic"),
+    ("single GPUs", {"state": GIB, "gpus": 1, "hosts": 2}, "torchrun"),
 )
+PLACES = {name: place for place, (name, _, _) in enumerate(CASES)}
 GPU_BYTES = 40 * GIB
 STEPS = {"one GPU", "DDP", "torchrun", "elastic", "FSDP", "more GPUs", "RPC"}
 
 
-def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
-    return {name: answer(gpu_bytes=GPU_BYTES, **case) for name, case, _ in CASES}
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(gpu_bytes=GPU_BYTES, **case) for _, case, _ in CASES]
 
 
-def expected() -> dict[str, str]:
-    return {name: step for name, _, step in CASES}
+def expected() -> list[str]:
+    return [step for _, _, step in CASES]
+
+
+def _label(case: Mapping[str, Any]) -> str:
+    """Write the arguments of a case, all but gpu_bytes, which is always the same."""
+    values = {**case, "state": f"{case['state'] // GIB} GiB"}
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _chose(case: str, *steps: str) -> When:
-    return lambda yours, expected, n: yours[case] in steps
+    return lambda yours, expected, n: yours[PLACES[case]] in steps
+
+
+def _any(*whens: When) -> When:
+    """Return the predicate of a mistake that shows in one of several ways."""
+    return lambda yours, expected, n: any(when(yours, expected, n) for when in whens)
 
 
 EXERCISE = Exercise(
@@ -52,12 +74,15 @@ EXERCISE = Exercise(
     answer="choose",
     trial=trial,
     expected=expected,
+    entries=tuple(_label(case) for _, case, _ in CASES),
     where="notebook",
     mistakes=(
         Mistake(
             "Ranks that do different work need RPC: DDP and FSDP are for ranks that are alike. "
             "Check alike first.",
-            when=_chose("roles", *STEPS - {"RPC"}),
+            when=_any(
+                *(_chose(c, *STEPS - {"RPC"}) for c in ("roles", "large roles", "all roles"))
+            ),
             shown_by={
                 "all ranks are alike": edit(
                     """
@@ -79,12 +104,59 @@ EXERCISE = Exercise(
                     return "DDP" if alike else "RPC"
                     """,
                 ),
+                "room before roles": edit(
+                    """
+                    if not alike:
+                        return "RPC"
+                    """,
+                    "",
+                    "if gpus * hosts == 1:",
+                    """
+                    if not alike:
+                        return "RPC"
+                    if gpus * hosts == 1:
+                    """,
+                ),
+                "all room before roles": edit(
+                    """
+                    if not alike:
+                        return "RPC"
+                    """,
+                    "",
+                    "if state > gpu_bytes:",
+                    """
+                    if not alike:
+                        return "RPC"
+                    if state > gpu_bytes:
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "A single GPU is enough only if the state fits on it: 112 GiB do not fit on one of "
+            "40 GiB. Compare the state with the memory before you count GPUs.",
+            when=_chose("one too small", "one GPU"),
+            shown_by={
+                "one GPU before room": edit(
+                    "if state > gpu_bytes * gpus * hosts:",
+                    """
+                    if gpus * hosts == 1:
+                        return "one GPU"
+                    if state > gpu_bytes * gpus * hosts:
+                    """,
+                    """
+                    if gpus * hosts == 1:
+                        return "one GPU"
+                    if must_survive:
+                    """,
+                    "if must_survive:",
+                ),
             },
         ),
         Mistake(
             "Even in parts, 112 GiB do not fit on two GPUs of 40 GiB: compare the state with the "
             "memory of all GPUs, gpu_bytes * gpus * hosts.",
-            when=_chose("too large", "FSDP", "torchrun"),
+            when=_chose("too large", "FSDP", "torchrun", "DDP"),
             shown_by={
                 "no limit at all": edit(
                     """
@@ -151,9 +223,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            'The case "risky" has to survive a loss, and torchrun without restarts ends when a '
-            "worker does. Check must_survive before hosts.",
-            when=_chose("risky", "torchrun", "DDP"),
+            "With must_survive=True a training has to survive a loss, on one host too: DDP, and "
+            "torchrun without restarts, end when a worker does. Check must_survive before hosts.",
+            when=_any(_chose("risky", "torchrun", "DDP"), _chose("risky host", "torchrun", "DDP")),
             shown_by={
                 "hosts before losses": body("""
                     if not alike:
@@ -170,10 +242,11 @@ EXERCISE = Exercise(
                         return "elastic"
                     return "DDP"
                 """),
+                "one host survives": edit("if must_survive:", "if must_survive and hosts > 1:"),
             },
         ),
         Mistake(
-            'The case "small" has a single GPU, and that is enough.',
+            "With gpus=1 and hosts=1 there is a single GPU, and that is enough if the state fits.",
             when=_chose("small", *STEPS - {"one GPU"}),
             shown_by={
                 "always several": edit(
@@ -186,10 +259,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Two hosts with gpus=1 have two GPUs together: a single one is gpus * hosts == 1.",
+            when=_chose("single GPUs", "one GPU"),
+            shown_by={"one GPU each": edit("if gpus * hosts == 1:", "if gpus == 1:")},
+        ),
+        Mistake(
             "On one machine no launcher is needed: the lab, or mp.spawn, starts DDP there. Two "
             "machines need torchrun on each.",
             when=lambda yours, expected, n: (
-                yours["several"] == "torchrun" or yours["hosts"] == "DDP"
+                yours[PLACES["several"]] == "torchrun" or yours[PLACES["hosts"]] == "DDP"
             ),
             shown_by={
                 "torchrun for all": edit(

@@ -7,11 +7,12 @@ from typing import Any
 
 from ...answers import body
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import When, near, would_give
 
 #: Seconds by number of ranks, where the work stays the same and where every rank adds its own.
-STRONG = {1: 8.0, 2: 4.4, 4: 2.5, 16: 1.0}
-WEAK = {1: 1.0, 8: 1.1, 64: 1.25}
+#: Not in order: a dict needs none.
+STRONG = {4: 2.5, 2: 4.4, 1: 8.0, 16: 1.0}
+WEAK = {64: 1.25, 1: 1.0, 8: 1.1}
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
@@ -84,6 +85,21 @@ EXERCISE = Exercise(
                     return {
                         n: t / times[1] if weak else times[1] / (n * t) for n, t in times.items()
                     }
+                """),
+            },
+        ),
+        Mistake(
+            "T1 is the time of one rank, times[1]: that need not be the first entry of times.",
+            when=would_give(
+                lambda n: [
+                    {n: STRONG[4] / (n * t) for n, t in STRONG.items()},
+                    {n: WEAK[64] / t for n, t in WEAK.items()},
+                ]
+            ),
+            shown_by={
+                "the first entry": body("""
+                    first = next(iter(times.values()))
+                    return {n: first / (t if weak else n * t) for n, t in times.items()}
                 """),
             },
         ),
