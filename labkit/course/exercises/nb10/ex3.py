@@ -16,6 +16,9 @@ from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
 GOOD = {"step": 1, "weight": torch.zeros(3)}
+DRAFTS = ("step-12.pt.tmp",)
+#: Files that can be loaded, with numbers in their names, and that are no step-….pt.
+STRANGERS = ("old-99.pt", "my-step-98.pt")
 
 
 class _Hostile:
@@ -34,7 +37,7 @@ def trial(answer: Callable[[str], Any], here: Here) -> dict[str, Any]:
         folder, empty, marker = (os.path.join(home, name) for name in ("a", "b", "ran"))
         os.mkdir(folder)
         os.mkdir(empty)
-        for name in ("step-2.pt", "step-9.pt", "step-10.pt", "step-12.pt.tmp", "notes.txt"):
+        for name in ("step-2.pt", "step-9.pt", "step-10.pt", *DRAFTS, *STRANGERS, "notes.txt"):
             torch.save(GOOD, os.path.join(folder, name))
         whole = Path(folder, "step-9.pt").read_bytes()
         Path(folder, "step-11.pt").write_bytes(whole[: len(whole) // 2])
@@ -87,7 +90,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "step-12.pt.tmp is an unfinished draft: take only names that end in .pt.",
-            when=_newest_is("step-12.pt.tmp"),
+            when=_newest_is(*DRAFTS),
             shown_by={
                 "takes drafts": edit(
                     "fullmatch",
@@ -99,6 +102,32 @@ EXERCISE = Exercise(
                     "return None",
                     "",
                 )
+            },
+        ),
+        Mistake(
+            "That file has another name than step-….pt, so its number is no step. Take a name "
+            'only if re.fullmatch(r"step-(\\d+)\\.pt", name) finds it.',
+            when=_newest_is(*STRANGERS),
+            shown_by={
+                "the first number": body(r"""
+                    names = [n for n in os.listdir(folder) if n.endswith(".pt")]
+                    for name in sorted(names, key=lambda n: -int(re.search(r"\d+", n)[0])):
+                        try:
+                            torch.load(os.path.join(folder, name), weights_only=True)
+                            return name
+                        except Exception:
+                            continue
+                """),
+                "somewhere in the name": edit(
+                    "fullmatch",
+                    "search",
+                    r"\.pt",
+                    r"\.pt$",
+                    ", match[0]",
+                    ", match.string",
+                    "return match[0]",
+                    "return match.string",
+                ),
             },
         ),
         Mistake(
