@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import tempfile
 import time
@@ -16,11 +15,14 @@ import torch.distributed as dist
 from torch import nn
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
+from ...compare import same
+from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
+from ...sleepless import sleepless
 
 #: How long the first rank's disk takes to begin, in seconds.
 SLOW = 0.5
+OTHERS = "not as rank 0 has it"
 
 
 def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
@@ -29,15 +31,13 @@ def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
     box = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(box)
     path = os.path.join(str(box[0]), "net.pt")
-    net = nn.Linear(3, 2).to(here.device)
-    nn.init.constant_(net.weight, rank + 1.0)
-    nn.init.zeros_(net.bias)
+    net, first = _net(rank).to(here.device), _net(0).state_dict()
     seen: dict[str, Any] = {"saved": 0, "loaded": "never" if rank else "mapped", "error": None}
-    stock_save, stock_load = torch.save, torch.load
+    stock_save, stock_load, sleep = torch.save, torch.load, time.sleep
 
     def save(*args: Any, **options: Any) -> None:
         seen["saved"] += 1
-        time.sleep(0 if rank else SLOW)
+        sleep(0 if rank else SLOW)
         stock_save(*args, **options)
 
     def load(file: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
@@ -45,22 +45,36 @@ def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
         return stock_load(file, map_location, *args, **options)
 
     try:
-        with patch.object(torch, "save", save), patch.object(torch, "load", load):
-            answer(net, path)
-    except (OSError, EOFError, pickle.UnpicklingError) as error:
-        seen["error"] = type(error).__name__
-    seen["weight"] = net.weight.flatten()[0].item()
-    dist.barrier()
-    if rank == 0:
-        shutil.rmtree(str(box[0]), ignore_errors=True)
+        try:
+            with sleepless(), patch.multiple(torch, save=save, load=load):
+                answer(net, path)
+        except (FileNotFoundError, EOFError) as error:  # not there yet, or still empty
+            if getattr(error, "filename", path) != path:
+                raise
+            seen["error"] = type(error).__name__
+        seen[OTHERS] = [
+            name for name, value in net.state_dict().items() if not same(value, first[name])
+        ]
+        dist.barrier()
+    finally:
+        if rank == 0:
+            shutil.rmtree(str(box[0]), ignore_errors=True)
     return seen
+
+
+def _net(rank: int) -> nn.Module:
+    """Return a net, every number of which differs from those of other ranks, those of buffers
+    too."""
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    with torch.no_grad():
+        for value in net.state_dict().values():
+            value.copy_(torch.arange(value.numel()).view(value.shape) + 10 * (rank + 1))
+    return net
 
 
 def expected(n: int) -> list[dict[str, Any]]:
     """Rank 0 saves, all have its weights."""
-    return [
-        {"saved": int(r == 0), "loaded": "mapped", "error": None, "weight": 1.0} for r in range(n)
-    ]
+    return [{"saved": int(r == 0), "loaded": "mapped", "error": None, OTHERS: []} for r in range(n)]
 
 
 def _each(key: str, kind: Callable[[Any], bool], first: int = 0) -> When:
@@ -76,6 +90,7 @@ EXERCISE = Exercise(
     id="10-1",
     title="Save and load",
     answer="save_and_load",
+    setup="import time",
     trial=trial,
     expected=expected,
     mistakes=(
@@ -113,10 +128,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The other ranks read the file before rank 0 has written it. Let all ranks call a "
-            "barrier between saving and loading.",
+            "barrier between saving and loading: a disk can be slower than any time.sleep.",
             when=_each("error", lambda name: name is not None, first=1),
             shown_by={
                 "nobody waits": edit("dist.barrier()", ""),
+                "waits for some time": edit("dist.barrier()", "time.sleep(3)"),
                 "waits too early": edit(
                     "if rank == 0:",
                     """
@@ -153,7 +169,7 @@ EXERCISE = Exercise(
         Mistake(
             "The file was read, but the weights have not changed: pass what was read to "
             "net.load_state_dict.",
-            when=_each("weight", lambda number: number != 1.0, first=1),
+            when=_each(OTHERS, lambda names: names == list(_net(0).state_dict()), first=1),
             shown_by={
                 "read and thrown away": body("""
                     if rank == 0:
@@ -163,7 +179,41 @@ EXERCISE = Exercise(
                 """),
             },
         ),
+        Mistake(
+            "Only a part of the state has come from the file. Save the whole net.state_dict(), "
+            "buffers too, and pass it to net.load_state_dict.",
+            when=_each(OTHERS, lambda names: 0 < len(names) < len(_net(0).state_dict()), first=1),
+            shown_by={
+                "the weights alone": edit(
+                    "net.load_state_dict(torch.load",
+                    "state = (torch.load",
+                    "weights_only=True))",
+                    """
+                    weights_only=True))
+                    state = {name: state[name] for name in state if "weight" in name}
+                    net.load_state_dict(state, strict=False)
+                    """,
+                ),
+                "the parameters alone": edit(
+                    "net.state_dict()",
+                    "dict(net.named_parameters())",
+                    "weights_only=True)",
+                    "weights_only=True), strict=False",
+                ),
+            },
+        ),
+        Mistake(
+            "You save the net itself. Save its state, net.state_dict(): a pickled net needs its "
+            "class to be read, and torch.load refuses it with weights_only=True.",
+            raises=r"^UnpicklingError: Weights only load failed",
+            shown_by={"saves the net": edit("torch.save(net.state_dict(),", "torch.save(net,")},
+        ),
     ),
+    also_wrong={
+        "another file": Wrong(
+            edit("torch.load(path,", 'torch.load(path + "x",'), says="FileNotFoundError"
+        ),
+    },
     another=body("""
         if rank != 0:
             dist.barrier()
