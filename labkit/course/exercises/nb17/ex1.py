@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
 SIZES = (400, 40, 800, 80, 600, 60, 200)
@@ -47,6 +47,10 @@ def _never_over(sizes: Sequence[int], cap: int) -> list[int]:
     return buckets
 
 
+def _only_above(sizes: Sequence[int], cap: int) -> list[int]:
+    return fill(sizes, cap + 1)  # whole numbers
+
+
 EXERCISE = Exercise(
     id="17-1",
     title="Fill the buckets",
@@ -67,6 +71,12 @@ EXERCISE = Exercise(
             "more: the gradient that fills it still goes in.",
             when=_filled(_never_over),
             shown_by={"never above the cap": edit(">= cap", "+ size > cap")},
+        ),
+        Mistake(
+            "A bucket that holds exactly cap bytes stays open. It is full when it holds cap bytes "
+            "or more: the comparison is >=.",
+            when=_filled(_only_above),
+            shown_by={"closes only above the cap": edit(">= cap", "> cap")},
         ),
         Mistake(
             "There is an empty bucket at the end: open a new one only when a gradient needs it.",
@@ -104,9 +114,6 @@ EXERCISE = Exercise(
             },
         ),
     ),
-    also_wrong={
-        "closes only above the cap": Wrong(edit(">= cap", "> cap"), says="different"),
-    },
     another=body("""
         buckets, current = [], 0
         for size in sizes[::-1]:

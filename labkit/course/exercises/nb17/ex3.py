@@ -50,6 +50,7 @@ EXERCISE = Exercise(
     answer="deal_state",
     trial=trial,
     expected=expected,
+    entries=tuple(f"deal_state({list(sizes)}, {n})" for sizes, n in LOADS),
     where="notebook",
     mistakes=(
         Mistake(
