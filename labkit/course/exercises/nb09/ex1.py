@@ -16,7 +16,14 @@ BATCHES = ((30, 2), (10, 2), (30, 8), (10, 8), (7, 4))
 
 
 def trial(answer: Callable[[int, int], Any], here: Here) -> list[Any]:
-    return [answer(rows, devices) for rows, devices in BATCHES]
+    return [_whole(answer(rows, devices)) for rows, devices in BATCHES]
+
+
+def _whole(split: Any) -> Any:
+    """Return a list, with its floats as text: 15.0 is no number of rows."""
+    if not isinstance(split, list):
+        return split
+    return [repr(item) if isinstance(item, float) else item for item in split]
 
 
 def expected() -> list[list[int]]:
@@ -53,6 +60,14 @@ EXERCISE = Exercise(
     entries=tuple(f"rows_per_device({rows}, {devices})" for rows, devices in BATCHES),
     where="notebook",
     mistakes=(
+        Mistake(
+            "The list contains floats, such as 15.0. Numbers of rows are whole numbers: divide "
+            "with //.",
+            when=lambda yours, expected, n: any(
+                isinstance(size, str) for split in yours for size in split
+            ),
+            shown_by={"floats": edit("min(size, rows - start)", "min(size, rows - start) / 1")},
+        ),
         Mistake(
             "You round down and give the rest to the last device. DP rounds up, so the last "
             "device gets fewer rows than the others, not more.",

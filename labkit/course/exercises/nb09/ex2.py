@@ -43,13 +43,19 @@ def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any] | None:
         return None
     with torch.no_grad():
         _, _, graphs_of_none = _on_threads(answer)
-    values = [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
     return {
-        "outputs": values,
+        "outputs": _values(outputs),
         "together": together,
         "graph": all(graphs),
         "no_grad": any(graphs_of_none),
     }
+
+
+def _values(outputs: Any) -> Any:
+    """Return the numbers in a list of outputs, or what there is instead of a list."""
+    if not isinstance(outputs, list | tuple):
+        return type(outputs).__name__
+    return [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
 
 
 def expected() -> dict[str, Any]:
@@ -74,6 +80,17 @@ EXERCISE = Exercise(
     expected=expected,
     where="notebook",
     mistakes=(
+        Mistake(
+            "It does not return a list: pool.map gives the outputs one by one, as they are asked "
+            "for. Make a list of them, list(pool.map(…)).",
+            when=lambda yours, expected, n: yours["outputs"] in ("generator", "map"),
+            shown_by={
+                "a generator": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return pool.map(work, replicas, pieces)",
+                )
+            },
+        ),
         Mistake(
             "It returns futures, not outputs: return what result() gives for each.",
             when=lambda yours, expected, n: "Future" in yours["outputs"],

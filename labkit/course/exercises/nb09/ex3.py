@@ -17,6 +17,7 @@ STEPS = 4
 #: (devices, rows of a batch); in both cases device 0 gets three rows.
 LAYOUTS = ((2, 6), (3, 7))
 MINE = 3
+BUFFER, PARAMETER = "a buffer", "a parameter"
 
 
 def _replicas(model: nn.Module, count: int) -> list[nn.Module]:
@@ -53,13 +54,22 @@ def trial(answer: Callable[[], nn.Module], here: Here) -> dict[str, Any]:
     return {
         **found,
         "x unchanged": unchanged,
-        "a buffer": "steps" in dict(model.named_buffers()),
+        "steps is": _kind(model),
     }
+
+
+def _kind(model: nn.Module) -> str:
+    """Say what a model's steps are: a buffer, a parameter, or of which type."""
+    if "steps" in dict(model.named_buffers()):
+        return BUFFER
+    if "steps" in dict(model.named_parameters()):
+        return PARAMETER
+    return type(getattr(model, "steps", None)).__name__
 
 
 def expected() -> dict[str, Any]:
     counted = {f"{devices} devices": STEPS for devices, _ in LAYOUTS}
-    return {**counted, "x unchanged": True, "a buffer": True}
+    return {**counted, "x unchanged": True, "steps is": BUFFER}
 
 
 def _counts(number: Callable[[int], int]) -> When:
@@ -99,9 +109,21 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "steps is a parameter: it counts, but an optimizer takes it for something to learn, "
+            "and gradients are asked of it. A buffer is what a model keeps and does not learn: use "
+            "register_buffer.",
+            when=lambda yours, expected, n: yours["steps is"] == PARAMETER,
+            shown_by={
+                "a parameter": edit(
+                    'self.register_buffer("steps", torch.tensor(0))',
+                    "self.steps = nn.Parameter(torch.tensor(0), requires_grad=False)",
+                )
+            },
+        ),
+        Mistake(
             "steps is not a buffer. An ordinary attribute of a replica is lost with the replica: "
             "use register_buffer.",
-            when=lambda yours, expected, n: not yours["a buffer"],
+            when=lambda yours, expected, n: yours["steps is"] != BUFFER,
             shown_by={
                 "a number": edit('self.register_buffer("steps", torch.tensor(0))', "self.steps = 0")
             },

@@ -55,6 +55,7 @@ EXERCISE = Exercise(
     answer="device0_traffic",
     trial=trial,
     expected=expected,
+    entries=tuple(f"device0_traffic({k}, {PARAMETERS}, {INPUTS}, {OUTPUTS})" for k in DEVICES),
     where="notebook",
     mistakes=(
         Mistake(
