@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import would_give
 
 DOUBLE = 8  #: bytes
 
 CHANGED = "vector has changed"
 CASES = (
-    "all are equal",
+    "all are equal, one number is 1.5e308",
     "one number differs on the last rank",
     "the last rank has another order",
     "the mean agrees",
-    "the last bit differs on the last rank",
+    "the last bit differs on rank 1",
+    "one number differs on a middle rank",
 )
-BYTES = 4 * 4 * DOUBLE + 4 * 4  #: of all vectors
+BYTES = 5 * 4 * DOUBLE + 4 * 4  #: of all vectors
 
 
 def _vectors(rank: int, n: int) -> list[torch.Tensor]:
     """Return this rank's vectors, as ``CASES`` names them. In "the mean agrees" the vector is
     higher on the first rank and lower on the second, so that the mean over the ranks is what all
-    others hold; in "the last bit differs" it is of float32, and near enough for ``allclose``."""
+    others hold; in "the last bit differs" it is of float32, and near enough for ``allclose``. A
+    number in the first vector is so large that no two of them can be added: a mean of equal vectors
+    need not be equal to them."""
     base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
     last = rank == n - 1
     one = base + torch.tensor([0, 0, 1.0, 0]) * last
     order = base.flip(0) if last else base
     lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
     near = base.float()
-    if last:
+    if rank == min(1, n - 1):
         near[3] = near[3].nextafter(torch.tensor(5.0))
-    return [base, one, order, lopsided, near]
+    large = base.clone()
+    large[1] = 1.5e308
+    middle = base + torch.tensor([0, 2.0, 0, 0]) * (rank == n // 2)
+    return [large, one, order, lopsided, near, middle]
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
@@ -54,14 +61,25 @@ def expected(n: int) -> list[list[bool]]:
     return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
 
 
-def _knows_itself(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    """Tell whether each rank says only whether it is equal to rank 0."""
+def _alone(n: int) -> list[list[bool]]:
+    """Return for each rank which of its vectors are equal to rank 0's."""
     first = _vectors(0, n)
-    alone = [
+    return [
         [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
         for rank in range(n)
     ]
-    return list(yours) == alone
+
+
+def _one_agrees(n: int) -> list[list[bool]]:
+    """Return for each case whether exactly one rank's vector is equal to rank 0's."""
+    return [[sum(column) == 1 for column in zip(*_alone(n), strict=True)]] * n
+
+
+def _as_the_mean(n: int) -> list[list[bool]]:
+    """Return for each case whether some rank's vector is equal to the mean over the ranks."""
+    columns = zip(*(_vectors(rank, n) for rank in range(n)), strict=True)
+    means = [(column, torch.stack(column).sum(dim=0) / n) for column in columns]
+    return [[any(mine.equal(mean) for mine in column) for column, mean in means]] * n
 
 
 EXERCISE = Exercise(
@@ -90,7 +108,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
             "answers, so that all ranks return the same.",
-            when=_knows_itself,
+            when=would_give(_alone),
             shown_by={
                 "each rank for itself": body("""
                     first = vector.clone()
@@ -104,6 +122,28 @@ EXERCISE = Exercise(
             "agrees with itself. All ranks must agree: reduce with MIN.",
             when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
             shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
+        ),
+        Mistake(
+            "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
+            "exactly one rank agrees. All ranks must agree: reduce with MIN.",
+            when=would_give(_one_agrees),
+            shown_by={
+                "adds up the answers": edit("agree, op=dist.ReduceOp.MIN", "agree"),
+            },
+        ),
+        Mistake(
+            "Only two ranks are compared, the first and the last. A rank between them may be the "
+            "one that differs: every rank has to compare, and all answers count.",
+            when=would_give(lambda n: [_alone(n)[-1]] * n),
+            shown_by={
+                "compares with the last rank only": body("""
+                    last = vector.clone()
+                    dist.broadcast(last, src=world_size - 1)
+                    verdict = torch.tensor(int(last.equal(vector)), device=device)
+                    dist.broadcast(verdict, src=0)
+                    return verdict.item() == 1
+                """),
+            },
         ),
         Mistake(
             "It compares sums: the same numbers in a different order have the same sum.",
@@ -122,7 +162,7 @@ EXERCISE = Exercise(
             "It returns True for vectors that differ in their last bit, as torch.allclose does. "
             "Ranks in step hold the same bits: compare with torch.equal.",
             when=lambda yours, expected, n: all(
-                y == [True, False, False, False, True] for y in yours
+                y == [True, False, False, False, True, False] for y in yours
             ),
             shown_by={
                 "nearly equal": body("""
@@ -134,10 +174,10 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It is False where all vectors are equal, or True where they differ but have the "
-            "right mean. Both happen in a comparison with the mean, by rounding and by "
-            "differences that cancel: compare with one rank's vector.",
-            when=lambda yours, expected, n: any(y[0] is False or y[3] is True for y in yours),
+            "It is False where all vectors are equal, and True where they differ but have the "
+            "right mean. Both happen in a comparison with the mean: a sum of large numbers is "
+            "inf, and differences cancel. Compare with one rank's vector.",
+            when=would_give(_as_the_mean),
             shown_by={
                 "compares with the mean": body("""
                     mean = vector.clone()
@@ -166,6 +206,18 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "the other way round": Wrong(edit(".item() == 1", ".item() == 0"), says="different"),
+        "all compare with the mean": Wrong(
+            body("""
+                mean = vector.clone()
+                dist.all_reduce(mean)
+                mean /= world_size
+                agree = torch.tensor(int(mean.equal(vector)), device=device)
+                dist.all_reduce(agree, op=dist.ReduceOp.MIN)
+                return agree.item() == 1
+            """),
+            says="different",
+        ),
         "collects everything": Wrong(
             body("""
                 everyone = [torch.empty_like(vector) for _ in range(world_size)]

@@ -15,7 +15,7 @@ from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 
 #: Numbers in each parameter, first to last, and the cap of a bucket.
-NUMBERS = (2, 3, 4, 1, 5, 8)
+NUMBERS = (3, 2, 7, 4, 1, 5, 8)
 CAP = 6
 #: Their sizes, a list for each bucket, in the order in which they were sent.
 Buckets = list[list[int]]
@@ -62,6 +62,20 @@ BACKWARDS = NUMBERS[::-1]
 
 def expected(n: int) -> list[dict[str, Any]]:
     return [{"buckets": _fill(BACKWARDS, _too_much), "averaged": len(NUMBERS)}] * n
+
+
+def _past_the_large(numbers: Sequence[int]) -> Buckets:
+    """Fill buckets, but send what is larger than the cap at once, and keep the open bucket."""
+    buckets, held = [], list[int]()
+    for size in numbers:
+        if size > CAP:
+            buckets.append([size])
+            continue
+        if sum(held) + size > CAP:
+            buckets.append(sorted(held))
+            held = []
+        held.append(size)
+    return [*buckets, sorted(held)]
 
 
 def _filled(wrong: Buckets) -> When:
@@ -121,6 +135,25 @@ EXERCISE = Exercise(
             "make it hold more.",
             when=_filled(_fill(BACKWARDS, lambda held, size: held + size >= CAP)),
             shown_by={"less than the cap": edit("> cap:", ">= cap:")},
+        ),
+        Mistake(
+            "A parameter larger than cap was sent at once, and the bucket that was open before it "
+            "took more parameters after it. Send that bucket first: the gradients in it are ready "
+            "earlier.",
+            when=_filled(_past_the_large(BACKWARDS)),
+            shown_by={
+                "passes the open bucket": edit(
+                    """
+                    if bucket and size + p.numel() > cap:
+                    """,
+                    """
+                    if p.numel() > cap:
+                        average_bucket([p])
+                        continue
+                    if bucket and size + p.numel() > cap:
+                    """,
+                ),
+            },
         ),
         Mistake(
             "Every parameter has a bucket of its own. Put several into one bucket, until the "
