@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ...answers import body, edit, whole
-from ...exercise import Exercise, Here, Mistake
+from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
 from .facts import Facts
 
@@ -58,7 +58,7 @@ def trial(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
     def attempt(job: Callable[[], Any]) -> str:
         try:
             said = str(answer(job))
-        except Exception as error:
+        except ZeroDivisionError as error:  # the job's own; any other is the answer's
             said = f"raises {type(error).__name__}"
         return f"{said}, {'a group is left' if dist.is_initialized() else 'no group is left'}"
 
@@ -123,7 +123,7 @@ EXERCISE = Exercise(
         Mistake(
             "No group is formed, and the job's collective needs one: call "
             "dist.init_process_group first.",
-            when=_said("a job", "raises ValueError"),
+            raises=r"Default process group has not been initialized",
             shown_by={"forms no group": body("return job()")},
         ),
         Mistake(
@@ -180,7 +180,7 @@ EXERCISE = Exercise(
         Mistake(
             "Inside a group it tries to form a second one, which torch refuses. Check "
             "dist.is_initialized() first.",
-            when=_said("inside a group", "raises ValueError"),
+            raises=r"trying to initialize the default process group twice",
             shown_by={
                 "forms a second group": edit(
                     """
@@ -208,6 +208,11 @@ EXERCISE = Exercise(
             },
         ),
     ),
+    also_wrong={
+        "a name that torch has not": Wrong(
+            edit("dist.destroy_process_group()", "dist.destroy_group()"), says="AttributeError"
+        ),
+    },
     another=whole("""
         from contextlib import ExitStack
 

@@ -2,53 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ...answers import body
+from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
 from .facts import Facts, fact
 
 #: Items for each rank; a quarter is for testing.
 DEALT, TESTED = 18, 6
+EPOCHS = 3
 
 
 def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
-    """Deal 24 numbers a rank for two epochs; return what holds for all ranks' shares together."""
+    """Deal 24 numbers per rank for three epochs; return what holds for all shares together."""
     torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
-    given = answer(list(range((DEALT + TESTED) * here.world_size)), 2)
+    given = answer(list(range((DEALT + TESTED) * here.world_size)), EPOCHS)
     if given is None:
         return None
     dealt, tested = given
     mine = ([[int(i) for i in epoch] for epoch in dealt], [int(i) for i in tested])
     everyone: list[Any] = [None] * here.world_size
     dist.all_gather_object(everyone, mine)
-    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(2)]
+    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
+    orders = {tuple(epoch) for epoch in mine[0] if epoch}
     tests = sorted(i for _, test in everyone for i in test)
     return {
-        "trained on in an epoch": len(epochs[0]),
-        "of them different": len(set(epochs[0])),
-        "epochs in the same order": mine[0][0] == mine[0][1],
+        "trained on in each epoch": [len(epoch) for epoch in epochs],
+        "of them different": [len(set(epoch)) for epoch in epochs],
+        "epochs in the same order": len(orders) < sum(map(bool, mine[0])),
         "tested": len(tests),
         "of these different": len(set(tests)),
-        "trained on and tested": len(set(tests) & set(epochs[0] + epochs[1])),
+        "trained on and tested": len(set(tests) & set().union(*epochs)),
     }
 
 
 def expected(world_size: int) -> list[Facts]:
     """Count what one process has that trains on three quarters and tests the rest."""
     facts = {
-        "trained on in an epoch": DEALT * world_size,
-        "of them different": DEALT * world_size,
+        "trained on in each epoch": [DEALT * world_size] * EPOCHS,
+        "of them different": [DEALT * world_size] * EPOCHS,
         "epochs in the same order": False,
         "tested": TESTED * world_size,
         "of these different": TESTED * world_size,
         "trained on and tested": 0,
     }
     return [facts] * world_size
+
+
+def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
+    """Tell whether all is in order but for how many items are tested."""
+    tested, trained = yours[0]["of these different"], yours[0]["of them different"]
+    rest = (DEALT + TESTED) * n - tested
+    return tested != TESTED * n and trained == [rest] * EPOCHS
 
 
 EXERCISE = Exercise(
@@ -99,7 +108,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
-            when=fact("trained on in an epoch", lambda count, n: count == DEALT * n * n),
+            when=fact(
+                "trained on in each epoch", lambda counts, n: counts == [DEALT * n * n] * EPOCHS
+            ),
             shown_by={
                 "no sampler for training": body("""
                     generator = torch.Generator().manual_seed(0)
@@ -129,7 +140,13 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The second epoch has the order of the first: call the training sampler's "
+            "The split has other shares than 75 : 25. Three quarters of the items are for training "
+            "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
+            when=_other_shares,
+            shown_by={"halves": edit("[0.75, 0.25]", "[0.5, 0.5]")},
+        ),
+        Mistake(
+            "Two epochs have the same order: call the training sampler's "
             "set_epoch(epoch) before each epoch.",
             when=fact("epochs in the same order", lambda same, n: same),
             shown_by={
@@ -147,6 +164,10 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "all that it has in the first epoch": Wrong(
+            edit("dealt.append(items(loader))", "dealt.append([] if epoch else items(loader))"),
+            says="different",
+        ),
         "returns the loaders' lengths": Wrong(
             body("return len(data) // world_size, epochs"), says="TypeError"
         ),

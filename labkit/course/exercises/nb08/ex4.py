@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from .facts import Facts, fact
 
 #: Where GradScaler begins by default.
 SCALE = 65536.0
 RATE = 1e6
 LABEL = 1e-8
+MOVED = "moved, in steps of float32"
+AFTERWARDS = "moved by the next step"
 
 
 def _net() -> nn.Linear:
@@ -34,7 +36,7 @@ def _labels() -> torch.Tensor:
 
 
 def trial(answer: Callable[..., Any], here: Here) -> Facts:
-    """Take a step with tiny gradients, and one that overflows on the last rank."""
+    """Take a step with tiny gradients, one that overflows on the last rank, and the first again."""
     net = nn.parallel.DistributedDataParallel(_net().to(here.device))
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
     scaler = torch.amp.GradScaler(here.device.type, init_scale=SCALE)
@@ -47,12 +49,17 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
     answer(
         net, optimizer, scaler, images * (1e9 if here.rank == here.world_size - 1 else 1), labels
     )
-    return {
+    facts = {
         "forward in": types[0] if types else "nothing",
-        "moved, in steps of float32": round(moved, 2),
+        MOVED: round(moved, 2),
         "moved by an overflow": not net.module.weight.equal(before),
         "scale after it": scaler.get_scale(),
     }
+    with torch.no_grad():
+        net.module.weight.zero_()
+    answer(net, optimizer, scaler, images, labels)
+    again = net.module.weight.detach().mean().item() / _moved(here.world_size)
+    return {**facts, AFTERWARDS: round(again, 2)}
 
 
 def _moved(world_size: int) -> float:
@@ -68,14 +75,17 @@ def expected(world_size: int) -> list[Facts]:
     """Move as in float32; skip what overflows, and halve the scale."""
     facts = {
         "forward in": "torch.float16",
-        "moved, in steps of float32": 1.0,
+        MOVED: 1.0,
         "moved by an overflow": False,
         "scale after it": SCALE / 2,
+        AFTERWARDS: 1.0,
     }
     return [facts] * world_size
 
 
-MOVED = "moved, in steps of float32"
+def _keeps_the_inf(yours: Sequence[Facts], expected: Any, n: int) -> bool:
+    """Tell whether all is in order, but nothing moves after the overflow."""
+    return all(y == {**its, AFTERWARDS: 0.0} for y, its in zip(yours, expected, strict=True))
 
 
 EXERCISE = Exercise(
@@ -91,6 +101,16 @@ EXERCISE = Exercise(
             "with scaler.update().",
             raises=r"step\(\) has already been called since the last update",
             shown_by={"no update": edit("scaler.update()", "")},
+        ),
+        Mistake(
+            "scaler.update() found no step of the scaler before it. Take the step with "
+            "scaler.step(optimizer), which divides the gradients by the scale first; "
+            "optimizer.step() does not.",
+            raises=r"No inf checks were recorded prior to update",
+            shown_by={
+                "steps by itself": edit("scaler.step(optimizer)", "optimizer.step()"),
+                "takes no step": edit("scaler.step(optimizer)", ""),
+            },
         ),
         Mistake(
             "Nothing was computed: net was not called.",
@@ -162,6 +182,12 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The step after an overflow is skipped too: the inf is still in the gradients, and the "
+            "next ones are added to it. Begin with optimizer.zero_grad().",
+            when=_keeps_the_inf,
+            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
+        ),
+        Mistake(
             "After an overflow the scale has to be halved: end each step with scaler.update().",
             when=fact("scale after it", lambda scale, n: scale == SCALE),
             shown_by={
@@ -180,11 +206,6 @@ EXERCISE = Exercise(
             },
         ),
     ),
-    also_wrong={
-        "steps by itself": Wrong(
-            edit("scaler.step(optimizer)", "optimizer.step()"), says="AssertionError"
-        ),
-    },
     another=body("""
         with torch.autocast(device.type, dtype=torch.float16):
             out = net(images)

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ...answers import body
+from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import near, would_give
 
 #: What a net answers, and what is right. There are so many images that a rank's share has several
 #: batches, whatever the size of a batch that the course uses; and no number of ranks divides them.
@@ -57,17 +58,30 @@ def _padded(rank: int, n: int) -> list[int]:
     return [(rank + n * k) % len(LABELS) for k in range(each)]
 
 
-def _close(yours: Any, wanted: Sequence[Sequence[float]]) -> bool:
-    return all(
-        abs(float(a) - float(b)) < 1e-5
-        for y, w in zip(yours, wanted, strict=True)
-        for a, b in zip(y, w, strict=True)
-    )
-
-
 def _own_share(yours: Any, expected: Any, n: int) -> bool:
-    counts = {int(y[1]) for y in yours}
-    return max(counts) <= -(-len(LABELS) // n) < len(LABELS)
+    """Tell whether the ranks' numbers of images, added up, are all images: nobody has added."""
+    return n > 1 and len(LABELS) <= sum(y[1] for y in yours) <= len(_padded(0, n)) * n
+
+
+def _shares(count: int, n: int) -> list[list[list[int]]]:
+    """Return the ways to deal images to the ranks: in turns, and in blocks."""
+    images = list(range(count))
+    size = -(-count // n)
+    return [
+        [images[r::n] for r in range(n)],
+        [images[r * size : (r + 1) * size] for r in range(n)],
+    ]
+
+
+def _mean_of_accuracies(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether the accuracies are means of the ranks' own, as far as all have images."""
+
+    def mean(shares: list[list[int]], first: int) -> float:
+        return sum(_right([first + i for i in s]) / len(s) for s in shares if s) / n
+
+    ways = zip(_shares(len(LABELS), n), _shares(FEW, n), strict=True)
+    played = [[[mean(many, 0), len(LABELS), mean(few, 2), FEW]] * n for many, few in ways]
+    return any(near(yours, wrong) and not near(expected, wrong) for wrong in played)
 
 
 EXERCISE = Exercise(
@@ -109,7 +123,7 @@ EXERCISE = Exercise(
             "Some ranks call all_reduce more often than others. With one call per batch, ranks "
             "with more batches wait for calls that never come: count in the loop, reduce once "
             "after it.",
-            stuck=r"\branks \S+ wait in all_reduce",
+            stuck=r"\branks 0\S* wait in all_reduce",  # rank 0's share is never the smaller one
             shown_by={
                 "reduces in the loop": body("""
                     share = Subset(test_set, range(rank, len(test_set), world_size))
@@ -127,8 +141,18 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The two numbers have changed places: return the accuracy first, then the number of "
+            "images.",
+            when=would_give(lambda n: [[y[1], y[0], y[3], y[2]] for y in expected(n)]),
+            shown_by={
+                "changed places": edit(
+                    "return correct / images, int(images)", "return int(images), correct / images"
+                )
+            },
+        ),
+        Mistake(
             "The second number is at most one rank's share of the images: add up the counts over "
-            "the ranks, and return the accuracy first.",
+            "the ranks.",
             when=_own_share,
             shown_by={
                 "does not reduce": body("""
@@ -186,9 +210,7 @@ EXERCISE = Exercise(
             "The number of images is right, but the accuracy is not. A mean of the ranks' "
             "accuracies is wrong where their shares differ in length: add up counts, then divide "
             "once.",
-            when=lambda yours, expected, n: (
-                int(yours[0][1]) == len(LABELS) and not _close(yours, expected)
-            ),
+            when=_mean_of_accuracies,
             shown_by={
                 "the mean of accuracies": body("""
                     share = Subset(test_set, range(rank, len(test_set), world_size))
@@ -237,6 +259,11 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "all but rank 0 reduce": Wrong(
+            edit("dist.all_reduce(counts)", "if rank:\n    dist.all_reduce(counts)"),
+            says="Deadlock",
+        ),
+        "counts the wrong ones": Wrong(edit("guesses ==", "guesses !="), says="different"),
         "prints": Wrong(body("print(8 / 13, 13)"), says="nothing"),
     },
     another=body("""
