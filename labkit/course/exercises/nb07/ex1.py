@@ -16,44 +16,58 @@ import torch
 from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import would_give
 
 #: The largest number of fp16.
 LARGEST = torch.finfo(torch.float16).max
 
 
-def _each(yours: Sequence[Any], wanted: Sequence[float]) -> bool:
-    """Tell whether every rank has the number that is wanted of it."""
-    return all(
-        isinstance(mine, float) and math.isclose(mine, its, rel_tol=1e-5)
-        for mine, its in zip(yours, wanted, strict=True)
-    )
+#: What is asked: the largest gradient of all ranks, in the words of a table.
+CASES = ("gradients down to -0.0024", "gradients up to 2**-8")
 
 
-def _peak(rank: int) -> float:
-    """Return a rank's largest gradient; it is negative."""
-    return {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
+def _gradients(rank: int, n: int) -> list[torch.Tensor]:
+    """Return this rank's gradients, as ``CASES`` names them: one's largest is negative; the other's
+    is a power of two, on the last rank, for which 65,504 and 65,536 make a difference."""
+    peak = {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
+    high = 2.0**-8 if rank == n - 1 else 2.0**-10
+    return [
+        torch.tensor([1e-7, 2e-4 / (rank + 1), peak, -3e-6]),
+        torch.tensor([[1e-7, -3e-6], [high, -1e-4]]),
+    ]
 
 
-def _gradients(rank: int) -> torch.Tensor:
-    return torch.tensor([1e-7, 2e-4 / (rank + 1), _peak(rank), -3e-6])
+def _power(top: float, largest: float = LARGEST) -> float:
+    return 2.0 ** math.floor(math.log2(largest / top))
 
 
-def _power(top: float, round_: Callable[[float], int] = math.floor) -> float:
-    return 2.0 ** round_(math.log2(LARGEST / top))
+def _tops(n: int) -> list[list[float]]:
+    """Return for each rank the largest gradient, without its sign, of each case."""
+    return [[g.abs().max().item() for g in _gradients(r, n)] for r in range(n)]
 
 
-def _top(n: int) -> float:
-    return max(-_peak(r) for r in range(n))
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
+    """Ask for the largest scale of two gradients."""
+    gradients = _gradients(here.rank, here.world_size)
+    return [number(answer(gradient.to(here.device))) for gradient in gradients]
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    """Ask for the largest scale."""
-    return number(answer(_gradients(here.rank).to(here.device)))
+def _scales(
+    scale: Callable[[float], float] = _power,
+    together: Callable[[Sequence[float]], float] = max,
+) -> Callable[[int], list[list[float]]]:
+    """Return what a rule gives that puts the ranks' largest gradients together."""
+    return lambda n: [[scale(together(case)) for case in zip(*_tops(n), strict=True)]] * n
 
 
-def expected(n: int) -> list[float]:
+def expected(n: int) -> list[list[float]]:
     """Look at all ranks' gradients in one process."""
-    return [_power(torch.cat([_gradients(r) for r in range(n)]).abs().max().item())] * n
+    return _scales()(n)
+
+
+def _without_abs(n: int) -> list[list[float]]:
+    cases = zip(*(_gradients(r, n) for r in range(n)), strict=True)
+    return [[_power(max(g.max().item() for g in case)) for case in cases]] * n
 
 
 EXERCISE = Exercise(
@@ -62,12 +76,13 @@ EXERCISE = Exercise(
     answer="largest_scale",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    goals=(Goal("collectives", exactly=lambda n: len(CASES)),),
+    entries=CASES,
     mistakes=(
         Mistake(
             "Each rank looks at its own gradients, so the ranks have different scales. The largest "
             "gradient of all ranks decides: all_reduce with MAX.",
-            when=lambda yours, expected, n: _each(yours, [_power(-_peak(r)) for r in range(n)]),
+            when=would_give(lambda n: [[_power(top) for top in tops] for tops in _tops(n)]),
             shown_by={
                 "its own scale": body(
                     "return 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))"
@@ -75,20 +90,24 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The largest gradient here is negative, and it overflows too: take abs() first.",
-            when=lambda yours, expected, n: _each(yours, [_power(2e-4)] * n),
+            "The largest gradient of the first case is negative, and it overflows too: take abs() "
+            "before max().",
+            when=would_give(_without_abs),
             raises=r"^ValueError: (math domain error|expected a positive input)",
             shown_by={"without abs": edit("abs().max", "max")},
         ),
         Mistake(
             "Rounded up, the largest gradient overflows: round the exponent down.",
-            when=lambda yours, expected, n: _each(yours, [_power(_top(n), math.ceil)] * n),
-            shown_by={"rounds up": edit("math.floor", "math.ceil")},
+            when=would_give(_scales(lambda top: 2 * _power(top))),
+            shown_by={
+                "rounds up": edit("math.floor", "math.ceil"),
+                "rounds up, whole": edit("2.0 ** math.floor", "2 ** math.ceil"),
+            },
         ),
         Mistake(
             "That is the largest factor, but not a power of two. A power of two changes only the "
             "exponent, so that no digit is lost.",
-            when=lambda yours, expected, n: _each(yours, [LARGEST / _top(n)] * n),
+            when=would_give(_scales(lambda top: LARGEST / top)),
             shown_by={
                 "no power of two": edit(
                     "return 2.0 ** math.floor(math.log2(65504 / top.item()))",
@@ -98,10 +117,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "all_reduce adds up by default. For the largest value pass op=dist.ReduceOp.MAX.",
-            when=lambda yours, expected, n: _each(
-                yours, [_power(sum(-_peak(r) for r in range(n)))] * n
-            ),
+            when=would_give(_scales(together=sum)),
             shown_by={"the sum of the largest": edit("top, op=dist.ReduceOp.MAX", "top")},
+        ),
+        Mistake(
+            "A gradient of 2**-8 becomes 65,536, which is over 65,504: the limit is fp16's largest "
+            "number, not the power of two above it.",
+            when=would_give(_scales(lambda top: _power(top, 65536))),
+            shown_by={"the power of two above": edit("65504", "65536")},
         ),
     ),
     another=body("""

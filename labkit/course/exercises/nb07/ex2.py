@@ -20,7 +20,9 @@ from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
 #: The scale that the trial starts with, and how fast it learns.
-START, RATE, MOST = 1024.0, 0.5, 1.0
+START, RATE = 1024.0, 0.5
+#: The norm to which each step's gradients are clipped.
+MOST = {"long": 2.0, "overflow": 2.0, "short": 1.0}
 
 
 def _slopes(rank: int, n: int) -> torch.Tensor:
@@ -39,7 +41,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
     seen = {}
     for name, factor in (("long", 1.0), ("overflow", math.inf), ("short", 0.1)):
         loss = ddp(_slopes(here.rank, here.world_size).to(here.device)).sum() * factor
-        norm = number(answer(ddp, loss, optimizer, scaler, MOST))
+        norm = number(answer(ddp, loss, optimizer, scaler, MOST[name]))
         if name == "long":
             seen["norm"] = norm
         seen[name] = [round(w, 4) for w in net.weight.flatten().tolist()]
@@ -47,8 +49,8 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
 
 
 def expected(n: int) -> list[dict[str, Any]]:
-    """Take the same steps by hand: (3, 4) is cut to (0.6, 0.8), (0.3, 0.4) is short enough."""
-    first = [1 - RATE * 0.6, 1 - RATE * 0.8]
+    """Take the same steps by hand: (3, 4) is cut to (1.2, 1.6), (0.3, 0.4) is short enough."""
+    first = [round(1 - RATE * 1.2, 4), round(1 - RATE * 1.6, 4)]
     last = [round(first[0] - RATE * 0.3, 4), round(first[1] - RATE * 0.4, 4)]
     result = {"norm": 5.0, "long": first, "overflow": first, "short": last, "scale": START / 2}
     return [result] * n
@@ -119,7 +121,7 @@ EXERCISE = Exercise(
         Mistake(
             "The gradients of the previous step are still there, and so is its inf: begin with "
             "optimizer.zero_grad().",
-            when=_shows(overflow=[0.7, 0.6], short=[0.7, 0.6]),
+            when=_shows(overflow=[0.4, 0.2], short=[0.4, 0.2]),
             shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
         ),
         Mistake(
@@ -135,6 +137,14 @@ EXERCISE = Exercise(
                     "scaler.step(optimizer)",
                     "",
                 ),
+            },
+        ),
+        Mistake(
+            "The gradients are clipped to norm 1 where max_norm is 2: pass max_norm on to "
+            "clip_grad_norm_.",
+            when=_shows(norm=5.0, long=[0.7, 0.6]),
+            shown_by={
+                "always clips to one": edit("net.parameters(), max_norm", "net.parameters(), 1.0")
             },
         ),
         Mistake(

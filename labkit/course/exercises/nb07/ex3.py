@@ -11,72 +11,100 @@ from typing import Any
 
 from ...answers import body, edit
 from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When
 
-STEPS, INTERVAL, FIRST = 12, 3, 1.0
+FIRST = 1.0
+#: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
+RUNS: tuple[tuple[int, tuple[int | None, ...]], ...] = (
+    (3, (None, None, 1, None, -1, None, None, None, None, None, None, None)),
+    (2, (None, None, None, 0, None, None)),
+)
+STEPS = sum(len(run) for _, run in RUNS)
 
 
-def _overflows(step: int, rank: int, n: int) -> bool:
-    """Tell whether a rank overflows: rank 1 in step 2, the last one in step 4."""
-    return (step, rank) in ((2, min(1, n - 1)), (4, n - 1))
+def _who(overflows: int | None, n: int) -> int | None:
+    """Return the rank that overflows among n."""
+    return None if overflows is None else n - 1 if overflows < 0 else min(overflows, n - 1)
+
+
+def _steps(n: int) -> list[str]:
+    """Return a label for each step, which says its interval and who overflowed."""
+    labels = []
+    for interval, run in RUNS:
+        for step, overflows in enumerate(run):
+            who = _who(overflows, n)
+            what = "no overflow" if who is None else f"rank {who} overflowed"
+            labels.append(f"the scale after step {step} (interval {interval}, {what})")
+    return labels
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[float]:
-    """Let the scale develop over twelve steps."""
-    scale, good, scales = FIRST, 0, []
-    for step in range(STEPS):
-        scale, good = answer(scale, good, _overflows(step, here.rank, here.world_size), INTERVAL)
-        scale, good = number(scale), number(good)
-        scales.append(scale)
+    """Let the scale develop over the steps of each run."""
+    scales = []
+    for interval, run in RUNS:
+        scale, good = FIRST, 0
+        for overflows in run:
+            mine = _who(overflows, here.world_size) == here.rank
+            scale, good = answer(scale, good, mine, interval)
+            scale, good = number(scale), number(good)
+            scales.append(scale)
     return scales
 
 
-#: rule(scale, good, overflow) -> scale, good
-Rule = Callable[[float, int, bool], tuple[float, int]]
+#: rule(scale, good, overflow, interval) -> scale, good
+Rule = Callable[[float, int, bool, int], tuple[float, int]]
 
 
-def _right(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+def _right(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
     if overflow:
         return scale / 2, 0
-    return (scale * 2, 0) if good + 1 == INTERVAL else (scale, good + 1)
+    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
 
 
-def _never_grows(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+def _never_grows(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
     return (scale / 2, 0) if overflow else (scale, good + 1)
 
 
-def _keeps_counting(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+def _keeps_counting(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
     if overflow:
         return scale / 2, good
-    return (scale * 2, 0) if good + 1 == INTERVAL else (scale, good + 1)
+    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
 
 
-def _grows_late(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+def _grows_late(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
     if overflow:
         return scale / 2, 0
-    return (scale * 2, 0) if good == INTERVAL else (scale, good + 1)
+    return (scale * 2, 0) if good == interval else (scale, good + 1)
 
 
-def _grows_on(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+def _grows_on(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
     if overflow:
         return scale / 2, 0
-    return (scale * 2 if good + 1 >= INTERVAL else scale), good + 1
+    return (scale * 2 if good + 1 >= interval else scale), good + 1
 
 
-def _grows_once(scale: float, good: int, overflow: bool) -> tuple[float, int]:
+def _grows_once(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
     if overflow:
         return scale / 2, 0
-    return (scale * 2 if good + 1 == INTERVAL else scale), good + 1
+    return (scale * 2 if good + 1 == interval else scale), good + 1
+
+
+def _grows_after_three(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    return _right(scale, good, overflow, 3)
 
 
 def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
     """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
-    scale, good, scales = FIRST, 0, []
-    for step in range(STEPS):
-        ranks = range(n) if rank is None else [rank]
-        scale, good = rule(scale, good, any(_overflows(step, r, n) for r in ranks))
-        scales.append(scale)
+    scales = []
+    for interval, run in RUNS:
+        scale, good = FIRST, 0
+        for overflows in run:
+            who = _who(overflows, n)
+            scale, good = rule(
+                scale, good, who is not None and (rank is None or who == rank), interval
+            )
+            scales.append(scale)
     return scales
 
 
@@ -96,6 +124,7 @@ EXERCISE = Exercise(
     trial=trial,
     expected=expected,
     goals=(Goal("collectives", exactly=lambda n: STEPS),),
+    entries=_steps,
     mistakes=(
         Mistake(
             "Only the ranks that overflow make the call, and they wait for the others. Every "
@@ -192,9 +221,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The scale grows after three good steps, whatever interval is: compare with interval.",
+            when=_plays(_grows_after_three),
+            shown_by={"always three": edit("good + 1 == interval", "good + 1 == 3")},
+        ),
+        Mistake(
             "One value is unpacked into two: next_scale has to return two, the new scale and the "
             "new count.",
-            raises=r"cannot unpack non-iterable|not enough values to unpack",
+            raises=r"\A\w+: (cannot unpack non-iterable \w+ object|not enough values to unpack "
+            r"\(.*\)|iteration over a 0-d tensor)\Z",  # and no line of the answer's own
             shown_by={
                 "returns the scale only": body("""
                     flag = torch.tensor(float(overflow), device=device)
@@ -204,6 +239,11 @@ EXERCISE = Exercise(
             },
         ),
     ),
+    also_wrong={
+        "unpacks what all_reduce returns": Wrong(
+            edit("dist.all_reduce(flag, op", "flag, _ = dist.all_reduce(flag, op"), says="TypeError"
+        ),
+    },
     another=body("""
         flags = [torch.zeros(1, device=device) for _ in range(world_size)]
         dist.all_gather(flags, torch.full((1,), float(overflow), device=device))

@@ -49,7 +49,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
             part.load_state_dict(snap[key])
     _go_on(again, its_optimizer, its_scaler, 3)
     return {
-        "saved": sorted(map(str, snap)),
+        "saved": sorted(key for key in PARTS if key in snap),
         "same weights": torch.equal(net.weight, again.weight),
         "same scale": scaler.get_scale() == its_scaler.get_scale(),
     }
@@ -116,8 +116,9 @@ EXERCISE = Exercise(
 
         def snapshot(net, optimizer, scaler):
             file = io.BytesIO()
+            own = {"steps": 3}  # more than is asked for does no harm
             parts = {"net": net, "optimizer": optimizer, "scaler": scaler}
-            torch.save({name: part.state_dict() for name, part in parts.items()}, file)
+            torch.save(own | {name: part.state_dict() for name, part in parts.items()}, file)
             file.seek(0)
             return torch.load(file)
     """),
