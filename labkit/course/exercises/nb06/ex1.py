@@ -10,7 +10,7 @@ from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
 
 #: (images, ranks)
-DEALS = ((8, 4), (10, 4), (7, 3))
+DEALS = ((8, 4), (10, 4), (7, 3), (2, 5))
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[list[list[int]]]:
@@ -36,6 +36,11 @@ def _dealt(play: Callable[[int, int, int], list[int]]) -> When:
         return bool(yours == [[play(c, r, k) for r in range(k)] for c, k in DEALS])
 
     return when
+
+
+def _once_more(count: int, rank: int, world_size: int) -> list[int]:
+    images = list(range(count))
+    return (images + images[: -count % world_size])[rank::world_size]
 
 
 def _block(count: int, rank: int, world_size: int) -> list[int]:
@@ -82,6 +87,19 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The images are repeated at most once. With 2 images for 5 ranks, 3 are missing, more "
+            "than there are: begin again as often as it takes.",
+            when=_dealt(_once_more),
+            shown_by={
+                "begins again once": body("""
+                    cards = list(range(count))
+                    missing = -count % world_size
+                    cards += cards[:missing]
+                    return cards[rank::world_size]
+                """),
+            },
+        ),
+        Mistake(
             "You repeat the rank's own images. The missing ones are taken from the beginning of "
             "all images: 0, 1, …",
             when=_dealt(
@@ -93,7 +111,7 @@ EXERCISE = Exercise(
                 "fills up with its own": body("""
                     cards = list(range(count))[rank::world_size]
                     if len(cards) < -(-count // world_size):
-                        cards.append(cards[0])
+                        cards += cards[:1]
                     return cards
                 """),
             },

@@ -16,13 +16,13 @@ from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 
-#: Batches of a rank in the trial.
-BATCHES = 3
+#: How many batches a rank has each time.
+LENGTHS = (3, 1)
 
 
-def _accumulating(rank: int) -> list[torch.Tensor]:
+def _accumulating(rank: int, count: int) -> list[torch.Tensor]:
     """Return the inputs of a rank's batches, whole numbers that tell rank and batch."""
-    return [torch.tensor([[1.0, k + 1.0]]) * (rank + 1) * (k + 1) for k in range(BATCHES)]
+    return [torch.tensor([[1.0, k + 1.0]]) * (rank + 1) * (k + 1) for k in range(count)]
 
 
 def _line() -> nn.Linear:
@@ -31,36 +31,42 @@ def _line() -> nn.Linear:
     return net
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    """Return the gradient; a hook in Python lets labkit count the all-reduces."""
+def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
+    """Return the gradients; a hook in Python lets labkit count the all-reduces."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    net = _line().to(here.device)
-    ddp = DistributedDataParallel(net)
-    ddp.register_comm_hook(None, allreduce_hook)
-    answer(
-        ddp, lambda batch: ddp(batch).sum(), [x.to(here.device) for x in _accumulating(here.rank)]
-    )
-    return torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad
+    gradients = []
+    for count in LENGTHS:
+        net = _line().to(here.device)
+        ddp = DistributedDataParallel(net)
+        ddp.register_comm_hook(None, allreduce_hook)
+        batches = [x.to(here.device) for x in _accumulating(here.rank, count)]
+        answer(ddp, _loss_of(ddp), batches)
+        gradients.append(torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad)
+    return gradients
 
 
-def _own(rank: int) -> torch.Tensor:
+def _loss_of(ddp: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the function that computes a batch's loss with this model."""
+    return lambda batch: ddp(batch).sum()
+
+
+def _own(rank: int, count: int) -> torch.Tensor:
     """Return the sum of the gradients of a rank's batches, which are their inputs."""
-    return torch.stack(_accumulating(rank)).sum(dim=0)
+    return torch.stack(_accumulating(rank, count)).sum(dim=0)
 
 
-def _all(n: int) -> torch.Tensor:
-    return torch.stack([_own(r) for r in range(n)]).mean(dim=0)
+def _all(n: int, count: int) -> torch.Tensor:
+    return torch.stack([_own(r, count) for r in range(n)]).mean(dim=0)
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    return [_all(n) / BATCHES] * n
+def expected(n: int) -> list[list[torch.Tensor]]:
+    return [[_all(n, count) / count for count in LENGTHS]] * n
 
 
-def _last(n: int) -> list[torch.Tensor]:
-    mean = torch.stack([_accumulating(r)[-1] for r in range(n)]).mean(dim=0)
-    return [mean / BATCHES] * n
+def _last(n: int, count: int) -> torch.Tensor:
+    return torch.stack([_accumulating(r, count)[-1] for r in range(n)]).mean(dim=0)
 
 
 EXERCISE = Exercise(
@@ -69,7 +75,8 @@ EXERCISE = Exercise(
     answer="accumulate",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    goals=(Goal("collectives", exactly=lambda n: len(LENGTHS)),),
+    entries=tuple(f"the gradient of {count} batch{'es' * (count > 1)}" for count in LENGTHS),
     mistakes=(
         Mistake(
             "The gradient is right, but it is all-reduced after every batch. Put both the "
@@ -98,7 +105,9 @@ EXERCISE = Exercise(
         Mistake(
             "The ranks' gradients differ: no backward() is left that averages them. The last "
             "batch belongs outside no_sync().",
-            when=would_give(lambda n: [_own(r) / BATCHES for r in range(n)]),
+            when=would_give(
+                lambda n: [[_own(r, count) / count for count in LENGTHS] for r in range(n)]
+            ),
             shown_by={
                 "never meets": body("""
                     with net.no_sync():
@@ -109,7 +118,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The gradient is the sum over the batches: divide each loss by len(batches).",
-            when=would_give(lambda n: [_all(n)] * n),
+            when=would_give(lambda n: [[_all(n, count) for count in LENGTHS]] * n),
             shown_by={
                 "the sum": body("""
                     with net.no_sync():
@@ -120,9 +129,23 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Every loss is divided by 3, also where there are not 3 batches: divide by "
+            "len(batches).",
+            when=would_give(lambda n: [[_all(n, count) / 3 for count in LENGTHS]] * n),
+            shown_by={
+                "always by three": body("""
+                    *rest, last = batches
+                    with net.no_sync():
+                        for batch in rest:
+                            (loss_of(batch) / 3).backward()
+                    (loss_of(last) / 3).backward()
+                """),
+            },
+        ),
+        Mistake(
             "Only the last batch is in the gradient: zero_grad() throws away what the others "
             "have added.",
-            when=would_give(_last),
+            when=would_give(lambda n: [[_last(n, count) / count for count in LENGTHS]] * n),
             shown_by={
                 "zero_grad in the loop": body("""
                     for k, batch in enumerate(batches, 1):
