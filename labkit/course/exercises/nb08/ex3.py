@@ -31,9 +31,9 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
     orders = {tuple(epoch) for epoch in mine[0] if epoch}
     tests = sorted(i for _, test in everyone for i in test)
     return {
-        "trained on in each epoch": [len(epoch) for epoch in epochs],
-        "of them different": [len(set(epoch)) for epoch in epochs],
-        "epochs in the same order": len(orders) < sum(map(bool, mine[0])),
+        "trained on": [len(epoch) for epoch in epochs],
+        "different": [len(set(epoch)) for epoch in epochs],
+        "one order twice": len(orders) < sum(map(bool, mine[0])),
         "tested": len(tests),
         "of these different": len(set(tests)),
         "trained on and tested": len(set(tests) & set().union(*epochs)),
@@ -43,9 +43,9 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
 def expected(world_size: int) -> list[Facts]:
     """Count what one process has that trains on three quarters and tests the rest."""
     facts = {
-        "trained on in each epoch": [DEALT * world_size] * EPOCHS,
-        "of them different": [DEALT * world_size] * EPOCHS,
-        "epochs in the same order": False,
+        "trained on": [DEALT * world_size] * EPOCHS,
+        "different": [DEALT * world_size] * EPOCHS,
+        "one order twice": False,
         "tested": TESTED * world_size,
         "of these different": TESTED * world_size,
         "trained on and tested": 0,
@@ -55,7 +55,7 @@ def expected(world_size: int) -> list[Facts]:
 
 def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
     """Tell whether all is in order but for how many items are tested."""
-    tested, trained = yours[0]["of these different"], yours[0]["of them different"]
+    tested, trained = yours[0]["of these different"], yours[0]["different"]
     rest = (DEALT + TESTED) * n - tested
     return tested != TESTED * n and trained == [rest] * EPOCHS
 
@@ -108,9 +108,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
-            when=fact(
-                "trained on in each epoch", lambda counts, n: counts == [DEALT * n * n] * EPOCHS
-            ),
+            when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
             shown_by={
                 "no sampler for training": body("""
                     generator = torch.Generator().manual_seed(0)
@@ -148,7 +146,7 @@ EXERCISE = Exercise(
         Mistake(
             "Two epochs have the same order: call the training sampler's "
             "set_epoch(epoch) before each epoch.",
-            when=fact("epochs in the same order", lambda same, n: same),
+            when=fact("one order twice", lambda same, n: same),
             shown_by={
                 "forgets set_epoch": body("""
                     generator = torch.Generator().manual_seed(0)
