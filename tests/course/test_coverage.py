@@ -70,7 +70,7 @@ ROWS = {
     },
     "05_process_groups": {
         "A1 the hand-made template": ["MASTER_ADDR", "WORLD_SIZE", "init_process_group", "rank"],
-        "A1 as a script": ["%%torchrun", "torch.cuda.set_device(local_rank)", "device_id="],
+        "A1 as a script": ["%%torchrun", "torch.cuda.set_device(", "device_id="],
         "A2 env://": ["env://", "init_process_group()", "rank=rank, world_size=world_size"],
         "A7 status": [
             "is_available",
