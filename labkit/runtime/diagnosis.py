@@ -144,10 +144,11 @@ CAUSES = {
 }
 
 
-def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
+def why_died(cluster: RankCluster, samples: Mapping[int, Sample], *, earlier: bool = False) -> str:
     """Explain how ranks ended, as far as their signal tells; ``samples`` are of the others.
 
-    Gloo aborts a rank that gets more than its tensor holds.
+    Gloo aborts a rank that gets more than its tensor holds. With ``earlier``, the last collectives
+    may be those of a cell before, as in a check, whose answer need not make any.
     """
     codes = cluster.deaths.values()
     for signum, cause in CAUSES.items():
@@ -159,12 +160,12 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
         return cause
     last = {}
     for rank, sample in samples.items():
-        # What is over may be an earlier cell's, and prove nothing.
+        # What is over, and is at no place of this request's calls, proves nothing then.
         entries = [
             e
             for key, g in sample.groups.items()
             for e in g.entries.values()
-            if e.shapes and (not e.done or (e.where, key[0]) in sample.places)
+            if e.shapes and (not earlier or not e.done or (e.where, key[0]) in sample.places)
         ]
         if entries:
             last[rank] = f"{entries[-1].name} with {tensors(entries[-1])}"

@@ -110,7 +110,8 @@ def _follow(
         interrupts.wait(request.replies.values(), quiet)
     while True:
         if request.dead():
-            hint = diagnosis.why_died(cluster, sample(cluster, request.ranks))
+            samples = sample(cluster, request.ranks)
+            hint = diagnosis.why_died(cluster, samples, earlier=not request.noted)
             return Ending("died", hint=hint)
         if not (busy := request.busy()):
             return Ending()
