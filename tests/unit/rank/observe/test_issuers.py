@@ -204,6 +204,7 @@ def test_a_function_that_waits_for_a_future_waits_for_its_collective(monkeypatch
 def test_an_agent_of_rpc_and_another_client_are_listed(monkeypatch):
     monkeypatch.setattr(rpc, "is_called", lambda: True)
     monkeypatch.setattr(ipython_internals, "is_shared", lambda kernel: True)
+    monkeypatch.setattr(tracebacks, "has_shell", lambda: True)
     assert list(issuers.others()) == [
         Issuer("rank {rank} may be called by RPC"),
         Issuer("another notebook or client has used rank {rank}", when_idle=True),
