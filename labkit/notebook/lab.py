@@ -337,7 +337,7 @@ class Lab:
         group = self._session.group
         if why := group.cluster.why_off("messages"):
             raise LabError(why)
-        return list(group.messages)
+        return group.messages()
 
     def __repr__(self) -> str:
         """Say what is known without asking any rank; ``lab.status()`` asks."""

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -126,7 +127,7 @@ def _collect(request: Request, ending: Ending) -> Finished:
     well = error is None and not ending.kind
     told = request.messages()
     if request.noted:
-        request.group.messages = messages.find(told, well=well)
+        request.group.messages = partial(messages.find, told, well=well)
     if well:
         warnings = too_short.find(told)
         for outcome in outcomes:

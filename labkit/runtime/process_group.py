@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .. import interrupts
 from ..errors import LabError
@@ -43,7 +43,8 @@ class GroupKeeper:
         self.timeout = timeout
         self.in_c: Mapping[int, str] = {}  #: ranks in C code after a stop, and where
         self.broken = False  #: its connections were shut, or a rank of it is gone
-        self.messages: list[Message] = []  #: what was sent in the last cell that has ended
+        #: lists what was sent in the last cell that has ended
+        self.messages: Callable[[], list[Message]] = list
 
     def settle(self, ranks: Sequence[int] | None = None) -> None:
         """Tell fresh ranks (all if None) who they are, and form the group.

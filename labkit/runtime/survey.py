@@ -13,7 +13,7 @@ from .. import interrupts
 from ..deadlock import message
 from ..wire.exit_code import describe_exit
 from ..wire.requests import Activity, AskActivity
-from ..wire.samples import Sample
+from ..wire.samples import Sample, Wait
 from ..wire.state import RankState
 from . import control
 from .cluster import RankCluster
@@ -80,14 +80,7 @@ def _state(
     if rank in cluster.deaths:
         about = {"state": "dead", "detail": describe_exit(cluster.deaths[rank])}
     elif sample is not None and sample.wait is not None:
-        wait = sample.wait
-        about = {
-            "state": "waiting",
-            "detail": message.describe(wait, sample.entry),
-            "where": wait.where,
-            "line": wait.line,
-            "seconds": wait.seconds,
-        }
+        about = waiting(sample, sample.wait)
     elif answer is None:
         about = {"state": "no answer", "detail": _why_silent(cluster, rank)}
     else:
@@ -96,6 +89,17 @@ def _state(
     if answer is not None:
         about |= {"memory": answer.memory, "gpu": answer.gpu}
     return RankState(place.rank, place.host, place.pid, place.device, place.backend, **about)
+
+
+def waiting(sample: Sample, wait: Wait) -> dict[str, Any]:
+    """Return what a RankState says of a rank that waits."""
+    return {
+        "state": "waiting",
+        "detail": message.describe(wait, sample.entry),
+        "where": wait.where,
+        "line": wait.line,
+        "seconds": wait.seconds,
+    }
 
 
 def _why_silent(cluster: RankCluster, rank: int) -> str:

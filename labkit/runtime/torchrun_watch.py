@@ -28,6 +28,7 @@ from ..wire.state import RankState
 from ..wire.torchrun import SOCKET, Hello
 from .cluster import RankCluster
 from .control import ANSWER_SECONDS, Posted
+from .survey import waiting
 from .watchdog import Suspicion, Watcher
 
 #: Seconds after which a worker that has gone has ended well: else torchrun would have ended all.
@@ -134,6 +135,7 @@ class Watch:
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.bind(str(folder / SOCKET))
         self._server.listen()
+        self._lines: list[socket.socket] = []
         self._attempts: dict[int, _Ranks] = {}
         self._watched: _Ranks | None = None
         self._watcher: _Watcher | None = None
@@ -145,6 +147,7 @@ class Watch:
         with contextlib.suppress(OSError):  # closed
             while True:
                 line, _ = self._server.accept()
+                self._lines.append(line)
                 name = "labkit torchrun worker"
                 threading.Thread(target=self._read, args=(line,), name=name, daemon=True).start()
 
@@ -196,22 +199,17 @@ class Watch:
         ]
 
     def close(self) -> None:
-        """Listen no more."""
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
+        """Listen no more, neither for workers nor to them."""
+        for end in (self._server, *self._lines):
+            with contextlib.suppress(OSError):  # closed already
+                end.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
 
 def _state(hello: Hello, host: str, sample: Sample | None) -> RankState:
     about: dict[str, Any] = {"state": "running"}
-    if sample is not None and (wait := sample.wait) is not None:
-        about = {
-            "state": "waiting",
-            "detail": message.describe(wait, sample.entry),
-            "where": wait.where,
-            "line": wait.line,
-            "seconds": wait.seconds,
-        }
+    if sample is not None and sample.wait is not None:
+        about = waiting(sample, sample.wait)
     return RankState(hello.rank, host, hello.pid, "", "", **about)
 
 

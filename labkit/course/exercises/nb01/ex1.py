@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from .messages import (
-    COLLECTIVES,
     ENTRIES,
     OVERWRITTEN,
     brought,
@@ -19,15 +18,13 @@ from .messages import (
     gives,
     has_no_tensor,
     has_other_dtype,
-    note_size,
     played,
-    try_cases,
+    tried,
 )
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    gave = try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
-    return note_size(answer, gave, expected(here.world_size)[here.rank])
+    return tried(answer, here, [x.to(here.device) for x in brought(here.rank)], expected)
 
 
 def _sum_to(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:

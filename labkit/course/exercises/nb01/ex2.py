@@ -8,18 +8,15 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from .messages import (
     CASES,
-    COLLECTIVES,
-    OVERWRITTEN,
     brought,
+    comes_too_early,
     gives,
     has_no_tensor,
     has_other_dtype,
     is_overwritten,
-    items,
-    numbers,
     played,
     try_cases,
 )
@@ -65,14 +62,6 @@ def _neighbours(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
 
 def _changes_x(yours: Any, expected: Any, world_size: int) -> bool:
     return not all(value[-1] for value in yours if value is not None)
-
-
-def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether a rank returned numbers that no rank has brought, and that are not what the
-    trial wrote afterwards."""
-    everything = [x.tolist() for rank in range(world_size) for x in brought(rank)]
-    strange = [item for item in items(yours) if item not in everything]
-    return any(numbers(item) != {OVERWRITTEN} for item in strange)
 
 
 EXERCISE = Exercise(
@@ -155,7 +144,7 @@ EXERCISE = Exercise(
         Mistake(
             "The result was read before the message had arrived: the function returned without "
             "waiting for its irecv.",
-            when=_too_early,
+            when=comes_too_early,
             shown_by={
                 "waits for nothing": body("""
                     received = torch.zeros_like(x)

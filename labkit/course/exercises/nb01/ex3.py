@@ -8,41 +8,28 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from .messages import (
-    COLLECTIVES,
     ENTRIES,
-    OVERWRITTEN,
     brought,
     changes_only_x,
+    comes_too_early,
     fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
     is_overwritten,
-    items,
-    note_size,
-    numbers,
     played,
-    try_cases,
+    tried,
 )
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    gave = try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
-    return note_size(answer, gave, expected(here.world_size)[here.rank])
+    return tried(answer, here, [x.to(here.device) for x in brought(here.rank)], expected)
 
 
 #: Shift in one process.
 expected = played(lambda xs, r: xs[r - 1])
-
-
-def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether a rank returned numbers that no rank has brought, and that are not what the
-    trial wrote afterwards."""
-    everything = [x.tolist() for rank in range(world_size) for x in brought(rank)]
-    strange = [item for item in items(yours) if item not in everything]
-    return any(numbers(item) != {OVERWRITTEN} for item in strange)
 
 
 def _into_x(yours: Any, expected: Any, world_size: int) -> bool:
@@ -169,7 +156,7 @@ EXERCISE = Exercise(
         Mistake(
             "Some ranks return numbers that no rank passed to shift: wait for every Work before "
             "you read its buffer.",
-            when=_too_early,
+            when=comes_too_early,
             shown_by={
                 "does not wait": edit(
                     "received = torch.empty_like(x)",

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from .messages import (
-    COLLECTIVES,
     ENTRIES,
     LATE_SECONDS,
     brought,
@@ -21,9 +20,8 @@ from .messages import (
     gives,
     has_no_tensor,
     has_other_dtype,
-    note_size,
     played,
-    try_cases,
+    tried,
 )
 
 
@@ -34,8 +32,7 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
     """
     if here.rank:
         time.sleep(here.rank % (here.world_size - 1) * 2 * LATE_SECONDS)
-    gave = try_cases(answer, here, _brought(here.rank))
-    return note_size(answer, gave, expected(here.world_size)[here.rank])
+    return tried(answer, here, _brought(here.rank), expected)
 
 
 def _brought(rank: int) -> list[torch.Tensor]:

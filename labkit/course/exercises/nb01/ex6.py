@@ -8,18 +8,16 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from .messages import (
-    COLLECTIVES,
     OVERWRITTEN,
     changes_only_x,
     fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
-    note_size,
     played,
-    try_cases,
+    tried,
 )
 
 
@@ -36,8 +34,7 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
 
     On the CPU, which gloo serves in every lab: NCCL's buffers would hide the deadlock.
     """
-    gave = try_cases(answer, here, _signals(here.rank))
-    return note_size(answer, gave, expected(here.world_size)[here.rank])
+    return tried(answer, here, _signals(here.rank), expected)
 
 
 def _padded(before: torch.Tensor | None, x: torch.Tensor, after: torch.Tensor | None) -> Any:

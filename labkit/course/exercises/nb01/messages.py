@@ -23,22 +23,6 @@ LATE_SECONDS = 0.15
 ONE_SIZE = "with this number of ranks only"
 #: What a trial writes into x and the result as soon as an answer has returned.
 OVERWRITTEN = -7
-#: Collectives, by the names under which an answer may call them.
-COLLECTIVES = (
-    "all_reduce",
-    "reduce",
-    "broadcast",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "gather",
-    "gather_object",
-    "scatter",
-    "reduce_scatter",
-    "all_to_all",
-    "all_to_all_single",
-    "broadcast_object_list",
-)
 #: Names that tell an answer nothing of the number of ranks.
 _SILENT = frozenset(
     {"rank", "get_rank", "dist", "torch", "send", "recv", "isend", "irecv", "P2POp"}
@@ -82,7 +66,18 @@ def try_cases(
     return None if all(item is None for item in gave) else [*gave, kept]
 
 
-def note_size(answer: Any, gave: list[Any] | None, expected: Any) -> list[Any] | None:
+def tried(
+    answer: Callable[[torch.Tensor], Any],
+    here: Here,
+    cases: Sequence[torch.Tensor],
+    expected: Callable[[int], list[Any]],
+) -> list[Any] | None:
+    """Try an answer; see :func:`try_cases` and :func:`_noted`."""
+    gave = try_cases(answer, here, cases)
+    return _noted(answer, gave, expected(here.world_size)[here.rank])
+
+
+def _noted(answer: Any, gave: list[Any] | None, expected: Any) -> list[Any] | None:
     """Say in the last item of a rank's right result that it is right with this number of ranks
     only, if the answer asks for nothing that tells how many there are."""
     code = getattr(answer, "__code__", None)
@@ -174,6 +169,14 @@ def changes_only_x(yours: Any, expected: Any, world_size: int) -> bool:
 def is_overwritten(yours: Any, expected: Any, world_size: int) -> bool:
     """Tell whether a rank returned what the trial wrote into a tensor after the answer's end."""
     return any(numbers(item) == {OVERWRITTEN} for item in items(yours))
+
+
+def comes_too_early(yours: Any, expected: Any, world_size: int) -> bool:
+    """Tell whether a rank returned numbers that no rank has brought, and that are not what the
+    trial wrote afterwards."""
+    everything = [x.tolist() for rank in range(world_size) for x in brought(rank)]
+    strange = [item for item in items(yours) if item not in everything]
+    return any(numbers(item) != {OVERWRITTEN} for item in strange)
 
 
 def numbers(item: Any) -> set[float]:

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 from .ring import (
     ALL_SEND,
-    COLLECTIVES,
     ENDED,
     EXCHANGE,
     FLOAT,

@@ -11,21 +11,6 @@ from typing import Any
 
 import torch
 
-#: What an answer must not call: it is built from sends and receives.
-COLLECTIVES = (
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "broadcast",
-    "gather",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-)
 #: Bytes of an element of the trials' integers, and of their floats.
 ITEM, FLOAT = 8, 4
 #: Lengths of chunks, over and over: a buffer that is cut to another chunk's length does not fit.

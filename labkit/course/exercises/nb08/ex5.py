@@ -7,9 +7,8 @@ import contextlib
 import io
 import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,26 +20,12 @@ from torch import nn
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
+from ...sleepless import sleepless
 from .facts import Facts, fact, has
 
 EPOCH = 3
 #: What writing the file takes, so that a rank that does not wait comes too early.
 SAVING = 0.3
-
-
-_PAUSE = time.sleep
-
-
-@contextlib.contextmanager
-def _awake() -> Iterator[None]:
-    """Let no sleep of the answer take time: no number of seconds is long enough for a file."""
-    own = threading.get_ident()
-
-    def sleep(seconds: float) -> None:
-        _PAUSE(0 if threading.get_ident() == own else seconds)
-
-    with patch.object(time, "sleep", sleep):
-        yield
 
 
 def trial(answer: Callable[..., Any], here: Here) -> Facts:
@@ -50,16 +35,16 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
     dist.broadcast_object_list(folders, src=0)
     path = Path(folders[0]) / "model.pt"
     net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1).to(here.device))
-    stock, saved, printed = torch.save, [0], io.StringIO()
+    stock, pause, saved, printed = torch.save, time.sleep, [0], io.StringIO()
 
     def save(*args: Any, **named: Any) -> None:
         saved[0] += 1
-        _PAUSE(SAVING)
+        pause(SAVING)
         stock(*args, **named)
 
     with (
         patch.object(torch, "save", save),
-        _awake(),
+        sleepless(),
         contextlib.redirect_stdout(printed),
     ):
         mean = answer(EPOCH, rank + 1.0, net, path)
