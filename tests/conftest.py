@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 import labkit
+from labkit.wire import python_threads
 
 
 def pytest_configure() -> None:
@@ -72,6 +74,25 @@ def _no_process_left() -> Iterator[None]:
     while orphans := [p.pid for p in psutil.process_iter() if _is_orphan(p)]:
         assert time.monotonic() < deadline, f"orphaned warm processes: {orphans}"
         time.sleep(0.05)
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_left() -> Iterator[None]:
+    """Fail a test that leaves a thread here which may do anything: every later deadlock that a lab
+    of this process proves would only be suspected."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + 5
+    while left := [t.name for t in _at_large() if t not in before]:
+        assert time.monotonic() < deadline, f"threads are left: {left}"
+        time.sleep(0.02)
+
+
+def _at_large() -> list[threading.Thread]:
+    """List the threads of this process that a proof could not leave out."""
+    idents = {t.ident: t for t in threading.enumerate()}
+    found = python_threads.look({threading.get_ident()})
+    return [idents[t.ident] for t in found if t.ident in idents]
 
 
 def _is_orphan(process: psutil.Process) -> bool:

@@ -588,7 +588,7 @@ def test_an_answer_that_changes_the_group(lab4: labkit.Lab, verdict: Any) -> Non
     answer = NEIGHBOUR.replace("return", "dist.destroy_process_group()\n    return")
     name, text = verdict(answer, "00-1")
     assert name == "passed"
-    assert "labkit formed the lab's own again" in text
+    assert "labkit has formed the lab's own anew" in text
     assert works(lab4)
 
 

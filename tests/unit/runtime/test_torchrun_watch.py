@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 def watch(folder: Path) -> Iterator[Watch]:
     made = Watch(folder)
     yield made
-    made.close()
+    made.close()  # ends the lines, so that those who play workers end too
 
 
 def play(
