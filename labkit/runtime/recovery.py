@@ -46,7 +46,12 @@ def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     """End what blocks some ranks: what they are in raises an error. Return those that answer."""
     answers = control.ask(cluster, dict.fromkeys(ranks, AskWait()), QUICK_SECONDS)
-    _wake(cluster, {r: a.wait for r, a in answers.items() if a.wait is not None})
+    waits = {r: a.wait for r, a in answers.items() if a.wait is not None}
+    _wake(cluster, waits)
+    # One that waits for a thread of its own is interrupted before that thread is freed: it would
+    # go on with what the thread leaves, and call what others still wait for.
+    if joining := sorted(r for r, wait in waits.items() if wait.kind == "thread"):
+        send_signal(cluster, joining, "SIGINT")
     shut(cluster, sorted(answers))
     return sorted(answers)
 

@@ -135,6 +135,33 @@ def test_a_rank_in_c_code_is_kept_if_it_returns(lab):
     marks(lab, [0, 1, 2, 3])
 
 
+def test_a_rank_whose_thread_is_freed_does_not_go_on(lab):
+    """Its thread catches what it is freed with, and the rank would call what rank 2 waits for."""
+    code = """
+    import threading
+    went_on, x = False, torch.ones(1)
+    def meet():
+        try:
+            dist.all_reduce(x, group=pair)
+        except RuntimeError:
+            pass
+    if rank == 1:
+        helper = threading.Thread(target=meet)
+        helper.start()
+        helper.join()
+        went_on = True
+        dist.recv(x, 2)
+    elif rank == 2:
+        dist.isend(x, 1).wait()
+        dist.recv(x, 1)
+    """
+    run(lab, "pair = dist.new_group([0, 1])")
+    finished = finish_cell(send_cell(lab, textwrap.dedent(code)))
+    assert isinstance(finished.error, labkit.Deadlock)
+    assert run(lab, "went_on") == ["False"] * 4
+    usable(lab)
+
+
 def test_a_regular_expression_is_interrupted(lab):
     finished, seconds = interrupted(lab, "import re\nre.match('(a+)+b', 'a' * 60)")
     assert seconds < BACK_SECONDS
