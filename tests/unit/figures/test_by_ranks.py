@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from labkit.errors import UsageError
-from labkit.figures import by_ranks, picture
+from labkit.figures import by_ranks
 
 RANKS = [2, 4, 8, 16, 32, 64]
 LINES = {
@@ -16,18 +16,7 @@ LINES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch):
-    """The figures that were made, laid out."""
-    figures = []
-
-    def lay_out(figure, _):
-        figure.draw_without_rendering()
-        figures.append(figure)
-        return b"", 0
-
-    monkeypatch.setattr(picture, "_render", lay_out)
-    return figures
+pytestmark = pytest.mark.usefixtures("drawn")
 
 
 def test_lines_and_points_are_what_was_given(drawn):

@@ -9,7 +9,6 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 
 import labkit
-from labkit.figures import picture
 from labkit.figures.style import CARD
 
 from ..test_rank_colours import contrast
@@ -22,21 +21,12 @@ FIGURES = [
 ]  # fmt: skip
 
 
-def drawn_by_example(name, monkeypatch):
-    """Return the figures that the example of a function makes."""
-    figures = []
-
-    def lay_out(figure, _):
-        figure.draw_without_rendering()
-        figures.append(figure)
-        return b"", 0
-
-    monkeypatch.setattr(picture, "_render", lay_out)
+def draw_example(name):
+    """Draw the figures of a function's example."""
     space = {"labkit": labkit, "lab": LAB}
     for example in doctest.DocTestParser().get_examples(getattr(labkit.figures, name).__doc__):
         if not example.options.get(doctest.SKIP):
             exec(compile(example.source, name, "single"), space)
-    return figures
 
 
 def ground(figure, extent):
@@ -58,10 +48,10 @@ def test_figures_are_found():
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_all_words_have_contrast(name, monkeypatch):
-    figures = drawn_by_example(name, monkeypatch)
-    assert figures
-    for figure in figures:
+def test_all_words_have_contrast(name, drawn):
+    draw_example(name)
+    assert drawn
+    for figure in drawn:
         seen = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
         assert seen
         for text in seen:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from labkit.figures import bandwidth, bus_bandwidth, fit_alpha_beta, memory, picture, scaling
+from labkit.figures import bandwidth, bus_bandwidth, fit_alpha_beta, memory, scaling
 from labkit.figures.style import CARD, MAX_WIDTH
 
 from ..test_rank_colours import contrast
@@ -19,18 +19,7 @@ def line(alpha, beta, sizes=SIZES):
     return [alpha + beta * n for n in sizes]
 
 
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch):
-    """The figures that were made; they are laid out, which is quicker than to make images."""
-    figures = []
-
-    def lay_out(figure, _):
-        figure.draw_without_rendering()
-        figures.append(figure)
-        return b"", 0
-
-    monkeypatch.setattr(picture, "_render", lay_out)
-    return figures
+pytestmark = pytest.mark.usefixtures("drawn")
 
 
 def written(figure):

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from labkit.figures import message_cost, picture
+from labkit.figures import message_cost
 from labkit.figures.style import MAX_WIDTH
 
 SIZES = [4**k for k in range(1, 13)]
@@ -18,18 +18,7 @@ def rounds(count=5, sizes=SIZES):
     return [[(ALPHA + BETA * n) * factor for n in sizes] for factor in spread]
 
 
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch):
-    """The figures that were made; they are laid out, which is quicker than to make images."""
-    figures = []
-
-    def lay_out(figure, _):
-        figure.draw_without_rendering()
-        figures.append(figure)
-        return b"", 0
-
-    monkeypatch.setattr(picture, "_render", lay_out)
-    return figures
+pytestmark = pytest.mark.usefixtures("drawn")
 
 
 def words(figure):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labkit.errors import UsageError
-from labkit.figures import against_prediction, paired_ratios, picture
+from labkit.figures import against_prediction, paired_ratios
 
 SIZES = [1024, 2**15, 2**20]
 #: Three rounds for each size.
@@ -12,18 +12,7 @@ MINE = [[2e-4, 3e-4, 2e-4], [3e-4, 6e-4, 3e-4], [2e-2, 1e-2, 4e-2]]
 THEIRS = [[1e-4, 3e-4, 4e-4], [3e-4, 3e-4, 3e-4], [1e-2, 4e-2, 4e-2]]
 
 
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch):
-    """The figures that were made, laid out."""
-    figures = []
-
-    def lay_out(figure, _):
-        figure.draw_without_rendering()
-        figures.append(figure)
-        return b"", 0
-
-    monkeypatch.setattr(picture, "_render", lay_out)
-    return figures
+pytestmark = pytest.mark.usefixtures("drawn")
 
 
 def test_a_ratio_is_of_one_round(drawn):

@@ -12,16 +12,15 @@ from ...answers import body, edit
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, would_give
 from .ring import (
-    ALL_SEND,
-    ENDED,
     EXCHANGE,
     FLOAT,
     ITEM,
     LATE,
     OUTSIDE,
-    SENDS_FIRST,
     on_some_rank,
     power_of_ten,
+    send_and_receive,
+    sends_first,
 )
 
 CHANGED = "x has changed"
@@ -136,28 +135,8 @@ EXERCISE = Exercise(
         ),
     ),
     mistakes=(
-        Mistake(
-            SENDS_FIRST,
-            stuck=ALL_SEND,
-            shown_by={
-                "sends before it receives": edit(
-                    "exchange(outgoing, incoming, n)",
-                    """
-                    dist.send(outgoing, (rank + 1) % n)
-                    dist.recv(incoming, (rank - 1) % n)
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            OUTSIDE,
-            stuck=ENDED,
-            raises=r"exchange\(\) missing 1 required positional argument: 'n'",
-            shown_by={
-                "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
-                "forgets n": edit("incoming, n)", "incoming)"),
-            },
-        ),
+        sends_first(send_and_receive("outgoing")),
+        OUTSIDE,
         Mistake(
             "naive_ring returns None: return the sum.",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[0] is None),

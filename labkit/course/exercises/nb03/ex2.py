@@ -12,20 +12,19 @@ from ...answers import body, edit
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 from .ring import (
-    ALL_SEND,
-    ENDED,
     EXCHANGE,
     FLOAT,
     IN_PLACE,
     ITEM,
     NOT_TRIED,
     OUTSIDE,
-    SENDS_FIRST,
     UNEQUAL,
     Chunk,
     Held,
     cut,
     play_ring,
+    send_and_receive,
+    sends_first,
     uneven,
 )
 
@@ -121,28 +120,8 @@ EXERCISE = Exercise(
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
-        Mistake(
-            SENDS_FIRST,
-            stuck=ALL_SEND,
-            shown_by={
-                "sends before it receives": edit(
-                    "exchange(chunks[(rank - step - 1) % n], incoming, n)",
-                    """
-                    dist.send(chunks[(rank - step - 1) % n], (rank + 1) % n)
-                    dist.recv(incoming, (rank - 1) % n)
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            OUTSIDE,
-            stuck=ENDED,
-            raises=r"exchange\(\) missing 1 required positional argument: 'n'",
-            shown_by={
-                "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
-                "forgets n": edit("incoming, n)", "incoming)"),
-            },
-        ),
+        sends_first(send_and_receive("chunks[(rank - step - 1) % n]")),
+        OUTSIDE,
         Mistake(
             "You add the whole buffer, but a chunk is shorter: receive into the beginning of the "
             "buffer, cut to the length of the chunk that you add to.",

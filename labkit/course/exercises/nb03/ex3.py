@@ -11,21 +11,20 @@ from ...answers import body, edit
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 from .ring import (
-    ALL_SEND,
-    ENDED,
     EXCHANGE,
     FLOAT,
     IN_PLACE,
     ITEM,
     NOT_TRIED,
     OUTSIDE,
-    SENDS_FIRST,
     UNEQUAL,
     Chunk,
     Held,
     cut,
     on_some_rank,
     play_ring,
+    send_and_receive,
+    sends_first,
     uneven,
 )
 
@@ -109,28 +108,8 @@ EXERCISE = Exercise(
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
-        Mistake(
-            SENDS_FIRST,
-            stuck=ALL_SEND,
-            shown_by={
-                "sends before it receives": edit(
-                    "exchange(outgoing, incoming, n)",
-                    """
-                    dist.send(outgoing, (rank + 1) % n)
-                    dist.recv(incoming, (rank - 1) % n)
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            OUTSIDE,
-            stuck=ENDED,
-            raises=r"exchange\(\) missing 1 required positional argument: 'n'",
-            shown_by={
-                "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
-                "forgets n": edit("incoming, n)", "incoming)"),
-            },
-        ),
+        sends_first(send_and_receive("outgoing")),
+        OUTSIDE,
         Mistake(
             "Chunks may have different lengths, and what arrives is as long as the chunk that it "
             "replaces, not as the one that you send. (Gloo ends a process that receives more than "

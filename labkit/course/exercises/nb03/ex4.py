@@ -11,15 +11,14 @@ from ...answers import body, edit
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 from .ring import (
-    ALL_SEND,
     ENDED,
     EXCHANGE,
     FLOAT,
     ITEM,
     NOT_TRIED,
-    SENDS_FIRST,
     UNEQUAL,
     on_some_rank,
+    sends_first,
 )
 
 #: What 03-2 and 03-3 have made.
@@ -153,16 +152,12 @@ EXERCISE = Exercise(
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
-        Mistake(
-            SENDS_FIRST,
-            stuck=ALL_SEND,
-            shown_by={
-                "sends before it receives": body("""
-                    total = x.clone()
-                    dist.send(x, (rank + 1) % n)
-                    dist.recv(total, (rank - 1) % n)
-                """),
-            },
+        sends_first(
+            body("""
+                total = x.clone()
+                dist.send(x, (rank + 1) % n)
+                dist.recv(total, (rank - 1) % n)
+            """)
         ),
         Mistake(
             "Ranks wait for a message that nobody sends. The steps use len(chunks) as the number "

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from ...answers import Answer, edit
+from ...exercise import Mistake
+
 #: Bytes of an element of the trials' integers, and of their floats.
 ITEM, FLOAT = 8, 4
 #: Lengths of chunks, over and over: a buffer that is cut to another chunk's length does not fit.
@@ -24,17 +27,6 @@ LATE = 0.02
 IN_PLACE = (
     "The tensor is unchanged. chunks[i] = chunks[i] + … puts a new tensor into the list: change "
     "the chunk itself, with += or copy_, or receive into it."
-)
-SENDS_FIRST = (
-    "Every rank sends before it receives, and send may return only when its message is received. "
-    "Use exchange, which sends and receives together."
-)
-#: What labkit says when every rank sends first.
-ALL_SEND = r"sends before it receives"
-OUTSIDE = (
-    "Ranks wait for a rank that takes no part, or has stopped taking part. The ring has n ranks, "
-    "and world_size may be larger: pass n, or len(chunks), to exchange. Every rank of the ring "
-    "takes the same number of steps."
 )
 #: What labkit says when ranks wait for one that was not asked to take part.
 ENDED = r"which has (?:ended|finished)"
@@ -97,3 +89,37 @@ def exchange(outgoing, incoming, n):
     for work in dist.batch_isend_irecv([receive, send]):
         work.wait()
 """
+
+#: A mistake of all of these: not the ring of n ranks that was asked for.
+OUTSIDE = Mistake(
+    "Ranks wait for a rank that takes no part, or has stopped taking part. The ring has n ranks, "
+    "and world_size may be larger: pass n, or len(chunks), to exchange. Every rank of the ring "
+    "takes the same number of steps.",
+    stuck=ENDED,
+    raises=r"exchange\(\) missing 1 required positional argument: 'n'",
+    shown_by={
+        "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
+        "forgets n": edit("incoming, n)", "incoming)"),
+    },
+)
+
+
+def sends_first(answer: Answer) -> Mistake:
+    """Return the mistake of ranks that all send first, which this answer makes."""
+    return Mistake(
+        "Every rank sends before it receives, and send may return only when its message is "
+        "received. Use exchange, which sends and receives together.",
+        stuck=r"sends before it receives",
+        shown_by={"sends before it receives": answer},
+    )
+
+
+def send_and_receive(outgoing: str) -> Answer:
+    """Return the answer that sends this and then receives, in place of ``exchange``."""
+    return edit(
+        f"exchange({outgoing}, incoming, n)",
+        f"""
+        dist.send({outgoing}, (rank + 1) % n)
+        dist.recv(incoming, (rank - 1) % n)
+        """,
+    )
