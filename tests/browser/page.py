@@ -244,7 +244,10 @@ class NotebookPage:
         self.page.keyboard.press("Escape")
         before = self.file.stat().st_mtime_ns
         self.page.keyboard.press("Control+s")
-        wait_until(lambda: self.file.stat().st_mtime_ns != before, "the notebook is not saved")
+        wait_until(
+            lambda: self.file.stat().st_mtime_ns != before and self.file.stat().st_size,
+            "the notebook is not saved",
+        )  # it is emptied, then written at once
         self.page.wait_for_function(SAVED)
         return self.stored()
 
