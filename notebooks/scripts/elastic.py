@@ -4,7 +4,8 @@
 
 All ranks must see FOLDER. There may be more or fewer of them after a restart: in each step they
 share the same 16 rows. PAUSE is in seconds, after each step. With NCCL where a node has a GPU for
-each of its processes (then all nodes must), else on the CPU with gloo.
+each of its processes (then all nodes must), otherwise on the CPU with gloo. Set
+TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1: without it a restart may find the addresses of the dead.
 """
 
 import os
@@ -27,14 +28,14 @@ def rows_of(step):
 def train(folder, steps=20, pause=0.1):
     rank, world_size, path = dist.get_rank(), dist.get_world_size(), f"{folder}/last.pt"
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).double().to(device)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).double().to(device)
     ids = [device.index] if device.type == "cuda" else None
-    net = nn.parallel.DistributedDataParallel(net, device_ids=ids)
+    net = nn.parallel.DistributedDataParallel(model, device_ids=ids)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     state = {"done": 0}
     if os.path.exists(path):  # after a restart: every rank reads it
         state = torch.load(path, map_location=device, weights_only=True)
-        net.load_state_dict(state["net"])
+        model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
     for step in range(state["done"], steps):
         x, y = (rows[rank::world_size].to(device) for rows in rows_of(step))  # my share
@@ -42,7 +43,8 @@ def train(folder, steps=20, pause=0.1):
         ((net(x) - y).square().sum() * world_size / 16).backward()  # DDP averages over ranks
         optimizer.step()
         if rank == 0:
-            state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
+            # The model's state, not net's: it can be loaded without DDP.
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             with open(f"{path}.tmp", "wb") as file:
                 torch.save({**state, "done": step + 1}, file)
                 file.flush()
@@ -53,17 +55,18 @@ def train(folder, steps=20, pause=0.1):
         time.sleep(pause)
     if rank == 0:
         x, y = (rows.to(device) for rows in rows_of(-1))
-        loss = (net.module(x) - y).square().mean().item()
-        numbers = (p.detach().cpu().numpy() for p in net.parameters())
+        loss = (model(x) - y).square().mean().item()
+        numbers = (p.detach().cpu().numpy() for p in model.parameters())
         weights = zlib.crc32(b"".join(values.tobytes() for values in numbers))
         print(f"done: {steps} steps, loss {loss!r}, weights {weights:08x}\n", end="")
 
 
 torch.set_num_threads(1)
-backend, device = "gloo", torch.device("cpu")
-if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):  # NCCL wants one for each
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    backend, device = "nccl", torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-dist.init_process_group(backend, timeout=timedelta(seconds=30))
+where, device = {"backend": "gloo"}, torch.device("cpu")
+if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):  # NCCL needs one per process
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    where = {"backend": "nccl", "device_id": device}
+dist.init_process_group(**where, timeout=timedelta(seconds=30))
 train(sys.argv[1], *map(int, sys.argv[2:3]), *map(float, sys.argv[3:4]))
 dist.destroy_process_group()

@@ -165,7 +165,8 @@ def load(folder: Path) -> dict:
 def assert_near_oracle(folder: Path) -> None:
     """Compare the last checkpoint with one process that has done as many steps."""
     last = load(folder)
-    for weights, expected in zip(last["net"].values(), trained(last["done"]), strict=True):
+    assert not any(name.startswith("module.") for name in last["model"])
+    for weights, expected in zip(last["model"].values(), trained(last["done"]), strict=True):
         torch.testing.assert_close(weights, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -192,7 +193,7 @@ def test_a_killed_worker_costs_nothing(pair: hosts.Network, tmp_path: Path) -> N
     (done,) = disturbed.matches(r"done: 20 steps, loss .*, weights [0-9a-f]{8}$")
     assert [match[0] for match in whole.matches(r"done: .*")] == [done[0]]
     states = [load(folder) for folder in folders]
-    for one, other in zip(*(state["net"].values() for state in states), strict=True):
+    for one, other in zip(*(state["model"].values() for state in states), strict=True):
         assert torch.equal(one, other)
     assert_near_oracle(folders[1])
 
