@@ -44,6 +44,8 @@ TALK, LOW_ROW, HIGH_ROW = 1.0, 0.1, 0.145
 MAX_ROWS = 10
 #: Inches of the axes, about, to tell how much time a dot of the screen is.
 WIDTH = 7.0
+#: Inches of a timeline's title.
+TITLE = 0.25
 #: Inches that a digit needs; its size in points, and as a share of its row's height.
 DIGIT, DIGIT_SIZE, DIGIT_SHARE = 0.075, 8, 0.78
 
@@ -55,6 +57,14 @@ class Place(NamedTuple):
     height: float
 
 
+class Part(NamedTuple):
+    """One timeline of a figure: its title, what its ranks did, and how long each recorded."""
+
+    title: str
+    spans: Sequence[Span]
+    seconds: Mapping[int, float]
+
+
 class Bar(NamedTuple):
     """What is drawn in one look: stretches of time, in seconds, in a row."""
 
@@ -63,15 +73,13 @@ class Bar(NamedTuple):
     place: Place
 
 
-def draw(spans: Sequence[Span], seconds: Mapping[int, float], alt: str) -> Picture:
-    """Draw what ranks did: a lane for each.
+def draw(parts: Sequence[Part], alt: str) -> Picture:
+    """Draw what ranks did: a lane for each; several timelines below each other, on one axis.
 
     Parameters
     ----------
-    spans
-        What they did, of all ranks.
-    seconds
-        How long the recording of each rank is, by rank.
+    parts
+        The timelines, from above.
     alt
         What it shows, in words.
 
@@ -81,39 +89,60 @@ def draw(spans: Sequence[Span], seconds: Mapping[int, float], alt: str) -> Pictu
         A lane for each rank, with a row for its work (of the main thread, or of the GPU where that
         is what was recorded) and one for its communication, whose numbers tell what belongs
         together. Stretches shorter than a dot of the screen are joined with their neighbours, or
-        one dot wide.
+        one dot wide. All timelines have the same scale of time.
     """
-    ranks = list(seconds)
-    end = max([1e-6, *seconds.values(), *(s.stop for s in spans)])
+    ends = [s.stop for part in parts for s in part.spans]
+    end = max([1e-6, *(s for part in parts for s in part.seconds.values()), *ends])
     unit, name = seconds_unit(end)
+    lanes = [_lanes(part.spans) for part in parts]
+    heights = [lane * len(part.seconds) for part, (lane, _) in zip(parts, lanes, strict=True)]
+    titles = TITLE * sum(bool(part.title) for part in parts)
+    figure = new_figure(MAX_WIDTH - 0.3, sum(heights) + titles + 0.75)
+    grid = figure.subplots(
+        len(parts), squeeze=False, sharex=True, gridspec_kw={"height_ratios": heights}
+    )
+    kinds: set[str] = set()
+    for part, axes, (lane, talk) in zip(parts, grid[:, 0], lanes, strict=True):
+        style_axes(axes, xlabel=f"time ({name})" if part is parts[-1] else "", grid="x")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        if part.title:
+            axes.set_title(part.title, loc="left", color=INK, fontsize=NOTE_SIZE, weight="bold")
+        kinds |= _draw_part(axes, part, lane, talk, end, unit)
+    _legend(grid[0, 0], kinds, 1 + TITLE / heights[0] if parts[0].title else 1.0)
+    return Picture(figure, alt, HOW_TO_READ)
+
+
+def _lanes(spans: Sequence[Span]) -> tuple[float, dict[int, Place]]:
+    """Return the height of a lane, in inches, and the row of each communication in it."""
     row_of = rows(spans)
-    count = 1 + max(row_of.values(), default=0)
-    shown = min(count, MAX_ROWS)
+    shown = min(1 + max(row_of.values(), default=0), MAX_ROWS)
     height = min(max(TALK / shown, LOW_ROW), HIGH_ROW)
     talk = {n: Place(_top(height, row % MAX_ROWS), height) for n, row in row_of.items()}
-    lane = 2 * MARGIN + WORK_ROW + GAP + height * shown
-    figure = new_figure(MAX_WIDTH - 0.3, lane * len(ranks) + 0.75)
-    axes = figure.add_subplot()
-    kinds = set()
+    return 2 * MARGIN + WORK_ROW + GAP + height * shown, talk
+
+
+def _draw_part(
+    axes: Axes, part: Part, lane: float, talk: dict[int, Place], end: float, unit: float
+) -> set[str]:
+    """Draw the lanes of one timeline; return the kinds that are in them."""
+    ranks, kinds = list(part.seconds), set()
+    few = max(rows(part.spans).values(), default=0) < MAX_ROWS
     for i, rank in enumerate(ranks):
-        mine = [s for s in spans if s.rank == rank]
+        mine = [s for s in part.spans if s.rank == rank]
         if i:
             axes.axhline(i * lane, color=GRID, linewidth=0.8, zorder=0.5)
         for bar in _bars(mine, talk, end / (WIDTH * 96)):
             kinds.add(bar.kind)
             _draw(axes, bar, i * lane, unit)
-        if count <= MAX_ROWS:
+        if few:
             _number(axes, mine, talk, i * lane, end, unit)
     axes.set_xlim(0, 1.004 * end / unit)
     axes.set_ylim(lane * len(ranks), 0)
-    style_axes(axes, xlabel=f"time ({name})", grid="x")
-    axes.spines["left"].set_visible(False)
     axes.set_yticks([(i + 0.5) * lane for i in range(len(ranks))], [f"rank {r}" for r in ranks])
-    axes.tick_params(axis="y", length=0)
     for tick, rank in zip(axes.get_yticklabels(), ranks, strict=True):
         tick.set(color=ink_of(rank_colour(rank)), weight="bold")
-    _legend(axes, kinds)
-    return Picture(figure, alt, HOW_TO_READ)
+    return kinds
 
 
 def _bars(spans: Sequence[Span], talk: dict[int, Place], dot: float) -> list[Bar]:
@@ -183,8 +212,8 @@ def _number(
         )
 
 
-def _legend(axes: Axes, kinds: set[str]) -> None:
-    """Name the kinds that are there, above the axes."""
+def _legend(axes: Axes, kinds: set[str], bottom: float) -> None:
+    """Name the kinds that are there, above the axes, whose height is 1."""
     from matplotlib.patches import Patch
 
     shown = [kind for kind in WORK if kind in kinds]
@@ -193,7 +222,7 @@ def _legend(axes: Axes, kinds: set[str]) -> None:
         axes.legend(
             handles=handles,
             loc="lower left",
-            bbox_to_anchor=(0, 1.0),
+            bbox_to_anchor=(0, bottom),
             ncols=len(handles),
             frameon=False,
             labelcolor=INK,

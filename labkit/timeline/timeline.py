@@ -16,6 +16,7 @@ from . import merge, trace
 
 if TYPE_CHECKING:
     from ..figures import Picture
+    from .figure import Part
 
 
 class Timeline:
@@ -122,8 +123,40 @@ class Timeline:
         """Draw it."""
         from .figure import draw
 
-        lengths = {rank: self.seconds(rank=rank) for rank in self.ranks}
-        return draw(self.spans, lengths, self.describe())
+        return draw([self._part("")], self.describe())
+
+    def compare(self, other: Timeline, names: Sequence[str]) -> Picture:
+        """Draw another timeline below this one, on the same scale of time.
+
+        Parameters
+        ----------
+        other
+            The lower one.
+        names
+            What each of the two shows.
+
+        Raises
+        ------
+        UsageError
+            If there are not two names.
+
+        Examples
+        --------
+        >>> first.compare(second, ("one bucket", "two buckets"))  # doctest: +SKIP
+        """
+        from .figure import draw
+
+        if len(names) != 2:
+            raise UsageError(f"A pair of timelines has two names, not {len(names)}.")
+        pair = (self, other)
+        texts = [f"{name}: {t.describe()}" for name, t in zip(names, pair, strict=True)]
+        parts = [t._part(name) for name, t in zip(names, pair, strict=True)]
+        return draw(parts, "\n".join(texts))
+
+    def _part(self, title: str) -> Part:
+        from .figure import Part
+
+        return Part(title, self.spans, {rank: self.seconds(rank=rank) for rank in self.ranks})
 
     def describe(self) -> str:
         """Say what the ranks did, in words and counts that are the same in every run."""

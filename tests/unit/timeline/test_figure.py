@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from labkit.errors import UsageError
 from labkit.figures import rank_colour
 from labkit.figures.style import WORK, ink_of
 from labkit.timeline.figure import HOW_TO_READ, MAX_ROWS, _of
@@ -104,3 +105,24 @@ def test_a_communication_has_the_same_row_on_every_rank():
     many = [talk(0, n, 0, 1) for n in range(MAX_ROWS + 3)]
     assert max(rows(many).values()) == MAX_ROWS + 2
     assert Timeline([steps(0, buckets=MAX_ROWS + 3)]).picture().png
+
+
+def test_two_timelines_share_one_scale_of_time():
+    short, long = (Timeline([steps(r, count=c) for r in range(2)]) for c in (1, 3))
+    pair = short.compare(long, ("one step", "three steps"))
+    lines = pair.text.splitlines()
+    assert lines[0] == "one step: Timeline of ranks 0–1"
+    assert "three steps: Timeline of ranks 0–1" in lines
+    assert pair.text.endswith(HOW_TO_READ)
+    image = pixels(pair)[..., :3]
+    forward = np.abs(image - np.array(to_rgb(WORK["forward"].colour))).max(axis=-1) < 0.02
+    bars = forward[:, int(0.45 * image.shape[1]) :]  # right of the legend's patch and step 1
+    above, below = np.split(bars, [int(0.4 * len(bars))])
+    assert below.any()
+    assert not above.any()  # one step is as wide as a third of three
+
+
+def test_a_pair_names_both_timelines():
+    timeline = Timeline([steps(0)])
+    with pytest.raises(UsageError, match="two names"):
+        timeline.compare(timeline, ("only one",))
