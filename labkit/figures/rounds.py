@@ -27,6 +27,8 @@ Rounds = Sequence[Sequence[float]]
 FURTHEST = 8.0
 #: How far the series of one size stand apart, in powers of two.
 APART = 0.35
+#: What sizes are, as a rule.
+BYTES = "tensor (bytes)"
 
 
 def paired_ratios(
@@ -35,6 +37,7 @@ def paired_ratios(
     *,
     against: str,
     title: str = "",
+    xlabel: str = "",
     how_to_read: str = "",
 ) -> Picture:
     """Draw how many times as fast as one contender the others were, in each round of a race.
@@ -44,11 +47,13 @@ def paired_ratios(
     Parameters
     ----------
     sizes
-        Bytes of the tensor.
+        Bytes of the tensor; or of what ``xlabel`` says.
     seconds
         By contender, for each size, the seconds of each round.
     against
         The contender that the others are compared with.
+    xlabel
+        What the sizes are, if not bytes.
 
     Returns
     -------
@@ -89,15 +94,20 @@ def paired_ratios(
         axes.hlines(middle, x * 2**-APART, x * 2**APART, color=colour, linewidth=2.4)
         handles += axes.plot([], [], marker, color=colour, label=name)
     axes.axhline(1, color=INK, linewidth=1)
-    style_axes(axes, title=title, xlabel="tensor (bytes)", ylabel=f"times as fast as {against}")
+    xlabel = xlabel or BYTES
+    style_axes(axes, title=title, xlabel=xlabel, ylabel=f"times as fast as {against}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    bytes_ticks(axes)
+    if xlabel == BYTES:
+        bytes_ticks(axes)
+    else:
+        axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        axes.minorticks_off()
     if handles:
         style_legend(axes, handles=handles, loc="best")
     others = " and that of ".join(times) or "nobody"
     text = (
         f"{title + ': t' if title else 'T'}ime of {against} divided by that of {others}, round "
-        f"by round, {_range(sizes)}."
+        f"by round, {_range(sizes, xlabel)}."
     )
     note = how_to_read or (
         "A dot is one round, a bar the median of all; above 1 is faster. Dots at "
@@ -163,7 +173,7 @@ def against_prediction(
             own = times[name]
             axes.vlines(x, own.min(axis=1), own.max(axis=1), color=colour, linewidth=1, alpha=0.6)
             axes.plot(x, np.median(own, axis=1), marker, color=colour, markersize=5, label=name)
-    style_axes(axes, title=title, xlabel="tensor (bytes)", ylabel="time per call (seconds)")
+    style_axes(axes, title=title, xlabel=BYTES, ylabel="time per call (seconds)")
     seconds_axis(axes.yaxis)
     bytes_ticks(axes)
     if times:
@@ -191,5 +201,7 @@ def _rounds(sizes: Sequence[float], seconds: Mapping[str, Rounds]) -> dict[str, 
     return found
 
 
-def _range(sizes: Sequence[float]) -> str:
+def _range(sizes: Sequence[float], xlabel: str = BYTES) -> str:
+    if xlabel != BYTES:
+        return f"against {xlabel}: {', '.join(f'{size:g}' for size in sizes)}"
     return f"for {len(sizes)} sizes from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"

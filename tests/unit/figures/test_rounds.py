@@ -99,3 +99,10 @@ def test_no_text_holds_a_measured_number():
 def test_what_does_not_fit_is_refused(draw, message):
     with pytest.raises(UsageError, match=message):
         draw()
+
+
+def test_sizes_may_be_something_else_than_bytes() -> None:
+    times = {"mine": MINE, "theirs": THEIRS}
+    drawn = paired_ratios([1, 4, 16], times, against="theirs", xlabel="width of the net")
+    first = drawn.text.splitlines()[0]
+    assert first.endswith("round by round, against width of the net: 1, 4, 16.")

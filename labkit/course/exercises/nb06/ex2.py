@@ -1,13 +1,8 @@
-"""Exercise 06-2: write a DDP of your own: equal weights at the start, averaged gradients in a
-hook.
-
-Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
-and tell who is in them.
-"""
+"""Exercise 06-3: weigh the loss of unequal batches so that every image counts the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,178 +10,120 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import near, would_give
+from ...mistakes import would_give
 
 
-def _net(rank: int) -> nn.Sequential:
-    """Return a linear network of four parameters, all of whose numbers tell the rank."""
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
-    with torch.no_grad():
-        for i, p in enumerate(net.parameters(), 1):
-            p.copy_((torch.arange(p.numel()) + i).view(p.shape) * (rank + 1))
-    return net
+def _batch(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return rank + 1 inputs of three numbers, and their labels, 0 or 1."""
+    inputs = (torch.arange(3.0 * (rank + 1)).view(-1, 3) + rank) % 5 - 1.5
+    return inputs, torch.arange(rank + 1) % 2
 
 
-def _input(rank: int) -> torch.Tensor:
-    return torch.tensor([[1.0, 2.0], [0.0, 1.0]]) * (rank + 1)
-
-
-def _state(net: nn.Module) -> torch.Tensor:
-    """Return two rows: weights and gradients (zero where there is none)."""
-    pairs = [(p, torch.zeros_like(p) if p.grad is None else p.grad) for p in net.parameters()]
-    rows = [torch.cat([pair[k].detach().flatten() for pair in pairs]) for k in (0, 1)]
-    return torch.stack(rows)
-
-
-def _step(weights: int, data: int) -> torch.Tensor:
-    """Return weights and gradients of one process with the weights and the data of two ranks."""
-    net = _net(weights)
-    net(_input(data)).sum().backward()
-    return _state(net)
+def _head() -> torch.Tensor:
+    return torch.tensor([[0.5, -0.5], [0.25, 0.5], [-0.5, 0.0]])
 
 
 def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    net = _net(here.rank).to(here.device)
-    answer(net)
-    net(_input(here.rank).to(here.device)).sum().backward()
-    return _state(net)
+    """Return this rank's own gradient of a matrix that turns inputs into scores."""
+    head = _head().to(here.device).requires_grad_()
+    inputs, labels = (tensor.to(here.device) for tensor in _batch(here.rank))
+    answer(inputs @ head, labels).backward()
+    assert head.grad is not None
+    return head.grad
 
 
-def _wrapped(n: int) -> torch.Tensor:
-    return torch.stack([_step(0, r) for r in range(n)]).mean(dim=0)
+def _local(rank: int, factor: float) -> torch.Tensor:
+    """Return the gradient of the loss that a rank's images add up to, times a factor."""
+    head = _head().requires_grad_()
+    inputs, labels = _batch(rank)
+    (nn.functional.cross_entropy(inputs @ head, labels, reduction="sum") * factor).backward()
+    assert head.grad is not None
+    return head.grad
+
+
+def _images(n: int) -> int:
+    return sum(r + 1 for r in range(n))
 
 
 def expected(n: int) -> list[torch.Tensor]:
-    """Return weights of rank 0, and the mean of the gradients that they have on all data."""
-    return [_wrapped(n)] * n
-
-
-def _scaled(n: int, factor: float) -> list[torch.Tensor]:
-    weights, gradients = _wrapped(n)
-    return [torch.stack([weights, gradients * factor])] * n
-
-
-def _weights_differ(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return all(near(y[0], _step(r, r)[0]) for r, y in enumerate(yours))
-
-
-def _weights_are_the_mean(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    mean = torch.stack([_step(r, r)[0] for r in range(n)]).mean(dim=0)
-    return all(near(y[0], mean) for y in yours)
-
-
-#: Parameters of the network.
-PARAMETERS = 4
+    """Return gradients whose mean over the ranks is that of all images' mean loss."""
+    return [_local(r, n / _images(n)) for r in range(n)]
 
 
 EXERCISE = Exercise(
-    id="06-2",
-    title="A DDP of your own",
-    answer="wrap",
+    id="06-3",
+    title="Weigh unequal batches",
+    answer="fair_loss",
+    setup="import torch.nn.functional as F",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", most=lambda n: 2 * PARAMETERS),),
+    goals=(
+        Goal("collectives", exactly=lambda n: 1),
+        Goal("bytes sent", most=lambda n: 8),
+    ),
     mistakes=(
         Mistake(
-            "Some ranks wait in a broadcast that others do not call. Every rank has to call "
-            "every broadcast and every all_reduce, in the same order: is one of them under an if?",
-            stuck=r"waits? in broadcast",
+            "This is the mean over the rank's own images, so an image on a rank with few of them "
+            "counts more than one on a rank with many. Divide by the number of images on all "
+            "ranks.",
+            when=would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
             shown_by={
-                "broadcast on rank 0 only": edit(
-                    "dist.broadcast(p.data, 0)",
-                    """
-                    if rank == 0:
-                        dist.broadcast(p.data, 0)
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "The ranks still have different weights: in wrap, broadcast p.data of every "
-            "parameter from rank 0.",
-            when=_weights_differ,
-            shown_by={"no broadcast": edit("dist.broadcast(p.data, 0)", "")},
-        ),
-        Mistake(
-            "The weights are the mean over the ranks. DDP takes rank 0's: broadcast them.",
-            when=_weights_are_the_mean,
-            shown_by={
-                "averages the weights": edit(
-                    "dist.broadcast(p.data, 0)",
-                    """
-                    dist.all_reduce(p.data)
-                    p.data /= world_size
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "Every rank still has its own gradient. Register the hook on every parameter, and "
-            "let it all_reduce p.grad itself, not a copy.",
-            when=would_give(lambda n: [_step(0, r) for r in range(n)]),
-            shown_by={
-                "no hook": body("""
-                    for p in net.parameters():
-                        dist.broadcast(p.data, 0)
+                "the plain mean": body("return F.cross_entropy(scores, labels)"),
+                "the loss is reduced": body("""
+                    loss = F.cross_entropy(scores, labels)
+                    everywhere = loss.detach().clone()
+                    dist.all_reduce(everywhere)
+                    return loss
                 """),
-                "a result that nobody uses": edit(
-                    """
-                    dist.all_reduce(p.grad)
-                    p.grad /= world_size
-                    """,
-                    """
-                    mean = p.grad.clone()
-                    dist.all_reduce(mean)
-                    mean /= world_size
-                    """,
-                ),
             },
         ),
         Mistake(
-            "The gradient is the sum over the ranks. DDP gives the mean: divide by world_size.",
-            when=would_give(lambda n: _scaled(n, n)),
+            "The gradient is too small by a factor of world_size: DDP also divides by the number "
+            "of ranks, so multiply by world_size.",
+            when=would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
+            shown_by={"not times world_size": edit("* world_size /", "/")},
+        ),
+        Mistake(
+            "It is the sum of the images' losses, so the gradient grows with the batch. Divide by "
+            "the number of images on all ranks.",
+            when=would_give(lambda n: [_local(r, 1) for r in range(n)]),
+            shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
+        ),
+        Mistake(
+            "You divide by world_size times this rank's number of images, as if all ranks had "
+            "equally many. Add up the numbers over the ranks, with all_reduce.",
+            when=would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
             shown_by={
-                "the sum": body("""
-                    for p in net.parameters():
-                        dist.broadcast(p.data, 0)
-                        p.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))
+                "as if all had equally many": body("""
+                    return F.cross_entropy(scores, labels, reduction="sum") / (
+                        world_size * len(labels)
+                    )
                 """),
             },
         ),
     ),
     also_wrong={
-        "too much": Wrong(
-            edit(
-                "def average(p):",
-                """
-                def average(p):
-                    dist.barrier()
-                """,
-            ),
+        "gathers objects": Wrong(
+            body("""
+                counts = [None] * world_size
+                dist.all_gather_object(counts, len(labels))
+                return F.cross_entropy(scores, labels, reduction="sum") * world_size / sum(counts)
+            """),
             says="goal: collectives",
         ),
     },
     another=body("""
-        params = list(net.parameters())
-        flat = torch.cat([p.detach().flatten() for p in params])
-        dist.broadcast(flat, 0)
-        for p, part in zip(params, flat.split([p.numel() for p in params])):
-            p.data.copy_(part.view_as(p))
-
-        def share(p):
-            work = dist.all_reduce(p.grad, async_op=True)
-            work.wait()
-            p.grad.div_(dist.get_world_size())
-
-        for p in params:
-            p.register_post_accumulate_grad_hook(share)
+        images = torch.tensor([len(labels)], device=scores.device)
+        dist.all_reduce(images)
+        share = len(labels) / images.item()
+        return F.cross_entropy(scores, labels) * share * world_size
     """),
     hints=(
-        "Two things for every parameter of net.parameters(): a broadcast now, and a hook for "
-        "later.",
-        "dist.broadcast(p.data, 0) makes a parameter equal to rank 0's. The hook gets the "
-        "parameter: it adds up p.grad over the ranks and divides it by their number.",
-        "Define average(p) inside wrap: an all_reduce of p.grad, then a division in place. Then, "
-        "for every p: the broadcast, and p.register_post_accumulate_grad_hook(average).",
+        "DDP turns the ranks' losses into (L0 + L1 + …) / n. What must each L be, so that this "
+        "is the sum over all images, divided by their number?",
+        "L is the sum over this rank's images, times n, divided by the number of images on all "
+        "ranks. An all_reduce of len(labels) gives that number.",
+        "Put float(len(labels)) into a tensor on scores.device and all_reduce it. The loss with "
+        'reduction="sum" is multiplied by one number and divided by another.',
     ),
 )
