@@ -92,8 +92,11 @@ ROWS = {
             "what I had before",
         ],
         "G2 buckets, overlap": ["lab.timeline(", "bucket_cap_mb=0.02", "overlap()"],
+        "G2 hooks, one order of buckets": ["register_post_accumulate_grad_hook", "def reducer("],
         "G3 equal to one process": ["num_replicas=1", "assert difference < 1e-4", "fair_loss"],
         "G6 meeting points": ["time.sleep(0.1)", "if rank < world_size - 1"],
+        "where it pays": ["set_num_threads(", "scaling(", 'gain("2 ranks", 32) >= 1.5'],
+        "one rule for testing": ["ddp.module.eval()", "torch.no_grad()", "ddp.state_dict()"],
     },
     "07_mixed_precision": {
         "I1 autocast": [

@@ -23,6 +23,7 @@ DONE: tuple[str, ...] = (
     "02_collectives",
     "03_ring_allreduce",
     "05_process_groups",
+    "06_ddp",
     "15_rendezvous_and_backends",
     "16_collectives_in_depth",
 )

@@ -1,145 +1,233 @@
-"""Exercise 06-1: deal the images to the ranks as DistributedSampler does: equally many for each."""
+"""Exercise 06-1: launch buckets in their turn, as DDP's reducer does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...answers import body
+import torch
+
+from ...answers import body, edit
+from ...compare import same
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
-
-#: (images, ranks)
-DEALS = ((8, 4), (10, 4), (7, 3), (2, 5))
+from .reducer_steps import IN_A_HOOK, LENGTH, STEPS, TOO_EARLY, Steps, gradient, started
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[list[list[int]]]:
-    return [[[int(i) for i in answer(c, r, n)] for r in range(n)] for c, n in DEALS]
+def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
+    found = []
+    for whole, steps in ((False, (0, 1, 2, 3)), (True, (4,))):
+        own = Steps(here, whole)
+        finish = answer(own.buckets, own.start, own.collect)
+        for p in own.parameters:  # after the answer's hooks
+            p.register_post_accumulate_grad_hook(lambda _, own=own: own.note())
+        found += [own.step(number, finish) for number in steps]
+    return found
 
 
-def _deal(count: int, rank: int, world_size: int) -> list[int]:
-    """Return what torch's own sampler deals."""
-    from torch.utils.data import DistributedSampler
+def expected(n: int) -> list[list[dict[str, Any]]]:
+    """Return for each step what DDP's rule and the mean over the ranks give."""
 
-    images: Any = range(count)
-    return list(DistributedSampler(images, world_size, rank, shuffle=False))
+    def right(step: int, rank: int) -> dict[str, Any]:
+        own = [torch.cat([gradient(step, r, i) for i in range(len(LENGTH))]) for r in range(n)]
+        orders = started(step, rank)
+        return {
+            "started after each gradient": [len(order) for order in orders],
+            "order": orders[-1],
+            "gradients": torch.stack(own).mean(dim=0),
+        }
+
+    return [[right(step, rank) for step in range(len(STEPS))] for rank in range(n)]
 
 
-def expected() -> list[list[list[int]]]:
-    return [[_deal(c, r, n) for r in range(n)] for c, n in DEALS]
+def _on_every_rank(holds: Callable[[list[dict[str, Any]], Any, int], bool]) -> When:
+    """Return the predicate that is true if ``holds(yours, expected, rank)`` is on every rank."""
 
-
-def _dealt(play: Callable[[int, int, int], list[int]]) -> When:
-    """Return the predicate of dealing ``play(count, rank, world_size)``."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return bool(yours == [[play(c, r, k) for r in range(k)] for c, k in DEALS])
+    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
+        return all(holds(own, expected[rank], rank) for rank, own in enumerate(yours))
 
     return when
 
 
-def _once_more(count: int, rank: int, world_size: int) -> list[int]:
-    images = list(range(count))
-    return (images + images[: -count % world_size])[rank::world_size]
+def _out_of_turn(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
+    return bool(yours[2]["order"] == started(2, rank, turns=False)[-1])
 
 
-def _block(count: int, rank: int, world_size: int) -> list[int]:
-    each = -(-count // world_size)
-    return [i % count for i in range(rank * each, (rank + 1) * each)]
+def _only_in_finish(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
+    own = yours[0]
+    return not any(own["started after each gradient"]) and bool(own["order"])
+
+
+def _never(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
+    return not yours[0]["order"]
+
+
+def _once(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
+    return same(yours[0], expected[0]) and not same(yours[1], expected[1])
 
 
 EXERCISE = Exercise(
     id="06-1",
-    title="Deal the cards",
-    answer="deal",
+    title="Launch buckets in their turn",
+    answer="reducer",
+    setup="""
+        from collections.abc import Callable
+
+        from torch import nn
+    """,
     trial=trial,
     expected=expected,
-    entries=tuple(f"deal({count}, rank, {n}) for each rank" for count, n in DEALS),
-    where="notebook",
+    entries=STEPS,
     mistakes=(
         Mistake(
-            "Each rank has a contiguous block. The sampler deals in turns: rank r gets positions "
-            "r, r + n, r + 2n, …",
-            when=_dealt(_block),
+            "start was called for a bucket of which not every gradient was in .grad. Count the "
+            "gradients that have arrived, per bucket; and register_post_accumulate_grad_hook "
+            "calls you when .grad has been written, register_hook before that.",
+            raises=TOO_EARLY,
             shown_by={
-                "blocks": body("""
-                    each = -(-count // world_size)
-                    return [i % count for i in range(rank * each, (rank + 1) * each)]
+                "at the first gradient": edit("missing[k] -= 1", "missing[k] = 0"),
+                "a hook on the tensor": edit(
+                    "p.register_post_accumulate_grad_hook(lambda p, k=k: arrived(k))",
+                    "p.register_hook(lambda g, k=k: arrived(k))",
+                ),
+            },
+        ),
+        Mistake(
+            "collect was called in a hook. It waits for the other ranks, so backward() would "
+            "stand still: call it in finish() only.",
+            raises=re.escape(IN_A_HOOK),
+            shown_by={
+                "collects at once": edit(
+                    "running.append(start(buckets[len(running)]))",
+                    """
+                    bucket = buckets[len(running)]
+                    running.append(start(bucket))
+                    collect(bucket, running[-1])
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "finish() collects a bucket that was never started. When a bucket becomes ready, "
+            "those after it may be ready already: start all of them, not only one.",
+            raises=r"IndexError: pop from empty list",
+            shown_by={"one at a time": edit("while len(running)", "if len(running)")},
+        ),
+        Mistake(
+            "A bucket is started as soon as it is ready, also before its turn. Ranks whose "
+            "gradients arrive in different orders would then mix up their buckets: bucket k "
+            "starts only after buckets 0 to k - 1.",
+            when=_on_every_rank(_out_of_turn),
+            shown_by={
+                "whatever is ready": body("""
+                    missing, running = [len(bucket) for bucket in buckets], {}
+
+                    def arrived(k):
+                        missing[k] -= 1
+                        if missing[k] == 0:
+                            running[k] = start(buckets[k])
+
+                    def finish():
+                        for k, bucket in enumerate(buckets):
+                            collect(bucket, running.pop(k))
+                        missing[:] = map(len, buckets)
+
+                    for k, bucket in enumerate(buckets):
+                        for p in bucket:
+                            p.register_post_accumulate_grad_hook(lambda p, k=k: arrived(k))
+                    return finish
                 """),
             },
         ),
         Mistake(
-            "The ranks get different numbers of images: of ten, two ranks get three and two get "
-            "two, and those run out of batches first. Repeat images from the beginning until all "
-            "have three.",
-            when=_dealt(lambda c, r, n: list(range(r, c, n))),
-            shown_by={"nothing is filled up": body("return list(range(rank, count, world_size))")},
-        ),
-        Mistake(
-            "Images are lost: of ten, each of four ranks gets two, and no rank gets images 8 and "
-            "9. Round the number per rank up, not down.",
-            when=_dealt(lambda c, r, n: list(range(r, c - c % n, n))),
+            "All buckets are started in finish(), when backward() has ended: nothing overlaps. "
+            "Start each in a hook.",
+            when=_on_every_rank(_only_in_finish),
             shown_by={
-                "drops the rest": body("""
-                    each = count // world_size
-                    return list(range(count))[: each * world_size][rank::world_size]
+                "starts in finish": body("""
+                    def finish():
+                        for bucket in buckets:
+                            collect(bucket, start(bucket))
+                    return finish
                 """),
             },
         ),
         Mistake(
-            "The images are repeated at most once. With 2 images for 5 ranks, 3 are missing, more "
-            "than there are: begin again as often as it takes.",
-            when=_dealt(_once_more),
+            "No bucket was ever started. If your hooks are made in a loop, each needs a k of its "
+            "own: lambda p, k=k: … keeps the value, lambda p: … sees the loop's last one.",
+            when=_on_every_rank(_never),
             shown_by={
-                "begins again once": body("""
-                    cards = list(range(count))
-                    missing = -count % world_size
-                    cards += cards[:missing]
-                    return cards[rank::world_size]
-                """),
+                "the loop's last k": edit(
+                    "lambda p, k=k: arrived(k)",
+                    "lambda p: arrived(k)",
+                    "collect(bucket, running.pop(0))",
+                    """
+                    if running:
+                        collect(bucket, running.pop(0))
+                    """,
+                ),
             },
         ),
         Mistake(
-            "You repeat the rank's own images. The missing ones are taken from the beginning of "
-            "all images: 0, 1, …",
-            when=_dealt(
-                lambda c, r, n: (
-                    (own := list(range(r, c, n))) + own[: -(-c // n)][: -(-c // n) - len(own)]
-                )
-            ),
+            "The first step is right, the second is not: finish() has to set back what you have "
+            "counted and started.",
+            when=_on_every_rank(_once),
             shown_by={
-                "fills up with its own": body("""
-                    cards = list(range(count))[rank::world_size]
-                    if len(cards) < -(-count // world_size):
-                        cards += cards[:1]
-                    return cards
-                """),
+                "counts on": edit(
+                    "missing[:] = map(len, buckets)",
+                    "",
+                    "collect(bucket, running.pop(0))",
+                    """
+                    if running:
+                        collect(bucket, running.pop(0))
+                    """,
+                ),
             },
         ),
     ),
     also_wrong={
-        "everything for everybody": Wrong(body("return list(range(count))"), says="different"),
-        "prints it": Wrong(
+        "returns nothing": Wrong(
             body("""
-                each = -(-count // world_size)
-                print([i % count for i in range(each * world_size)][rank::world_size])
+                for bucket in buckets:
+                    for p in bucket:
+                        p.register_post_accumulate_grad_hook(lambda p: None)
             """),
             says="TypeError",
         ),
     },
     another=body("""
-        mine = []
-        position = rank
-        while len(mine) < (count + world_size - 1) // world_size:
-            mine.append(position % count)
-            position += world_size
-        return mine
+        from collections import Counter, deque
+
+        bucket_of = {id(p): k for k, bucket in enumerate(buckets) for p in bucket}
+        state = {"next": 0, "arrived": Counter()}
+        queue = deque()
+
+        def hook(p):
+            state["arrived"][bucket_of[id(p)]] += 1
+            for k in range(state["next"], len(buckets)):
+                if state["arrived"][k] < len(buckets[k]):
+                    return
+                queue.append((buckets[k], start(buckets[k])))
+                state["next"] = k + 1
+
+        for bucket in buckets:
+            for p in bucket:
+                p.register_post_accumulate_grad_hook(hook)
+
+        def finish():
+            while queue:
+                collect(*queue.popleft())
+            state.update(next=0, arrived=Counter())
+
+        return finish
     """),
     hints=(
-        "Each rank gets count divided by world_size images, rounded up.",
-        "First make the list of all indices that are dealt, which begins again at 0 after the "
-        "last image. Then take every world_size-th of it, beginning at position rank.",
-        "If each is the number per rank, the list has each * world_size entries; % count makes "
-        "it begin again at 0. A slice with a start and a step takes one rank's share.",
+        "Two things have to be known at any time: how many gradients each bucket still misses, "
+        "and which bucket is next.",
+        "The hook of a parameter in bucket k counts. Then, as long as the next bucket misses "
+        "nothing, start it, keep what start returned, and go on to the one after it.",
+        "Keep a list of what start has returned: its length is the number of the next bucket. "
+        "finish() collects bucket after bucket, empties that list, and sets the counts back.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 06-3: weigh the loss of unequal batches so that every image counts the same."""
+"""Exercise 06-2: weigh the loss of unequal batches so that every image counts the same."""
 
 from __future__ import annotations
 
@@ -12,61 +12,80 @@ from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import would_give
 
+#: How many images each rank has in each call; rank 4 as many as rank 0.
+IMAGES = ((1, 2, 3, 4), (5, 1, 4, 2))
 
-def _batch(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rank + 1 inputs of three numbers, and their labels, 0 or 1."""
-    inputs = (torch.arange(3.0 * (rank + 1)).view(-1, 3) + rank) % 5 - 1.5
-    return inputs, torch.arange(rank + 1) % 2
+
+def _count(call: int, rank: int) -> int:
+    return IMAGES[call][rank % 4]
+
+
+def _batch(call: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return inputs of three numbers, and their labels, 0 or 1."""
+    count = _count(call, rank)
+    inputs = (torch.arange(3.0 * count).view(-1, 3) + rank) % 5 - 1.5
+    return inputs, torch.arange(count) % 2
 
 
 def _head() -> torch.Tensor:
     return torch.tensor([[0.5, -0.5], [0.25, 0.5], [-0.5, 0.0]])
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    """Return this rank's own gradient of a matrix that turns inputs into scores."""
-    head = _head().to(here.device).requires_grad_()
-    inputs, labels = (tensor.to(here.device) for tensor in _batch(here.rank))
-    answer(inputs @ head, labels).backward()
-    assert head.grad is not None
-    return head.grad
+def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
+    """Return this rank's own gradients of a matrix that turns inputs into scores."""
+    found = []
+    for call in range(len(IMAGES)):
+        head = _head().to(here.device).requires_grad_()
+        inputs, labels = (tensor.to(here.device) for tensor in _batch(call, here.rank))
+        answer(inputs @ head, labels).backward()
+        assert head.grad is not None
+        found.append(head.grad)
+    return found
 
 
-def _local(rank: int, factor: float) -> torch.Tensor:
+def _local(call: int, rank: int, factor: float) -> torch.Tensor:
     """Return the gradient of the loss that a rank's images add up to, times a factor."""
     head = _head().requires_grad_()
-    inputs, labels = _batch(rank)
+    inputs, labels = _batch(call, rank)
     (nn.functional.cross_entropy(inputs @ head, labels, reduction="sum") * factor).backward()
     assert head.grad is not None
     return head.grad
 
 
-def _images(n: int) -> int:
-    return sum(r + 1 for r in range(n))
+def _images(call: int, n: int) -> int:
+    return sum(_count(call, r) for r in range(n))
 
 
-def expected(n: int) -> list[torch.Tensor]:
+def _all(n: int, factor: Callable[[int, int], float]) -> list[list[torch.Tensor]]:
+    """Return each rank's gradients, where the sum of its losses is multiplied by
+    ``factor(call, rank)``."""
+    calls = range(len(IMAGES))
+    return [[_local(call, r, factor(call, r)) for call in calls] for r in range(n)]
+
+
+def expected(n: int) -> list[list[torch.Tensor]]:
     """Return gradients whose mean over the ranks is that of all images' mean loss."""
-    return [_local(r, n / _images(n)) for r in range(n)]
+    return _all(n, lambda call, r: n / _images(call, n))
 
 
 EXERCISE = Exercise(
-    id="06-3",
+    id="06-2",
     title="Weigh unequal batches",
     answer="fair_loss",
     setup="import torch.nn.functional as F",
     trial=trial,
     expected=expected,
+    entries=("the gradient of the first call", "the gradient of the second call"),
     goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: 8),
+        Goal("collectives", exactly=lambda n: 2),
+        Goal("bytes sent", most=lambda n: 16),
     ),
     mistakes=(
         Mistake(
             "This is the mean over the rank's own images, so an image on a rank with few of them "
             "counts more than one on a rank with many. Divide by the number of images on all "
             "ranks.",
-            when=would_give(lambda n: [_local(r, 1 / (r + 1)) for r in range(n)]),
+            when=would_give(lambda n: _all(n, lambda call, r: 1 / _count(call, r))),
             shown_by={
                 "the plain mean": body("return F.cross_entropy(scores, labels)"),
                 "the loss is reduced": body("""
@@ -80,19 +99,19 @@ EXERCISE = Exercise(
         Mistake(
             "The gradient is too small by a factor of world_size: DDP also divides by the number "
             "of ranks, so multiply by world_size.",
-            when=would_give(lambda n: [_local(r, 1 / _images(n)) for r in range(n)]),
+            when=would_give(lambda n: _all(n, lambda call, r: 1 / _images(call, n))),
             shown_by={"not times world_size": edit("* world_size /", "/")},
         ),
         Mistake(
             "It is the sum of the images' losses, so the gradient grows with the batch. Divide by "
             "the number of images on all ranks.",
-            when=would_give(lambda n: [_local(r, 1) for r in range(n)]),
+            when=would_give(lambda n: _all(n, lambda call, r: 1)),
             shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
         ),
         Mistake(
             "You divide by world_size times this rank's number of images, as if all ranks had "
             "equally many. Add up the numbers over the ranks, with all_reduce.",
-            when=would_give(lambda n: [_local(r, 1 / (n * (r + 1))) for r in range(n)]),
+            when=would_give(lambda n: _all(n, lambda call, r: 1 / (n * _count(call, r)))),
             shown_by={
                 "as if all had equally many": body("""
                     return F.cross_entropy(scores, labels, reduction="sum") / (

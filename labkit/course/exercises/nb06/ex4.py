@@ -73,6 +73,11 @@ EXERCISE = Exercise(
     id="06-4",
     title="Accumulate",
     answer="accumulate",
+    setup="""
+        from collections.abc import Callable
+
+        from torch.nn.parallel import DistributedDataParallel as DDP
+    """,
     trial=trial,
     expected=expected,
     goals=(Goal("collectives", exactly=lambda n: len(LENGTHS)),),
@@ -160,7 +165,7 @@ EXERCISE = Exercise(
         from contextlib import nullcontext
 
 
-        def accumulate(net, loss_of, batches):
+        def accumulate(net: DDP, loss_of: Callable, batches: list) -> None:
             for k, batch in enumerate(batches, 1):
                 with nullcontext() if k == len(batches) else net.no_sync():
                     (loss_of(batch) / len(batches)).backward()

@@ -1,0 +1,197 @@
+"""Exercise 06-3: find the slow rank, and what is slow there, on a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....timeline.timeline import Timeline
+from ....wire.recording import WORK, Event, Recording
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When
+
+#: Milliseconds of each kind of work in each step, and of the all-reduce after it.
+USUAL = dict(zip(WORK, (5, 20, 60, 8), strict=True))
+ALL_REDUCE, STEPS = 6, 3
+#: Milliseconds that a rank takes longer in a kind of work, or shorter.
+Extra = Mapping[tuple[int, str], int]
+#: The ranks that recorded, who is the slow one, in what, and how the steps differ from usual.
+CASES: tuple[tuple[tuple[int, ...], tuple[int, str], Extra], ...] = (
+    ((0, 1, 2, 3), (2, "forward"), {(2, "forward"): 100}),
+    ((0, 1, 2, 3), (0, "data loading"), {(0, "data loading"): 30, (3, "forward"): 10}),
+    ((0, 1), (1, "backward"), {(1, "backward"): 50}),
+    ((0, 1, 2), (1, "optimizer"), {(1, "optimizer"): 40, (2, "data loading"): 4}),
+    (
+        (0, 1, 2, 3),
+        (1, "backward"),
+        {(1, "backward"): 60, (1, "forward"): -12, (3, "data loading"): 25, (3, "forward"): -15},
+    ),
+    ((1, 2, 3), (3, "forward"), {(3, "forward"): 35, (1, "forward"): 5, (2, "backward"): 7}),
+)
+
+
+def record(ranks: tuple[int, ...], extra: Extra) -> Timeline:
+    """Make up the recordings of ranks that train with one bucket."""
+    took = {r: {kind: ms + extra.get((r, kind), 0) for kind, ms in USUAL.items()} for r in ranks}
+    now = dict.fromkeys(ranks, 0)
+    events: dict[int, list[Event]] = {r: [] for r in ranks}
+
+    def note(rank: int, kind: str, start: int, stop: int, *key: object) -> None:
+        members = ranks if key else ()
+        events[rank].append(
+            Event(kind, kind, start * 10**6, stop * 10**6, None, tuple(key), members)
+        )
+
+    for step in range(STEPS):
+        begun: dict[int, int] = {}
+        for r in ranks:
+            for kind in WORK[:2]:
+                note(r, kind, now[r], now[r] + took[r][kind])
+                now[r] += took[r][kind]
+            begun[r], now[r] = now[r], now[r] + took[r]["backward"]
+        end = max(now.values()) + ALL_REDUCE
+        for r in ranks:
+            note(r, "backward", begun[r], end)
+            note(r, "blocked", now[r], end)
+            note(r, "communication", now[r], end, "collective", "0", ranks, step)
+            now[r] = end + took[r]["optimizer"]
+            note(r, "optimizer", end, now[r])
+    return Timeline([Recording(r, 0, now[r] * 10**6, events[r]) for r in ranks])
+
+
+def trial(answer: Callable[[Timeline], Any], here: Here) -> list[Any]:
+    return [answer(record(ranks, extra)) for ranks, _, extra in CASES]
+
+
+def expected() -> list[tuple[int, str]]:
+    return [culprit for _, culprit, _ in CASES]
+
+
+def _work(timeline: Timeline, kind: str, rank: int) -> float:
+    """Return how long a rank worked, without the time in which it waited for communication."""
+    blocked = timeline.seconds("blocked", rank) if kind == "backward" else 0.0
+    return timeline.seconds(kind, rank) - blocked
+
+
+def _ranks_are(choose: Callable[[Timeline], int]) -> When:
+    """Return the predicate of choosing that rank in every recording, whatever the kind."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = [choose(record(ranks, extra)) for ranks, _, extra in CASES]
+        return _column(yours, 0) == wrong != _column(expected, 0)
+
+    return when
+
+
+def _kinds_are(choose: Callable[[Timeline, int], str]) -> When:
+    """Return the predicate of the right ranks, and of choosing that kind in every recording."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = [choose(record(ranks, extra), who) for ranks, (who, _), extra in CASES]
+        return _column(yours, 0) == _column(expected, 0) and _column(yours, 1) == wrong
+
+    return when
+
+
+def _column(pairs: Any, place: int) -> list[Any]:
+    return [
+        pair[place] if isinstance(pair, list | tuple) and len(pair) == 2 else None for pair in pairs
+    ]
+
+
+def _waits_most(timeline: Timeline) -> int:
+    return max(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
+
+
+def _most_work(timeline: Timeline, rank: int) -> str:
+    return max(WORK, key=lambda kind: _work(timeline, kind, rank))
+
+
+def _with_blocked(timeline: Timeline, rank: int) -> str:
+    others = [r for r in timeline.ranks if r != rank]
+
+    def excess(kind: str) -> float:
+        usual = sum(timeline.seconds(kind, r) for r in others) / len(others)
+        return timeline.seconds(kind, rank) - usual
+
+    return max(WORK, key=excess)
+
+
+EXERCISE = Exercise(
+    id="06-3",
+    title="Find the slow rank",
+    answer="culprit",
+    setup="from labkit.timeline.timeline import Timeline",
+    trial=trial,
+    expected=expected,
+    entries=tuple(
+        f"recording {k} (ranks {', '.join(map(str, ranks))})"
+        for k, (ranks, _, _) in enumerate(CASES, 1)
+    ),
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "You name the rank that waits longest. It waits because it is early: the slow rank is "
+            "the one for which the others wait, and it hardly waits itself.",
+            when=_ranks_are(_waits_most),
+            shown_by={"waits most": edit("rank = min(", "rank = max(")},
+        ),
+        Mistake(
+            'The ranks are right, but not the kinds of work: you compare "backward" with the '
+            'time in it during which a rank only waited. Subtract seconds("blocked", rank).',
+            when=_kinds_are(_with_blocked),
+            shown_by={
+                "blocked time is work": edit(
+                    'blocked = timeline.seconds("blocked", r) if kind == "backward" else 0',
+                    "blocked = 0",
+                ),
+            },
+        ),
+        Mistake(
+            "The ranks are right, but you name the kind that takes longest there. Backward usually "
+            "does, on every rank: look for the kind that takes longer than on the other ranks.",
+            when=_kinds_are(_most_work),
+            shown_by={
+                "the longest kind": edit(
+                    "return timeline.seconds(kind, r) - blocked",
+                    "return (timeline.seconds(kind, r) - blocked) * (r == rank)",
+                ),
+                "the longest bar": body("""
+                    rank = min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
+                    kinds = ("data loading", "forward", "backward", "optimizer")
+                    return rank, max(kinds, key=lambda kind: timeline.seconds(kind, rank))
+                """),
+            },
+        ),
+    ),
+    also_wrong={
+        "only the rank": Wrong(
+            body('return min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))'),
+            says="different",
+        ),
+        "the other way round": Wrong(
+            edit("return rank, max(", "return (max(", "key=excess)", "key=excess), rank)"),
+            says="different",
+        ),
+    },
+    another=body("""
+        kinds = ["data loading", "forward", "backward", "optimizer"]
+        table = {
+            r: [timeline.seconds(k, r) - (k == "backward") * timeline.seconds("blocked", r)
+                for k in kinds]
+            for r in timeline.ranks
+        }
+        slow = sorted(table, key=lambda r: timeline.seconds("waiting", r))[0]
+        middle = [sorted(column)[(len(column) - 1) // 2] for column in zip(*table.values())]
+        late = [mine - usual for mine, usual in zip(table[slow], middle)]
+        return slow, kinds[late.index(max(late))]
+    """),
+    hints=(
+        'Which rank has hardly any hatching in its lower row? Ask for seconds("waiting", rank).',
+        "The slow rank waits least. For each kind of work, compare its seconds with the mean of "
+        "the other ranks; the largest difference is the culprit.",
+        'For "backward", first subtract seconds("blocked", rank), on every rank: the early ranks '
+        "spend the time in it during which they wait for the slow one.",
+    ),
+)
