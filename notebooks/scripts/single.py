@@ -1,4 +1,4 @@
-"""Train a small network, on one process: python single.py --epochs=3 --checkpoint=single.pt"""
+"""Train a small network on one process: python single.py --epochs=3 --checkpoint=last.pt"""
 
 import argparse
 import os
@@ -53,5 +53,5 @@ def main(epochs, checkpoint):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--checkpoint", type=Path, default=Path("single.pt"))
+    parser.add_argument("--checkpoint", type=Path, default=Path("last.pt"))
     main(**vars(parser.parse_args()))
