@@ -28,7 +28,7 @@ def save(checkpoint, model, optimizer, epoch):
 def main(epochs, checkpoint):
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dist.init_process_group()
+    dist.init_process_group("gloo")
     data = make_data()
     model = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -38,6 +38,7 @@ def main(epochs, checkpoint):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
+    dist.barrier()  # all have looked for the checkpoint: now it may change
     for epoch in range(done, epochs):
         sampler = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))
         total = torch.zeros((), device=device)

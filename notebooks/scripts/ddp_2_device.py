@@ -41,6 +41,7 @@ def main(epochs, checkpoint):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
+    dist.barrier()  # all have looked for the checkpoint: now it may change
     for epoch in range(done, epochs):
         sampler = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))
         total = torch.zeros((), device=device)

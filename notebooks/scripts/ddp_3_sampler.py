@@ -41,6 +41,7 @@ def main(epochs, checkpoint):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
+    dist.barrier()  # all have looked for the checkpoint: now it may change
     rows = BATCH_SIZE // dist.get_world_size()  # on each process
     sampler = DistributedSampler(data)
     for epoch in range(done, epochs):

@@ -42,6 +42,7 @@ def main(epochs, checkpoint):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
+    dist.barrier()  # all have looked for the checkpoint: now it may change
     ddp = DDP(model)
     rows = BATCH_SIZE // dist.get_world_size()  # on each process
     sampler = DistributedSampler(data)

@@ -24,6 +24,7 @@ DONE: tuple[str, ...] = (
     "03_ring_allreduce",
     "05_process_groups",
     "06_ddp",
+    "08_training_recipe",
     "15_rendezvous_and_backends",
     "16_collectives_in_depth",
 )

@@ -1,193 +1,194 @@
-"""Exercise 08-3: split the data in the same way on all ranks, and deal it anew in every epoch."""
+"""Exercise 08-3: convert the model, wrap it, and train it under autocast, in the right order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import torch
-import torch.distributed as dist
-
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
-from .facts import Facts, fact
-
-#: Items for each rank; a quarter is for testing.
-DEALT, TESTED = 18, 6
-EPOCHS = 3
-
-
-def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
-    """Deal 24 numbers per rank for three epochs; return what holds for all shares together."""
-    torch.manual_seed(here.rank)  # as in a recipe: random numbers differ between ranks
-    given = answer(list(range((DEALT + TESTED) * here.world_size)), EPOCHS)
-    if given is None:
-        return None
-    dealt, tested = given
-    mine = ([[int(i) for i in epoch] for epoch in dealt], [int(i) for i in tested])
-    everyone: list[Any] = [None] * here.world_size
-    dist.all_gather_object(everyone, mine)
-    epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
-    orders = {tuple(epoch) for epoch in mine[0] if epoch}
-    tests = sorted(i for _, test in everyone for i in test)
-    return {
-        "trained on": [len(epoch) for epoch in epochs],
-        "different": [len(set(epoch)) for epoch in epochs],
-        "one order twice": len(orders) < sum(map(bool, mine[0])),
-        "tested": len(tests),
-        "of these different": len(set(tests)),
-        "trained on and tested": len(set(tests) & set().union(*epochs)),
-    }
-
-
-def expected(world_size: int) -> list[Facts]:
-    """Count what one process has that trains on three quarters and tests the rest."""
-    facts = {
-        "trained on": [DEALT * world_size] * EPOCHS,
-        "different": [DEALT * world_size] * EPOCHS,
-        "one order twice": False,
-        "tested": TESTED * world_size,
-        "of these different": TESTED * world_size,
-        "trained on and tested": 0,
-    }
-    return [facts] * world_size
-
-
-def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Tell whether all is in order but for how many items are tested."""
-    tested, trained = yours[0]["of these different"], yours[0]["different"]
-    rest = (DEALT + TESTED) * n - tested
-    return tested != TESTED * n and trained == [rest] * EPOCHS
-
+from ...exercise import Exercise, Mistake, Wrong
+from .facts import fact, has
+from .mixed import STEPS, expected, trial
 
 EXERCISE = Exercise(
     id="08-3",
-    title="Split and deal",
-    answer="deal",
+    title="Convert, wrap, cast",
+    answer="train_mixed",
     setup="""
-        from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
+        import torch.nn.functional as F
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
 
 
-        def items(loader):
-            return [int(item) for batch in loader for item in batch]
+        def to_group_norm(net):
+            for name, child in net.named_children():
+                if isinstance(child, nn.BatchNorm2d):
+                    setattr(net, name, nn.GroupNorm(4, child.num_features).to(device))
+                else:
+                    to_group_norm(child)
+            return net
     """,
     trial=trial,
     expected=expected,
     mistakes=(
         Mistake(
-            "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
-            raises=r"sampler option is mutually exclusive with shuffle",
+            "DDP waits for gradients of layers that no longer exist: the model was converted "
+            "after it had been wrapped. Convert first, then wrap.",
+            raises=r"!tensors\.empty\(\) INTERNAL ASSERT FAILED",
             shown_by={
-                "sampler and shuffle": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler, shuffle=True)
-                    return [items(loader) for _ in range(epochs)], items(DataLoader(test_set))
+                "wraps first": edit(
+                    "ddp = DDP(to_group_norm(model))",
+                    """
+                    ddp = DDP(model)
+                    to_group_norm(ddp)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The model still has BatchNorm, whose statistics are those of one rank's images. Here "
+            "it is to be converted: call to_group_norm before you wrap.",
+            when=has(norm_layer="BatchNorm2d"),
+            shown_by={
+                "does not convert": edit("ddp = DDP(to_group_norm(model))", "ddp = DDP(model)")
+            },
+        ),
+        Mistake(
+            "The optimizer holds the parameters of the layers that were replaced: create it "
+            "after the conversion.",
+            when=has(norm_layer_trained=False, norm_layer="GroupNorm", convolution_trained=True),
+            shown_by={
+                "makes the optimizer first": edit(
+                    "ddp = DDP(to_group_norm(model))",
+                    """
+                    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                    ddp = DDP(to_group_norm(model))
+                    """,
+                    "optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)",
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "Each rank has trained its own model: call the wrapped model, not the one inside it.",
+            when=has(equal_on_every_rank=False),
+            shown_by={"calls the model inside": edit("ddp(images)", "model(images)")},
+        ),
+        Mistake(
+            "The forward pass runs in float32: compute the scores inside torch.autocast.",
+            when=has(autocast_in_forward=False),
+            shown_by={
+                "no autocast": edit(
+                    """
+                    with torch.autocast(device.type, dtype=torch.bfloat16):
+                        loss = F.cross_entropy(ddp(images), labels)
+                    loss.backward()
+                    """,
+                    "F.cross_entropy(ddp(images), labels).backward()",
+                ),
+            },
+        ),
+        Mistake(
+            "backward() is inside the autocast block. It uses the types of the forward pass "
+            "anyway: end the block before it.",
+            when=has(autocast_in_backward=True),
+            shown_by={
+                "backward under autocast": body("""
+                    ddp = DDP(to_group_norm(model))
+                    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+                    for images, labels in batches:
+                        optimizer.zero_grad()
+                        with torch.autocast(device.type, dtype=torch.bfloat16):
+                            F.cross_entropy(ddp(images), labels).backward()
+                        optimizer.step()
+                    return ddp
                 """),
             },
         ),
         Mistake(
-            "Some items are both trained on and tested. If each rank splits with its own random "
-            "numbers, the splits differ: pass random_split a generator with the same seed on "
-            "every rank.",
-            when=fact("trained on and tested", lambda count, n: count > 0),
+            "autocast is not asked for bfloat16. In float16 small gradients vanish unless a "
+            "scaler is used: pass dtype=torch.bfloat16.",
+            when=fact("type of autocast", lambda kind, n: kind != "bfloat16"),
+            shown_by={"casts to float16": edit("torch.bfloat16", "torch.float16")},
+        ),
+        Mistake(
+            "The loss is computed outside autocast, in 16 bits: move it into the block, where "
+            "autocast computes cross entropy in float32.",
+            when=has(type_of_the_loss="bfloat16"),
             shown_by={
-                "splits on each rank for itself": body("""
-                    train_set, test_set = random_split(data, [0.75, 0.25])
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)
-                    dealt = []
-                    for epoch in range(epochs):
-                        sampler.set_epoch(epoch)
-                        dealt.append(items(loader))
-                    tests = DistributedSampler(test_set, shuffle=False)
-                    return dealt, items(DataLoader(test_set, batch_size=4, sampler=tests))
+                "the loss outside": edit(
+                    "loss = F.cross_entropy(ddp(images), labels)",
+                    "scores = ddp(images)",
+                    "loss.backward()",
+                    "F.cross_entropy(scores, labels).backward()",
+                ),
+            },
+        ),
+        Mistake(
+            "The model is wrapped more than once. Create DDP and the optimizer once, before the "
+            "loop: DDP's constructor sends all weights to all ranks, and a new optimizer has no "
+            "state.",
+            when=fact("models wrapped", lambda times, n: times > 1),
+            shown_by={
+                "wraps for each batch": body("""
+                    for images, labels in batches:
+                        ddp = DDP(to_group_norm(model))
+                        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+                        optimizer.zero_grad()
+                        with torch.autocast(device.type, dtype=torch.bfloat16):
+                            loss = F.cross_entropy(ddp(images), labels)
+                        loss.backward()
+                        optimizer.step()
+                    return ddp
                 """),
             },
         ),
         Mistake(
-            "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
-            when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
-            shown_by={
-                "no sampler for training": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    loader = DataLoader(train_set, batch_size=4, shuffle=True)
-                    tests = DistributedSampler(test_set, shuffle=False)
-                    tested = items(DataLoader(test_set, batch_size=4, sampler=tests))
-                    return [items(loader) for _ in range(epochs)], tested
-                """),
-            },
+            "It returns the model inside DDP: return the wrapped one, which DDP(…) gave.",
+            when=has(returns_the_wrapped_model=False, models_wrapped=1),
+            shown_by={"returns the module": edit("return ddp", "return ddp.module")},
         ),
         Mistake(
-            "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
-            when=fact("tested", lambda count, n: count == TESTED * n * n),
-            shown_by={
-                "no sampler for the test": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)
-                    dealt = []
-                    for epoch in range(epochs):
-                        sampler.set_epoch(epoch)
-                        dealt.append(items(loader))
-                    return dealt, items(DataLoader(test_set, batch_size=4))
-                """),
-            },
+            f"Take one step per pair in batches: {STEPS} here.",
+            when=fact("steps", lambda steps, n: steps != STEPS),
+            shown_by={"one batch only": edit("in batches:", "in batches[:1]:")},
         ),
         Mistake(
-            "The split has other shares than 75 : 25. Three quarters of the items are for training "
-            "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
-            when=_other_shares,
-            shown_by={"halves": edit("[0.75, 0.25]", "[0.5, 0.5]")},
+            "No weight has changed: the optimizer never takes its step, or holds no parameter of "
+            "this model.",
+            when=has(convolution_trained=False),
+            shown_by={"no step": edit("optimizer.step()", "")},
         ),
         Mistake(
-            "Two epochs have the same order: call the training sampler's "
-            "set_epoch(epoch) before each epoch.",
-            when=fact("one order twice", lambda same, n: same),
+            "The weights differ from those that one process gets from all images. Use SGD with "
+            "lr=0.1 and nothing else (no momentum), and set the gradients to zero before each "
+            "backward().",
+            when=has(weights_as_one_process_has=False, equal_on_every_rank=True),
             shown_by={
-                "forgets set_epoch": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    loader = DataLoader(
-                        train_set, batch_size=4, sampler=DistributedSampler(train_set)
-                    )
-                    tests = DistributedSampler(test_set, shuffle=False)
-                    tested = items(DataLoader(test_set, batch_size=4, sampler=tests))
-                    return [items(loader) for _ in range(epochs)], tested
-                """),
+                "another rate": edit("lr=0.1", "lr=0.01"),
+                "momentum": edit("lr=0.1", "lr=0.1, momentum=0.9"),
+                "no zero_grad": edit("optimizer.zero_grad()", ""),
             },
         ),
     ),
     also_wrong={
-        "all that it has in the first epoch": Wrong(
-            edit("dealt.append(items(loader))", "dealt.append([] if epoch else items(loader))"),
-            says="different",
-        ),
-        "returns the loaders' lengths": Wrong(
-            body("return len(data) // world_size, epochs"), says="TypeError"
-        ),
-        "prints": Wrong(body("print(len(data), epochs)"), says="nothing"),
+        "returns nothing": Wrong(body("print(DDP(to_group_norm(model)))"), says="nothing"),
     },
     another=body("""
-        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(5)).tolist()
-        cut = len(data) * 3 // 4
-        train, test = order[:cut], order[cut:]
-        sampler = DistributedSampler(train, seed=11, drop_last=True)
-        dealt = []
-        for epoch in range(epochs):
-            sampler.set_epoch(epoch)
-            dealt.append([data[train[i]] for i in sampler])
-        return dealt, [data[i] for i in test[rank::world_size]]
+        to_group_norm(model)
+        wrapped = DDP(model)
+        cast = torch.autocast(device.type, dtype=torch.bfloat16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for images, labels in batches:
+            with cast:
+                scores = wrapped(images)
+                loss = nn.CrossEntropyLoss()(scores, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return wrapped
     """),
     hints=(
-        "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
-        "order in each epoch.",
-        "generator=torch.Generator().manual_seed(0) goes into random_split; "
-        "DistributedSampler(train_set) and DistributedSampler(test_set, shuffle=False) go into "
-        "the loaders.",
-        "In the loop over epochs: sampler.set_epoch(epoch), then dealt.append(items(loader)).",
+        "What replaces parameters comes before DDP; what uses them comes after it.",
+        "to_group_norm(model), then DDP(model), then the optimizer from its parameters.",
+        "In the loop: zero_grad; with torch.autocast(device.type, dtype=torch.bfloat16): loss = "
+        "…; and outside the block loss.backward() and step().",
     ),
 )

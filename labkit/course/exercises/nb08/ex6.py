@@ -1,55 +1,13 @@
-"""Exercise 08-6: test on all ranks, and reduce what each has counted."""
+"""Exercise 08-6: test the model inside DDP on all ranks, and add up what each has counted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import nn
-
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Mistake, Wrong
 from ...mistakes import near, would_give
-
-#: What a net answers, and what is right. There are so many images that a rank's share has several
-#: batches, whatever the size of a batch that the course uses; and no number of ranks divides them.
-GUESSES = ((7, 2, 1, 0, 4, 1, 4, 9, 5, 9, 0, 6, 9) * 78)[:1002]
-LABELS = ((7, 2, 1, 3, 4, 1, 8, 9, 6, 9, 2, 6, 0) * 78)[:1002]
-#: And another, in which every rank of four has one batch.
-FEW = 5
-
-
-class _Reads(nn.Module):
-    """Take the number in an image for its digit."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return F.one_hot(images.flatten().long(), 10).float()
-
-
-def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
-    """Test on many images and on a few; return accuracy and number of images of both."""
-    test_set = [
-        (torch.tensor([float(guess)]), label) for guess, label in zip(GUESSES, LABELS, strict=True)
-    ]
-    found = []
-    for images in (test_set, test_set[2 : 2 + FEW]):
-        given = answer(_Reads(), images)
-        if given is None:
-            return None
-        found += list(given)
-    return found
-
-
-def _right(share: Sequence[int]) -> int:
-    return sum(GUESSES[i] == LABELS[i] for i in share)
-
-
-def expected(world_size: int) -> list[list[float]]:
-    """Count in one process."""
-    images, few = range(len(LABELS)), range(2, 2 + FEW)
-    return [[_right(images) / len(images), len(images), _right(few) / FEW, FEW]] * world_size
+from .reading import FEW, GUESSES, HANDLED, LABELS, expected, right, trial
 
 
 def _padded(rank: int, n: int) -> list[int]:
@@ -77,18 +35,35 @@ def _mean_of_accuracies(yours: Any, expected: Any, n: int) -> bool:
     """Tell whether the accuracies are means of the ranks' own, as far as all have images."""
 
     def mean(shares: list[list[int]], first: int) -> float:
-        return sum(_right([first + i for i in s]) / len(s) for s in shares if s) / n
+        return sum(right([first + i for i in s]) / len(s) for s in shares if s) / n
 
     ways = zip(_shares(len(LABELS), n), _shares(FEW, n), strict=True)
-    played = [[[mean(many, 0), len(LABELS), mean(few, 2), FEW]] * n for many, few in ways]
-    return any(near(yours, wrong) and not near(expected, wrong) for wrong in played)
+    played = [[mean(many, 0), len(LABELS), mean(few, 2), FEW] for many, few in ways]
+    return any(
+        near([y[:4] for y in yours], [wrong] * n) and not near(expected[0][:4], wrong)
+        for wrong in played
+    )
+
+
+def _read_while_training(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether the accuracies are those of the model in training mode."""
+
+    def read(first: int, count: int) -> float:
+        pairs = list(zip(GUESSES, LABELS, strict=True))[first : first + count]
+        return sum(9 - guess == label for guess, label in pairs) / count
+
+    wrong = [read(0, len(LABELS)), len(LABELS), read(2, FEW), FEW]
+    return near([y[:4] for y in yours], [wrong] * n)
 
 
 EXERCISE = Exercise(
     id="08-6",
     title="Test together",
     answer="test",
-    setup="from torch.utils.data import DataLoader, DistributedSampler, Subset",
+    setup="""
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset
+    """,
     trial=trial,
     expected=expected,
     goals=(Goal("collectives", most=lambda n: 2),),
@@ -97,6 +72,9 @@ EXERCISE = Exercise(
         f"their number, of {len(LABELS):,}",
         f"accuracy, of {FEW} images",
         f"their number, of {FEW}",
+        "in training mode afterwards",
+        "gradients were recorded",
+        "ddp(…) was called",
     ),
     mistakes=(
         Mistake(
@@ -104,19 +82,9 @@ EXERCISE = Exercise(
             "call it.",
             stuck=r"\brank 0 waits in all_reduce",
             shown_by={
-                "reduces on rank 0": body("""
-                    share = Subset(test_set, range(rank, len(test_set), world_size))
-                    counts = torch.zeros(2, device=device)
-                    for pixels, labels in DataLoader(share, batch_size=100):
-                        counts[0] += (
-                            net(pixels.to(device)).argmax(dim=1) == labels.to(device)
-                        ).sum()
-                        counts[1] += len(labels)
-                    if rank == 0:
-                        dist.all_reduce(counts)
-                    correct, images = counts.tolist()
-                    return correct / images, int(images)
-                """),
+                "reduces on rank 0": edit(
+                    "dist.all_reduce(counts)", "if rank == 0:\n    dist.all_reduce(counts)"
+                ),
             },
         ),
         Mistake(
@@ -125,28 +93,23 @@ EXERCISE = Exercise(
             "after it.",
             stuck=r"\branks 0\S* wait in all_reduce",  # rank 0's share is never the smaller one
             shown_by={
-                "reduces in the loop": body("""
-                    share = Subset(test_set, range(rank, len(test_set), world_size))
-                    total = torch.zeros(2, device=device)
-                    for pixels, labels in DataLoader(share, batch_size=25):
-                        guesses = net(pixels.to(device)).argmax(dim=1)
-                        counts = torch.zeros(2, device=device)
-                        counts[0] = (guesses == labels.to(device)).sum()
-                        counts[1] = len(labels)
-                        dist.all_reduce(counts)
-                        total += counts
-                    correct, images = total.tolist()
-                    return correct / images, int(images)
-                """),
+                "reduces in the loop": edit(
+                    "dist.all_reduce(counts)",
+                    "",
+                    "batch_size=100",
+                    "batch_size=25",
+                    "counts[1] += len(labels)",
+                    "counts[1] += len(labels)\ndist.all_reduce(counts)",
+                ),
             },
         ),
         Mistake(
             "The two numbers have changed places: return the accuracy first, then the number of "
             "images.",
-            when=would_give(lambda n: [[y[1], y[0], y[3], y[2]] for y in expected(n)]),
+            when=would_give(lambda n: [[y[1], y[0], y[3], y[2], *HANDLED] for y in expected(n)]),
             shown_by={
                 "changed places": edit(
-                    "return correct / images, int(images)", "return int(images), correct / images"
+                    "return correct / total, int(total)", "return int(total), correct / total"
                 )
             },
         ),
@@ -154,18 +117,7 @@ EXERCISE = Exercise(
             "The second number is at most one rank's share of the images: add up the counts over "
             "the ranks.",
             when=_own_share,
-            shown_by={
-                "does not reduce": body("""
-                    share = Subset(test_set, range(rank, len(test_set), world_size))
-                    correct = images = 0
-                    for pixels, labels in DataLoader(share, batch_size=100):
-                        correct += (
-                            (net(pixels.to(device)).argmax(dim=1) == labels.to(device)).sum().item()
-                        )
-                        images += len(labels)
-                    return correct / images, images
-                """),
-            },
+            shown_by={"does not reduce": edit("dist.all_reduce(counts)", "")},
         ),
         Mistake(
             "Some images are counted twice: DistributedSampler repeats a few, so that all ranks "
@@ -174,18 +126,10 @@ EXERCISE = Exercise(
                 int(yours[0][1]) == len(_padded(0, n)) * n > len(LABELS)
             ),
             shown_by={
-                "pads": body("""
-                    counts = torch.zeros(2, device=device)
-                    sampler = DistributedSampler(test_set, shuffle=False)
-                    for pixels, labels in DataLoader(test_set, batch_size=100, sampler=sampler):
-                        counts[0] += (
-                            net(pixels.to(device)).argmax(dim=1) == labels.to(device)
-                        ).sum()
-                        counts[1] += len(labels)
-                    dist.all_reduce(counts)
-                    correct, images = counts.tolist()
-                    return correct / images, int(images)
-                """),
+                "pads": edit(
+                    "share = Subset(test_set, range(rank, len(test_set), world_size))",
+                    "share = Subset(test_set, list(DistributedSampler(test_set, shuffle=False)))",
+                ),
             },
         ),
         Mistake(
@@ -193,18 +137,17 @@ EXERCISE = Exercise(
             "share of the images.",
             when=lambda yours, expected, n: int(yours[0][1]) == n * len(LABELS) and n > 1,
             shown_by={
-                "everybody tests everything": body("""
-                    counts = torch.zeros(2, device=device)
-                    for pixels, labels in DataLoader(test_set, batch_size=100):
-                        counts[0] += (
-                            net(pixels.to(device)).argmax(dim=1) == labels.to(device)
-                        ).sum()
-                        counts[1] += len(labels)
-                    dist.all_reduce(counts)
-                    correct, images = counts.tolist()
-                    return correct / images, int(images)
-                """),
+                "everybody tests everything": edit(
+                    "share = Subset(test_set, range(rank, len(test_set), world_size))",
+                    "share = test_set",
+                ),
             },
+        ),
+        Mistake(
+            "The model was in training mode while it was tested, in which layers such as dropout "
+            "change its answers: call eval() before the first batch.",
+            when=_read_while_training,
+            shown_by={"no eval": edit("ddp.eval()", "")},
         ),
         Mistake(
             "The number of images is right, but the accuracy is not. A mean of the ranks' "
@@ -212,18 +155,39 @@ EXERCISE = Exercise(
             "once.",
             when=_mean_of_accuracies,
             shown_by={
-                "the mean of accuracies": body("""
-                    share = Subset(test_set, range(rank, len(test_set), world_size))
-                    correct = 0
-                    for pixels, labels in DataLoader(share, batch_size=100):
-                        correct += (
-                            (net(pixels.to(device)).argmax(dim=1) == labels.to(device)).sum().item()
-                        )
-                    accuracy = torch.tensor(correct / len(share), device=device)
+                "the mean of accuracies": edit(
+                    """
+                    dist.all_reduce(counts)
+                    correct, total = counts.tolist()
+                    return correct / total, int(total)
+                    """,
+                    """
+                    accuracy = counts[0] / counts[1]
                     dist.all_reduce(accuracy)
                     return accuracy.item() / world_size, len(test_set)
-                """),
+                    """,
+                ),
             },
+        ),
+        Mistake(
+            "The numbers are right, but the model is still in eval mode, in which the next epoch "
+            "would train it without dropout: call train() at the end.",
+            when=would_give(lambda n: [[*y[:4], False, False, False] for y in expected(n)]),
+            shown_by={"stays in eval mode": edit("ddp.train()", "")},
+        ),
+        Mistake(
+            "The numbers are right, but autograd has recorded the test for a backward pass that "
+            "never comes, which costs time and memory: test under torch.no_grad().",
+            when=would_give(lambda n: [[*y[:4], True, True, False] for y in expected(n)]),
+            shown_by={
+                "records gradients": edit("with torch.no_grad():", "with torch.enable_grad():")
+            },
+        ),
+        Mistake(
+            "The numbers are right, but ddp(…) was called. DDP's forward may hold a collective (it "
+            "broadcasts buffers), and ranks with more batches would wait in it: call ddp.module.",
+            when=would_give(lambda n: [[*y[:4], True, False, True] for y in expected(n)]),
+            shown_by={"through DDP": edit("ddp.module(", "ddp(")},
         ),
         Mistake(
             "The result is right, but it takes more than one collective per call: put both "
@@ -231,29 +195,25 @@ EXERCISE = Exercise(
             "collective per batch, ranks with more batches than others could wait forever.)",
             missed="collectives",
             shown_by={
+                "two collectives": edit(
+                    "dist.all_reduce(counts)",
+                    "dist.all_reduce(counts[0])\ndist.all_reduce(counts[1])",
+                ),
                 "a collective per batch": body("""
                     share = Subset(test_set, range(rank, len(test_set), world_size))
-                    total = torch.zeros(2, device=device)
-                    for start in range(0, -(-len(test_set) // world_size), 100):
-                        counts = torch.zeros(2, device=device)
-                        for i in range(start, min(start + 100, len(share))):
-                            pixels, label = share[i]
-                            counts[0] += net(pixels.to(device)[None]).argmax().item() == label
-                            counts[1] += 1
-                        dist.all_reduce(counts)
-                        total += counts
-                    correct, images = total.tolist()
-                    return correct / images, int(images)
-                """),
-                "two collectives": body("""
-                    share = Subset(test_set, range(rank, len(test_set), world_size))
-                    correct, images = torch.zeros(1, device=device), torch.zeros(1, device=device)
-                    for pixels, labels in DataLoader(share, batch_size=100):
-                        correct += (net(pixels.to(device)).argmax(dim=1) == labels.to(device)).sum()
-                        images += len(labels)
-                    dist.all_reduce(correct)
-                    dist.all_reduce(images)
-                    return correct.item() / images.item(), int(images.item())
+                    all_counts = torch.zeros(2, device=device)
+                    model = ddp.module.eval()
+                    with torch.no_grad():
+                        for start in range(0, -(-len(test_set) // world_size), 100):
+                            counts = torch.zeros(2, device=device)
+                            for i in range(start, min(start + 100, len(share))):
+                                pixels, label = share[i]
+                                guess = model(pixels.to(device)[None]).argmax().item()
+                                counts += torch.tensor([float(guess == label), 1], device=device)
+                            dist.all_reduce(counts)
+                            all_counts += counts
+                    model.train()
+                    return all_counts[0].item() / all_counts[1].item(), int(all_counts[1])
                 """),
             },
         ),
@@ -268,17 +228,21 @@ EXERCISE = Exercise(
     },
     another=body("""
         correct = torch.tensor(0, device=device)
-        for index in range(rank, len(test_set), world_size):
-            pixels, label = test_set[index]
-            correct += net(pixels.to(device).unsqueeze(0)).argmax().item() == label
+        model = ddp.module.eval()
+        with torch.inference_mode():
+            for index in range(rank, len(test_set), world_size):
+                pixels, label = test_set[index]
+                correct += model(pixels.to(device).unsqueeze(0)).argmax().item() == label
         dist.all_reduce(correct)
+        model.train()
         return correct.item() / len(test_set), len(test_set)
     """),
     hints=(
-        "Which rank tests which images, so that each is tested once? And what can be added up?",
+        "Which rank tests which images, so that each is tested once? What can be added up? And "
+        "in which mode is a model tested?",
         "Subset(test_set, range(rank, len(test_set), world_size)) is this rank's share. Count the "
-        "correct answers and the images in it.",
-        "One tensor of both counts, one dist.all_reduce, then return correct / images and the "
-        "number of images, as numbers (.tolist()).",
+        "correct answers and the images in it, with ddp.module in eval mode, under no_grad.",
+        "One tensor holds both counts. Reduce it once, after the loop, on every rank; divide "
+        "after that.",
     ),
 )
