@@ -1,4 +1,4 @@
-"""Draw how much memory each rank needs, and for what."""
+"""Draw how much memory each rank, or each device of a process, needs, and for what."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def memory(
     *,
     title: str = "",
     exact: bool = False,
-    how_to_read: str = "A bar is the memory of one rank, and its colours say what fills it.",
+    each: str = "rank",
+    how_to_read: str = "",
 ) -> Picture:
-    """Draw the memory of every rank as a bar stacked from its parts.
+    """Draw the memory of every rank, or of every device, as a bar stacked from its parts.
 
     Parameters
     ----------
@@ -52,11 +53,13 @@ def memory(
     exact
         Whether the bytes are the same in every run, as those counted from tensors are; then the
         text holds them too. Leave it False for what an allocator reports.
+    each
+        What has a bar: "rank", or "device" where one process has several.
 
     Returns
     -------
     Picture
-        One bar a rank, with the size of each part where it fits and the total above, all in the
+        One bar per rank, with the size of each part where it fits and the total above, all in the
         one unit that the axis names.
 
     Raises
@@ -97,13 +100,14 @@ def memory(
             axes.annotate(_number(total), (rank, total), xytext=(0, 3), weight="bold",
                           textcoords="offset points", ha="center", color=INK,
                           fontsize=NOTE_SIZE)  # fmt: skip
-    step = 1 if _fits("rank 00", pitch) or ranks <= 16 else 2
-    words = [f"rank {rank}" if _fits("rank 00", pitch) else str(rank) for rank in range(ranks)]
+    widest = f"{each} 00"
+    step = 1 if _fits(widest, pitch) or ranks <= 16 else 2
+    words = [f"{each} {rank}" if _fits(widest, pitch) else str(rank) for rank in range(ranks)]
     axes.set_xticks(range(0, ranks, step), words[::step])
     axes.set_xlim(-0.6, ranks - 0.4)
     axes.set_ylim(0, top)
-    together = not words[0].startswith("rank")
-    style_axes(axes, title=title, xlabel="rank" if together else "",
+    together = not words[0].startswith(each)
+    style_axes(axes, title=title, xlabel=each if together else "",
                ylabel=f"memory ({name})", grid="y")  # fmt: skip
     axes.tick_params(axis="x", length=0)
     for rank, label in zip(range(0, ranks, step), axes.get_xticklabels(), strict=True):
@@ -112,15 +116,16 @@ def memory(
     # from top to bottom, as in the bars
     style_legend(axes, handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
     start = f"{title}: memory" if title else "Memory"
-    bars = f"{ranks} rank{'s' * (ranks > 1)} as stacked bars"
+    bars = f"{ranks} {each}{'s' * (ranks > 1)} as stacked bars"
     lines = [f"{start} of {bars}, from below: {', '.join(parts)}."]
     if exact:
         for rank in range(ranks):
             amounts = (
                 f"{part} {format_bytes(s)}" for part, s in zip(parts, sizes[:, rank], strict=True)
             )
-            lines.append(f"rank {rank}: {', '.join(amounts)}")
-    return Picture(figure, "\n".join(lines), how_to_read)
+            lines.append(f"{each} {rank}: {', '.join(amounts)}")
+    note = how_to_read or f"A bar is the memory of one {each}, and its colours say what fills it."
+    return Picture(figure, "\n".join(lines), note)
 
 
 def _sizes(parts: Mapping[str, Sequence[float]]) -> np.ndarray:

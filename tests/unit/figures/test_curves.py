@@ -181,6 +181,16 @@ def test_memory_stacks_parts_in_one_unit(drawn):
     assert "rank 1: parameters 4 MiB, optimizer state 1 MiB" in shown.text.splitlines()
 
 
+def test_memory_of_the_devices_of_one_process_says_device(drawn):
+    shown = memory({"outputs": [MIB, 0]}, exact=True, each="device")
+    assert {"device 0", "device 1"} <= {word for word, _ in words(drawn[0])}
+    assert shown.text.splitlines()[1:] == [
+        "device 0: outputs 1 MiB",
+        "device 1: outputs 0 B",
+        "A bar is the memory of one device, and its colours say what fills it.",
+    ]
+
+
 def test_a_part_too_thin_for_its_number_has_none(drawn):
     memory({"parameters": [1000 * MIB], "buffers": [2 * MIB]})
     assert "2" not in [item.get_text() for item in drawn[0].axes[0].texts]
