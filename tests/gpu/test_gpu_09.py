@@ -6,6 +6,7 @@ The notebook's own functions are taken from its cells and compared with the real
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ two = pytest.mark.skipif(GPUS < 2, reason="nn.DataParallel splits a batch on two
 def course() -> dict[str, Any]:
     """Return what the notebook's cells import and define, for two devices: GPUs, or one that
     plays both."""
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"traffic": Counter()}
     for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
         if cell.cell_type != "code" or cell.source.startswith("%%"):
             continue
@@ -91,6 +92,25 @@ def test_threads_do_not_know_of_no_grad_until_they_are_told(course):
     assert [output.requires_grad for output in after] == [False, False]
 
 
+def test_threads_do_not_know_of_autocast_until_they_are_told(course):
+    toy, _ = make_toy()
+    replicas, pieces = course["replicate"](toy, 2), course["scatter"](batches()[0])
+    with torch.autocast("cuda", dtype=torch.bfloat16):  # the default is float16
+        before = course["parallel_apply"](replicas, pieces)
+        after = course["apply_on_threads"](replicas, pieces)
+    assert {output.dtype for output in before} == {torch.float32}
+    assert {output.dtype for output in after} == {torch.bfloat16}
+
+
+def test_the_buffers_that_dp_loses_are_found(course):
+    x = torch.ones(30, 5, device=HOME)
+    lost = {
+        name: course["lost_buffers"](course[name]().to(HOME), x, course["wrap"])
+        for name in ("Counting", "InPlace")
+    }
+    assert lost == {"Counting": ["rows"], "InPlace": ["rows"]}
+
+
 def test_with_one_gpu_the_wrapper_moves_the_module_and_calls_it_once():
     toy, inside = make_toy()
     output = nn.DataParallel(toy.cpu(), device_ids=[0])(batches()[0])
@@ -132,15 +152,6 @@ def test_the_real_one_keeps_what_device_0_writes_in_place(course, name, kept):
 
 
 @two
-def test_the_exercises_counter_survives_the_real_one(course):
-    counter = course["StepCounter"]().to(HOME)
-    dp = nn.DataParallel(counter, device_ids=[0, 1])
-    for batch in batches():
-        dp(batch)
-    assert counter.steps.item() == 4
-
-
-@two
 def test_hooks_run_once_on_each_device():
     toy, _ = make_toy()
     calls = []
@@ -164,3 +175,11 @@ def test_the_real_one_tells_its_threads_of_no_grad():
     with torch.no_grad():
         nn.DataParallel(toy, device_ids=[0, 1])(batches()[0])
     assert graphs == [False, False]
+
+
+@two
+def test_the_real_one_tells_its_threads_of_autocast_but_not_of_its_type():
+    toy, _ = make_toy()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        output = nn.DataParallel(toy, device_ids=[0, 1])(batches()[0])
+    assert output.dtype == torch.float16

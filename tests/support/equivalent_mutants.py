@@ -27,6 +27,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "a sum of flags is positive where their maximum is"
         ),
     },
+    "09-1": {
+        "kind, grad = pieces[0].device.type, torch.is_grad_enabled() → "
+        "kind, grad = pieces[ -1].device.type, torch.is_grad_enabled()": (
+            "all pieces are on devices of one type"
+        ),
+    },
     "10-1": {
         "net.load_state_dict(torch.load(path, map_location=device, weights_only=True)) → "
         "net.load_state_dict(torch.load(path, map_location=device))": "True is the default",

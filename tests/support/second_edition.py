@@ -25,6 +25,7 @@ DONE: tuple[str, ...] = (
     "05_process_groups",
     "06_ddp",
     "08_training_recipe",
+    "09_data_parallel",
     "15_rendezvous_and_backends",
     "16_collectives_in_depth",
 )

@@ -1,136 +1,245 @@
-"""Exercise 09-1: say how many rows of a batch each device gets from DataParallel."""
+"""Exercise 09-1: run the replicas on threads that keep the caller's settings."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...exercise import Exercise, Here, Mistake, Wrong
+from ...mistakes import When
 
-#: (rows, devices): the toy's two batches on 2 and on 8 devices, and one that is told by none.
-BATCHES = ((30, 2), (10, 2), (30, 8), (10, 8), (7, 4))
-
-
-def trial(answer: Callable[[int, int], Any], here: Here) -> list[Any]:
-    return [_whole(answer(rows, devices)) for rows, devices in BATCHES]
-
-
-def _whole(split: Any) -> Any:
-    """Return a list, with its floats as text: 15.0 is no number of rows."""
-    if not isinstance(split, list):
-        return split
-    return [repr(item) if isinstance(item, float) else item for item in split]
+REPLICAS = 3
+#: Seconds that replicas wait for each other: for ever if they run one after another.
+PATIENCE = 1.0
+#: A type that autocast takes only if it is asked for: on CPUs it takes bfloat16 by default.
+ASKED = torch.float16
+TOGETHER, OUTPUTS, GRAPH, PLAIN, NO_GRAPH, CAST = range(6)
 
 
-def expected() -> list[list[int]]:
-    """Let torch cut a tensor of that many rows."""
-    return [[len(piece) for piece in torch.empty(rows).chunk(k)] for rows, k in BATCHES]
+def _on_threads(answer: Callable[..., Any], count: int = REPLICAS) -> tuple[Any, bool, bool, str]:
+    """Return the outputs, whether all replicas ran at the same time, whether any of them recorded
+    a graph, and the types in which they computed."""
+    gate = threading.Barrier(count, timeout=PATIENCE)
+    met, graphs, types = [], [], set()
+
+    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
+        try:
+            gate.wait()
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        time.sleep(0.03 * (count - number))  # the first one is done last
+        graphs.append(torch.is_grad_enabled())
+        types.add(str(torch.mm(piece, piece).dtype).removeprefix("torch."))
+        return 10 * piece
+
+    replicas = [lambda piece, i=i: replica(i, piece) for i in range(count)]
+    outputs = answer(replicas, [torch.tensor([[i + 1.0]]) for i in range(count)])
+    kinds = ", ".join(sorted(types))
+    return outputs, len(met) == count and all(met), any(graphs), kinds
 
 
-def _splits(play: Callable[[int, int], list[int]]) -> When:
-    """Return the predicate of a mistake that gives ``play(rows, devices)``."""
-
-    return would_give(lambda n: [play(*batch) for batch in BATCHES])
-
-
-def _rounded_down(rows: int, devices: int) -> list[int]:
-    size = rows // devices
-    return [size] * (devices - 1) + [rows - size * (devices - 1)]
-
-
-def _even(rows: int, devices: int) -> list[int]:
-    return [len(piece) for piece in torch.empty(rows).tensor_split(devices)]
+def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
+    outputs, together, graph, plain = _on_threads(answer)
+    if outputs is None:
+        return None
+    with torch.no_grad():
+        _, _, no_graph, _ = _on_threads(answer, 1)  # a batch of one row has one piece
+    with torch.autocast("cpu", dtype=ASKED):
+        _, _, _, cast = _on_threads(answer)
+    return [together, _values(outputs), graph, plain, no_graph, cast]
 
 
-def _with_idle(rows: int, devices: int) -> list[int]:
-    used = [len(piece) for piece in torch.empty(rows).chunk(devices)]
-    return used + [0] * (devices - len(used))
+def _values(outputs: Any) -> Any:
+    """Return the numbers in a list of outputs, or what there is instead of a list."""
+    if not isinstance(outputs, list | tuple):
+        return type(outputs).__name__
+    return [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
+
+
+def expected() -> list[Any]:
+    return [True, [10.0 * (i + 1) for i in range(REPLICAS)], True, "float32", False, "float16"]
+
+
+def _is(place: int, *values: Any) -> When:
+    """Return the predicate of a mistake that gives one of some values at a place."""
+    return lambda yours, expected, n: yours[place] in values
 
 
 EXERCISE = Exercise(
     id="09-1",
-    title="Who gets how many?",
-    answer="rows_per_device",
+    title="Carry the settings over",
+    answer="apply_on_threads",
+    setup="""
+        from concurrent.futures import ThreadPoolExecutor
+
+        import torch
+    """,
     trial=trial,
     expected=expected,
-    entries=tuple(f"rows_per_device({rows}, {devices})" for rows, devices in BATCHES),
+    entries=(
+        "all replicas at the same time",
+        "outputs",
+        "records a graph",
+        "type of torch.mm",
+        "records a graph, called under no_grad",
+        "type of torch.mm, called under autocast to float16",
+    ),
     where="notebook",
     mistakes=(
         Mistake(
-            "The list contains floats, such as 15.0. Numbers of rows are whole numbers: divide "
-            "with //.",
-            when=lambda yours, expected, n: any(
-                isinstance(size, str) for split in yours for size in split
-            ),
-            shown_by={"floats": edit("min(size, rows - start)", "min(size, rows - start) / 1")},
-        ),
-        Mistake(
-            "You round down and give the rest to the last device. DP rounds up, so the last "
-            "device gets fewer rows than the others, not more.",
-            when=_splits(_rounded_down),
+            "It does not return a list: pool.map gives the outputs one by one, as they are asked "
+            "for. Make a list of them, list(pool.map(…)).",
+            when=_is(OUTPUTS, "generator", "map"),
             shown_by={
-                "rounds down": body("""
-                    size = rows // devices
-                    return [size] * (devices - 1) + [rows - size * (devices - 1)]
-                """),
-            },
-        ),
-        Mistake(
-            "You split evenly, as tensor_split does. DP splits with chunk: full pieces first, "
-            "and the last piece is what is left.",
-            when=_splits(_even),
-            shown_by={
-                "deals evenly": body(
-                    "return [rows // devices + (i < rows % devices) for i in range(devices)]"
+                "a generator": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return pool.map(work, replicas, pieces)",
                 )
             },
         ),
         Mistake(
-            "The list contains devices without rows. DP does not call those at all: leave them "
-            "out.",
-            when=_splits(_with_idle),
+            "It returns futures, not outputs: return what result() gives for each.",
+            when=lambda yours, expected, n: "Future" in yours[OUTPUTS],
             shown_by={
-                "lists idle devices": body("""
-                    size = -(-rows // devices)
-                    return [max(0, min(size, rows - i * size)) for i in range(devices)]
+                "futures": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return [pool.submit(work, r, p) for r, p in zip(replicas, pieces)]",
+                )
+            },
+        ),
+        Mistake(
+            "The replicas do not all run at the same time: use one thread per replica, and start "
+            "all of them before you wait for the first.",
+            when=_is(TOGETHER, False),
+            shown_by={
+                "one after another": body(
+                    "return [replica(piece) for replica, piece in zip(replicas, pieces)]"
+                ),
+                "waits for each": edit(
+                    "return list(pool.map(work, replicas, pieces))",
+                    "return [pool.submit(work, r, p).result() for r, p in zip(replicas, pieces)]",
+                ),
+                "two threads only": edit("len(replicas)", "2"),
+            },
+        ),
+        Mistake(
+            "The outputs are in the order in which the threads finished. gather needs them in "
+            "the replicas' order; otherwise rows change places.",
+            when=lambda yours, expected, n: (
+                yours[OUTPUTS] != expected[OUTPUTS]
+                and sorted(yours[OUTPUTS], key=str) == expected[OUTPUTS]
+            ),
+            shown_by={
+                "as they are done": edit(
+                    "return replica(piece)",
+                    "done.append(replica(piece))",
+                    "with ThreadPoolExecutor(len(replicas)) as pool:",
+                    """
+                    done = []
+                    with ThreadPoolExecutor(len(replicas)) as pool:
+                    """,
+                    "return list(pool.map(work, replicas, pieces))",
+                    """
+                    list(pool.map(work, replicas, pieces))
+                    return done
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Under no_grad the replicas still record a graph. Read the setting in the caller's "
+            "thread, before the others start, and set it inside each of them.",
+            when=_is(NO_GRAPH, True),
+            shown_by={
+                "as before": body("""
+                    with ThreadPoolExecutor(len(replicas)) as pool:
+                        return list(
+                            pool.map(lambda replica, piece: replica(piece), replicas, pieces)
+                        )
                 """),
+                "asks for no_grad in the thread": edit(
+                    "torch.set_grad_enabled(grad)",
+                    "torch.set_grad_enabled(torch.is_grad_enabled())",
+                ),
             },
         ),
         Mistake(
-            "There are more pieces than devices: the size of a piece is rows / devices, rounded "
-            "up.",
-            when=lambda yours, expected, n: any(
-                len(split) > k for split, (_, k) in zip(yours, BATCHES, strict=True)
-            ),
+            "Even with gradients enabled no graph is recorded, so training gets no gradient. Set "
+            "what the caller has set, not always the same.",
+            when=_is(GRAPH, False),
+            shown_by={"never a graph": edit("torch.set_grad_enabled(grad)", "torch.no_grad()")},
+        ),
+        Mistake(
+            "Autocast is on in the threads although the caller has not turned it on: pass "
+            "enabled=.",
+            when=lambda yours, expected, n: yours[PLAIN] != "float32",
+            shown_by={"always autocast": edit("enabled=enabled, ", "")},
+        ),
+        Mistake(
+            "Under the caller's autocast the threads compute in float32: autocast is off in them. "
+            "Ask for it in the caller's thread, for the device type of the pieces, and turn it on "
+            "inside each thread.",
+            when=_is(CAST, "float32"),
             shown_by={
-                "too many pieces": edit("size = -(-rows // devices)", "size = rows // devices")
+                "no autocast": edit(", torch.autocast(kind, enabled=enabled, dtype=dtype)", ""),
+                "asks for CUDA's": edit("pieces[0].device.type", '"cuda"'),
+                "asks for autocast in the thread": edit(
+                    "enabled=enabled", "enabled=torch.is_autocast_enabled(kind)"
+                ),
             },
         ),
         Mistake(
-            "The numbers do not add up to the rows of the batch: the last piece has only the "
-            "rows that are left.",
-            when=lambda yours, expected, n: any(
-                sum(split) != rows for split, (rows, _) in zip(yours, BATCHES, strict=True)
-            ),
-            shown_by={"all pieces full": edit("min(size, rows - start)", "size")},
+            "Autocast is on in the threads, but they take the default type, bfloat16 on a CPU, and "
+            "not the one that the caller has asked for: pass dtype=, too.",
+            when=_is(CAST, "bfloat16"),
+            shown_by={
+                "as torch does": edit(", dtype=dtype", ""),
+                "asks for the type in the thread": edit(
+                    "dtype=dtype", "dtype=torch.get_autocast_dtype(kind)"
+                ),
+            },
         ),
     ),
+    also_wrong={
+        "returns nothing": Wrong(
+            edit(
+                "return list(pool.map(work, replicas, pieces))",
+                "list(pool.map(work, replicas, pieces))",
+            ),
+            says="nothing",
+        ),
+    },
     another=body("""
-        size, split = (rows + devices - 1) // devices, []
-        while rows > 0:
-            split.append(min(size, rows))
-            rows -= size
-        return split
+        import threading
+
+        kind, grad = pieces[0].device.type, torch.is_grad_enabled()
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+        outputs = [None] * len(replicas)
+
+        def work(i):
+            torch.set_grad_enabled(grad)
+            with torch.autocast(kind, dtype, enabled):
+                outputs[i] = replicas[i](pieces[i])
+
+        threads = [threading.Thread(target=work, args=[i]) for i in range(len(replicas))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return outputs
     """),
     hints=(
-        "How large is the first piece? All others but the last have the same size.",
-        "A piece has -(-rows // devices) rows. Pieces begin at row 0, size, 2 * size, … as long "
-        "as there are rows.",
-        "range(0, rows, size) gives the rows at which pieces begin. A piece that begins at start "
-        "has size rows, but no more than are left from there.",
+        "The functions that ask answer for the thread that calls them. Which thread has to call "
+        "them?",
+        "Ask first and keep the three answers in variables. Give the threads a function that sets "
+        "all three and then calls the replica.",
+        "In that function, one with statement can have both torch.set_grad_enabled(…) and "
+        "torch.autocast(…). pool.map(function, replicas, pieces) gives the outputs in order.",
     ),
 )

@@ -1,219 +1,254 @@
-"""Exercise 09-2: run the replicas on threads that keep the caller's no_grad setting."""
+"""Exercise 09-2: find the buffers that DataParallel leaves wrong, with one device as the judge."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, would_give
+from .replicas import data_parallel
 
-REPLICAS = 3
-#: Seconds that replicas wait for each other: for ever if they run one after another.
-PATIENCE = 1.0
-
-
-def _on_threads(answer: Callable[..., Any]) -> tuple[Any, bool, list[bool]]:
-    """Return the outputs, whether all replicas ran at the same time, and if they kept a graph."""
-    gate = threading.Barrier(REPLICAS, timeout=PATIENCE)
-    met, graphs = [], []
-
-    def replica(number: int, piece: torch.Tensor) -> torch.Tensor:
-        try:
-            gate.wait()
-            met.append(True)
-        except threading.BrokenBarrierError:
-            met.append(False)
-        time.sleep(0.03 * (REPLICAS - number))  # the first one is done last
-        graphs.append(torch.is_grad_enabled())
-        return 10 * piece
-
-    replicas = [lambda piece, i=i: replica(i, piece) for i in range(REPLICAS)]
-    outputs = answer(replicas, [torch.tensor([i + 1]) for i in range(REPLICAS)])
-    return outputs, len(met) == REPLICAS and all(met), graphs
+DEVICES = 3
+ROWS = 12
 
 
-def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any] | None:
-    outputs, together, graphs = _on_threads(answer)
-    if outputs is None:
-        return None
-    with torch.no_grad():
-        _, _, graphs_of_none = _on_threads(answer)
-    return {
-        "outputs": _values(outputs),
-        "together": together,
-        "graph": all(graphs),
-        "no_grad": any(graphs_of_none),
-    }
+class _Counts(nn.Module):
+    """Count in three ways, in four buffers."""
+
+    steps: torch.Tensor
+    rows: torch.Tensor
+    largest: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("still", torch.tensor(7.0))
+        self.register_buffer("steps", torch.tensor(0))
+        self.register_buffer("rows", torch.tensor(0))
+        self.register_buffer("largest", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        self.rows += len(x)
+        self.largest = x.abs().max()  # on the replica only
+        return x
 
 
-def _values(outputs: Any) -> Any:
-    """Return the numbers in a list of outputs, or what there is instead of a list."""
-    if not isinstance(outputs, list | tuple):
-        return type(outputs).__name__
-    return [o.item() if isinstance(o, torch.Tensor) else type(o).__name__ for o in outputs]
+class _Adds(nn.Module):
+    """Add to a parameter, too: that is no buffer."""
+
+    weight: torch.Tensor
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2), requires_grad=False)
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight.add_(x.sum(0))
+        self.total += x.sum(0)
+        return x * self.weight.mean()
 
 
-def expected() -> dict[str, Any]:
-    return {
-        "outputs": [10 * (i + 1) for i in range(REPLICAS)],
-        "together": True,
-        "graph": True,
-        "no_grad": False,
-    }
+def _normalized() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+
+
+def _spectral() -> nn.Module:
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3))
+
+
+#: Models, by what the learner is told of them.
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "counts in four buffers": _Counts,
+    "Sequential(Linear, BatchNorm1d)": _normalized,
+    "parametrizations.spectral_norm(Linear)": _spectral,
+    "adds to a parameter and a buffer": _Adds,
+    "Linear, without buffers": lambda: nn.Linear(2, 2),
+}
+LOST: tuple[list[str], ...] = (
+    ["rows", "largest"],
+    ["1.running_mean", "1.running_var"],
+    [],
+    ["total"],
+    [],
+)
+UNCHANGED = len(MODELS)
+
+
+def _batch() -> torch.Tensor:
+    """Return rows of which no device's share is like the whole batch."""
+    return torch.arange(1.0, 2 * ROWS + 1).reshape(ROWS, 2) ** 2 / 50
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    found: list[Any] = []
+    unchanged = True
+    for make in MODELS.values():
+        model = make()
+        before = {name: tensor.clone() for name, tensor in _tensors(model)}
+        found.append(answer(model, _batch(), lambda model: data_parallel(model, DEVICES)))
+        unchanged &= all(tensor.equal(before[name]) for name, tensor in _tensors(model))
+    return [*found, unchanged]
+
+
+def _tensors(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def expected() -> list[Any]:
+    return [*LOST, True]
+
+
+def _finds(play: Callable[[nn.Module, nn.Module], list[str]]) -> When:
+    """Return the predicate of a mistake that finds ``play(after one device, after DP)``."""
+
+    def all_of_them(n: int) -> list[Any]:
+        found: list[Any] = []
+        for make in MODELS.values():
+            alone, parallel = make(), make()
+            parallel.load_state_dict(alone.state_dict())
+            alone(_batch())
+            data_parallel(parallel, DEVICES)(_batch())
+            found.append(play(alone, parallel))
+        return [*found, True]
+
+    return would_give(all_of_them)
+
+
+def _differ(names: list[str], one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [name for name in names if not torch.allclose(one[name], other[name])]
+
+
+def _in_state(alone: nn.Module, parallel: nn.Module) -> list[str]:
+    kept = alone.state_dict()
+    names = [name for name, _ in alone.named_buffers() if name in kept]
+    return _differ(names, kept, parallel.state_dict())
+
+
+def _with_parameters(alone: nn.Module, parallel: nn.Module) -> list[str]:
+    one, other = dict(_tensors(alone)), dict(_tensors(parallel))
+    return _differ(list(one), one, other)
+
+
+def _state_of_all(alone: nn.Module, parallel: nn.Module) -> list[str]:
+    one, other = alone.state_dict(), parallel.state_dict()
+    return _differ(list(one), one, other)
+
+
+def _right(alone: nn.Module, parallel: nn.Module) -> list[str]:
+    one, other = dict(alone.named_buffers()), dict(parallel.named_buffers())
+    return [name for name in one if torch.allclose(one[name], other[name])]
 
 
 EXERCISE = Exercise(
     id="09-2",
-    title="Carry the switch over",
-    answer="apply_on_threads",
+    title="Find what is lost",
+    answer="lost_buffers",
     setup="""
-        from concurrent.futures import ThreadPoolExecutor
+        from collections.abc import Callable
+        from copy import deepcopy
 
         import torch
+        from torch import nn
     """,
     trial=trial,
     expected=expected,
+    entries=(*MODELS, "the models are unchanged"),
     where="notebook",
     mistakes=(
         Mistake(
-            "It does not return a list: pool.map gives the outputs one by one, as they are asked "
-            "for. Make a list of them, list(pool.map(…)).",
-            when=lambda yours, expected, n: yours["outputs"] in ("generator", "map"),
+            "The model that was passed has changed. Let both forward passes work on copies of it, "
+            "deepcopy(model).",
+            when=lambda yours, expected, n: yours[UNCHANGED] is False,
             shown_by={
-                "a generator": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return pool.map(work, replicas, pieces)",
+                "no copies": edit("deepcopy(model), deepcopy(model)", "model, model"),
+                "one copy": edit("deepcopy(model), deepcopy(model)", "deepcopy(model), model"),
+            },
+        ),
+        Mistake(
+            "It finds nothing: both forward passes have worked on the same copy of the model. "
+            "Make two copies.",
+            when=lambda yours, expected, n: all(found == [] for found in yours[:UNCHANGED]),
+            shown_by={
+                "the same copy": edit(
+                    "alone, parallel = deepcopy(model), deepcopy(model)",
+                    "alone = parallel = deepcopy(model)",
                 )
             },
         ),
         Mistake(
-            "It returns futures, not outputs: return what result() gives for each.",
-            when=lambda yours, expected, n: "Future" in yours["outputs"],
-            shown_by={
-                "futures": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return [pool.submit(work, r, p) for r, p in zip(replicas, pieces)]",
-                )
-            },
+            "Those are the buffers that are right. Return the others.",
+            when=_finds(_right),
+            shown_by={"the right ones": edit("if not torch.allclose", "if torch.allclose")},
         ),
         Mistake(
-            "The replicas do not all run at the same time: use one thread per replica, and start "
-            "all of them before you wait for the first.",
-            when=lambda yours, expected, n: not yours["together"],
-            shown_by={
-                "one after another": body(
-                    "return [replica(piece) for replica, piece in zip(replicas, pieces)]"
-                ),
-                "waits for each": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return [pool.submit(work, r, p).result() for r, p in zip(replicas, pieces)]",
-                ),
-                "two threads only": edit("len(replicas)", "2"),
-            },
-        ),
-        Mistake(
-            "The outputs are in the order in which the threads finished. gather needs them in "
-            "the replicas' order; otherwise rows change places.",
+            "These are the buffers that a forward pass changes. Compare with the model after a "
+            "forward pass on one device, not with the model before it.",
             when=lambda yours, expected, n: (
-                yours["outputs"] != expected["outputs"]
-                and sorted(yours["outputs"]) == expected["outputs"]
+                "steps" in yours[0] or any(str(name).endswith("_u") for name in yours[2])
+            ),
+            shown_by={"compares with before": edit("alone(batch)", "")},
+        ),
+        Mistake(
+            "A buffer is missing that state_dict() does not have: it was registered with "
+            "persistent=False. Ask named_buffers().",
+            when=_finds(_in_state),
+            shown_by={
+                "from state_dict": body("""
+                    alone, parallel = deepcopy(model), deepcopy(model)
+                    alone(batch)
+                    wrap(parallel)(batch)
+                    one, other = alone.state_dict(), parallel.state_dict()
+                    names = [name for name, _ in model.named_buffers() if name in one]
+                    return [name for name in names if not torch.allclose(one[name], other[name])]
+                """)
+            },
+        ),
+        Mistake(
+            "It names a parameter. state_dict() has parameters too, and lacks buffers with "
+            "persistent=False; you want those of named_buffers().",
+            when=lambda yours, expected, n: (
+                _finds(_with_parameters)(yours, expected, n)
+                or _finds(_state_of_all)(yours, expected, n)
             ),
             shown_by={
-                "as they are done": body("""
-                    import threading
-
-                    enabled, outputs = torch.is_grad_enabled(), []
-
-                    def work(replica, piece):
-                        with torch.set_grad_enabled(enabled):
-                            outputs.append(replica(piece))
-
-                    threads = [
-                        threading.Thread(target=work, args=pair) for pair in zip(replicas, pieces)
-                    ]
-                    for thread in threads:
-                        thread.start()
-                    for thread in threads:
-                        thread.join()
-                    return outputs
+                "parameters, too": body("""
+                    alone, parallel = deepcopy(model), deepcopy(model)
+                    alone(batch)
+                    wrap(parallel)(batch)
+                    one, other = alone.state_dict(), parallel.state_dict()
+                    return [name for name in one if not torch.allclose(one[name], other[name])]
                 """),
-            },
-        ),
-        Mistake(
-            "Under no_grad the replicas still record a graph. Read the setting in the caller's "
-            "thread, before the others start, and set it inside each of them.",
-            when=lambda yours, expected, n: yours["no_grad"],
-            shown_by={
-                "as before": body("""
-                    with ThreadPoolExecutor(len(replicas)) as pool:
-                        return list(
-                            pool.map(lambda replica, piece: replica(piece), replicas, pieces)
-                        )
+                "parameters and buffers": body("""
+                    alone, parallel = deepcopy(model), deepcopy(model)
+                    alone(batch)
+                    wrap(parallel)(batch)
+                    one = {**dict(alone.named_parameters()), **dict(alone.named_buffers())}
+                    other = {**dict(parallel.named_parameters()), **dict(parallel.named_buffers())}
+                    return [name for name in one if not torch.allclose(one[name], other[name])]
                 """),
-                "asks in the thread": edit(
-                    """
-                    enabled = torch.is_grad_enabled()
-
-                    """,
-                    "",
-                    "with torch.set_grad_enabled(enabled):",
-                    "with torch.set_grad_enabled(torch.is_grad_enabled()):",
-                ),
-            },
-        ),
-        Mistake(
-            "Even with gradients enabled no graph is recorded, so training gets no gradient. Set "
-            "what the caller has set, not always the same.",
-            when=lambda yours, expected, n: not yours["graph"],
-            shown_by={
-                "never a graph": edit(
-                    """
-                    enabled = torch.is_grad_enabled()
-
-                    """,
-                    "",
-                    "with torch.set_grad_enabled(enabled):",
-                    "with torch.no_grad():",
-                ),
             },
         ),
     ),
-    also_wrong={
-        "returns nothing": Wrong(
-            body("""
-                with ThreadPoolExecutor(len(replicas)) as pool:
-                    list(pool.map(lambda replica, piece: replica(piece), replicas, pieces))
-            """),
-            says="nothing",
-        ),
-    },
     another=body("""
-        import threading
-
-        enabled, outputs = torch.is_grad_enabled(), [None] * len(replicas)
-
-        def work(i):
-            torch.set_grad_enabled(enabled)
-            outputs[i] = replicas[i](pieces[i])
-
-        threads = [threading.Thread(target=work, args=[i]) for i in range(len(replicas))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return outputs
+        runs = []
+        for through in (lambda model: model, wrap):
+            own = deepcopy(model)
+            through(own)(batch)
+            runs.append(dict(own.named_buffers()))
+        return [name for name, tensor in runs[0].items() if not tensor.equal(runs[1][name])]
     """),
     hints=(
-        "torch.is_grad_enabled() answers for the thread that calls it. Which thread has to call "
-        "it?",
-        "Call it first and keep the answer in a variable. Give the threads a function that sets "
-        "it and then calls the replica.",
-        "In the function for the threads, return replica(piece) under torch.set_grad_enabled(…). "
-        "pool.map(function, replicas, pieces) gives the outputs in order.",
+        "Which two models do you compare, and what has each of them done?",
+        "Make two copies with deepcopy. One runs forward directly, the other through wrap. Then "
+        "compare their buffers by name.",
+        "dict(copy.named_buffers()) has the buffers of a copy by their names; torch.allclose "
+        "compares two of them.",
     ),
 )

@@ -1,162 +1,114 @@
-"""Exercise 09-3: write a module with a counter that survives when DataParallel copies it."""
+"""Exercise 09-3: bound the speed-up of threads that share one interpreter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, would_give
 
-from ...answers import edit
-from ...compare import number
-from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When
-
-STEPS = 4
-#: (devices, rows of a batch); in both cases device 0 gets three rows.
-LAYOUTS = ((2, 6), (3, 7))
-MINE = 3
-BUFFER, PARAMETER = "a buffer", "a parameter"
+#: (threads, microseconds with the GIL, microseconds without it): Python limits, or the threads do,
+#: or both at the same point; one thread; no Python at all.
+CASES = ((2, 10, 5), (4, 10, 10), (8, 10, 30), (2, 10, 90), (4, 5, 15), (1, 20, 3), (3, 0, 7))
 
 
-def _replicas(model: nn.Module, count: int) -> list[nn.Module]:
-    """Copy a model as torch.nn.parallel.replicate does, for any device.
-
-    Ordinary attributes are shared by all replicas; parameters and buffers are the model's own in
-    the first one and copies in the others.
-    """
-    replicas = []
-    for i in range(count):
-        twins = {module: module._replicate_for_data_parallel() for module in model.modules()}
-        for module, twin in twins.items():
-            for name, child in module.named_children():
-                setattr(twin, name, twins[child])
-            for name, tensor in {**module._parameters, **module._buffers}.items():
-                if tensor is not None:
-                    setattr(twin, name, tensor if i == 0 else tensor.detach().clone())
-        replicas.append(twins[model])
-    return replicas
+def trial(answer: Callable[[int, float, float], Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
 
 
-def trial(answer: Callable[[], nn.Module], here: Here) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    unchanged = True
-    for devices, rows in LAYOUTS:
-        model = answer()
-        for _ in range(STEPS):
-            x = torch.randn(rows, 2)
-            pieces = x.chunk(devices)
-            for replica, piece in zip(_replicas(model, devices), pieces, strict=True):
-                output = replica(piece.clone())
-                unchanged &= isinstance(output, torch.Tensor) and output.equal(piece)
-        found[f"{devices} devices"] = number(getattr(model, "steps", None))
-    return {
-        **found,
-        "x unchanged": unchanged,
-        "steps is": _kind(model),
-    }
+def _best(k: int, python: float, native: float) -> float:
+    return min(k, (python + native) / python) if python else float(k)
 
 
-def _kind(model: nn.Module) -> str:
-    """Say what a model's steps are: a buffer, a parameter, or of which type."""
-    if "steps" in dict(model.named_buffers()):
-        return BUFFER
-    if "steps" in dict(model.named_parameters()):
-        return PARAMETER
-    return type(getattr(model, "steps", None)).__name__
+def expected() -> list[float]:
+    return [_best(*case) for case in CASES]
 
 
-def expected() -> dict[str, Any]:
-    counted = {f"{devices} devices": STEPS for devices, _ in LAYOUTS}
-    return {**counted, "x unchanged": True, "steps is": BUFFER}
+def _gives(play: Callable[[int, float, float], float]) -> When:
+    """Return the predicate of a mistake that gives ``play(k, python, native)``, as far as that
+    can be calculated."""
+    return would_give(lambda n: [play(*case) for case in CASES])
 
 
-def _counts(number: Callable[[int], int]) -> When:
-    """Return the predicate of a mistake that counts ``number(devices)``."""
+def _amdahl(k: int, python: float, native: float) -> float:
+    return (python + native) / (python + native / k)
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return all(yours[f"{k} devices"] == number(k) for k, _ in LAYOUTS)
 
-    return when
+def _turned(k: int, python: float, native: float) -> float:
+    return min(k, (python + native) / native)
 
 
 EXERCISE = Exercise(
     id="09-3",
-    title="A counter that survives",
-    answer="StepCounter",
-    setup="""
-        import torch
-        from torch import nn
-    """,
+    title="How many threads pay?",
+    answer="speedup",
     trial=trial,
     expected=expected,
+    entries=tuple(f"speedup{case}" for case in CASES),
     where="notebook",
     mistakes=(
         Mistake(
-            "forward has to return x unchanged.",
-            when=lambda yours, expected, n: not yours["x unchanged"],
-            shown_by={"returns nothing": edit("return x", "")},
+            "k threads are k times as fast only if they never wait for the GIL. Take the Python "
+            "of all operations into account: it runs one after the other.",
+            when=_gives(lambda k, python, native: float(k)),
+            shown_by={"no GIL": body("return float(k)")},
         ),
         Mistake(
-            "Every device has counted: a tensor that is neither a buffer nor a parameter is not "
-            "copied, so all replicas change the same one. Make it a buffer, with register_buffer.",
-            when=_counts(lambda devices: STEPS * devices),
+            "It divides by zero where an operation needs no Python at all: then only the number of "
+            "threads is a limit.",
+            raises=r"^ZeroDivisionError",
             shown_by={
-                "a tensor that is no buffer": edit(
-                    'self.register_buffer("steps", torch.tensor(0))', "self.steps = torch.tensor(0)"
-                )
+                "divides by nothing": body("return min(k, (python + native) / python)"),
             },
         ),
         Mistake(
-            "steps is a parameter: it counts, but an optimizer takes it for something to learn, "
-            "and gradients are asked of it. A buffer is what a model keeps and does not learn: use "
-            "register_buffer.",
-            when=lambda yours, expected, n: yours["steps is"] == PARAMETER,
+            "That is Amdahl's law: it lets no thread compute while another one runs Python. Under "
+            "the GIL it can: only Python and Python exclude each other.",
+            when=_gives(_amdahl),
             shown_by={
-                "a parameter": edit(
-                    'self.register_buffer("steps", torch.tensor(0))',
-                    "self.steps = nn.Parameter(torch.tensor(0), requires_grad=False)",
-                )
+                "Amdahl's law": body("return (python + native) / (python + native / k)"),
+                "Amdahl's law, by shares": body("""
+                    share = python / (python + native)
+                    return 1 / (share + (1 - share) / k)
+                """),
             },
         ),
         Mistake(
-            "steps is not a buffer. An ordinary attribute of a replica is lost with the replica: "
-            "use register_buffer.",
-            when=lambda yours, expected, n: yours["steps is"] != BUFFER,
+            "More than k: k threads on k cores are never more than k times as fast as one.",
+            when=lambda yours, expected, n: any(
+                isinstance(s, int | float) and s > k * 1.001
+                for s, (k, _, _) in zip(yours, CASES, strict=True)
+            ),
             shown_by={
-                "a number": edit('self.register_buffer("steps", torch.tensor(0))', "self.steps = 0")
+                "no limit": body("return (python + native) / python if python else float(k)"),
+                "the larger one": edit("min(", "max("),
             },
         ),
         Mistake(
-            "Nothing is left of the count. self.steps = self.steps + 1 makes a new tensor, which "
-            "is lost with the replica: change the buffer in place, with +=.",
-            when=_counts(lambda devices: 0),
-            shown_by={"a new tensor": edit("steps +=", "steps = self.steps +")},
+            "You have exchanged the two times: python is what needs the GIL.",
+            when=_gives(_turned),
+            shown_by={"exchanged": body("return min(k, (python + native) / native)")},
         ),
         Mistake(
-            "You count rows, of which only device 0's are kept. Count 1 per step.",
-            when=_counts(lambda devices: STEPS * MINE),
-            shown_by={"rows": edit("self.steps += 1", "self.steps += len(x)")},
+            "Compare with one thread: for an operation it needs both times, python + native.",
+            when=_gives(lambda k, python, native: min(k, native / python) if python else k),
+            shown_by={
+                "without Python": edit("(python + native) / python", "native / python"),
+            },
         ),
     ),
-    also_wrong={
-        "forgets super": Wrong(edit("super().__init__()", ""), says="AttributeError"),
-    },
-    another=edit(
-        'self.register_buffer("steps", torch.tensor(0))',
-        "self.steps = nn.Buffer(torch.zeros(1, dtype=torch.int64))",
-        "self.steps += 1",
-        """
-        with torch.no_grad():
-            self.steps.add_(1)
-        """,
-    ),
+    another=body("""
+        at_least = max(k * python, python + native)  # for k operations
+        return k * (python + native) / at_least
+    """),
     hints=(
-        "What survives a step? Look at how the counter of rows was repaired.",
-        "In __init__, after super().__init__(), register_buffer registers a tensor under a name; "
-        "in forward, change that tensor in place.",
-        'register_buffer takes "steps" and a tensor that holds a whole number. Which '
-        "assignment adds 1 to that tensor, and which one makes a new tensor?",
+        "Let k threads do k operations. How long does one thread need for all of them? How long do "
+        "the k threads need at least?",
+        "Two limits: the Python of k operations takes k * python, one after the other; and no "
+        "thread needs less than python + native for its own. The larger time counts.",
+        "The speed-up is the smaller of two numbers: k, and the time of an operation divided by "
+        "its share that needs the GIL. Think of python = 0.",
     ),
 )

@@ -1,150 +1,126 @@
-"""Exercise 09-4: count what device 0 sends and receives in a step of DataParallel."""
+"""Exercise 09-4: choose between one GPU, DDP and FSDP by what training holds in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When
 
-DEVICES = (2, 4, 8)
-#: No number of devices divides inputs, outputs or their sum.
-PARAMETERS, INPUTS, OUTPUTS = 1000, 243, 84
-
-
-def trial(answer: Callable[[int, int, int, int], Any], here: Here) -> list[Any]:
-    return [answer(k, PARAMETERS, INPUTS, OUTPUTS) for k in DEVICES]
-
-
-def _sent(k: int) -> float:
-    return (k - 1) * (PARAMETERS + (INPUTS + OUTPUTS) / k)
-
-
-def _received(k: int) -> float:
-    return (k - 1) * (PARAMETERS + OUTPUTS / k)
-
-
-def expected() -> list[tuple[float, float]]:
-    return [(_sent(k), _received(k)) for k in DEVICES]
-
-
-def _bill(
-    place: int | None, wrong: Callable[[int], Any]
-) -> Callable[[Sequence[Any], Any, int], bool]:
-    """Return the predicate of a mistake: one place of the pair, or all of it, is ``wrong(k)``."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        for bill, k in zip(yours, DEVICES, strict=True):
-            mine = tuple(bill) if place is None else (bill[place],)
-            theirs = wrong(k) if place is None else (wrong(k),)
-            if any(abs(m - t) > 1e-6 for m, t in zip(mine, theirs, strict=True)):
-                return False
-        return True
-
-    return when
+GIB, MILLION = 2**30, 10**6
+#: (parameters, bytes of a GPU, GPUs, fast enough on one): a name for the mistakes below, the
+#: arguments as they are shown, and the answer.
+CASES: dict[str, tuple[int, int, int, bool]] = {
+    "fast": (MILLION, 24 * GIB, 4, True),
+    "slow": (100 * MILLION, 24 * GIB, 4, False),
+    "hosts": (350 * MILLION, 80 * GIB, 64, False),
+    "large": (7000 * MILLION, 80 * GIB, 8, False),
+    "large and fast": (7000 * MILLION, 80 * GIB, 8, True),
+    "alone": (100 * MILLION, 24 * GIB, 1, False),
+    "just fits": (GIB // 2, 8 * GIB, 2, False),
+    "just too large": (GIB // 2 + 1, 8 * GIB, 2, False),
+    "weights too large": (30_000 * MILLION, 80 * GIB, 8, False),
+    "weights fit": (3000 * MILLION, 24 * GIB, 4, False),
+}
+CHOICES = ("one GPU", "DDP", "DDP", "FSDP", "FSDP", "one GPU", "DDP", "FSDP", "FSDP", "FSDP")
+NAMES = tuple(CASES)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+def trial(answer: Callable[[int, int, int, bool], Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES.values()]
+
+
+def expected() -> list[str]:
+    return list(CHOICES)
+
+
+def _label(parameters: int, size: int, gpus: int, fast_enough: bool) -> str:
+    return f"choose({parameters:_}, {size // GIB} * 2**30, {gpus}, {fast_enough})"
+
+
+def _chose(case: str, *choices: str) -> When:
+    return lambda yours, expected, n: yours[NAMES.index(case)] in choices
 
 
 EXERCISE = Exercise(
     id="09-4",
-    title="Device 0's bill",
-    answer="device0_traffic",
+    title="Decide",
+    answer="choose",
     trial=trial,
     expected=expected,
-    entries=tuple(f"device0_traffic({k}, {PARAMETERS}, {INPUTS}, {OUTPUTS})" for k in DEVICES),
+    entries=tuple(_label(*case) for case in CASES.values()),
     where="notebook",
     mistakes=(
         Mistake(
-            "It returns one number. Two are expected, as a pair: the bytes that are sent and "
-            "those that are received.",
-            when=lambda yours, expected, n: all(map(_is_number, yours)),
+            "That is what older texts say. Today DDP takes the place of DP on one machine, too, "
+            "and FSDP that of model parallel.",
+            when=lambda yours, expected, n: any(
+                choice in ("DP", "DataParallel", "DDP with model parallel") for choice in yours
+            ),
             shown_by={
-                "all together": body("""
-                    return (devices - 1) * (2 * parameters + (inputs + 2 * outputs) / devices)
+                "DP": edit('return "DDP"', 'return "DP" if gpus <= 8 else "DDP"'),
+                "model parallel": edit('return "FSDP"', 'return "DDP with model parallel"'),
+            },
+        ),
+        Mistake(
+            "DDP keeps the whole training state on every GPU: more GPUs do not make it fit. "
+            "Compare with one GPU.",
+            when=_chose("weights too large", "DDP", "one GPU"),
+            shown_by={
+                "all GPUs together": edit("> gpu_bytes", "> gpu_bytes * gpus"),
+                "never FSDP": body("""
+                    return "one GPU" if fast_enough or gpus == 1 else "DDP"
                 """),
             },
         ),
         Mistake(
-            "Sent and received have changed places.",
-            when=_bill(None, lambda k: (_received(k), _sent(k))),
+            "Training does not fit on one GPU although its weights alone do: the gradient and "
+            "Adam's two moments have to be there as well, 16 bytes per parameter.",
+            when=_chose("weights fit", "DDP", "one GPU"),
+            shown_by={"weights only": edit("16 * parameters", "4 * parameters")},
+        ),
+        Mistake(
+            "A GPU on which training does not fit is not fast enough, whatever it is said to be: "
+            "ask first whether it fits.",
+            when=_chose("large and fast", "one GPU"),
             shown_by={
-                "changed places": edit(
-                    "return sent, others * (parameters + outputs / devices)",
-                    "return others * (parameters + outputs / devices), sent",
-                )
+                "speed first": body("""
+                    if fast_enough or gpus == 1:
+                        return "one GPU"
+                    return "FSDP" if 16 * parameters > gpu_bytes else "DDP"
+                """)
             },
         ),
         Mistake(
-            "Device 0 sends nothing to itself: there are devices - 1 others.",
-            when=_bill(None, lambda k: (_sent(k) * k / (k - 1), _received(k) * k / (k - 1))),
-            shown_by={
-                "itself too": body("""
-                    sent = devices * parameters + inputs + outputs
-                    return sent, devices * parameters + outputs
-                """),
-            },
+            "What fits exactly, fits: 16 bytes per parameter may be as many as gpu_bytes.",
+            when=_chose("just fits", "FSDP"),
+            shown_by={"at the limit": edit("> gpu_bytes", ">= gpu_bytes")},
         ),
         Mistake(
-            "Each device gets its own piece of the batch, not all of it: divide inputs and "
-            "outputs by devices.",
-            when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS + OUTPUTS)),
-            shown_by={
-                "the whole batch to each": body("""
-                    others = devices - 1
-                    return others * (parameters + inputs + outputs), others * (parameters + outputs)
-                """),
-            },
+            "With a single GPU there is nothing to divide the batch among: one GPU it is, fast "
+            "enough or not.",
+            when=_chose("alone", "DDP"),
+            shown_by={"DDP on one": edit("fast_enough or gpus == 1", "fast_enough")},
         ),
         Mistake(
-            "The outputs' gradient is missing: it goes back to the devices that made the "
-            "outputs, so device 0 sends it too.",
-            when=_bill(0, lambda k: (k - 1) * (PARAMETERS + INPUTS / k)),
-            shown_by={
-                "the forward pass only": body("""
-                    others = devices - 1
-                    return others * (parameters + inputs / devices), others * outputs / devices
-                """),
-            },
-        ),
-        Mistake(
-            "You send the parameters once. Each of the other devices needs a copy.",
-            when=_bill(0, lambda k: PARAMETERS + (k - 1) * (INPUTS + OUTPUTS) / k),
-            shown_by={
-                "parameters once": body("""
-                    others = devices - 1
-                    pieces = others * (inputs + outputs) / devices
-                    return parameters + pieces, parameters + others * outputs / devices
-                """),
-            },
-        ),
-        Mistake(
-            "The parameters' gradient is missing: every replica sends back the gradient of all "
-            "its parameters.",
-            when=_bill(1, lambda k: (k - 1) * OUTPUTS / k),
-            shown_by={
-                "no gradient of the parameters": edit(
-                    "(parameters + outputs / devices)", "outputs / devices"
-                )
-            },
+            "One GPU is fast enough there: more of them make it more complicated and no better.",
+            when=_chose("fast", "DDP", "FSDP"),
+            shown_by={"always more": edit("fast_enough or gpus == 1", "gpus == 1")},
         ),
     ),
     another=body("""
-        sent = received = 0
-        for _ in range(1, devices):
-            sent += inputs / devices + parameters + outputs / devices
-            received += outputs / devices + parameters
-        return [sent, received]
+        weights = gradients = 4 * parameters
+        moments = 2 * 4 * parameters
+        if weights + gradients + moments <= gpu_bytes:
+            return "DDP" if gpus > 1 and not fast_enough else "one GPU"
+        return "FSDP"
     """),
     hints=(
-        "Go through the four parts of the figure, and ask for each whether device 0 sends or "
-        "receives it. The outputs come in, and their gradient goes out.",
-        "To each of the devices - 1 others: the parameters, a piece of the inputs, a piece of the "
-        "outputs' gradient. From each: a piece of the outputs, the gradient of the parameters.",
-        "To each of the others go parameters + (inputs + outputs) / devices bytes. What comes "
-        "back from each lacks one of these three terms.",
+        "Which of the questions decides alone, whatever the answers to the others are?",
+        "First whether training fits on one GPU, then whether one is enough. DDP is what is left.",
+        "Training needs 16 * parameters bytes. Does that fit into gpu_bytes? Then look at "
+        "fast_enough and gpus.",
     ),
 )
