@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
@@ -51,7 +52,12 @@ class Torchrun:
 
     @classmethod
     def start(
-        cls, folder: PrivateFolder, words: Sequence[str], script: str | None, cell: str
+        cls,
+        folder: PrivateFolder,
+        words: Sequence[str],
+        script: str | None,
+        cell: str,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Torchrun:
         """Start torchrun; returns at once.
 
@@ -66,7 +72,8 @@ class Torchrun:
             stands before the script's own arguments then.
         cell
             The name of the cell that is run.
-
+        variables
+            For the environment of torchrun and its workers, beside those of this process.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -82,7 +89,7 @@ class Torchrun:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={**_environment(), CELL: cell},
+                    env={**_environment(), **variables, CELL: cell},
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )

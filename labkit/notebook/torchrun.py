@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from typing import Any
@@ -10,16 +9,10 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from .. import interrupts
-from ..errors import LabError, UsageError
-from ..launch.torchrun import Torchrun, make_folder
-from ..launch.torchrun_owner import STDERR, STDOUT
-from ..runtime.torchrun import File, Workers, find_failed, judge, why_refused
-from ..runtime.torchrun_watch import Watch, deadlock, stopped
+from ..errors import UsageError
+from ..runtime.torchrun_job import Job
 from . import live, show
 from . import shell as ipython
-
-#: Seconds between two looks at the workers.
-LOOK_SECONDS = 0.1
 
 
 @magics_class
@@ -73,66 +66,25 @@ def run(words: list[str], script: str | None, name: str) -> None:
     name
         What to call the cell.
     """
-    with interrupts.held(), contextlib.ExitStack() as close:
-        close.callback((folder := make_folder()).remove)
-        watch = Watch(folder.path)
-        close.callback(watch.close)
-        torchrun = Torchrun.start(folder, words, script, name)
-        close.callback(torchrun.end)
+    with interrupts.held(), Job(words, script, name) as job:
         shown = live.Live(live.screen())
-        close.callback(lambda: shown.clear(wait=True))
-        workers, own = Workers(torchrun.path, name), File(torchrun.path / STDOUT)
-        ending = _follow(torchrun, watch, workers, own, shown)
-        torchrun.end()
-        workers.read()
-        report, raised = torchrun.report(), workers.last_errors()
-        ended = workers.last_ranks() - report.failures.keys()
-        failed = find_failed(report.failures, raised, ended)
-        outcomes = workers.outcomes(failed)
-        shown.clear(wait=any(o.stdout or o.stderr for o in outcomes))
-        sys.stdout.write(own.more())
-        if report.own_way:
-            sys.stderr.write(File(torchrun.path / STDERR).more())
-        show.show(outcomes)
-        if ending is not None:
-            raise ending
-        if refusal := why_refused(report):
-            raise (UsageError if report.refused else LabError)(refusal)
-        if (error := judge(failed, raised, ended)) is not None:
-            raise error
 
+        def look() -> None:
+            if text := job.own.more():
+                sys.stdout.write(text)
+            shown.offer(job.workers.texts, job.watch.states, job.watch.suspicion())
 
-def _follow(
-    torchrun: Torchrun, watch: Watch, workers: Workers, own: File, shown: live.Live
-) -> BaseException | None:
-    """Show what the workers and torchrun itself write until all of them are gone.
-
-    Returns
-    -------
-    BaseException or None
-        Why they are to be ended: the stop button, or workers that wait in vain.
-    """
-    patience, checked = live.patience(), False
-    try:
-        with interrupts.stoppable():
-            while not torchrun.has_ended():
-                if (case := watch.look(LOOK_SECONDS)) is not None:
-                    return deadlock(case)
-                suspicion = watch.suspicion()
-                if patience is None or suspicion is None or suspicion.seconds() < patience:
-                    checked = False
-                elif checked:
-                    return deadlock(suspicion.case)
-                else:
-                    watch.look_again()
-                    checked = True
-                workers.read()
-                if text := own.more():
-                    sys.stdout.write(text)
-                shown.offer(workers.texts, watch.states, suspicion)
-    except KeyboardInterrupt:
-        return stopped(watch.suspicion())
-    return None
+        try:
+            ended = job.end(job.follow(look, live.patience()))
+            shown.clear(wait=any(o.stdout or o.stderr for o in ended.outcomes))
+        finally:
+            shown.clear(wait=True)
+        sys.stdout.write(job.own.more())
+        if ended.report.own_way:
+            sys.stderr.write(job.own_errors.more())
+        show.show(ended.outcomes)
+        if ended.error is not None:
+            raise ended.error
 
 
 def load(shell: Any) -> None:

@@ -198,6 +198,12 @@ class Watch:
             if not worker.is_gone()
         ]
 
+    def pid(self, rank: int) -> int | None:
+        """Return the process id of a worker of the last attempt, None before it is known."""
+        attempts = dict(self._attempts)
+        worker = attempts[max(attempts)].workers.get(rank) if attempts else None
+        return None if worker is None else worker.hello.pid
+
     def close(self) -> None:
         """Listen no more, neither for workers nor to them."""
         for end in (self._server, *self._lines):
