@@ -22,6 +22,7 @@ from typing import Any
 from ...wire.encoding import ProtocolError, decode, encode
 from ...wire.requests import REFUSED, Handler
 from ...wire.torchrun import Hello
+from .training import Teller
 
 #: Seconds for a look that is under way.
 END_SECONDS = 5.0
@@ -54,17 +55,19 @@ class _AfterTorch(MetaPathFinder):
         return spec
 
 
-def begin_with_torch(path: str, script: str) -> None:
+def begin_with_torch(path: str, script: str, telling: Teller | None = None) -> None:
     """Begin to answer at a socket when torch has been imported.
 
-    ``script`` is the file name of the code whose lines are told.
+    ``script`` is the file name of the code whose lines are told; ``telling`` begins then, too.
     """
-    sys.meta_path.insert(0, _AfterTorch(lambda: begin(path, script)))
+    sys.meta_path.insert(0, _AfterTorch(lambda: begin(path, script, telling)))
 
 
-def begin(path: str, script: str) -> None:
+def begin(path: str, script: str, telling: Teller | None = None) -> None:
     """Record calls, and answer the notebook; where that cannot be, run on without it."""
     with contextlib.suppress(Exception):
+        if telling is not None:
+            telling.listen()
         from .. import calls, tracebacks
         from ..observe import p2p_record
         from ..torch_internals import loopback_store, names

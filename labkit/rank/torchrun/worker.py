@@ -21,7 +21,7 @@ from types import ModuleType, TracebackType
 
 from ...wire.family import end_with_parent
 from ...wire.torchrun import ERROR, ERROR_FILE, RANK
-from . import watch
+from . import training, watch
 
 #: An error is printed, as Python does; or kept for the notebook, which shows each error once.
 PRINT, KEEP = "print", "keep"
@@ -70,11 +70,14 @@ def main(argv: list[str]) -> None:
     if cell:
         text = source.decode()
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    watch.begin_with_torch(socket, name)
+    telling = training.teller()
+    watch.begin_with_torch(socket, name, telling)
     code = compile(source, name, "exec", dont_inherit=True)
     try:
         exec(code, vars(main_module))
     finally:
+        if telling is not None:
+            telling.end()
         watch.end()
 
 

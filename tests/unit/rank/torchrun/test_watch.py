@@ -22,4 +22,4 @@ def test_the_watch_begins_once_when_torch_is_there() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["False", "('socket', 'In[7]') True", "True"]
+    assert done.stdout.splitlines() == ["False", "('socket', 'In[7]', None) True", "True"]
