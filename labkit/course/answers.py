@@ -1,7 +1,8 @@
 """Write an answer to an exercise as a change of the solution in the notebook.
 
 A wrong answer stands beside the mistake that it shows: as an edit, where it differs in a few
-places; with another body; or whole. What is written is real code, which is run and linted.
+places; with another body; or whole; in the place of a file stands another one. What is written is
+real code, which is run and linted.
 
 >>> solution = "def average(x):\\n    dist.all_reduce(x)\\n    return x / world_size"
 >>> print(edit("return x / world_size", "return x").written(solution, "average"))
@@ -61,6 +62,11 @@ def body(text: str) -> Answer:
 def whole(text: str) -> Answer:
     """Define the answer anew, where the solution defines it; the rest of the cell stays."""
     return _Whole(_block(text))
+
+
+def instead(text: str) -> Answer:
+    """Write another file, of an exercise whose answer is one."""
+    return _Instead(_block(text))
 
 
 def _block(text: str) -> str:
@@ -133,6 +139,15 @@ class _Whole:
     def written(self, solution: str, name: str) -> str:
         definition = _definition(solution, name)
         return _with_lines(solution, definition.lineno, definition.end_lineno, self.text)
+
+
+@dataclass(frozen=True)
+class _Instead:
+    text: str
+
+    def written(self, solution: str, name: str) -> str:
+        ast.parse(self.text)
+        return self.text
 
 
 def _definition(solution: str, name: str) -> ast.FunctionDef | ast.ClassDef:

@@ -27,6 +27,10 @@ def examine(exercise: Exercise) -> tuple[Result, Verdict]:
         from .in_notebook import try_in_notebook
 
         result = try_in_notebook(exercise)
+    elif exercise.where == "file":
+        from .in_file import try_file
+
+        result = try_file(exercise)
     else:
         from .on_ranks import try_on_ranks
 
@@ -135,7 +139,7 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
         The exercise's id, such as ``"03-2"``.
     define
         Define it where the answer lives, on the ranks or in the notebook, rather than print it:
-        the cells that use the answer work then.
+        the cells that use the answer work then. A file is written, and yours kept beside it.
 
     Raises
     ------

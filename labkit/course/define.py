@@ -9,11 +9,13 @@ from ..notebook.run import run
 from ..rank_names import label
 from ..runtime import request
 from .exercise import Exercise
+from .in_file import keep
 from .in_notebook import names_of_notebook
 
 
 def define(exercise: Exercise, source: str) -> str:
-    """Run the cell that solves an exercise, on all ranks or in the notebook; say so in a sentence.
+    """Run the cell that solves an exercise, on all ranks or in the notebook, or write its file; say
+    so in a sentence.
 
     Raises
     ------
@@ -21,8 +23,17 @@ def define(exercise: Exercise, source: str) -> str:
         If the answer is for ranks and no lab is running.
     RankError
         If the cell raises an error on a rank.
+    DataError
+        If the file cannot be written.
     """
     first, _, rest = source.partition("\n")
+    if exercise.where == "file":
+        kept = keep(exercise, f"{rest}\n")
+        yours = f" Your own file is now {kept}." if kept else ""
+        return (
+            f"labkit has written {exercise.answer}: it is now the course's solution of exercise "
+            f"{exercise.id}.{yours}"
+        )
     if exercise.where == "notebook":
         _define_here(exercise, source)
         where = "in this notebook"

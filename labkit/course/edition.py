@@ -2,7 +2,9 @@
 
 The solved notebook is the only source. A solution stands between two lines, ``### BEGIN
 SOLUTION`` and ``### END SOLUTION``; the learner gets a stub of its size in that place, and no
-outputs of that cell and of its check, which would give it away.
+outputs of that cell and of its check, which would give it away. Of a cell that writes a file, with
+``%%writefile``, the first line may be ``### BEGIN SOLUTION from scripts/single.py``: then that file
+of the course takes the place of the solution, for the learner to change.
 """
 
 from __future__ import annotations
@@ -13,9 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import DataError, UsageError
-from .material import notebooks
+from .material import file, notebooks
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+#: Behind the first mark: the file that the learner begins with.
+FROM = " from "
+#: What a cell begins with that writes a file.
+WRITES_FILE = "%%writefile "
 #: The cell that checks an exercise.
 CHECK = re.compile(r"""^labkit\.check\(["'](\d\d-\d+)["']\)""", re.MULTILINE)
 #: The same inside the JSON of a notebook file.
@@ -24,20 +30,30 @@ _CHECK_IN_FILE = re.compile(rb"""labkit\.check\((?:\\"|')(\d\d-\d+)(?:\\"|')\)""
 
 def problem_of(source: str) -> str | None:
     """Say what is wrong with the solution region of a cell; None if it has a good one or none."""
-    marks = [line.strip() for line in source.split("\n") if line.strip() in (BEGIN, END)]
-    if (BEGIN in source or END in source) and marks != [BEGIN, END]:
+    marks = [line.strip() for line in source.split("\n") if is_mark(line)]
+    if (BEGIN in source or END in source) and [m.partition(FROM)[0] for m in marks] != [BEGIN, END]:
         return f"it needs one line {BEGIN!r} and below it one line {END!r}"
     if marks:
+        start = marks[0].partition(FROM)[2]
+        if start and not source.startswith(WRITES_FILE):
+            return f"only a cell that begins with {WRITES_FILE!r} begins as a file"
+        if start and not file(start).is_file():
+            return f"the course has no file {start}"
         _, solution, _ = _split(source)
         if not any(line.strip() for line in solution):
             return "the solution is empty"
     return None
 
 
+def is_mark(line: str) -> bool:
+    """Tell whether a line is one of the two marks."""
+    return line.strip().partition(FROM)[0] in (BEGIN, END)
+
+
 def _split(source: str) -> tuple[list[str], list[str], list[str]]:
     """Return the lines before the region, of the solution, and after it."""
     lines = source.split("\n")
-    begin = next(i for i, line in enumerate(lines) if line.strip() == BEGIN)
+    begin = next(i for i, line in enumerate(lines) if is_mark(line))
     end = next(i for i, line in enumerate(lines) if line.strip() == END)
     return lines[:begin], lines[begin + 1 : end], lines[end + 1 :]
 
@@ -60,6 +76,9 @@ def stub(source: str) -> str:
     before, solution, after = _split(source)
     code = [line for line in solution if line.strip() and not line.strip().startswith("#")]
     marker = source.split("\n")[len(before)]
+    if start := marker.partition(FROM)[2].strip():
+        said = f"# Your turn: about {len(code)} lines. This is {start}, to be changed."
+        return "\n".join([*before, said, file(start).read_text("utf-8").rstrip("\n"), *after])
     indent = marker[: len(marker) - len(marker.lstrip())]
     lines = f"{len(code)} line{'' if len(code) == 1 else 's'}"
     return "\n".join([*before, f"{indent}# Your turn: about {lines}.", f"{indent}...", *after])

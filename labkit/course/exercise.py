@@ -14,8 +14,9 @@ from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
 from .answers import Answer
 
-#: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook.
-PLACES = ("ranks", "notebook")
+#: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook; or it is a
+#: file beside the notebook.
+PLACES = ("ranks", "notebook", "file")
 HINTS = 3
 #: Names of failures that others have caused.
 CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
@@ -46,13 +47,14 @@ class Failed:
     ``name`` is that of the error ("RuntimeError"); also "Died", and what is only a consequence:
     "Deadlock", "TimedOut" and "Stopped". ``lines`` are those of the learner's code that an error
     came through, outermost first. ``unusable`` says what the answer gave if that is not what
-    raised the error, but the trial, which could not use it.
+    raised the error, but the trial, which could not use it. ``part`` is that of a file's trial.
     """
 
     name: str
     message: str = ""
     lines: tuple[str, ...] = ()
     unusable: Unusable | None = None
+    part: str = ""
 
     @classmethod
     def of_trial(cls, unusable: Unusable) -> Failed:
@@ -67,9 +69,10 @@ class Failed:
         return self.name not in CONSEQUENCES
 
     def text(self) -> str:
-        """Return name and message as Python tells an error, and below it the lines of code."""
+        """Return name and message as Python tells an error, below it the lines of code and the
+        part."""
         head = f"{self.name}: {self.message}" if self.message else self.name
-        return "\n".join([head, *self.lines])
+        return "\n".join([head, *self.lines, *filter(None, [self.part])])
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ class Mistake:
         What the learner is told.
     when
         By what it gives: ``when(yours, expected, world_size)`` is true. Both are lists in rank
-        order; with ``where="notebook"`` they are the values themselves. Asked only if every rank
+        order; with ``where="notebook"`` they are the values themselves, and of a file the dicts of
+        the part that differs. Asked only if every rank
         has given a value.
     raises
         By an error: a regular expression that is found in ``"TypeError: the message"`` of the
@@ -182,13 +186,15 @@ class Exercise:
     title
         As in the notebook.
     answer
-        The name that the learner defines.
+        The name that the learner defines, or of the file that the learner writes.
     trial
         ``trial(answer, here)``, on every rank at the same time or in the notebook: uses the
-        answer and returns small values. A module's function.
+        answer and returns small values. A module's function. Of a file, ``trial(path, limits)``
+        yields one part after another, each as its name and a dict of what was found; the first
+        part that differs from the expected one ends the trial.
     expected
         ``expected(world_size)``: one value per rank, computed in one process; in the notebook
-        ``expected()``: the value.
+        ``expected()``: the value; of a file the dict of each part.
     entries
         Labels for the items of the list that the trial returns (on each rank), in the learner's
         own terms and units: the call that gave an item (``"share(7, 3)"``), or what it is
@@ -210,21 +216,23 @@ class Exercise:
     hints
         Three, each stronger than the one before.
     seconds
-        The time that the trial has.
+        The time that the trial has; of a file each start of it.
     where
-        "ranks", or "notebook" for an answer that needs no ranks.
+        "ranks", or "notebook" for an answer that needs no ranks, or "file".
+    start
+        What a file begins as: a file of the course, ``"scripts/single.py"``.
 
     Raises
     ------
     ValueError
-        If ``where`` or the number of hints is not allowed, there are goals or forbidden calls
-        where nothing is counted, or two wrong answers have the same name.
+        If ``where``, ``start`` or the number of hints is not allowed, there are goals or forbidden
+        calls where nothing is counted, or two wrong answers have the same name.
     """
 
     id: str
     title: str
     answer: str
-    trial: Callable[[Any, Here], Any]
+    trial: Callable[[Any, Here], Any] | Callable[[Any, Any], Any]
     expected: Callable[..., Any]
     another: Answer
     hints: Sequence[str]
@@ -236,16 +244,19 @@ class Exercise:
     goals: Sequence[Goal] = ()
     seconds: float = 20.0
     where: str = "ranks"
+    start: str = ""
 
     def __post_init__(self) -> None:
         number, _, own = self.id.partition("-")
         if not (len(number) == 2 and number.isdigit() and own.isdigit()):
             raise ValueError(f'an exercise\'s id is like "03-2", not {self.id!r}')
-        if not self.answer.isidentifier():
-            raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
         if self.where not in PLACES:
             raise ValueError(f"{self.id}: where is one of {', '.join(PLACES)}, not {self.where!r}")
-        if self.where == "notebook" and (self.goals or self.forbids):
+        if (self.where == "file") != bool(self.start):
+            raise ValueError(f"{self.id}: a file, and nothing else, has start=")
+        if not self.answer.removesuffix(".py" if self.start else "").isidentifier():
+            raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
+        if self.where != "ranks" and (self.goals or self.forbids):
             raise ValueError(f"{self.id}: calls are counted on ranks only, and forbidden there")
         if len(self.hints) != HINTS:
             raise ValueError(f"{self.id}: there are {HINTS} hints, not {len(self.hints)}")

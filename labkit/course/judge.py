@@ -48,6 +48,8 @@ class Result:
     notes: list[str] = field(default_factory=list)  #: errors with their lines, and what was done
     waited: str = ""  #: what was said about ranks that waited in vain, or whose time was up
     crossed: str = ""  #: what was said of groups that each rank has made for itself
+    #: of a file the parts of its trial, in order, and whether each went as expected
+    parts: list[tuple[str, bool]] = field(default_factory=list)
     found: Found = "written"  #: what there is by the answer's name; else nothing was tried
 
     @property

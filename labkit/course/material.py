@@ -27,6 +27,11 @@ def root() -> Path:
     raise DataError("This installation of labkit came without the course: install it again.")
 
 
+def file(name: str) -> Path:
+    """Return where a file of the course's notebooks is: ``"scripts/single.py"``."""
+    return root() / "notebooks" / name
+
+
 def notebooks(number: str = "") -> list[Path]:
     """List the course's notebooks in reading order, or those of one number such as ``"01"``.
 

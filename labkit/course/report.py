@@ -24,6 +24,7 @@ def report(result: Result, verdict: Verdict) -> str:
     """Return the whole text."""
     exercise = result.exercise
     lines = [f"\x1b[1m{exercise.id}  {exercise.title}\x1b[0m"]
+    lines += [f"{GOOD if good else BAD} {part}" for part, good in result.parts]
     if _has_something_to_show(result):
         lines += _values(result)
     if result.found == "written":
@@ -42,6 +43,8 @@ def _has_something_to_show(result: Result) -> bool:
     """Tell whether there is a value to set beside the expected one: without one, that would only
     give the result away."""
     if result.found != "written" or result.gave_nothing:
+        return False
+    if result.parts and not result.wrong:  # said in its parts
         return False
     return not all(isinstance(y, Failed) and y.unusable is None for y in result.yours)
 

@@ -15,6 +15,11 @@ _NAMES = 3
 
 def unwritten(exercise: Exercise) -> str:
     """Say that the cell is as it was."""
+    if exercise.start:
+        return (
+            f"`{exercise.answer}` does what {exercise.start} does: change it as exercise "
+            f"{exercise.id} says, then check again."
+        )
     return (
         f"`{exercise.answer}` is still empty: write it in the cell of exercise {exercise.id}, run "
         "that cell, then check again."

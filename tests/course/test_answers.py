@@ -6,7 +6,10 @@ of the solution: wrong answers beside the mistake that each of them shows.
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +47,8 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
 
     The names that it defined are gone afterwards, and so is a rank that it killed replaced.
     """
+    if exercise.where == "file":
+        return attempt_of_file(exercise, source)
     import __main__
 
     on_ranks = exercise.where == "ranks"
@@ -63,6 +68,13 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
         if on_ranks:
             lab.client.direct_view(lab.engine_ids).apply_sync(forget, sorted(names))
         vars(__main__).pop(exercise.answer, None)
+
+
+def attempt_of_file(exercise: Exercise, source: str) -> str:
+    """Write an answer's file into a folder of its own, check it, and return the verdict's name."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path(exercise.answer).write_text(f"{source}\n")
+        return check.examine(exercise)[1].name
 
 
 @pytest.mark.parametrize("name", EXERCISES)

@@ -28,25 +28,25 @@ def definitions(number: str) -> dict[str, str]:
     return found
 
 
-def without_px(source: str) -> str:
-    """Return a cell without its first line, if that is ``%%px``."""
+def without_magic(source: str) -> str:
+    """Return a cell without its first line, if that is ``%%px`` or ``%%writefile``."""
     first, _, rest = source.partition("\n")
-    return rest if first.startswith("%%px") else source
+    return rest if first.startswith(("%%px", edition.WRITES_FILE)) else source
 
 
 def stub(exercise: Exercise) -> str:
     """Return what the learner gets."""
-    return without_px(edition.stub(definitions(exercise.id[:2])[exercise.id]))
+    return without_magic(edition.stub(definitions(exercise.id[:2])[exercise.id]))
 
 
 def marked(exercise: Exercise) -> str:
     """Return the solution of the notebook with the two marks around what a learner writes."""
-    return without_px(definitions(exercise.id[:2])[exercise.id])
+    return without_magic(definitions(exercise.id[:2])[exercise.id])
 
 
 def solution(exercise: Exercise) -> str:
     """Return the solution of the notebook."""
-    return without_px(edition.solved(definitions(exercise.id[:2])[exercise.id]))
+    return without_magic(edition.solved(definitions(exercise.id[:2])[exercise.id]))
 
 
 def written(exercise: Exercise, answer: Answer) -> str:

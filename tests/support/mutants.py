@@ -42,7 +42,7 @@ class Mutant:
 
     exercise: str
     change: str  #: "old line → new line"
-    source: str  #: the whole cell, without ``%%px``
+    source: str  #: the whole cell, without its magic
 
     @property
     def name(self) -> str:
@@ -71,8 +71,8 @@ def mutants(exercise: Exercise) -> list[Mutant]:
     marked = answers.marked(exercise)
     solution = answers.solution(exercise)
     lines = marked.split("\n")
-    first = next(i for i, line in enumerate(lines) if line.strip() == edition.BEGIN)
-    last = next(i for i, line in enumerate(lines) if line.strip() == edition.END) - 1
+    first, end = (i for i, line in enumerate(lines) if edition.is_mark(line))
+    last = end - 1
     found: dict[str, Mutant] = {}
     for source in _changed(solution):
         where, change = _difference(solution, source)

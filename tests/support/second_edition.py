@@ -56,8 +56,13 @@ def lines_of(source: str) -> int:
 
 
 def breathes(nb: NotebookNode, path: Path) -> list[str]:
-    """Half of the code cells are as short as a thought; none is longer than half a screen."""
-    counts = {i: lines_of(cell.source) for i, cell in code_cells(nb)}
+    """Half of the code cells are as short as a thought; none is longer than half a screen, but for
+    the text of a file."""
+    counts = {
+        i: lines_of(cell.source)
+        for i, cell in code_cells(nb)
+        if not cell.source.startswith(edition.WRITES_FILE)
+    }
     median = statistics.median(counts.values())
     problems = [f"cell {i} has {n} lines" for i, n in counts.items() if n > MOST_LINES]
     if median > MEDIAN_LINES:
@@ -127,11 +132,12 @@ def is_used_at_work(nb: NotebookNode, path: Path) -> list[str]:
 
 
 def specifies_its_stubs(nb: NotebookNode, path: Path) -> list[str]:
-    """What a learner is to write has typed arguments and a docstring with an example, which the
-    learner's edition keeps."""
+    """A function that a learner is to write has typed arguments and a docstring with an example,
+    which the learner's edition keeps."""
     problems = []
     for i, cell in code_cells(nb):
-        if not edition.has_solution(cell.source):
+        is_file = cell.source.startswith(edition.WRITES_FILE)
+        if is_file or not edition.has_solution(cell.source):
             continue
         source = re.sub(r"^%%.*$", "", edition.stub(cell.source), flags=re.M)
         for node in ast.walk(ast.parse(source)):

@@ -113,6 +113,32 @@ def test_a_region_that_is_not_well_formed(source: str) -> None:
         edition.stub(source)
 
 
+FILE = (
+    "%%writefile my.py\n### BEGIN SOLUTION from scripts/single.py\nx = 1\n# one\ny = 2\n"
+    "### END SOLUTION"
+)
+
+
+def test_a_file_begins_as_one_of_the_course() -> None:
+    text = material.file("scripts/single.py").read_text()
+    magic, said, *rest = edition.stub(FILE).split("\n")
+    assert magic == "%%writefile my.py"
+    assert said == "# Your turn: about 2 lines. This is scripts/single.py, to be changed."
+    assert "\n".join(rest) == text.rstrip("\n")
+    assert edition.solved(FILE) == "%%writefile my.py\nx = 1\n# one\ny = 2"
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (FILE.replace("single.py", "no.py"), "the course has no file scripts/no.py"),
+        (FILE.partition("\n")[2], "only a cell that begins with '%%writefile '"),
+    ],
+)
+def test_a_file_that_cannot_begin(source: str, problem: str) -> None:
+    assert problem in str(edition.problem_of(source))
+
+
 def test_a_cell_without_a_solution_has_no_problem() -> None:
     assert edition.problem_of("x = 1") is None
     assert edition.problem_of(ANSWER) is None

@@ -40,7 +40,7 @@ def test_the_answers_are_code_that_ruff_reads(tmp_path: Path) -> None:
             cells = (answers.setup(exercise), answers.written(exercise, answer), "")
             path = folder / f"{exercise.id} {name.replace('/', ' ')}.py"
             path.write_text("\n\n\n".join(cells))
-    for where, names in (("ranks", ON_RANKS), ("notebook", ())):
+    for where, names in (("ranks", ON_RANKS), ("notebook", ()), ("file", ())):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", RULES,
              "--config", f"builtins = {list(names)}", "--output-format", "concise", "."],

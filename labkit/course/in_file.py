@@ -1,0 +1,111 @@
+"""Try an answer that is a file beside the notebook: a script, which is started as at work."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, UsageError
+from ..files import reason, write_whole
+from . import material
+from .compare import same
+from .exercise import Exercise, Failed
+from .judge import Result
+from .script_start import Limits, StartFailed
+
+
+def try_file(exercise: Exercise) -> Result:
+    """Try the file that a learner has written, part by part; stop at the first that differs.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file.
+    Interrupted
+        If the learner stops it.
+    """
+    path = Path(exercise.answer)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"There is no {exercise.answer} beside this notebook yet: run the cell of exercise "
+            f"{exercise.id}, which writes it, first."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = reason(error) if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"{exercise.answer} cannot be read ({why}).") from None
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        return _did_not_start(exercise, error)
+    if _means(tree) in map(_means, map(ast.parse, ("", "...", begins_as(exercise)))):
+        return Result(exercise, 1, [None], [None], found="unwritten")
+    return _try(exercise, path)
+
+
+def begins_as(exercise: Exercise) -> str:
+    """Return the text that the file of an exercise begins as."""
+    return material.file(exercise.start).read_text(encoding="utf-8")
+
+
+def keep(exercise: Exercise, text: str) -> str:
+    """Write a text where the learner's file is; return the name that a file of theirs has now,
+    "" if there was none.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written.
+    """
+    path = Path(exercise.answer)
+    try:
+        kept = ""
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            own = path.with_suffix(f".yours{path.suffix}")
+            path.replace(own)
+            kept = own.name
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({reason(error)}).") from None
+    return kept
+
+
+def _means(tree: ast.Module) -> str:
+    """Return what a script does, as text: without its comments and its docstring."""
+    body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+    return "\n".join(map(ast.dump, body))
+
+
+def _did_not_start(exercise: Exercise, error: SyntaxError | ValueError) -> Result:
+    """Say that the file is no Python."""
+    line = (error.text or "").strip() if isinstance(error, SyntaxError) else ""
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    where = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+    failed = Failed(type(error).__name__, said, (line,) if line else ())
+    note = f"{exercise.answer}{where}: {failed.text()}"
+    return Result(exercise, 1, [failed], [None], notes=[note])
+
+
+def _try(exercise: Exercise, path: Path) -> Result:
+    expected: dict[str, dict[str, Any]] = exercise.expected()
+    trial: Callable[[Any, Any], Any] = exercise.trial
+    parts: list[tuple[str, bool]] = []
+    yours: Any = None
+    wanted: Any = None
+    try:
+        for part, found in trial(path, Limits(exercise.seconds)):
+            yours, wanted = found, expected[part]
+            parts.append((part, same(yours, wanted)))
+            if not parts[-1][1]:
+                break
+    except StartFailed as error:
+        part = list(expected)[len(parts)]
+        parts.append((part, False))
+        failed = replace(error.failed, part=part)
+        return Result(exercise, 1, [failed], [None], notes=error.notes, parts=parts,
+                      waited=f"{error.waited}\n{part}")  # fmt: skip
+    return Result(exercise, 1, [yours], [wanted], parts=parts)

@@ -1,0 +1,205 @@
+"""Start a learner's script under torchrun, bounded in time, and see what it trains on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from .. import interrupts
+from ..errors import Deadlock, Interrupted, RankDied
+from ..notebook import live
+from ..notebook.show import plain
+from ..runtime.torchrun import Raised
+from ..runtime.torchrun_job import Ended, Job
+from ..wire.exit_code import describe_exit
+from ..wire.training import VARIABLE, Asked
+from .exercise import Failed
+
+#: Seconds that a deadlock may be suspected: somebody who looks on may think about it for longer.
+SUSPECT_SECONDS = 20.0
+#: A line of a traceback that names a place: the line below it is the code.
+_PLACE = re.compile(r'^  File "([^"]+)", line (\d+)')
+
+
+class StartFailed(Exception):
+    """Say that a start of a script did not end as it should.
+
+    ``failed`` stands in the place of what was to be found, ``notes`` are for the learner, and
+    ``waited`` is what was said of ranks that waited in vain.
+    """
+
+    def __init__(self, failed: Failed, notes: Sequence[str], waited: str = "") -> None:
+        super().__init__(str(failed))
+        self.failed = failed
+        self.notes = list(notes)
+        self.waited = waited
+
+
+class TimeUp(Exception):
+    """Say that a start has used its time."""
+
+
+@dataclass
+class Trained:
+    """What one process of a script has told of itself."""
+
+    folder: Path
+    rank: int
+    steps: list[list[int]] = field(default_factory=list)  #: the rows of each step
+    saved: list[str] = field(default_factory=list)  #: what ``torch.save`` was called with
+    held: bool = False  #: it waits to be killed
+
+    @classmethod
+    def read(cls, folder: Path, rank: int) -> Trained:
+        """Read what it has told so far."""
+        told = cls(folder, rank)
+        path = folder / f"{rank}.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            what = json.loads(line)
+            if "step" in what:
+                told.steps.append(what["step"])
+            elif "saved" in what:
+                told.saved.append(what["saved"])
+            else:
+                told.held = True
+        return told
+
+    @cached_property
+    def weights(self) -> Any:
+        """Its weights at the end, one vector; None if it has told none."""
+        import torch
+
+        path = self.folder / f"{self.rank}.pt"
+        return torch.load(path, weights_only=True) if path.exists() else None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Say what bounds the starts of a trial."""
+
+    seconds: float  #: for each start
+
+
+def start(
+    script: Path,
+    processes: int,
+    words: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    kill: tuple[int, int] | None = None,
+) -> list[Trained]:
+    """Start a script under torchrun and wait until nothing is left of it.
+
+    Parameters
+    ----------
+    script
+        The learner's file.
+    processes
+        How many processes.
+    words
+        The arguments of the script.
+    folder
+        An empty folder for what the processes tell.
+    limits
+        What bounds it.
+    kill
+        A rank and a step: the process is killed by SIGKILL as it comes to that step, and the run
+        has to end after that, with an error; it has to end well otherwise.
+
+    Returns
+    -------
+    list of Trained
+        What each process has told.
+
+    Raises
+    ------
+    StartFailed
+        If it does not end as it should.
+    Interrupted
+        If the learner stops it.
+    """
+    asked = Asked(str(folder), *(kill or ()))
+    line = ["--standalone", f"--nproc-per-node={processes}", str(script), *words]
+    deadline = time.monotonic() + limits.seconds
+    killed = False
+    with (
+        interrupts.held(),
+        Job(line, None, script.name, {VARIABLE: asked.encoded()}) as job,
+    ):
+        shown = live.Live(live.screen())
+
+        def look() -> None:
+            nonlocal killed
+            if time.monotonic() > deadline:
+                raise TimeUp
+            if kill is not None and not killed and Trained.read(folder, kill[0]).held:
+                killed = _kill(job, kill[0])
+            shown.offer(job.workers.texts, job.watch.states, job.watch.suspicion())
+
+        try:
+            ended = job.end(job.follow(look, SUSPECT_SECONDS))
+        except TimeUp:
+            raise _late(job, limits.seconds) from None
+        finally:
+            shown.clear(wait=True)
+    if isinstance(ended.error, Interrupted):
+        raise ended.error
+    if ended.error is not None and not killed:
+        raise _failed(ended, script)
+    return [Trained.read(folder, rank) for rank in range(processes)]
+
+
+def _kill(job: Job, rank: int) -> bool:
+    pid = job.watch.pid(rank)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+    return pid is not None
+
+
+def _late(job: Job, seconds: float) -> StartFailed:
+    """Say where the processes were when the time was up."""
+    states = [f"rank {state.rank}: {plain(state.describe())}" for state in job.watch.states()]
+    failed = Failed("TimedOut", f"stopped after {seconds:g} s")
+    return StartFailed(failed, states, "\n".join([failed.text(), *states]))
+
+
+def _failed(ended: Ended, script: Path) -> StartFailed:
+    """Turn the error of a run into what stands for a value, and what the learner reads.
+
+    Raises
+    ------
+    LabError
+        The error itself, if it is none of the script's.
+    """
+    error = ended.error
+    assert error is not None
+    if isinstance(error, Deadlock):
+        said = "\n".join(" ".join(plain(block).split()) for block in error.blocks)
+        return StartFailed(Failed("Deadlock", "waited in vain"), error.blocks, said)
+    if not isinstance(error, RankDied):
+        raise error
+    told = sorted(ended.raised.items(), key=lambda item: (item[1].is_consequence, item[0]))
+    if own := [raised for rank, raised in told if rank in ended.failed]:
+        first = own[0]
+        places = _places(first, script)
+        failed = Failed(first.type, first.message, tuple(code for _, code in places))
+        return StartFailed(failed, [*error.blocks, *(f"  {p}:  {code}" for p, code in places)])
+    code = next(iter(ended.failed.values()))
+    return StartFailed(Failed("Died", describe_exit(code)), error.blocks)
+
+
+def _places(raised: Raised, script: Path) -> list[tuple[str, str]]:
+    """Return where in the script an error came through, outermost first, with the line there."""
+    pairs = ((_PLACE.match(line), below) for line, below in pairwise(raised.text.split("\n")))
+    return [
+        (f"{script}, line {p[2]}", code.strip()) for p, code in pairs if p and p[1] == str(script)
+    ]
