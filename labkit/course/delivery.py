@@ -21,8 +21,8 @@ from ..files import reason, write_whole
 from . import edition, material
 
 PARTS = ("notebooks", "data")
-#: What a running course leaves behind, and the full MNIST that anybody can download.
-NOT_COPIED = ("data/full",)
+#: The full MNIST, that anybody can download, and what exercise 08-7 writes.
+NOT_COPIED = ("data/full", "notebooks/my_ddp.py", "notebooks/my_ddp.yours.py")
 RECORD = ".labkit-course.json"
 
 

@@ -3,6 +3,11 @@ change as :mod:`tests.support.mutants` writes it, with the reason."""
 
 from __future__ import annotations
 
+#: Of the file of 08-7: what it prints, how it loads, and how many processes share the GPUs.
+LOSS_LINE = 'f"epoch {epoch + 1}: loss {total.item() / len(data):.3f}"'
+ON_THIS_NODE = 'int(os.environ["LOCAL_WORLD_SIZE"]):  # one for each process'
+LOADED = "map_location=device, weights_only=True"
+
 EQUIVALENT: dict[str, dict[str, str]] = {
     "01-1": {
         "dist.recv(before, src=rank - 1) → dist.recv(before)": "only one rank sends to this one",
@@ -25,6 +30,67 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "07-3": {
         "dist.all_reduce(flag, op=dist.ReduceOp.MAX) → dist.all_reduce(flag)": (
             "a sum of flags is positive where their maximum is"
+        ),
+    },
+    "08-7": {
+        **dict.fromkeys(
+            (
+                f"print({LOSS_LINE}) → print({other})"
+                for other in (
+                    LOSS_LINE.replace("epoch + 1", "epoch - 1"),
+                    LOSS_LINE.replace("epoch + 1", "epoch + 2"),
+                    LOSS_LINE.replace("epoch + 1", "epoch + 0"),
+                    LOSS_LINE.replace("/", "*"),
+                    LOSS_LINE.replace("/", "//"),
+                )
+            ),
+            "what is printed is not asked for",
+        ),
+        **dict.fromkeys(
+            (
+                f"print({LOSS_LINE}) → pass",
+                "total += loss.detach() * len(points) → total += loss.detach() + len(points)",
+                "total += loss.detach() * len(points) → total += loss.detach() / len(points)",
+                "total += loss.detach() * len(points) → pass",
+                "dist.all_reduce(total) → pass",
+            ),
+            "it is for what is printed, which is not asked for",
+        ),
+        **dict.fromkeys(
+            (
+                f'parser.add_argument("--epochs", type=int, default=3) → {other}'
+                for other in (
+                    'parser.add_argument("--epochs", type=int, default= 4)',
+                    'parser.add_argument("--epochs", type=int, default= 2)',
+                    "parser.add_argument('--epochs', type=int)",
+                )
+            ),
+            "the option is given",
+        ),
+        'parser.add_argument("--checkpoint", type=Path, default=Path("my_ddp.pt")) → '
+        "parser.add_argument('--checkpoint', type=Path)": "the option is given",
+        f"if torch.cuda.device_count() >= {ON_THIS_NODE} → "
+        f"if torch.cuda.device_count() > {ON_THIS_NODE}": "no GPU here",
+        'device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) → pass': "no GPU here",
+        "torch.cuda.set_device(device) → pass": "no GPU here",
+        "points, rings = points.to(device), rings.to(device) → pass": "no GPU here",
+        f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
+        "weights_only=True)": "no GPU here",
+        f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
+        "map_location=device)": "True is the default",
+        f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
+        "map_location=device, weights_only=False)": "the file holds nothing but weights",
+        "dist.destroy_process_group() → pass": "the process ends",
+        **dict.fromkeys(
+            (
+                '"""Train a small network: torchrun --standalone --nproc-per-node=2 my_ddp.py '
+                '--epochs=3""" → pass',
+                '"""Return 1,024 points of the plane, each with the number of the ring that it is '
+                'in.""" → pass',
+                '"""Replace the file: whoever reads it finds all of the new one, or all of the old '
+                'one.""" → pass',
+            ),
+            "a docstring",
         ),
     },
     "09-1": {

@@ -1,0 +1,111 @@
+"""Let ``single.py`` train on one process: what a script for several is compared with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from ....errors import DataError
+from ....wire.exit_code import describe_exit
+from ....wire.training import VARIABLE, Asked
+from ... import material
+from ...script_start import Trained
+
+SINGLE = "scripts/single.py"
+EPOCHS, ROWS, BATCH, RATE = 2, 1024, 64, 0.1
+STEPS = ROWS // BATCH  #: of an epoch
+#: Seconds for one process to train twice.
+SECONDS = 120.0
+
+
+class Alone:
+    """What one process of ``single.py`` trains: begun at once, waited for when it is asked for.
+
+    Parameters
+    ----------
+    first
+        A checkpoint to go on from instead of training anew.
+    """
+
+    def __init__(self, first: Path | None = None) -> None:
+        self._kept = tempfile.TemporaryDirectory(prefix="labkit-")
+        self._folder = Path(self._kept.name)
+        self._last = self._folder / "last.pt"
+        runs = [[f"--epochs={EPOCHS}", f"--checkpoint={self._last}"]]
+        if first is None:
+            runs.insert(0, ["--epochs=1", f"--checkpoint={self._folder / 'first.pt'}"])
+        else:
+            shutil.copy(first, self._last)
+        command = [sys.executable, "-P", "-m", "labkit.rank.torchrun.training", str(os.getpid())]
+        self._process = subprocess.Popen(
+            [*command, json.dumps([[str(material.file(SINGLE)), *words] for words in runs])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, VARIABLE: Asked(self._kept.name).encoded()},
+        )
+
+    def wait(self) -> Path:
+        """Wait until it has trained; return its folder.
+
+        Raises
+        ------
+        DataError
+            If it has failed.
+        """
+        try:
+            code = self._process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        if code:
+            raise DataError(f"{SINGLE} of the course does not run here: {describe_exit(code)}.")
+        return self._folder
+
+    @property
+    def first(self) -> Path:
+        """Its checkpoint after one epoch."""
+        return self.wait() / "first.pt"
+
+    @cached_property
+    def steps(self) -> list[list[int]]:
+        """The rows of each step of all epochs."""
+        return Trained.read(self.wait(), 0).steps[STEPS:]
+
+    @cached_property
+    def weights(self) -> Mapping[str, Any]:
+        """Its weights after all epochs, by name."""
+        self.wait()
+        import torch
+
+        return torch.load(self._last, map_location="cpu", weights_only=True)["model"]
+
+
+_alone: list[Alone] = []
+
+
+def alone() -> Alone:
+    """Return what one process trains; begun once in a notebook."""
+    if not _alone:
+        _alone.append(Alone())
+    return _alone[0]
+
+
+@cache
+def without_state() -> Mapping[str, Any]:
+    """Return the weights of one process that forgot, after one epoch, the optimizer's state."""
+    import torch
+
+    state = torch.load(alone().first, weights_only=True)
+    state["optimizer"]["state"] = {}
+    with tempfile.TemporaryDirectory(prefix="labkit-") as folder:
+        torch.save(state, first := Path(folder) / "first.pt")
+        forgetful = Alone(first)
+    return forgetful.weights

@@ -1,0 +1,210 @@
+"""What is found of a script that trains, without starting it: from what its processes tell and from
+its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from labkit.course.catalogue import find
+from labkit.course.exercises.nb08 import own_script
+from labkit.course.exercises.nb08.alone import BATCH, ROWS, STEPS
+from labkit.course.exercises.nb08.own_script import AGAIN, ONE, TWO
+from labkit.course.judge import Result, Verdict, judge
+from labkit.course.script_start import Trained
+
+EXERCISE = find("08-7")
+#: The rows of both epochs in the order of one process, by numbers.
+ORDER = [torch.randperm(ROWS, generator=torch.Generator().manual_seed(e)).tolist() for e in (0, 1)]
+WEIGHTS = {
+    name: torch.full((2,), float(i)) for i, name in enumerate(("0.weight", "0.bias", "2.weight"))
+} | {"2.bias": torch.zeros(1)}
+
+
+class Alone:
+    """Stand in for one process of ``single.py``."""
+
+    steps: ClassVar = [order[i : i + BATCH] for order in ORDER for i in range(0, ROWS, BATCH)]
+    weights: ClassVar = WEIGHTS
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_script, "alone", Alone)
+    monkeypatch.setattr(
+        own_script, "without_state", lambda: {k: v + 0.5 for k, v in WEIGHTS.items()}
+    )
+
+
+class Run:
+    """A run as it should be on some processes; a test changes what it is about."""
+
+    def __init__(self, folder: Path, size: int, part: str) -> None:
+        self.place, self.part = folder / "a.pt", part
+        self.done = int(part in (ONE, AGAIN))
+        steps = Alone.steps[self.done * STEPS :]
+        self.ranks = [Trained(folder, r, [s[r::size] for s in steps]) for r in range(size)]
+        for rank in self.ranks:
+            rank.weights = torch.ones(3)
+        saves = [f"{self.place}.part"] * (2 - self.done)
+        self.ranks[0].saved += saves
+        self.state: dict[str, Any] = {
+            "model": dict(WEIGHTS),
+            "optimizer": {"param_groups": [{"lr": 0.1}]},
+            "epoch": 2,
+        }
+
+    def judged(self) -> Verdict:
+        if self.state:
+            torch.save(self.state, self.place)
+        found = own_script.found(self.ranks, self.place, self.done)
+        expected = own_script.expected()[self.part]
+        return judge(Result(EXERCISE, 1, [found], [expected]))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Run:
+    return Run(tmp_path, 2, TWO)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Run:
+    return Run(tmp_path, 1, ONE)
+
+
+@pytest.mark.parametrize(("size", "part"), [(2, TWO), (1, ONE), (4, own_script.FOUR), (2, AGAIN)])
+def test_all_as_expected(tmp_path: Path, size: int, part: str) -> None:
+    assert Run(tmp_path, size, part).judged().passed
+
+
+def test_a_share_may_be_any_part_of_the_batch_in_any_order(two: Run) -> None:
+    two.ranks[0].steps = [sorted(step[:32]) for step in Alone.steps]
+    two.ranks[1].steps = [sorted(step[32:]) for step in Alone.steps]
+    assert two.judged().passed
+
+
+def test_rounding_is_no_difference(two: Run) -> None:
+    two.state["model"]["0.bias"] = WEIGHTS["0.bias"] + 5e-6
+    assert two.judged().passed
+    two.state["model"]["0.bias"] = WEIGHTS["0.bias"] + 5e-5
+    assert two.judged().sentence == "The result differs from the expected one in weights in it."
+
+
+def says(verdict: Verdict, words: str) -> bool:
+    return verdict.mistake is not None and words in verdict.sentence
+
+
+def test_ranks_that_do_the_same_work(two: Run) -> None:
+    for rank in two.ranks:
+        rank.steps = Alone.steps
+    assert says(two.judged(), "Every rank computes all 1,024 rows")
+
+
+def test_a_batch_that_grows(two: Run) -> None:
+    for r, rank in enumerate(two.ranks):
+        halves = [order[r::2] for order in ORDER]
+        rank.steps = [half[i : i + 64] for half in halves for i in range(0, 512, 64)]
+    assert says(two.judged(), "Each rank computes 64 rows per step")
+
+
+def test_an_order_that_comes_twice(two: Run) -> None:
+    for rank in two.ranks:
+        rank.steps = rank.steps[:STEPS] * 2
+    assert says(two.judged(), "sampler.set_epoch(epoch)")
+
+
+def test_another_number_of_epochs(two: Run) -> None:
+    for rank in two.ranks:
+        rank.steps = rank.steps + rank.steps[:STEPS]
+    assert says(two.judged(), "another number of epochs")
+
+
+def test_a_run_that_begins_again(one: Run) -> None:
+    one.ranks[0].steps = Alone.steps
+    one.ranks[0].saved *= 2
+    assert says(one.judged(), "does not go on from the checkpoint")
+
+
+def test_a_share_for_two_on_one_process(one: Run) -> None:
+    one.ranks[0].steps = [step[::2] for step in one.ranks[0].steps]
+    assert says(one.judged(), "A number of processes is written into the script")
+
+
+def test_ranks_with_weights_of_their_own(two: Run) -> None:
+    two.ranks[1].weights = torch.tensor([1.0, 1.0, 1.5])
+    assert says(two.judged(), "different weights")
+    two.ranks[1].weights = None
+    assert two.judged().name != "passed"
+
+
+@pytest.mark.parametrize(
+    ("saves", "words"),
+    [
+        ([2, 2], "Every rank writes the checkpoint"),
+        ([0, 2], "Another rank than 0"),
+        ([1, 0], "is written once"),
+    ],
+)
+def test_who_saves_and_how_often(two: Run, saves: list[int], words: str) -> None:
+    for rank, count in zip(two.ranks, saves, strict=True):
+        rank.saved = [f"{two.place}.part"] * count
+    assert says(two.judged(), words)
+
+
+def test_saves_of_something_else_do_not_count(two: Run) -> None:
+    two.ranks[1].saved = ["/elsewhere/log.pt"]
+    two.ranks[0].saved = ["", ""]  # to a buffer in memory, which is written then
+    assert two.judged().passed
+
+
+def test_a_checkpoint_that_is_written_in_its_place(two: Run) -> None:
+    two.ranks[0].saved = [str(two.place)] * 2
+    assert says(two.judged(), "is written in its place")
+
+
+def test_names_of_the_wrapper(two: Run) -> None:
+    two.state["model"] = {f"module.{name}": value for name, value in WEIGHTS.items()}
+    assert says(two.judged(), "begin with module.")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"optimizer": {"param_groups": [{"lr": 0.2}]}}, "The learning rate grows"),
+        ({"epoch": 1}, "a smaller epoch"),
+    ],
+)
+def test_what_is_in_the_checkpoint(two: Run, change: dict[str, Any], words: str) -> None:
+    two.state |= change
+    assert says(two.judged(), words)
+
+
+def test_an_optimizer_that_starts_anew(one: Run) -> None:
+    one.state["model"] = own_script.without_state()
+    assert says(one.judged(), "without the optimizer's state")
+
+
+def test_there_is_no_checkpoint(two: Run) -> None:
+    two.state = {}
+    assert says(two.judged(), "no checkpoint where --checkpoint=PATH says")
+
+
+@pytest.mark.parametrize("state", [[1], {"model": 3}, {"model": {}}, {"epoch": 2, "optimizer": {}}])
+def test_a_checkpoint_of_another_kind_has_no_story(two: Run, state: Any) -> None:
+    two.state = state
+    assert two.judged().mistake is None
+    assert not two.judged().passed
+
+
+def test_a_checkpoint_that_cannot_be_read(two: Run) -> None:
+    two.state = {}
+    two.place.write_bytes(b"half of it")
+    assert two.judged().name == "different"
+
+
+def test_a_process_that_told_nothing(two: Run) -> None:
+    two.ranks[1].steps = []
+    assert two.judged().name == "different"
