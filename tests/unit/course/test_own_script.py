@@ -129,7 +129,10 @@ def test_a_run_that_begins_again(one: Run) -> None:
 
 
 def test_a_share_for_two_on_one_process(one: Run) -> None:
-    one.ranks[0].steps = [step[::2] for step in one.ranks[0].steps]
+    whole = one.ranks[0].steps
+    one.ranks[0].steps = [step[::2] for step in whole]  # of a sampler for two
+    assert says(one.judged(), "A number of processes is written into the script")
+    one.ranks[0].steps = [part for step in whole for part in (step[:32], step[32:])]
     assert says(one.judged(), "A number of processes is written into the script")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -87,6 +88,12 @@ class Alone:
 
         return torch.load(self._last, map_location="cpu", weights_only=True)["model"]
 
+    def close(self) -> None:
+        """Remove its folder; what has been read of it stays."""
+        self._process.kill()
+        self._process.wait()
+        self._kept.cleanup()
+
 
 _alone: list[Alone] = []
 
@@ -95,6 +102,7 @@ def alone() -> Alone:
     """Return what one process trains; begun once in a notebook."""
     if not _alone:
         _alone.append(Alone())
+        atexit.register(_alone[0].close)
     return _alone[0]
 
 
@@ -108,4 +116,7 @@ def without_state() -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory(prefix="labkit-") as folder:
         torch.save(state, first := Path(folder) / "first.pt")
         forgetful = Alone(first)
-    return forgetful.weights
+    try:
+        return forgetful.weights
+    finally:
+        forgetful.close()
