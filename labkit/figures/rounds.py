@@ -122,6 +122,8 @@ def against_prediction(
     predicted: Mapping[str, Sequence[float] | None],
     *,
     title: str = "",
+    xlabel: str = BYTES,
+    ylabel: str = "time per call (seconds)",
     how_to_read: str = "",
 ) -> Picture:
     """Draw measured times against size, with what was predicted for them.
@@ -134,6 +136,8 @@ def against_prediction(
         By name, for each size, the seconds of each round.
     predicted
         By name, the predicted seconds for each size; None where there is no prediction.
+    xlabel, ylabel
+        What has these bytes, and what takes this time, with their units.
 
     Returns
     -------
@@ -173,7 +177,7 @@ def against_prediction(
             own = times[name]
             axes.vlines(x, own.min(axis=1), own.max(axis=1), color=colour, linewidth=1, alpha=0.6)
             axes.plot(x, np.median(own, axis=1), marker, color=colour, markersize=5, label=name)
-    style_axes(axes, title=title, xlabel=BYTES, ylabel="time per call (seconds)")
+    style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
     seconds_axis(axes.yaxis)
     bytes_ticks(axes)
     if times:

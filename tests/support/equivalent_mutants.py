@@ -18,7 +18,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "one divides as it multiplies"
         ),
     },
-    "04-2": {
+    "04-1": {
         "dist.broadcast(first, src=0) → dist.broadcast(first, src= 1)": (
             "every rank's vector will do to compare with"
         ),

@@ -22,6 +22,7 @@ DONE: tuple[str, ...] = (
     "01_point_to_point",
     "02_collectives",
     "03_ring_allreduce",
+    "04_sync_sgd",
     "05_process_groups",
     "06_ddp",
     "08_training_recipe",

@@ -60,8 +60,9 @@ def test_predictions_are_dashed_and_may_be_missing(drawn):
 
 
 def test_a_prediction_needs_no_measurement(drawn):
-    found = against_prediction(SIZES, {}, {"ring": [1e-4, 2e-4, 3e-3]})
+    found = against_prediction(SIZES, {}, {"ring": [1e-4, 2e-4, 3e-3]}, xlabel="bucket (bytes)")
     assert "Time of ring, measured and predicted" in found.text
+    assert drawn[0].axes[0].get_xlabel() == "bucket (bytes)"
     assert drawn[0].axes[0].get_legend() is None
 
 

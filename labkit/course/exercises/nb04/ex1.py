@@ -1,102 +1,246 @@
-"""Exercise 04-1: divide a batch among the ranks so that nothing is left over."""
+"""Exercise 04-1: tell whether all ranks hold the same parameters, without collecting them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When, would_give
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import would_give
 
-#: Batches that 2, 3, 4 or 8 ranks cannot share evenly, one that some can, and a tiny one.
-BATCHES = (128, 130, 7, 3)
+DOUBLE = 8  #: bytes
 
-
-def trial(answer: Callable[[int], Any], here: Here) -> list[Any]:
-    return [answer(whole) for whole in BATCHES]
-
-
-def expected(n: int) -> list[list[int]]:
-    """Deal each batch like cards and count the hands."""
-    return [[len(range(rank, whole, n)) for whole in BATCHES] for rank in range(n)]
-
-
-def _sizes(size: Callable[[int, int, int], float]) -> When:
-    """Return the predicate of ``size(whole, rank, n)`` in place of the right one."""
-    return would_give(lambda n: [[size(whole, r, n) for whole in BATCHES] for r in range(n)])
+CHANGED = "vector has changed"
+CASES = (
+    "all are equal, one number is 1.5e308",
+    "one number differs on the last rank",
+    "the last rank has another order",
+    "the mean agrees",
+    "the last bit differs on rank 1",
+    "one number differs on a middle rank",
+)
+BYTES = 5 * 4 * DOUBLE + 4 * 4  #: of all vectors
 
 
-def _all_to(one: int) -> When:
-    """Return the predicate of a remainder that goes to one rank."""
-    return _sizes(lambda whole, rank, n: whole // n + (whole % n if rank == one else 0))
+def _vectors(rank: int, n: int) -> list[torch.Tensor]:
+    """Return this rank's vectors, as ``CASES`` names them. In "the mean agrees" the vector is
+    higher on the first rank and lower on the second, so that the mean over the ranks is what all
+    others hold; in "the last bit differs" it is of float32, and near enough for ``allclose``. A
+    number in the first vector is so large that no two of them can be added: a mean of equal vectors
+    need not be equal to them."""
+    base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
+    last = rank == n - 1
+    one = base + torch.tensor([0, 0, 1.0, 0]) * last
+    order = base.flip(0) if last else base
+    lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
+    near = base.float()
+    if rank == min(1, n - 1):
+        near[3] = near[3].nextafter(torch.tensor(5.0))
+    large = base.clone()
+    large[1] = 1.5e308
+    middle = base + torch.tensor([0, 2.0, 0, 0]) * (rank == n // 2)
+    return [large, one, order, lopsided, near, middle]
+
+
+def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
+    found, changed = [], False
+    for vector in _vectors(here.rank, here.world_size):
+        mine = vector.clone().to(here.device)
+        found.append(answer(mine))
+        changed = changed or not mine.cpu().equal(vector)
+    return CHANGED if changed else found
+
+
+def expected(n: int) -> list[list[bool]]:
+    """Compare all ranks' vectors in one process."""
+    everyone = [_vectors(rank, n) for rank in range(n)]
+    columns = zip(*everyone, strict=True)
+    return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
+
+
+def _alone(n: int) -> list[list[bool]]:
+    """Return for each rank which of its vectors are equal to rank 0's."""
+    first = _vectors(0, n)
+    return [
+        [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
+        for rank in range(n)
+    ]
+
+
+def _one_agrees(n: int) -> list[list[bool]]:
+    """Return for each case whether exactly one rank's vector is equal to rank 0's."""
+    return [[sum(column) == 1 for column in zip(*_alone(n), strict=True)]] * n
+
+
+def _as_the_mean(n: int) -> list[list[bool]]:
+    """Return for each case whether some rank's vector is equal to the mean over the ranks."""
+    columns = zip(*(_vectors(rank, n) for rank in range(n)), strict=True)
+    means = [(column, torch.stack(column).sum(dim=0) / n) for column in columns]
+    return [[any(mine.equal(mean) for mine in column) for column, mean in means]] * n
 
 
 EXERCISE = Exercise(
     id="04-1",
-    title="Lose no image of the batch",
-    answer="my_batch_size",
+    title="Compare without collecting",
+    answer="in_step",
     trial=trial,
     expected=expected,
+    entries=CASES,
+    forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
+    goals=(
+        Goal("collectives", most=lambda n: 2 * len(CASES)),
+        Goal("bytes sent", most=lambda n: 2 * BYTES),
+    ),
     mistakes=(
         Mistake(
-            "Every rank takes the same number, rounded down, and no rank takes the remainder: of "
-            "130 images on four ranks, two are lost.",
-            when=_sizes(lambda whole, rank, n: whole // n),
-            shown_by={"rounds down": body("return whole // world_size")},
-        ),
-        Mistake(
-            "Every rank takes the same number, rounded up: together the ranks take more images "
-            "than there are.",
-            when=_sizes(lambda whole, rank, n: -(-whole // n)),
-            shown_by={"rounds up": body("return -(-whole // world_size)")},
-        ),
-        Mistake(
-            "One rank takes the whole remainder. Spread it: each of the first ranks takes one "
-            "more image.",
-            when=lambda yours, expected, n: any(
-                _all_to(rank)(yours, expected, n) for rank in (0, n - 1)
-            ),
+            "It changes vector: broadcast and all_reduce write their result into the tensor that "
+            "they are given. Pass them a copy, vector.clone().",
+            when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
             shown_by={
-                "all of the rest to the last": body("""
-                    size = whole // world_size
-                    return size if rank < world_size - 1 else whole - size * (world_size - 1)
-                """),
-                "all of the rest to the first": edit(
-                    "rank < whole % world_size", "whole % world_size if rank == 0 else 0"
-                ),
+                "overwrites the vector": edit(
+                    "first =", "mine =", "first,", "vector,", "first.equal", "mine.equal"
+                )
             },
         ),
         Mistake(
-            "One rank too many takes an extra image. A remainder of 2 is for ranks 0 and 1: rank "
-            "< remainder.",
-            when=_sizes(lambda whole, rank, n: whole // n + (rank <= whole % n)),
-            shown_by={"one rank too many": edit("rank <", "rank <=")},
+            "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
+            "answers, so that all ranks return the same.",
+            when=would_give(_alone),
+            shown_by={
+                "each rank for itself": body("""
+                    first = vector.clone()
+                    dist.broadcast(first, src=0)
+                    return first.equal(vector)
+                """),
+            },
         ),
         Mistake(
-            "The last ranks take the extra images, but the first ranks should.",
-            when=_sizes(lambda whole, rank, n: whole // n + (rank >= n - whole % n)),
-            shown_by={"from the end": edit("rank <", "rank >= world_size -")},
+            "It always returns True. With MAX, one rank that agrees is enough, and rank 0 always "
+            "agrees with itself. All ranks must agree: reduce with MIN.",
+            when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
+            shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
         ),
         Mistake(
-            "A rank takes a whole number of images: / gives a float, // a whole number.",
-            when=lambda yours, expected, n: any(
-                isinstance(size, float) and size != int(size) for mine in yours for size in mine
+            "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
+            "exactly one rank agrees. All ranks must agree: reduce with MIN.",
+            when=would_give(_one_agrees),
+            shown_by={
+                "adds up the answers": edit("agree, op=dist.ReduceOp.MIN", "agree"),
+            },
+        ),
+        Mistake(
+            "Only two ranks are compared, the first and the last. A rank between them may be the "
+            "one that differs: every rank has to compare, and all answers count.",
+            when=would_give(lambda n: [_alone(n)[-1]] * n),
+            shown_by={
+                "compares with the last rank only": body("""
+                    last = vector.clone()
+                    dist.broadcast(last, src=world_size - 1)
+                    verdict = torch.tensor(int(last.equal(vector)), device=device)
+                    dist.broadcast(verdict, src=0)
+                    return verdict.item() == 1
+                """),
+            },
+        ),
+        Mistake(
+            "It compares sums: the same numbers in a different order have the same sum.",
+            when=lambda yours, expected, n: all(y[:4] == [True, False, True, False] for y in yours),
+            shown_by={
+                "compares sums": body("""
+                    low = vector.sum()
+                    high = low.clone()
+                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
+                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
+                    return low.item() == high.item()
+                """),
+            },
+        ),
+        Mistake(
+            "It returns True for vectors that differ in their last bit, as torch.allclose does. "
+            "Ranks in step hold the same bits: compare with torch.equal.",
+            when=lambda yours, expected, n: all(
+                y == [True, False, False, False, True, False] for y in yours
             ),
-            shown_by={"a fraction": body("return whole / world_size")},
+            shown_by={
+                "nearly equal": body("""
+                    low, high = vector.clone(), vector.clone()
+                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
+                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
+                    return torch.allclose(low, high)
+                """),
+            },
+        ),
+        Mistake(
+            "It is False where all vectors are equal, and True where they differ but have the "
+            "right mean. Both happen in a comparison with the mean: a sum of large numbers is "
+            "inf, and differences cancel. Compare with one rank's vector.",
+            when=would_give(_as_the_mean),
+            shown_by={
+                "compares with the mean": body("""
+                    mean = vector.clone()
+                    dist.all_reduce(mean)
+                    mean /= world_size
+                    agree = torch.tensor(int(mean.equal(vector)), device=device)
+                    dist.all_reduce(agree, op=dist.ReduceOp.MAX)
+                    return agree.item() == 1
+                """),
+            },
+        ),
+        Mistake(
+            "The result is right, but it takes more than two collectives per call. If every "
+            "vector equals rank 0's, all are equal: one broadcast and one all_reduce are enough.",
+            missed="collectives",
+            shown_by={
+                "a broadcast from every rank": body("""
+                    equal = True
+                    for source in range(world_size):
+                        other = vector.clone()
+                        dist.broadcast(other, src=source)
+                        equal = equal and other.equal(vector)
+                    return equal
+                """),
+            },
         ),
     ),
     also_wrong={
-        "prints it": Wrong(
-            body("print(whole // world_size + (rank < whole % world_size))"), says="nothing"
+        "the other way round": Wrong(edit(".item() == 1", ".item() == 0"), says="different"),
+        "all compare with the mean": Wrong(
+            body("""
+                mean = vector.clone()
+                dist.all_reduce(mean)
+                mean /= world_size
+                agree = torch.tensor(int(mean.equal(vector)), device=device)
+                dist.all_reduce(agree, op=dist.ReduceOp.MIN)
+                return agree.item() == 1
+            """),
+            says="different",
+        ),
+        "collects everything": Wrong(
+            body("""
+                everyone = [torch.empty_like(vector) for _ in range(world_size)]
+                dist.all_gather(everyone, vector)
+                return all(other.equal(vector) for other in everyone)
+            """),
+            says="forbidden: all_gather",
         ),
     },
-    another=body("return len(torch.arange(whole).tensor_split(world_size)[rank])"),
+    another=body("""
+        low, high = vector.clone(), vector.clone()
+        dist.all_reduce(low, op=dist.ReduceOp.MIN)
+        dist.all_reduce(high, op=dist.ReduceOp.MAX)
+        return torch.equal(low, high)
+    """),
     hints=(
-        "Every rank takes at least whole // world_size images. How many are left over, and which "
-        "ranks take them?",
-        "The remainder, whole % world_size, is smaller than the number of ranks: each rank whose "
-        "number is below it takes one more image.",
-        "return whole // world_size + (1 if rank < … else 0)",
+        "If every rank's vector equals rank 0's, all are equal. So one vector has to be sent to "
+        "all ranks, not n.",
+        "Broadcast rank 0's vector into a copy, and compare the copy with this rank's vector. "
+        "Then every rank has to learn whether all of them agree: that is an all_reduce of one "
+        "number.",
+        "Before the broadcast, first = vector.clone(). The number to reduce is "
+        "int(first.equal(vector)), in a tensor on device: which op leaves 1 only if every rank "
+        "has 1?",
     ),
 )

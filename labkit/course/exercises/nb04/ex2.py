@@ -1,246 +1,181 @@
-"""Exercise 04-2: tell whether all ranks hold the same parameters, without collecting them."""
+"""Exercise 04-2: average gradients of batches of unequal size, each with its weight."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import would_give
-
-DOUBLE = 8  #: bytes
-
-CHANGED = "vector has changed"
-CASES = (
-    "all are equal, one number is 1.5e308",
-    "one number differs on the last rank",
-    "the last rank has another order",
-    "the mean agrees",
-    "the last bit differs on rank 1",
-    "one number differs on a middle rank",
-)
-BYTES = 5 * 4 * DOUBLE + 4 * 4  #: of all vectors
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When
 
 
-def _vectors(rank: int, n: int) -> list[torch.Tensor]:
-    """Return this rank's vectors, as ``CASES`` names them. In "the mean agrees" the vector is
-    higher on the first rank and lower on the second, so that the mean over the ranks is what all
-    others hold; in "the last bit differs" it is of float32, and near enough for ``allclose``. A
-    number in the first vector is so large that no two of them can be added: a mean of equal vectors
-    need not be equal to them."""
-    base = torch.tensor([0.5, 1.5, 2.5, 4.5], dtype=torch.float64)
-    last = rank == n - 1
-    one = base + torch.tensor([0, 0, 1.0, 0]) * last
-    order = base.flip(0) if last else base
-    lopsided = base + {0: 1.0, 1: -1.0}.get(rank, 0.0)
-    near = base.float()
-    if rank == min(1, n - 1):
-        near[3] = near[3].nextafter(torch.tensor(5.0))
-    large = base.clone()
-    large[1] = 1.5e308
-    middle = base + torch.tensor([0, 2.0, 0, 0]) * (rank == n // 2)
-    return [large, one, order, lopsided, near, middle]
+def _count(rank: int) -> int:
+    return 2 * rank + 1
 
 
-def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    found, changed = [], False
-    for vector in _vectors(here.rank, here.world_size):
-        mine = vector.clone().to(here.device)
-        found.append(answer(mine))
-        changed = changed or not mine.cpu().equal(vector)
-    return CHANGED if changed else found
+def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn.Linear:
+    """Return a network with the gradient of the mean loss over the images of some ranks.
+
+    An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
+    the digits of the weight's gradient say how many of each rank are in it.
+    """
+    net = nn.Linear(1, 1, dtype=torch.float64, device=device)
+    numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
+    net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
+    return net
 
 
-def expected(n: int) -> list[list[bool]]:
-    """Compare all ranks' vectors in one process."""
-    everyone = [_vectors(rank, n) for rank in range(n)]
-    columns = zip(*everyone, strict=True)
-    return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n
+def _flat(net: nn.Module) -> torch.Tensor:
+    grads = [p.grad for p in net.parameters() if p.grad is not None]
+    return torch.cat([grad.flatten() for grad in grads])
 
 
-def _alone(n: int) -> list[list[bool]]:
-    """Return for each rank which of its vectors are equal to rank 0's."""
-    first = _vectors(0, n)
-    return [
-        [mine.equal(its) for mine, its in zip(_vectors(rank, n), first, strict=True)]
-        for rank in range(n)
-    ]
+def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
+    """Average the gradients; return the weight's and the bias's."""
+    net = _net([here.rank], here.world_size, here.device)
+    answer(net, _count(here.rank))
+    return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
 
 
-def _one_agrees(n: int) -> list[list[bool]]:
-    """Return for each case whether exactly one rank's vector is equal to rank 0's."""
-    return [[sum(column) == 1 for column in zip(*_alone(n), strict=True)]] * n
+def expected(n: int) -> list[list[float]]:
+    """Take the gradient over all images in one process."""
+    return [_flat(_net(range(n), n)).tolist()] * n
 
 
-def _as_the_mean(n: int) -> list[list[bool]]:
-    """Return for each case whether some rank's vector is equal to the mean over the ranks."""
-    columns = zip(*(_vectors(rank, n) for rank in range(n)), strict=True)
-    means = [(column, torch.stack(column).sum(dim=0) / n) for column in columns]
-    return [[any(mine.equal(mean) for mine in column) for column, mean in means]] * n
+def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
+    """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
+
+    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+        own = [_flat(_net([r], n)) for r in range(n)]
+        return all(
+            torch.allclose(own[0].new_tensor(y), mix(own, r, n)) for r, y in enumerate(yours)
+        )
+
+    return when
+
+
+def _total(own: list[torch.Tensor]) -> torch.Tensor:
+    """Add up the sums over each rank's images."""
+    return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
 
 
 EXERCISE = Exercise(
     id="04-2",
-    title="Compare without collecting",
-    answer="in_step",
+    title="Weigh the ranks",
+    answer="average_weighted",
     trial=trial,
     expected=expected,
-    entries=CASES,
-    forbids=("all_gather", "all_gather_object", "gather", "gather_object"),
-    goals=(
-        Goal("collectives", most=lambda n: 2 * len(CASES)),
-        Goal("bytes sent", most=lambda n: 2 * BYTES),
-    ),
+    entries=("gradient of the weight", "gradient of the bias"),
+    goals=(Goal("collectives", most=lambda n: 3),),
     mistakes=(
         Mistake(
-            "It changes vector: broadcast and all_reduce write their result into the tensor that "
-            "they are given. Pass them a copy, vector.clone().",
-            when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
+            "This is the mean of the ranks' means: a rank with one image counts as much as one "
+            "with seven. Multiply by count before you add up.",
+            when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
             shown_by={
-                "overwrites the vector": edit(
-                    "first =", "mine =", "first,", "vector,", "first.equal", "mine.equal"
+                "the mean of means": body("""
+                    for p in net.parameters():
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
+                """),
+            },
+        ),
+        Mistake(
+            "It adds up count times the gradient, but does not divide. How many images are there "
+            "on all ranks?",
+            when=_weighted(lambda own, rank, n: _total(own)),
+            shown_by={
+                "never divides": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                """),
+            },
+        ),
+        Mistake(
+            "The weighted sum is divided by the number of ranks. Divide it by the number of "
+            "images on all ranks.",
+            when=_weighted(lambda own, rank, n: _total(own) / n),
+            shown_by={
+                "divides by the ranks": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank divides by its own count, so the gradients differ between ranks, and "
+            "after the next step the models do too. Add up the counts over all ranks first.",
+            when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
+            shown_by={
+                "divides by its own count": body("""
+                    for p in net.parameters():
+                        p.grad *= count
+                        dist.all_reduce(p.grad)
+                        p.grad /= count
+                """),
+            },
+        ),
+        Mistake(
+            "Each rank has only weighted its own gradient: add them up over the ranks.",
+            when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
+            shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
+        ),
+        Mistake(
+            "The gradients have not changed. An expression such as p.grad * … makes a new "
+            "tensor: change p.grad itself, with *= and all_reduce.",
+            when=_weighted(lambda own, rank, n: own[rank]),
+            shown_by={
+                "not in place": edit(
+                    "p.grad *= count / total.item()",
+                    "weighted = p.grad * count / total",
+                    "dist.all_reduce(p.grad)",
+                    "dist.all_reduce(weighted)",
                 )
             },
         ),
         Mistake(
-            "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
-            "answers, so that all ranks return the same.",
-            when=would_give(_alone),
-            shown_by={
-                "each rank for itself": body("""
-                    first = vector.clone()
-                    dist.broadcast(first, src=0)
-                    return first.equal(vector)
-                """),
-            },
-        ),
-        Mistake(
-            "It always returns True. With MAX, one rank that agrees is enough, and rank 0 always "
-            "agrees with itself. All ranks must agree: reduce with MIN.",
-            when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
-            shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
-        ),
-        Mistake(
-            "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
-            "exactly one rank agrees. All ranks must agree: reduce with MIN.",
-            when=would_give(_one_agrees),
-            shown_by={
-                "adds up the answers": edit("agree, op=dist.ReduceOp.MIN", "agree"),
-            },
-        ),
-        Mistake(
-            "Only two ranks are compared, the first and the last. A rank between them may be the "
-            "one that differs: every rank has to compare, and all answers count.",
-            when=would_give(lambda n: [_alone(n)[-1]] * n),
-            shown_by={
-                "compares with the last rank only": body("""
-                    last = vector.clone()
-                    dist.broadcast(last, src=world_size - 1)
-                    verdict = torch.tensor(int(last.equal(vector)), device=device)
-                    dist.broadcast(verdict, src=0)
-                    return verdict.item() == 1
-                """),
-            },
-        ),
-        Mistake(
-            "It compares sums: the same numbers in a different order have the same sum.",
-            when=lambda yours, expected, n: all(y[:4] == [True, False, True, False] for y in yours),
-            shown_by={
-                "compares sums": body("""
-                    low = vector.sum()
-                    high = low.clone()
-                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
-                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
-                    return low.item() == high.item()
-                """),
-            },
-        ),
-        Mistake(
-            "It returns True for vectors that differ in their last bit, as torch.allclose does. "
-            "Ranks in step hold the same bits: compare with torch.equal.",
-            when=lambda yours, expected, n: all(
-                y == [True, False, False, False, True, False] for y in yours
-            ),
-            shown_by={
-                "nearly equal": body("""
-                    low, high = vector.clone(), vector.clone()
-                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
-                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
-                    return torch.allclose(low, high)
-                """),
-            },
-        ),
-        Mistake(
-            "It is False where all vectors are equal, and True where they differ but have the "
-            "right mean. Both happen in a comparison with the mean: a sum of large numbers is "
-            "inf, and differences cancel. Compare with one rank's vector.",
-            when=would_give(_as_the_mean),
-            shown_by={
-                "compares with the mean": body("""
-                    mean = vector.clone()
-                    dist.all_reduce(mean)
-                    mean /= world_size
-                    agree = torch.tensor(int(mean.equal(vector)), device=device)
-                    dist.all_reduce(agree, op=dist.ReduceOp.MAX)
-                    return agree.item() == 1
-                """),
-            },
-        ),
-        Mistake(
-            "The result is right, but it takes more than two collectives per call. If every "
-            "vector equals rank 0's, all are equal: one broadcast and one all_reduce are enough.",
+            "The result is right, but it takes more collectives than one per parameter and one "
+            "more. Add up the counts once, before the loop.",
             missed="collectives",
             shown_by={
-                "a broadcast from every rank": body("""
-                    equal = True
-                    for source in range(world_size):
-                        other = vector.clone()
-                        dist.broadcast(other, src=source)
-                        equal = equal and other.equal(vector)
-                    return equal
-                """),
+                "counts again and again": edit(
+                    """
+                    total = torch.tensor(count, device=device)
+                    dist.all_reduce(total)
+                    """,
+                    "",
+                    "for p in net.parameters():",
+                    """
+                    for p in net.parameters():
+                        total = torch.tensor(count, device=device)
+                        dist.all_reduce(total)
+                    """,
+                ),
             },
         ),
     ),
-    also_wrong={
-        "the other way round": Wrong(edit(".item() == 1", ".item() == 0"), says="different"),
-        "all compare with the mean": Wrong(
-            body("""
-                mean = vector.clone()
-                dist.all_reduce(mean)
-                mean /= world_size
-                agree = torch.tensor(int(mean.equal(vector)), device=device)
-                dist.all_reduce(agree, op=dist.ReduceOp.MIN)
-                return agree.item() == 1
-            """),
-            says="different",
-        ),
-        "collects everything": Wrong(
-            body("""
-                everyone = [torch.empty_like(vector) for _ in range(world_size)]
-                dist.all_gather(everyone, vector)
-                return all(other.equal(vector) for other in everyone)
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
     another=body("""
-        low, high = vector.clone(), vector.clone()
-        dist.all_reduce(low, op=dist.ReduceOp.MIN)
-        dist.all_reduce(high, op=dist.ReduceOp.MAX)
-        return torch.equal(low, high)
+        parameters = list(net.parameters())
+        own = [p.grad.flatten() * count for p in parameters]
+        flat = torch.cat([*own, own[0].new_tensor([count])])
+        dist.all_reduce(flat)
+        pieces = (flat[:-1] / flat[-1]).split([p.numel() for p in parameters])
+        for p, piece in zip(parameters, pieces):
+            p.grad = piece.view_as(p)
     """),
     hints=(
-        "If every rank's vector equals rank 0's, all are equal. So one vector has to be sent to "
-        "all ranks, not n.",
-        "Broadcast rank 0's vector into a copy, and compare the copy with this rank's vector. "
-        "Then every rank has to learn whether all of them agree: that is an all_reduce of one "
-        "number.",
-        "Before the broadcast, first = vector.clone(). The number to reduce is "
-        "int(first.equal(vector)), in a tensor on device: which op leaves 1 only if every rank "
-        "has 1?",
+        "The mean over all images is the sum over all images, divided by how many there are. A "
+        "mean times its count is a sum again.",
+        "First add up the counts over the ranks. Then each gradient times count / total, added up "
+        "over the ranks, is the mean.",
+        "Put count into a tensor on device, all_reduce it, and read the total with item(). In "
+        "the loop over net.parameters(), scale p.grad in place and then all_reduce it.",
     ),
 )

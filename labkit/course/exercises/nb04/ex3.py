@@ -1,180 +1,136 @@
-"""Exercise 04-3: average gradients of batches of unequal size, each with its weight."""
+"""Exercise 04-3: when the last all-reduce ends, if buckets are averaged during backward()."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
-
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, would_give
+
+#: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
+#: shorter; one bucket; no compute time; a price of a call alone, or of bytes alone.
+CASES = (
+    (0.040, 8e6, 4, 0.001, 1e-9),
+    (0.012, 6e6, 3, 0.001, 4e-9),
+    (0.040, 8e6, 1, 0.001, 1e-9),
+    (0.040, 8e6, 64, 0.001, 1e-9),
+    (0.0, 6e6, 3, 0.001, 1e-9),
+    (0.030, 6e6, 5, 0.002, 0.0),
+    (0.010, 9e6, 3, 0.0, 2e-9),
+)
 
 
-def _count(rank: int) -> int:
-    return 2 * rank + 1
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
 
 
-def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn.Linear:
-    """Return a network with the gradient of the mean loss over the images of some ranks.
-
-    An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
-    the digits of the weight's gradient say how many of each rank are in it.
-    """
-    net = nn.Linear(1, 1, dtype=torch.float64, device=device)
-    numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
-    net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
-    return net
+def _end(compute: float, size: float, buckets: int, alpha: float, beta: float) -> float:
+    """Follow the buckets one by one."""
+    end = 0.0
+    for k in range(buckets):
+        full = compute * (k + 1) / buckets
+        end = max(end, full) + alpha + beta * size / buckets
+    return end
 
 
-def _flat(net: nn.Module) -> torch.Tensor:
-    grads = [p.grad for p in net.parameters() if p.grad is not None]
-    return torch.cat([grad.flatten() for grad in grads])
+def expected() -> list[float]:
+    return [_end(*case) for case in CASES]
 
 
-def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
-    """Average the gradients; return the weight's and the bias's."""
-    net = _net([here.rank], here.world_size, here.device)
-    answer(net, _count(here.rank))
-    return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
-
-
-def expected(n: int) -> list[list[float]]:
-    """Take the gradient over all images in one process."""
-    return [_flat(_net(range(n), n)).tolist()] * n
-
-
-def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
-    """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
-
-    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-        own = [_flat(_net([r], n)) for r in range(n)]
-        return all(
-            torch.allclose(own[0].new_tensor(y), mix(own, r, n)) for r, y in enumerate(yours)
-        )
-
-    return when
-
-
-def _total(own: list[torch.Tensor]) -> torch.Tensor:
-    """Add up the sums over each rank's images."""
-    return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
+def _by(formula: Callable[[float, float, int, float, float], float]) -> When:
+    """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
+    return would_give(lambda n: [formula(*case) for case in CASES])
 
 
 EXERCISE = Exercise(
     id="04-3",
-    title="Weigh the ranks",
-    answer="average_weighted",
+    title="When does the last bucket arrive?",
+    answer="end_of_step",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", most=lambda n: 3),),
+    entries=tuple(f"end_of_step{case}" for case in CASES),
+    where="notebook",
     mistakes=(
         Mistake(
-            "This is the mean of the ranks' means: a rank with one image counts as much as one "
-            "with seven. Multiply by count before you add up.",
-            when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
+            "Nothing overlaps here: all calls come after backward(). A bucket's call starts as "
+            "soon as the bucket is full and the call before has ended.",
+            when=_by(lambda t, s, b, x, y: t + b * x + s * y),
             shown_by={
-                "the mean of means": body("""
-                    for p in net.parameters():
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
+                "one after the other": body("return compute + buckets * alpha + beta * size")
+            },
+        ),
+        Mistake(
+            "The first bucket is full only after compute / buckets, so the calls cannot start at "
+            "time 0.",
+            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, b * x + s * y)),
+            shown_by={
+                "calls from the beginning": edit("compute / buckets + buckets", "buckets"),
+            },
+        ),
+        Mistake(
+            "The last bucket is full only when backward() ends, so its call always comes after "
+            "that, however short the calls are.",
+            when=_by(lambda t, s, b, x, y: max(t, t / b + b * x + s * y)),
+            shown_by={
+                "all but the first is hidden": edit("compute + call", "compute"),
+            },
+        ),
+        Mistake(
+            "This assumes that all calls but the last are hidden. If a call takes longer than the "
+            "gradients of a bucket, the calls queue: each waits for the one before.",
+            when=_by(lambda t, s, b, x, y: t + x + y * s / b),
+            shown_by={"no queue": body("return compute + alpha + beta * size / buckets")},
+        ),
+        Mistake(
+            "This assumes that the calls queue from the first bucket on. If a call takes less "
+            "time than the gradients of a bucket, it waits for the next bucket to be full.",
+            when=_by(lambda t, s, b, x, y: t / b + b * x + s * y),
+            shown_by={
+                "always a queue": body("return compute / buckets + buckets * alpha + beta * size"),
+            },
+        ),
+        Mistake(
+            "One call moves one bucket, size / buckets bytes, not all gradients.",
+            when=_by(lambda t, s, b, x, y: max(t + x + y * s, t / b + b * (x + y * s))),
+            shown_by={"all bytes in every call": edit("beta * size / buckets", "beta * size")},
+        ),
+        Mistake(
+            "Every bucket is a call, so α is paid once per bucket.",
+            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s)),
+            shown_by={
+                "α only once": body("""
+                    part = beta * size / buckets
+                    return max(compute + part, compute / buckets + buckets * part) + alpha
                 """),
             },
         ),
         Mistake(
-            "It adds up count times the gradient, but does not divide. How many images are there "
-            "on all ranks?",
-            when=_weighted(lambda own, rank, n: _total(own)),
+            "These are the seconds after the end of backward(). Count from its beginning.",
+            when=_by(lambda t, s, b, x, y: _end(t, s, b, x, y) - t),
             shown_by={
-                "never divides": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
+                "only what is not hidden": body("""
+                    call = alpha + beta * size / buckets
+                    return max(compute + call, compute / buckets + buckets * call) - compute
                 """),
-            },
-        ),
-        Mistake(
-            "The weighted sum is divided by the number of ranks. Divide it by the number of "
-            "images on all ranks.",
-            when=_weighted(lambda own, rank, n: _total(own) / n),
-            shown_by={
-                "divides by the ranks": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
-                """),
-            },
-        ),
-        Mistake(
-            "Each rank divides by its own count, so the gradients differ between ranks, and "
-            "after the next step the models do too. Add up the counts over all ranks first.",
-            when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
-            shown_by={
-                "divides by its own count": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                        p.grad /= count
-                """),
-            },
-        ),
-        Mistake(
-            "Each rank has only weighted its own gradient: add them up over the ranks.",
-            when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
-            shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
-        ),
-        Mistake(
-            "The gradients have not changed. An expression such as p.grad * … makes a new "
-            "tensor: change p.grad itself, with *= and all_reduce.",
-            when=_weighted(lambda own, rank, n: own[rank]),
-            shown_by={
-                "not in place": edit(
-                    "p.grad *= count / total.item()",
-                    "weighted = p.grad * count / total",
-                    "dist.all_reduce(p.grad)",
-                    "dist.all_reduce(weighted)",
-                )
-            },
-        ),
-        Mistake(
-            "The result is right, but it takes more collectives than one per parameter and one "
-            "more. Add up the counts once, before the loop.",
-            missed="collectives",
-            shown_by={
-                "counts again and again": edit(
-                    """
-                    total = torch.tensor(count, device=device)
-                    dist.all_reduce(total)
-                    """,
-                    "",
-                    "for p in net.parameters():",
-                    """
-                    for p in net.parameters():
-                        total = torch.tensor(count, device=device)
-                        dist.all_reduce(total)
-                    """,
-                ),
             },
         ),
     ),
     another=body("""
-        parameters = list(net.parameters())
-        own = [p.grad.flatten() * count for p in parameters]
-        flat = torch.cat([*own, own[0].new_tensor([count])])
-        dist.all_reduce(flat)
-        pieces = (flat[:-1] / flat[-1]).split([p.numel() for p in parameters])
-        for p, piece in zip(parameters, pieces):
-            p.grad = piece.view_as(p)
+        end = 0.0
+        for k in range(1, buckets + 1):
+            end = max(end, compute * k / buckets) + alpha + beta * size / buckets
+        return end
     """),
     hints=(
-        "The mean over all images is the sum over all images, divided by how many there are. A "
-        "mean times its count is a sum again.",
-        "First add up the counts over the ranks. Then each gradient times count / total, added up "
-        "over the ranks, is the mean.",
-        "Put count into a tensor on device, all_reduce it, and read the total with item(). In "
-        "the loop over net.parameters(), scale p.grad in place and then all_reduce it.",
+        "Draw the time of backward() as a line with one mark per bucket, and below it the calls, "
+        "one after the other. None starts before its mark.",
+        "Either a call is over before the next bucket is full: then only the last call lasts "
+        "longer than backward(). Or it is not: then all calls follow each other without a gap, "
+        "from the first mark on.",
+        "With the time of one call, both cases are simple sums. The calls can only be late, so the "
+        "larger of the two sums is right. A loop over the buckets will do, too: a call starts at "
+        "its mark or at the end of the call before, whichever is later.",
     ),
 )

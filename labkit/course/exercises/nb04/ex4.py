@@ -1,209 +1,287 @@
-"""Exercise 04-4: average gradients in several buckets, filled from the last parameter to the
-first."""
+"""Exercise 04-4: average buckets of gradients while backward() computes, in one fixed order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import torch
-from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
+from . import averaging
+from .averaging import CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
 
-#: Numbers in each parameter, first to last, and the cap of a bucket.
-NUMBERS = (3, 2, 7, 4, 1, 5, 8)
-CAP = 6
-#: Their sizes, a list for each bucket, in the order in which they were sent.
-Buckets = list[list[int]]
+ENTRIES = (
+    "weights equal to rank 0's afterwards",
+    "bytes of each all-reduce of a step",
+    "all-reduces (started, waited for) when backward() reaches the first layer",
+    *(f"gradients after step {step + 1}" for step in range(STEPS)),
+    "gradients if odd ranks use two layers in the opposite order",
+)
+#: What the chain's buckets hold, in bytes; the last one begins at the first layer.
+BYTES = [80, 192, 160]
 
 
-def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> dict[str, Any]:
-    """Fill buckets; return what was in each one, and whether every gradient is averaged."""
-    device = here.device
-    net = nn.ParameterList(torch.zeros(size, device=device) for size in NUMBERS)
-    for number, p in enumerate(net):
-        p.grad = torch.full_like(p, 2.0 * here.rank + number)
-    names = answer.__globals__
-    stock, sent = names["average_bucket"], []
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Take two steps with the chain, and one with two layers in different orders."""
+    everyone = range(here.world_size)
+    net = averaging.chain(here.rank, here.device)
+    wait_for_all = answer(net, CAP)
+    zero = averaging.chain(0, here.device)
+    equal = all(map(torch.equal, net.parameters(), zero.parameters()))
+    marks, sizes, names, old = [], [], [], None
+    for step in range(STEPS):
+        own = [
+            averaging.gradients(net, averaging.loss_of_chain(net, rank, step)) for rank in everyone
+        ]
+        net.zero_grad()
+        with averaging.noted() as notes:
+            mark = lambda n=notes: marks.append((len(n.bytes), n.waits))  # noqa: E731
+            averaging.loss_of_chain(net, here.rank, step, mark).backward()
+            wait_for_all()
+        sizes.append(notes.bytes)
+        names.append(averaging.name_of(net, own, here.rank, old))
+        old = torch.stack(own).mean(dim=0)
+    return [equal, sizes[0], list(marks[0]), *names, _two_orders(answer, here)]
 
-    def average_bucket(parameters: Any) -> None:
-        bucket = list(parameters)
-        stock(bucket)
-        sent.append(sorted(p.numel() for p in bucket))
 
-    with patch.dict(names, average_bucket=average_bucket):
-        answer(net, CAP)
-    averaged = [
-        bool((p.grad == here.world_size - 1 + number).all()) for number, p in enumerate(net)
+def _two_orders(answer: Callable[..., Any], here: Here) -> str:
+    """Take a step in which half of the ranks have their gradients in the opposite order."""
+    layers = averaging.pair(here.device)
+    own = [
+        averaging.gradients(layers, averaging.loss_of_pair(layers, rank))
+        for rank in range(here.world_size)
     ]
-    return {"buckets": sent, "averaged": sum(averaged)}
+    wait_for_all = answer(layers, 1)
+    averaging.loss_of_pair(layers, here.rank).backward()
+    wait_for_all()
+    return averaging.name_of(layers, own, here.rank)
 
 
-def _fill(numbers: Sequence[int], full: Callable[[int, int], bool]) -> Buckets:
-    """Fill buckets; ``full(held, next)`` tells when one is closed before the next parameter."""
-    buckets: Buckets = [[]]
-    for size in numbers:
-        if buckets[-1] and full(sum(buckets[-1]), size):
-            buckets.append([])
-        buckets[-1].append(size)
-    return [sorted(bucket) for bucket in buckets]
+def expected(n: int) -> list[list[Any]]:
+    return [[True, BYTES, [2, 0], *[MEAN] * STEPS, MEAN]] * n
 
 
-def _too_much(held: int, size: int) -> bool:
-    return held + size > CAP
+def _some(place: int, *wrong: Any) -> When:
+    """Return the predicate of one of these values in one place, on some rank."""
+    return lambda yours, expected, n: any(
+        isinstance(y, list) and len(y) > place and y[place] in wrong for y in yours
+    )
 
 
-BACKWARDS = NUMBERS[::-1]
+def _marked(kind: Callable[[int, int], bool]) -> When:
+    """Return the predicate of what was started and waited for, the same on all ranks."""
+    return lambda yours, expected, n: all(kind(*y[2]) for y in yours)
 
 
-def expected(n: int) -> list[dict[str, Any]]:
-    return [{"buckets": _fill(BACKWARDS, _too_much), "averaged": len(NUMBERS)}] * n
+def _more_calls(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    return all(len(y[1]) > len(BYTES) and sum(y[1]) == sum(BYTES) for y in yours)
 
 
-def _past_the_large(numbers: Sequence[int]) -> Buckets:
-    """Fill buckets, but send what is larger than the cap at once, and keep the open bucket."""
-    buckets, held = [], list[int]()
-    for size in numbers:
-        if size > CAP:
-            buckets.append([size])
-            continue
-        if sum(held) + size > CAP:
-            buckets.append(sorted(held))
-            held = []
-        held.append(size)
-    return [*buckets, sorted(held)]
-
-
-def _filled(wrong: Buckets) -> When:
-    return lambda yours, expected, n: all(y["buckets"] == wrong for y in yours)
+def _only(*wrong: str) -> When:
+    """Return the predicate of these gradients in the first step, on all ranks."""
+    return lambda yours, expected, n: all(y[3] in wrong for y in yours)
 
 
 EXERCISE = Exercise(
     id="04-4",
-    title="Several buckets",
-    answer="average_in_buckets",
-    setup="""
-        def average_bucket(parameters):
-            gradients = [p.grad for p in parameters]
-            bucket = torch.cat([g.flatten() for g in gradients])
-            dist.all_reduce(bucket)
-            bucket /= world_size
-            for g, piece in zip(gradients, bucket.split([g.numel() for g in gradients])):
-                g.copy_(piece.view_as(g))
-    """,
+    title="Average while backward() computes",
+    answer="overlapped",
+    setup=averaging.SETUP,
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: len(_fill(BACKWARDS, _too_much))),),
+    entries=ENTRIES,
+    # buckets of both networks, and one broadcast per parameter
+    goals=(Goal("collectives", most=lambda n: len(BYTES) * STEPS + 4 + 6 + 4),),
     mistakes=(
         Mistake(
-            "An empty bucket was sent. The last parameter is larger than cap, and before it "
-            "there is nothing to send: check that the bucket is not empty.",
-            raises=r"expected a non-empty list of Tensors",
-            shown_by={"sends an empty bucket": edit("bucket and size", "size")},
-        ),
-        Mistake(
-            "The bucket that is being filled when the loop ends is never sent: average it too.",
-            when=_filled(_fill(BACKWARDS, _too_much)[:-1]),
+            "A bucket was started before all of its gradients were there. Start it when the last "
+            "of its parameters is ready, and forget at the end of a step which ones were ready.",
+            raises=r"AttributeError: 'NoneType' object has no attribute 'flatten'",
             shown_by={
-                "forgets the last bucket": body("""
-                    bucket, size = [], 0
-                    for p in reversed(list(net.parameters())):
-                        if bucket and size + p.numel() > cap:
-                            average_bucket(bucket)
-                            bucket, size = [], 0
-                        bucket.append(p)
-                        size += p.numel()
-                """),
+                "starts at the first gradient": edit(
+                    "ready.issuperset(buckets[len(started)])",
+                    "ready.intersection(buckets[len(started)])",
+                ),
+                "never forgets what was ready": edit("ready.clear()", ""),
             },
         ),
         Mistake(
-            "These buckets begin with the first parameter. backward() computes the gradients of "
-            "the last one first: reversed(list(net.parameters())).",
-            when=_filled(_fill(NUMBERS, _too_much)),
+            "overlapped returns nothing, or calls the function instead of returning it: return "
+            "the function itself, without ().",
+            raises=r"TypeError: 'NoneType' object is not callable",
             shown_by={
-                "from the front": edit(
-                    "for p in reversed(list(net.parameters())):", "for p in net.parameters():"
-                )
+                "returns nothing": edit("return wait_for_all", ""),
+                "calls it": edit("return wait_for_all", "return wait_for_all()"),
             },
         ),
         Mistake(
-            "A bucket may hold exactly cap numbers: close it only if the next parameter would "
-            "make it hold more.",
-            when=_filled(_fill(BACKWARDS, lambda held, size: held + size >= CAP)),
-            shown_by={"less than the cap": edit("> cap:", ">= cap:")},
+            "The ranks begin with different weights: overlapped has to broadcast rank 0's first.",
+            when=_some(0, False),
+            shown_by={"no broadcast": edit("broadcast_weights(net)", "")},
         ),
         Mistake(
-            "A parameter larger than cap was sent at once, and the bucket that was open before it "
-            "took more parameters after it. Send that bucket first: the gradients in it are ready "
-            "earlier.",
-            when=_filled(_past_the_large(BACKWARDS)),
+            "After the second step the gradients are the means of the first: forget at the end "
+            "of a step what was started, or nothing is started in the next.",
+            when=_some(4, OLD),
+            shown_by={"never forgets what was started": edit("started.clear()", "")},
+        ),
+        Mistake(
+            "Each rank keeps its own gradients: a mean that is in flat has to be copied back, by "
+            "finish, after the wait.",
+            when=_only(OWN),
             shown_by={
-                "passes the open bucket": edit(
+                "only waits": edit("finish(bucket, flat, work)", "work.wait()"),
+                "does nothing at the end": edit(
                     """
-                    if bucket and size + p.numel() > cap:
+                    for bucket, (flat, work) in zip(buckets, started):
+                        finish(bucket, flat, work)
                     """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "start has divided by world_size already. The gradients are too small or too large "
+            "by a factor: do not scale them again.",
+            when=lambda yours, expected, n: all(
+                y[2:4] == [[2, 0], OTHER] or y[3] == SUM for y in yours
+            ),
+            shown_by={
+                "divides again": edit(
+                    "finish(bucket, flat, work)",
                     """
-                    if p.numel() > cap:
-                        average_bucket([p])
-                        continue
-                    if bucket and size + p.numel() > cap:
+                    finish(bucket, flat, work)
+                    for p in bucket:
+                        p.grad /= world_size
                     """,
                 ),
             },
         ),
         Mistake(
-            "Every parameter has a bucket of its own. Put several into one bucket, until the "
-            "next would make it hold more than cap.",
-            when=_filled([[size] for size in BACKWARDS]),
+            "Nothing is started before backward() has ended: call start in the hook, as soon as "
+            "a bucket is full.",
+            when=_marked(lambda started, waited: started == 0),
             shown_by={
-                "one for each": body("""
-                    for p in reversed(list(net.parameters())):
-                        average_bucket([p])
+                "all at the end": body("""
+                    buckets = cut(net, cap)
+
+                    def wait_for_all():
+                        for bucket in buckets:
+                            average_bucket(bucket)
+
+                    broadcast_weights(net)
+                    return wait_for_all
                 """),
             },
         ),
         Mistake(
-            "A bucket of several parameters holds more than cap numbers: check whether the next "
-            "one still fits before you add it.",
-            when=lambda yours, expected, n: any(
-                len(bucket) > 1 and sum(bucket) > CAP for y in yours for bucket in y["buckets"]
-            ),
+            "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
+            "overlaps. Start in the hook, finish in the function that you return.",
+            when=_marked(lambda started, waited: waited > 0),
             shown_by={
-                "asks too late": body("""
-                    bucket = []
-                    for p in reversed(list(net.parameters())):
-                        bucket.append(p)
-                        if sum(q.numel() for q in bucket) >= cap:
-                            average_bucket(bucket)
-                            bucket = []
-                    if bucket:
-                        average_bucket(bucket)
+                "waits in the hook": body("""
+                    buckets, ready, done = cut(net, cap), set(), []
+
+                    def hook(p):
+                        ready.add(p)
+                        while len(done) < len(buckets) and ready.issuperset(buckets[len(done)]):
+                            average_bucket(buckets[len(done)])
+                            done.append(True)
+
+                    def wait_for_all():
+                        ready.clear()
+                        done.clear()
+
+                    broadcast_weights(net)
+                    for p in net.parameters():
+                        p.register_post_accumulate_grad_hook(hook)
+                    return wait_for_all
                 """),
-                "one for all": body("average_bucket(reversed(list(net.parameters())))"),
+            },
+        ),
+        Mistake(
+            "There is a call per parameter. The buckets are those of cut(net, cap), with one call "
+            "each.",
+            when=_more_calls,
+            shown_by={
+                "buckets of one": edit("cut(net, cap), set(), []", "cut(net, 1), set(), []"),
+            },
+        ),
+        Mistake(
+            "The gradients are wrong where ranks have them in different orders: each rank started "
+            "its buckets in the order in which they were full, and the n-th call of one rank is "
+            "matched with the n-th call of another. Start them in one fixed order: bucket k only "
+            "after bucket k - 1.",
+            when=_some(5, OTHER),
+            shown_by={
+                "in the order in which they are full": body("""
+                    buckets, ready, started = cut(net, cap), set(), []
+
+                    def hook(p):
+                        ready.add(p)
+                        for bucket in buckets:
+                            if p in set(bucket) and ready.issuperset(bucket):
+                                started.append((bucket, start(bucket)))
+
+                    def wait_for_all():
+                        for bucket, (flat, work) in started:
+                            finish(bucket, flat, work)
+                        ready.clear()
+                        started.clear()
+
+                    broadcast_weights(net)
+                    for p in net.parameters():
+                        p.register_post_accumulate_grad_hook(hook)
+                    return wait_for_all
+                """),
+            },
+        ),
+        Mistake(
+            "A full bucket is never started on some rank. One gradient can complete the bucket "
+            "whose turn it is while buckets behind it are full already: after each gradient, start "
+            "as many buckets as possible.",
+            when=_some(5, OWN, OTHER),
+            stuck=r"which ha(?:s|ve) (?:ended|finished)",
+            shown_by={
+                "at most one per gradient": edit(
+                    "while len(started) < len(buckets) and", "if len(started) < len(buckets) and"
+                ),
             },
         ),
     ),
     another=body("""
-        buckets = [[]]
-        for p in list(net.parameters())[::-1]:
-            held = sum(q.numel() for q in buckets[-1])
-            if held and held + p.numel() > cap:
-                buckets.append([])
-            buckets[-1].append(p)
-        for bucket in buckets:
-            average_bucket(bucket)
+        buckets = cut(net, cap)
+        missing, works = [len(bucket) for bucket in buckets], {}
+
+        def hook_of(place):
+            def hook(p):
+                missing[place] -= 1
+                while len(works) < len(buckets) and not missing[len(works)]:
+                    works[len(works)] = start(buckets[len(works)])
+
+            return hook
+
+        def wait_for_all():
+            for place in list(works):
+                finish(buckets[place], *works.pop(place))
+                missing[place] = len(buckets[place])
+
+        broadcast_weights(net)
+        for place, bucket in enumerate(buckets):
+            for p in bucket:
+                p.register_post_accumulate_grad_hook(hook_of(place))
+        return wait_for_all
     """),
     hints=(
-        "While you go through the parameters, keep two things: a list, and how many numbers are "
-        "in it. p.numel() says how many a parameter has.",
-        "Before you add a parameter: if the bucket is not empty and this one would make it "
-        "larger than cap, send the bucket and begin a new one. After the loop, send the last one.",
-        "The condition is bucket and size + p.numel() > cap. If it holds: "
-        "average_bucket(bucket), then begin again with an empty list and size 0. In any case p "
-        "joins the bucket after that.",
+        "Keep three things from hook to hook: the buckets, which parameters are ready, and what "
+        "has been started. Functions that you define inside overlapped share its variables.",
+        "The hook adds its parameter to those that are ready. Then, as long as the next bucket "
+        "in order has all of its gradients, it starts that bucket. The function that you return "
+        "finishes what was started and empties both collections for the next step.",
+        "The next bucket is buckets[len(started)], if there is one left. A set of parameters has "
+        "issuperset. p.register_post_accumulate_grad_hook(hook) on every parameter, once.",
     ),
 )
