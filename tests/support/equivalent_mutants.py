@@ -23,6 +23,16 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "every rank's vector will do to compare with"
         ),
     },
+    "06-3": {
+        'blocked = timeline.seconds("blocked", r) if kind == "backward" else 0 → '
+        'blocked = timeline.seconds("blocked", r) if kind == "backward" else 1': (
+            "the same second is taken from each rank"
+        ),
+        'blocked = timeline.seconds("blocked", r) if kind == "backward" else 0 → '
+        'blocked = timeline.seconds("blocked", r) if kind == "backward" else -1': (
+            "the same second is given to each rank"
+        ),
+    },
     "07-1": {
         "return 2.0 ** math.floor(math.log2(65504 / top.item())) → "
         "return 2.0 ** math.floor(math.log2(65504 // top.item()))": "it rounds down in any case",
