@@ -29,6 +29,8 @@ MAX_RANKS = 32
 BESIDE = 2.6
 #: A bar's widest distance from the next, and its width in that.
 PITCH, SHARE = 0.95, 0.72
+#: The same for bars with names of their own.
+NAMED_PITCH = 1.7
 #: Height of the bars' axes, and of a line of text, in inches; a character's width in ems.
 HEIGHT, TEXT, EM = 2.9, 0.17, 0.64
 
@@ -39,6 +41,7 @@ def memory(
     title: str = "",
     exact: bool = False,
     each: str = "rank",
+    names: Sequence[str] | None = None,
     how_to_read: str = "",
 ) -> Picture:
     """Draw the memory of every rank, or of every device, as a bar stacked from its parts.
@@ -50,6 +53,9 @@ def memory(
         rank order. At most 6 parts and 32 ranks; the first is lowest.
     title
         What was measured.
+    names
+        What each bar is, where it is not one rank of several: two ways to train on the same rank,
+        say, to be compared on one axis.
     exact
         Whether the bytes are the same in every run, as those counted from tensors are; then the
         text holds them too. Leave it False for what an allocator reports.
@@ -65,7 +71,8 @@ def memory(
     Raises
     ------
     UsageError
-        If there are too many parts or ranks, or a size is missing or below zero.
+        If there are too many parts or ranks, a size is missing or below zero, or ``names`` do not
+        fit the bars.
 
     Examples
     --------
@@ -82,7 +89,9 @@ def memory(
     ranks = sizes.shape[1]
     totals = sizes.sum(axis=0)
     unit, name = bytes_unit(float(totals.max()))
-    pitch = min(PITCH, 5.4 / ranks)
+    if names is not None and len(names) != ranks:
+        raise UsageError(f"names has {len(names)} names for {ranks} bars")
+    pitch = min(PITCH if names is None else NAMED_PITCH, 5.4 / ranks)
     figure = new_figure(max(3.4, ranks * pitch + BESIDE), HEIGHT + 0.6)
     axes = figure.subplots()
     top = float(totals.max()) / unit * 1.1 or 1.0
@@ -103,27 +112,32 @@ def memory(
     widest = f"{each} 00"
     step = 1 if _fits(widest, pitch) or ranks <= 16 else 2
     words = [f"{each} {rank}" if _fits(widest, pitch) else str(rank) for rank in range(ranks)]
+    if names is not None:
+        step, words = 1, list(names)
     axes.set_xticks(range(0, ranks, step), words[::step])
     axes.set_xlim(-0.6, ranks - 0.4)
     axes.set_ylim(0, top)
-    together = not words[0].startswith(each)
+    together = names is None and not words[0].startswith(each)
     style_axes(axes, title=title, xlabel=each if together else "",
                ylabel=f"memory ({name})", grid="y")  # fmt: skip
     axes.tick_params(axis="x", length=0)
     for rank, label in zip(range(0, ranks, step), axes.get_xticklabels(), strict=True):
-        label.set(color=ink_of(rank_colour(rank)), weight="bold")
+        colour = INK if names is not None else ink_of(rank_colour(rank))
+        label.set(color=colour, weight="bold")
     handles, labels = axes.get_legend_handles_labels()
     # from top to bottom, as in the bars
     style_legend(axes, handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
     start = f"{title}: memory" if title else "Memory"
-    bars = f"{ranks} {each}{'s' * (ranks > 1)} as stacked bars"
+    of = " and ".join(names) if names is not None else f"{ranks} {each}{'s' * (ranks > 1)}"
+    bars = f"{of} as stacked bars"
     lines = [f"{start} of {bars}, from below: {', '.join(parts)}."]
     if exact:
         for rank in range(ranks):
             amounts = (
                 f"{part} {format_bytes(s)}" for part, s in zip(parts, sizes[:, rank], strict=True)
             )
-            lines.append(f"{each} {rank}: {', '.join(amounts)}")
+            bar = names[rank] if names is not None else f"{each} {rank}"
+            lines.append(f"{bar}: {', '.join(amounts)}")
     note = how_to_read or f"A bar is the memory of one {each}, and its colours say what fills it."
     return Picture(figure, "\n".join(lines), note)
 

@@ -25,6 +25,8 @@ Rounds = Sequence[Sequence[float]]
 #: Ratios beyond this factor, or below its inverse, are drawn there: one stray turn would press all
 #: others into a line.
 FURTHEST = 8.0
+#: A range of times with fewer than two powers of ten gets ticks between them.
+FEW_TICKS = 100.0
 #: How far the series of one size stand apart, in powers of two.
 APART = 0.35
 #: What sizes are, as a rule.
@@ -131,7 +133,7 @@ def against_prediction(
     Parameters
     ----------
     sizes
-        Bytes of the tensor.
+        Bytes of the tensor, or of what ``xlabel`` names.
     seconds
         By name, for each size, the seconds of each round.
     predicted
@@ -158,6 +160,8 @@ def against_prediction(
     >>> print(picture.text.splitlines()[0])
     Time of ring, measured and predicted, for 2 sizes from 1 KiB to 1 MiB.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     times = _rounds(sizes, seconds)
     x = np.asarray(sizes, dtype=float)
     figure = new_figure(6.4, 3.4)
@@ -178,10 +182,14 @@ def against_prediction(
             axes.vlines(x, own.min(axis=1), own.max(axis=1), color=colour, linewidth=1, alpha=0.6)
             axes.plot(x, np.median(own, axis=1), marker, color=colour, markersize=5, label=name)
     style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
+    low, high = axes.get_ylim()
+    if high < FEW_TICKS * low:  # a power of ten alone would say little
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
     seconds_axis(axes.yaxis)
     bytes_ticks(axes)
     if times:
-        style_legend(axes, loc="upper left")
+        style_legend(axes, loc="best")
     text = (
         f"{title + ': t' if title else 'T'}ime of {' and of '.join(names)}, measured and "
         f"predicted, {_range(sizes)}."

@@ -191,6 +191,16 @@ def test_memory_of_the_devices_of_one_process_says_device(drawn):
     ]
 
 
+def test_bars_with_names_of_their_own(drawn):
+    parts = {"parameters": [4 * MIB, 4 * MIB], "optimizer state": [8 * MIB, 1 * MIB]}
+    shown = memory(parts, names=["Adam", "sharded"], exact=True)
+    text = [word for word, _ in words(drawn[0])]
+    assert {"Adam", "sharded"} <= set(text)
+    assert "rank 0" not in text
+    assert shown.text.startswith("Memory of Adam and sharded as stacked bars")
+    assert "sharded: parameters 4 MiB, optimizer state 1 MiB" in shown.text.splitlines()
+
+
 def test_a_part_too_thin_for_its_number_has_none(drawn):
     memory({"parameters": [1000 * MIB], "buffers": [2 * MIB]})
     assert "2" not in [item.get_text() for item in drawn[0].axes[0].texts]
@@ -216,6 +226,7 @@ FIGURES = {
     "two curves": lambda: scaling([1, 2, 4], {"DDP": [9, 17, 30], "FSDP": [7, 13, 24]}),
     "memory": lambda: memory({p: [n * MIB] * 4 for p, n in {"a": 1, "b": 0, "c": 1234}.items()}),
     "sixteen": lambda: memory({p: [123.4 * MIB] * 16 for p in "abcdef"}, title="all"),
+    "named": lambda: memory({"a": [MIB, 9 * MIB]}, names=["Adam", "ZeroRedundancy"]),
     "a crowd": lambda: memory({"parameters": [1e12] * 32}),
 }
 
@@ -230,7 +241,7 @@ def test_words_do_not_overlap_and_the_figure_fits_a_page(draw, drawn):
     assert min(contrast(ink, CARD) for ink in inks) >= 4.5
     overlaps = [(a, b) for (a, x), (b, y) in combinations(words(figure), 2) if x.overlaps(y)]
     assert not overlaps
-    assert all(axes.get_xlabel() or "rank" in axes.get_xticklabels()[0].get_text()
+    assert all(axes.get_xlabel() or axes.get_xticklabels()[0].get_text() in ("rank 0", "Adam")
                for axes in figure.axes)  # fmt: skip
     assert shown.text.count(". ") < 5
 
@@ -254,6 +265,7 @@ def test_words_do_not_overlap_and_the_figure_fits_a_page(draw, drawn):
         (lambda: memory({}), "parts has 0 parts; a figure shows 1 to 6"),
         (lambda: memory({"a": [1], "b": [1, 2]}), "parts differ in their number of ranks"),
         (lambda: memory({"a": []}), "a figure shows 1 to 32 ranks, not 0"),
+        (lambda: memory({"a": [1, 2]}, names=["one"]), "names has 1 names for 2 bars"),
         (lambda: memory({"a": [-1]}), "a has sizes that are below zero or missing"),
     ],
 )

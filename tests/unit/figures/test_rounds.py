@@ -59,6 +59,19 @@ def test_predictions_are_dashed_and_may_be_missing(drawn):
     ]
 
 
+def test_axes_say_what_was_timed(drawn):
+    against_prediction(SIZES, {"DDP": MINE}, {}, xlabel="bucket (bytes)", ylabel="backward pass")
+    (axes,) = drawn[0].axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("bucket (bytes)", "backward pass")
+
+
+def test_times_of_one_decade_have_several_ticks(drawn):
+    against_prediction([1, 2], {"DDP": [[0.02], [0.07]]}, {})
+    (axes,) = drawn[0].axes
+    low, high = axes.get_ylim()
+    assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 2
+
+
 def test_a_prediction_needs_no_measurement(drawn):
     found = against_prediction(SIZES, {}, {"ring": [1e-4, 2e-4, 3e-3]}, xlabel="bucket (bytes)")
     assert "Time of ring, measured and predicted" in found.text
