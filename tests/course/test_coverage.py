@@ -86,6 +86,7 @@ ROWS = {
         "A11 a timeout of three seconds": ["timeout=timedelta(seconds=3)"],
     },
     "06_ddp": {
+        "G4 no_sync": ["no_sync()"],
         "G1 basic use, the constructor": [
             "DDP(model)",
             "same(weights(model))",
@@ -385,12 +386,12 @@ ROWS = {
             "bucket_cap_mb=cap",
             "gradient_as_bucket_view=view",
             "find_unused_parameters=True",
-            "static_graph=static",
-            "broadcast_buffers=option",
+            "static_graph=True",
+            '"broadcast_buffers"',
+            '"forward_sync_buffers"',
             "process_group=pair",
             "device_ids=[",
             "output_device=",
-            "no_sync()",
         ],
         "G5 changes after wrapping": ["model.append(", "model[0] = "],
         "G7 SyncBatchNorm": [
@@ -398,10 +399,24 @@ ROWS = {
             "global_statistics",
             "BatchNorm1d(1, affine=False)",
         ],
-        "G8 ZeroRedundancyOptimizer": ["ZeroRedundancyOptimizer(p, torch.optim.Adam", "memory("],
+        "G8 ZeroRedundancyOptimizer": [
+            "ZeroRedundancyOptimizer(p, torch.optim.Adam",
+            "memory(",
+            "class ShardedOptimizer",
+        ],
         "G9 communication hooks": ["fp16_compress_hook", "register_comm_hook", "def bf16_hook"],
-        "G10 the paper": ["Li et al.", '"no overlap"', '"every 8"', "once.overlap()"],
-        "G6 uneven inputs": ["net.join()", "throw_on_early_termination=True", "timeout=timedelta("],
+        "G10 the paper": [
+            '"no overlap"',
+            '"every 8"',
+            "race(ways, rows, racers)",
+            "fit_alpha_beta(",
+            "def overhead(",
+        ],
+        "G6 uneven inputs": [
+            "net.join(**options)",
+            "throw_on_early_termination=True",
+            "timeout=timedelta(",
+        ],
     },
 }
 CASES = [(book, row) for book, rows in ROWS.items() for row in rows]

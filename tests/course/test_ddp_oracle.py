@@ -14,7 +14,6 @@ from torch import nn
 from torch.nn import functional as F
 
 import labkit
-from labkit.course.exercises.nb17 import ex1, ex3
 
 #: How far weights may be apart after ten steps, that have moved a hundred times as far.
 TOLERANCE = 1e-4
@@ -112,8 +111,9 @@ def test_unequal_batches(lab: labkit.Lab, n: int) -> None:
     assert distance(train(lab, n, UNEQUAL, fair=True), single) < TOLERANCE
 
 
-def buckets(sizes: tuple[int, ...], cap: float) -> list[int]:
-    """Return the bytes of DDP's buckets in the second step, for parameters of these sizes."""
+def bucket_sizes(count: int, n: int) -> list[int]:
+    """Return the bytes of DDP's buckets in the second step, for ``count`` equal parameters of 4
+    bytes, of which one n-th closes a bucket."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     from torch.nn.parallel import DistributedDataParallel
 
@@ -122,11 +122,11 @@ def buckets(sizes: tuple[int, ...], cap: float) -> list[int]:
 
         def __init__(self) -> None:
             super().__init__()
-            self.parts = nn.ParameterList(torch.ones(size // 4) for size in sizes)
+            self.parts = nn.ParameterList(torch.ones(1) for _ in range(count))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for part in self.parts:
-                x = (x * part).sum()
+                x = x * part
             return x
 
     seen: list[int] = []
@@ -135,36 +135,37 @@ def buckets(sizes: tuple[int, ...], cap: float) -> list[int]:
         seen.append(bucket.buffer().nbytes)
         return allreduce_hook(None, bucket)
 
-    ddp = DistributedDataParallel(Chain(), bucket_cap_mb=cap)
+    ddp = DistributedDataParallel(Chain(), bucket_cap_mb=4 * count / n / 2**20)
     ddp.register_comm_hook(None, hook)
     for _ in range(2):
         seen.clear()
-        ddp(torch.ones(())).backward()
+        ddp(torch.ones(1)).backward()
     return seen
 
 
-@pytest.mark.parametrize("cap", ex1.CAPS)
-def test_the_expected_buckets_of_exercise_5_are_ddps(lab: labkit.Lab, cap: int) -> None:
-    (found, *others) = lab.run(buckets, ex1.SIZES, cap / 2**20)
-    assert found == ex1.fill(ex1.SIZES, cap)
-    assert all(other == found for other in others)
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 16])
+def test_equal_layers_make_equal_buckets(lab: labkit.Lab, n: int) -> None:
+    """The race of notebook 17 rests on it."""
+    assert lab.run(bucket_sizes, 16, n) == [[64 // n] * n] * 4
 
 
-def zero_loads(n: int, sizes: tuple[int, ...]) -> int | None:
-    """Return how many numbers of ZeroRedundancyOptimizer's parameters each of n ranks has."""
+def sharded_state(n: int, numbers: int) -> list[int] | None:
+    """Return the bytes of Adam's state on this rank, sharded over n ranks by parameters."""
     import torch.distributed as dist
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     group: Any = dist.new_group(list(range(n)))
     if dist.get_rank() >= n:
         return None
-    parameters = [nn.Parameter(torch.ones(size)) for size in sizes]
-    zero = ZeroRedundancyOptimizer(parameters, torch.optim.SGD, process_group=group, lr=0.1)
-    return sum(p.numel() for held in zero.optim.param_groups for p in held["params"])
+    parameters = [nn.Parameter(torch.ones(numbers)) for _ in range(n)]
+    zero = ZeroRedundancyOptimizer(parameters, torch.optim.Adam, process_group=group, lr=0.1)
+    for p in parameters:
+        p.grad = torch.ones(numbers)
+    zero.step()
+    return [t.nbytes for entry in zero.optim.state.values() for t in entry.values()]
 
 
-@pytest.mark.parametrize(("sizes", "n"), ex3.LOADS)
-def test_the_expected_loads_of_exercise_7_are_zeros(
-    lab: labkit.Lab, sizes: tuple[int, ...], n: int
-) -> None:
-    assert lab.run(zero_loads, n, sizes)[:n] == ex3.deal_state(sizes, n)
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_zero_keeps_the_state_of_one_share(lab: labkit.Lab, n: int) -> None:
+    """Exercise 17-3 accounts for a share's state in the same way."""
+    assert lab.run(sharded_state, n, 5)[:n] == [[4, 20, 20]] * n

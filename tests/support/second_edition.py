@@ -29,6 +29,7 @@ DONE: tuple[str, ...] = (
     "09_data_parallel",
     "15_rendezvous_and_backends",
     "16_collectives_in_depth",
+    "17_ddp_in_depth",
 )
 #: Those at the back, which are looked into rather than read.
 REFERENCE = ("15", "16", "17")

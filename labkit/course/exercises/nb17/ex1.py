@@ -1,133 +1,148 @@
-"""Exercise 17-1: fill gradient buckets in DDP's order and up to its cap."""
+"""Exercise 17-1: predict what n buckets cost a backward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import When, near
 
-SIZES = (400, 40, 800, 80, 600, 60, 200)
-CAPS = (1, 700, 860, 10_000)
-
-
-def trial(answer: Callable[..., Any], here: Here) -> list[list[int]]:
-    return [[int(size) for size in answer(list(SIZES), cap)] for cap in CAPS]
-
-
-def fill(sizes: Sequence[int], cap: int) -> list[int]:
-    """Fill buckets as DDP does after its first step."""
-    buckets: list[int] = []
-    for size in reversed(sizes):
-        if not buckets or buckets[-1] >= cap:
-            buckets.append(0)
-        buckets[-1] += size
-    return buckets
+#: n, size, compute, alpha, beta: by turns the network and the backward pass are the bottleneck.
+CASES = (
+    (1, 8, 10.0, 1.0, 0.125),
+    (2, 8, 10.0, 1.0, 0.125),
+    (4, 16, 10.0, 0.5, 0.75),
+    (4, 16, 4.0, 0.0, 0.5),
+    (16, 32, 2.5, 1.0, 0.0625),
+    (8, 64, 4.0, 0.0625, 0.0625),
+    (3, 0, 9.0, 0.25, 0.5),
+)
+#: What an answer is called with.
+Formula = Callable[[int, float, float, float, float], float]
 
 
-def expected() -> list[list[int]]:
-    return [fill(SIZES, cap) for cap in CAPS]
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
 
 
-def _filled(play: Callable[[Sequence[int], int], list[int]]) -> When:
+def overhead(n: int, size: float, compute: float, alpha: float, beta: float) -> float:
+    """Let one bucket after the other become ready, and wait for the network."""
+    free = 0.0
+    for k in range(1, n + 1):
+        free = max(free, k * compute / n) + alpha + beta * size / n
+    return free - compute
+
+
+def expected() -> list[float]:
+    return [overhead(*case) for case in CASES]
+
+
+def _plays(*formulas: Formula) -> When:
+    """Return the predicate of a formula that gives something else than the right one."""
+
     def when(yours: Any, expected: Any, n: int) -> bool:
-        return bool(yours == [play(SIZES, cap) for cap in CAPS])
+        return any(near(yours, [play(*case) for case in CASES]) for play in formulas)
 
     return when
 
 
-def _never_over(sizes: Sequence[int], cap: int) -> list[int]:
-    buckets: list[int] = []
-    for size in reversed(sizes):
-        if not buckets or buckets[-1] + size > cap:
-            buckets.append(0)
-        buckets[-1] += size
-    return buckets
-
-
-def _only_above(sizes: Sequence[int], cap: int) -> list[int]:
-    return fill(sizes, cap + 1)  # whole numbers
+def _call(n: int, size: float, alpha: float, beta: float) -> float:
+    return alpha + beta * size / n
 
 
 EXERCISE = Exercise(
     id="17-1",
-    title="Fill the buckets",
-    answer="fill",
+    title="The bucket equation",
+    answer="overhead",
     trial=trial,
     expected=expected,
-    entries=tuple(f"fill(sizes, cap={cap}), sizes={list(SIZES)}" for cap in CAPS),
+    entries=tuple(
+        f"overhead({n}, size={size:g}, compute={compute:g}, alpha={alpha:g}, beta={beta:g})"
+        for n, size, compute, alpha, beta in CASES
+    ),
     where="notebook",
     mistakes=(
         Mistake(
-            "You begin with the first parameter. The backward pass has the gradients of the last "
-            "layer first: go through sizes from the end.",
-            when=_filled(lambda sizes, cap: fill(sizes[::-1], cap)),
-            shown_by={"from the first": edit("reversed(sizes)", "sizes")},
+            "This is the time of the whole backward pass with its all-reduces. The overhead is "
+            "what it takes longer than compute.",
+            when=_plays(lambda n, s, c, a, b: overhead(n, s, c, a, b) + c),
+            shown_by={"the whole time": edit(" - compute", "")},
         ),
         Mistake(
-            "Your buckets stay below the cap. DDP closes a bucket when it holds cap bytes or "
-            "more: the gradient that fills it still goes in.",
-            when=_filled(_never_over),
-            shown_by={"never above the cap": edit(">= cap", "+ size > cap")},
+            "You let every all-reduce wait for the end of the backward pass. A bucket's all-reduce "
+            "starts as soon as the bucket is ready, while the next one is computed.",
+            when=_plays(lambda n, s, c, a, b: n * a + b * s),
+            shown_by={"no overlap": body("return n * alpha + beta * size")},
         ),
         Mistake(
-            "A bucket that holds exactly cap bytes stays open. It is full when it holds cap bytes "
-            "or more: the comparison is >=.",
-            when=_filled(_only_above),
-            shown_by={"closes only above the cap": edit(">= cap", "> cap")},
+            "You count the last bucket's all-reduce only. That is right while the network keeps "
+            "up; if a bucket takes longer to send than to compute, the all-reduces queue.",
+            when=_plays(lambda n, s, c, a, b: _call(n, s, a, b)),
+            shown_by={"only the last bucket": body("return alpha + beta * size / n")},
         ),
         Mistake(
-            "There is an empty bucket at the end: open a new one only when a gradient needs it.",
-            when=lambda yours, expected, n: any(0 in buckets for buckets in yours),
+            "You have the case of a busy network only. If it keeps up with the backward pass, the "
+            "last all-reduce starts when the last bucket is ready, not before: the larger of the "
+            "two times counts.",
+            when=_plays(
+                lambda n, s, c, a, b: c / n + n * a + b * s - c,
+                lambda n, s, c, a, b: max(0.0, c / n + n * a + b * s - c),
+            ),
             shown_by={
-                "an empty one at the end": body("""
-                    buckets = [0]
-                    for size in reversed(sizes):
-                        buckets[-1] += size
-                        if buckets[-1] >= cap:
-                            buckets.append(0)
-                    return buckets
-                """),
+                "the network is always busy": body(
+                    "return compute / n + n * alpha + beta * size - compute"
+                ),
+                "the same, never below zero": body(
+                    "return max(0.0, compute / n + n * alpha + beta * size - compute)"
+                ),
             },
         ),
         Mistake(
-            "Some gradients are in no bucket: the last bucket counts even if it is not full.",
-            when=lambda yours, expected, n: any(sum(b) < sum(SIZES) for b in yours),
+            "n · α + β · size / n holds if computing takes as long as sending, compute = β · size. "
+            "Here compute may be anything.",
+            when=_plays(lambda n, s, c, a, b: n * a + b * s / n),
             shown_by={
-                "the last is not closed": edit(
-                    "buckets = []",
-                    "buckets, current = [], 0",
-                    """
-                    if not buckets or buckets[-1] >= cap:
-                        buckets.append(0)
-                    buckets[-1] += size
-                    """,
-                    """
-                    current += size
-                    if current >= cap:
-                        buckets.append(current)
-                        current = 0
-                    """,
-                ),
+                "where both take equally long": body("return n * alpha + beta * size / n"),
+            },
+        ),
+        Mistake(
+            "In your formula the network may begin at once. The first bucket is ready only after "
+            "compute / n seconds.",
+            when=_plays(
+                lambda n, s, c, a, b: max(c + _call(n, s, a, b), n * _call(n, s, a, b)) - c
+            ),
+            shown_by={"begins at once": edit("compute / n + n * call", "n * call")},
+        ),
+        Mistake(
+            "In your formula every call sends all the bytes. A bucket has size / n of them.",
+            when=_plays(lambda n, s, c, a, b: overhead(n, n * s, c, a, b)),
+            shown_by={"all bytes in every call": edit("beta * size / n", "beta * size")},
+        ),
+        Mistake(
+            "You pay α once. Each of the n all-reduces costs it.",
+            when=_plays(lambda n, s, c, a, b: overhead(n, s, c, a / n, b)),
+            shown_by={
+                "alpha is shared": edit("alpha + beta * size / n", "(alpha + beta * size) / n")
             },
         ),
     ),
     another=body("""
-        buckets, current = [], 0
-        for size in sizes[::-1]:
-            current += size
-            if current >= cap:
-                buckets.append(current)
-                current = 0
-        return buckets + [current] if current else buckets
+        end = 0.0
+        for k in range(n):
+            ready = compute * (k + 1) / n
+            end = max(end, ready) + alpha + beta * size / n
+        return end - compute
     """),
     hints=(
-        "Keep a list of buckets. A gradient goes into the last one, unless that is full.",
-        "Go through reversed(sizes). When is a new bucket needed? If there is none yet, or if "
-        "the last one holds cap bytes or more.",
-        "buckets[-1] holds the bytes of the last bucket. If a new one is needed, append 0 first; "
-        "in any case add size to buckets[-1].",
+        "Draw two lines of time: on one the buckets become ready, on the other the network sends "
+        "them, one at a time. When does the last one arrive?",
+        "Either the network keeps up: then only the last bucket is sent after compute. Or it is "
+        "the bottleneck: then it sends without a break from the moment when the first bucket is "
+        "ready.",
+        "One call takes alpha + beta * size / n. In the first case the end is compute plus one "
+        "call, in the second the first bucket's compute / n plus n calls. The later end counts; "
+        "subtract compute.",
     ),
 )

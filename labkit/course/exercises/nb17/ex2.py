@@ -1,7 +1,8 @@
-"""Exercise 17-2: compute mean and variance over the rows of all ranks, with one collective.
+"""Exercise 17-2: merge the mean and the variance of all ranks' rows, with one collective.
 
-Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
-and tell who is in them.
+The first rows are small whole numbers that depend on the rank, and tell who is in a result. Those
+of the second call lie close together around 1000, where the mean of the squares minus the squared
+mean has hardly a digit that is right.
 """
 
 from __future__ import annotations
@@ -12,46 +13,71 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import would_give
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When, near
+
+COLUMNS = 3
+CALLS = range(2)
 
 
-def _rows(rank: int) -> torch.Tensor:
-    """Return rank + 1 rows of three whole numbers."""
-    return (torch.arange(3.0 * (rank + 1)).view(-1, 3) * (rank + 2)) % 7 + rank
+def _rows(call: int, rank: int) -> torch.Tensor:
+    """Return rank + 1 rows of whole numbers; then 8 or 16 rows of quarters around 1000, whose
+    means float32 holds exactly."""
+    if call == 0:
+        return (torch.arange(3.0 * (rank + 1)).view(-1, 3) * (rank + 2)) % 7 + rank
+    quarters = torch.arange(3.0 * 8 * (1 + rank % 2)).view(-1, 3) ** 2 % (5 + rank)
+    return 1000 + 0.25 * quarters
 
 
-def trial(answer: Callable[..., Any], here: Here) -> torch.Tensor:
-    mean, variance = answer(_rows(here.rank).to(here.device))
-    return torch.stack([mean, variance])
+def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
+    found = []
+    for call in CALLS:
+        mean, variance = answer(_rows(call, here.rank).to(here.device))
+        found.append(torch.stack([mean, variance]))
+    return found
 
 
-def _statistics(rows: torch.Tensor) -> torch.Tensor:
-    return torch.stack([rows.mean(dim=0), rows.var(dim=0, unbiased=False)])
+def _statistics(rows: torch.Tensor, *, correction: int = 0) -> torch.Tensor:
+    """Compute in float64: what one process would get if its numbers had more digits."""
+    rows = rows.double()
+    return torch.stack([rows.mean(dim=0), rows.var(dim=0, correction=correction)]).float()
 
 
-def _together(n: int) -> torch.Tensor:
-    return torch.cat([_rows(r) for r in range(n)])
+def _together(call: int, n: int) -> torch.Tensor:
+    return torch.cat([_rows(call, r) for r in range(n)])
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    return [_statistics(_together(n))] * n
+def expected(n: int) -> list[list[torch.Tensor]]:
+    return [[_statistics(_together(call, n)) for call in CALLS]] * n
 
 
-def _mean_of_statistics(n: int) -> torch.Tensor:
-    return torch.stack([_statistics(_rows(r)) for r in range(n)]).mean(dim=0)
+def _first(play: Callable[[int, int], torch.Tensor]) -> When:
+    """Return the predicate of an answer that gives ``play(rank, n)`` for the whole numbers."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        found = [y[0] for y in yours]
+        wrong = [play(rank, n) for rank in range(n)]
+        return near(found, wrong) and not near(found, [e[0] for e in expected])
+
+    return when
 
 
-def _weighed_statistics(n: int) -> torch.Tensor:
+def _mean_of_statistics(rank: int, n: int) -> torch.Tensor:
+    return torch.stack([_statistics(_rows(0, r)) for r in range(n)]).mean(dim=0)
+
+
+def _weighted_statistics(rank: int, n: int) -> torch.Tensor:
     """Return the right mean, and the mean variance within the ranks."""
-    rows = len(_together(n))
-    parts = [_statistics(_rows(r)) * len(_rows(r)) / rows for r in range(n)]
+    rows = len(_together(0, n))
+    parts = [_statistics(_rows(0, r)) * len(_rows(0, r)) / rows for r in range(n)]
     return torch.stack(parts).sum(dim=0)
 
 
-def _unbiased(n: int) -> torch.Tensor:
-    rows = _together(n)
-    return torch.stack([rows.mean(dim=0), rows.var(dim=0)])
+def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether all is right but the variances of the large numbers."""
+    return all(
+        near(y[0], e[0]) and near(y[1][0], e[1][0]) for y, e in zip(yours, expected, strict=True)
+    )
 
 
 EXERCISE = Exercise(
@@ -60,22 +86,22 @@ EXERCISE = Exercise(
     answer="global_statistics",
     trial=trial,
     expected=expected,
+    entries=("mean and variance of small whole numbers", "mean and variance of rows around 1000"),
     goals=(
-        Goal("collectives", exactly=lambda n: 1),
-        Goal("bytes sent", most=lambda n: 8 * (2 * 3 + 1)),
+        Goal("collectives", exactly=lambda n: len(CALLS)),
+        Goal("bytes sent", most=lambda n: len(CALLS) * 4 * (2 * COLUMNS + 1)),
     ),
     mistakes=(
         Mistake(
-            "These are the statistics of a rank's own rows: that is plain BatchNorm. Add up over "
-            "the ranks.",
-            when=would_give(lambda n: [_statistics(_rows(r)) for r in range(n)]),
+            "These are the statistics of a rank's own rows: that is plain BatchNorm. Gather those "
+            "of all ranks, and merge them.",
+            when=_first(lambda rank, n: _statistics(_rows(0, rank))),
             shown_by={"a rank's own": body("return x.mean(0), x.var(0, unbiased=False)")},
         ),
         Mistake(
-            "You take the mean of the ranks' means and variances. A rank with more rows must "
-            "count more, and a mean of variances misses how far apart the ranks' means are: add "
-            "up sums and squares instead.",
-            when=would_give(lambda n: [_mean_of_statistics(n)] * n),
+            "You take the plain mean of the ranks' means and variances. A rank with more rows must "
+            "count more, and the variance within the ranks misses how far their means are apart.",
+            when=_first(_mean_of_statistics),
             shown_by={
                 "the mean of means": body("""
                     mine = torch.stack([x.mean(0), x.var(0, unbiased=False)])
@@ -87,81 +113,104 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The mean is right, but the variance is the mean of the ranks' variances: it misses "
-            "how far apart the ranks' means are. Add up the squares instead.",
-            when=would_give(lambda n: [_weighed_statistics(n)] * n),
+            "how far the ranks' means are apart. Each rank adds the square of its mean's distance "
+            "from the common mean.",
+            when=_first(_weighted_statistics),
             shown_by={
-                "the mean of variances": body("""
-                    sums = torch.cat(
-                        [x.sum(0), len(x) * x.var(0, unbiased=False), x.new_tensor([len(x)])]
-                    )
-                    dist.all_reduce(sums)
-                    mean, variance = (sums[:-1] / sums[-1]).chunk(2)
-                    return mean, variance
-                """),
+                "the mean of variances": edit("variances + (means - mean) ** 2", "variances")
             },
         ),
         Mistake(
-            "You divide by the number of rows minus one. BatchNorm normalizes with the plain "
-            "mean of the squares, minus the mean squared.",
-            when=would_give(lambda n: [_unbiased(n)] * n),
+            "You divide by the number of rows minus one. BatchNorm normalizes with the mean of the "
+            "squared distances: unbiased=False.",
+            when=_first(lambda rank, n: _statistics(_together(0, n), correction=1)),
             shown_by={
                 "one less": edit(
-                    """
-                    mean, squares = (mine[:-1] / mine[-1]).chunk(2)
-                    return mean, squares - mean**2
-                    """,
-                    """
-                    count = mine[-1]
-                    mean, squares = (mine[:-1] / count).chunk(2)
-                    return mean, (squares - mean**2) * count / (count - 1)
-                    """,
+                    "return mean, variance",
+                    "return mean, variance * counts.sum() / (counts.sum() - 1)",
                 ),
             },
         ),
         Mistake(
-            "The result is right, but it takes more than one collective. Put sums, squares and "
-            "the number of rows into one tensor, and all_reduce that.",
+            "The variance is right for small numbers, but not around 1000: the mean of the squares "
+            "minus the squared mean subtracts two nearly equal numbers, and float32 has too few "
+            "digits for that. Gather every rank's mean, variance and number of rows, and merge "
+            "them.",
+            when=_digits_lost,
+            shown_by={
+                "adds up squares": body("""
+                    mine = torch.cat([x.sum(0), (x * x).sum(0), x.new_tensor([len(x)])])
+                    dist.all_reduce(mine)
+                    mean, squares = (mine[:-1] / mine[-1]).chunk(2)
+                    return mean, squares - mean**2
+                """),
+                "gathers means of squares": body("""
+                    mine = torch.cat([x.mean(0), (x * x).mean(0), x.new_tensor([len(x)])])
+                    everyone = [torch.empty_like(mine) for _ in range(world_size)]
+                    dist.all_gather(everyone, mine)
+                    table = torch.stack(everyone)
+                    shares = table[:, -1:] / table[:, -1].sum()
+                    mean, squares = (shares * table[:, :-1]).sum(0).chunk(2)
+                    return mean, squares - mean**2
+                """),
+            },
+        ),
+        Mistake(
+            "The result is right, but it takes more than one collective per call. Put mean, "
+            "variance and the number of rows into one tensor, and gather that.",
             missed="collectives",
             shown_by={
-                "three collectives": body("""
-                    total, squares, count = x.sum(0), (x * x).sum(0), x.new_tensor([len(x)])
-                    for part in (total, squares, count):
-                        dist.all_reduce(part)
-                    return total / count, squares / count - (total / count) ** 2
+                "first the mean, then the variance": body("""
+                    count = x.new_tensor([len(x)])
+                    dist.all_reduce(count)
+                    mean = x.sum(0)
+                    dist.all_reduce(mean)
+                    mean /= count
+                    variance = ((x - mean) ** 2).sum(0)
+                    dist.all_reduce(variance)
+                    return mean, variance / count
+                """),
+            },
+        ),
+        Mistake(
+            "The result is right, but every rank sends its rows. Its mean, its variance and their "
+            "number are enough: 2c + 1 numbers.",
+            missed="bytes sent",
+            shown_by={
+                "gathers the rows": body("""
+                    padded = x.new_full((200, x.shape[1]), float("nan"))
+                    padded[: len(x)] = x
+                    everyone = [torch.empty_like(padded) for _ in range(world_size)]
+                    dist.all_gather(everyone, padded)
+                    rows = torch.cat(everyone)
+                    rows = rows[~rows[:, 0].isnan()]
+                    return rows.mean(0), rows.var(0, unbiased=False)
                 """),
             },
         ),
     ),
-    also_wrong={
-        "the mean only": Wrong(
-            edit(
-                "(x * x).sum(0), x",
-                "x",
-                """
-                mean, squares = (mine[:-1] / mine[-1]).chunk(2)
-                return mean, squares - mean**2
-                """,
-                "return mine[:-1] / mine[-1]",
-            ),
-            says="ValueError",
-        ),
-    },
     another=body("""
-        columns = x.shape[1]
-        sums = x.new_zeros(2 * columns + 1)
-        sums[:columns] = x.sum(dim=0)
-        sums[columns:-1] = x.pow(2).sum(dim=0)
-        sums[-1] = x.shape[0]
-        dist.all_reduce(sums)
-        mean = sums[:columns] / sums[-1]
-        return mean, sums[columns:-1] / sums[-1] - mean.pow(2)
+        mine = x.new_empty(2 * x.shape[1] + 1)
+        mine[:-1] = torch.cat([x.mean(dim=0), x.var(dim=0, correction=0)])
+        mine[-1] = len(x)
+        everyone = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(everyone, mine)
+        (mean, variance), rows = everyone[0][:-1].chunk(2), everyone[0][-1]
+        for other in everyone[1:]:
+            (their_mean, their_variance), more = other[:-1].chunk(2), other[-1]
+            total, apart = rows + more, their_mean - mean
+            variance = (rows * variance + more * their_variance) / total
+            variance = variance + apart**2 * rows * more / total**2
+            mean, rows = mean + apart * more / total, total
+        return mean, variance
     """),
     hints=(
-        "What adds up over ranks? Not means and variances, but sums, sums of squares, and counts.",
-        "One tensor of 2c + 1 numbers: x.sum(0), (x * x).sum(0) and len(x). After the all_reduce "
-        "the mean is total / count and the variance squares / count - mean².",
-        "torch.cat joins the three, the number of rows as x.new_tensor([len(x)]). After the "
-        "all_reduce, mine[:-1] / mine[-1] holds the means, and after them the means of the "
-        "squares.",
+        "What does each rank know about its rows that is enough for all: its mean, its variance, "
+        "and how many rows it has. Gather these, and merge them.",
+        "Each rank counts with its share of all rows. The common mean is the weighted mean of the "
+        "means. A rank's rows lie around its own mean, which lies apart from the common one: both "
+        "add to the variance.",
+        "One tensor of 2c + 1 numbers per rank, by torch.cat, gathered and stacked. With "
+        "weights count / all: each rank adds weight · (variance + (its mean - mean)²).",
     ),
 )

@@ -17,12 +17,12 @@ from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
-#: then not always whole.
+#: then not always whole. The last one is beyond float16.
 SHAPE = (1, 6)
 
 
 def _sixes(rank: int) -> torch.Tensor:
-    return 6.0 * (rank + 1) * torch.tensor([[1.0, 2.0, 0.0, 1.0, -1.0, 1.0]])
+    return 6.0 * (rank + 1) * torch.tensor([[1.0, 2.0, 0.0, 1.0, -1.0, 2.0**16]])
 
 
 class NoFuture(TypeError):
@@ -153,6 +153,12 @@ EXERCISE = Exercise(
                     return future
                 """),
             },
+        ),
+        Mistake(
+            "The largest number has become inf: float16 ends at 65,504. bfloat16 has the range of "
+            "float32.",
+            when=lambda yours, expected, n: any(bool(g.isinf().any()) for g in _gradients(yours)),
+            shown_by={"float16": edit(".bfloat16()", ".half()")},
         ),
         Mistake(
             "The gradient is the sum over the ranks. A hook has to divide by world_size itself.",
