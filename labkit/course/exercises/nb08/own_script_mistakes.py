@@ -13,6 +13,8 @@ from .own_script import AGAIN, NO_STATE, NOTHING, SAME_ORDER, TWO
 
 #: Facts of a part, as :mod:`.own_script` finds them.
 Facts = dict[str, Any]
+#: What is said to a rank whose partner has left the script, by gloo or by labkit.
+GONE = r"(?:Connection (?:closed|reset)|Broken pipe|which (?:has|have) ended)"
 PER_STEP, IN_ALL = "rows per step, by rank", "rows in all, by rank"
 SAVES, EPOCH, NAMES = "saves, by rank", "epoch in the checkpoint", "names in it"
 
@@ -76,7 +78,8 @@ MISTAKES = (
     Mistake(
         "Started again, the ranks make different numbers of steps, as only some of them go on "
         "from the checkpoint. Every rank has to load it, the epoch included.",
-        raises=rf"(?s)Connection closed by peer.*\n{AGAIN}$",
+        raises=rf"(?s){GONE}.*\n{AGAIN}$",
+        stuck=rf"(?s){GONE}.*\n{AGAIN}$",
         shown_by={
             "only rank 0 loads": edit(
                 "if checkpoint.exists():", "if checkpoint.exists() and dist.get_rank() == 0:"
@@ -86,7 +89,8 @@ MISTAKES = (
     Mistake(
         "A rank leaves the script while the others still wait for it in a collective. Every "
         "rank goes through all steps of all epochs.",
-        raises=rf"(?s)Connection closed by peer.*\n{TWO}$",
+        raises=rf"(?s){GONE}.*\n{TWO}$",
+        stuck=rf"(?s){GONE}.*\n{TWO}$",
         shown_by={
             "a return too early": edit(
                 "dist.all_reduce(total)",
