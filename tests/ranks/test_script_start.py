@@ -82,7 +82,7 @@ def test_an_error_is_told_with_its_lines() -> None:
         started("def f(x):\n    return x / 0\nf(1)\n")
     failed = caught.value.failed
     assert (failed.name, failed.lines) == ("ZeroDivisionError", ("f(1)", "return x / 0"))
-    assert "ranks 0–1 ended with exit code 1" in caught.value.notes[0]
+    assert "ended with exit code 1 (ZeroDivisionError: division by zero)" in caught.value.notes[0]
     assert caught.value.notes[1:] == [
         "  mine.py, line 3:  f(1)",
         "  mine.py, line 2:  return x / 0",
