@@ -7,6 +7,12 @@ from __future__ import annotations
 LOSS_LINE = 'f"epoch {epoch + 1}: loss {total.item() / len(data):.3f}"'
 ON_THIS_NODE = 'int(os.environ["LOCAL_WORLD_SIZE"]):  # one for each process'
 LOADED = "map_location=device, weights_only=True"
+#: Of 08-2 and 08-6: how items are split and read.
+SEEDED = "generator = torch.Generator().manual_seed(0)  # the same on every rank"
+DEALT = "loader = DataLoader(train_set, batch_size=4, sampler=sampler)"
+TESTED = "return dealt, items(DataLoader(test_set, batch_size=4, sampler=test_sampler))"
+TESTS = "test_sampler = DistributedSampler(test_set, shuffle=False)"
+SHARED = "for pixels, labels in DataLoader(share, batch_size=100):"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "01-1": {
@@ -42,6 +48,32 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "a sum of flags is positive where their maximum is"
         ),
     },
+    "08-2": {
+        **{
+            f"{SEEDED} → {SEEDED.replace('(0)', f'( {seed})')}": "any seed, the same on all ranks"
+            for seed in (1, -1)
+        },
+        **{
+            f"{old} → {old.replace('batch_size=4', f'batch_size= {size}')}": "batches are joined"
+            for old in (DEALT, TESTED)
+            for size in (3, 5)
+        },
+        **{
+            f"{old} → {old.replace(' batch_size=4,', '')}": "batches are joined"
+            for old in (DEALT, TESTED)
+        },
+        **{
+            f"{TESTS} → {new}": "tests may come in any order"
+            for new in (TESTS.replace("False", "True"), TESTS.replace(", shuffle=False", ""))
+        },
+        "sampler = DistributedSampler(train_set, shuffle=True) → "
+        "sampler = DistributedSampler(train_set)": "it shuffles by default",
+    },
+    "08-6": {
+        f"{SHARED} → {SHARED.replace('=100', f'= {size}')}": "counts do not depend on batches"
+        for size in (99, 101)
+    }
+    | {f"{SHARED} → {SHARED.replace(', batch_size=100', '')}": "counts do not depend on batches"},
     "08-7": {
         **dict.fromkeys(
             (
