@@ -92,7 +92,10 @@ EXERCISE = Exercise(
     id="08-4",
     title="Scale the loss",
     answer="scaled_step",
-    setup="import torch.nn.functional as F",
+    setup="""
+        import torch.nn.functional as F
+        from torch.nn.parallel import DistributedDataParallel as DDP
+    """,
     trial=trial,
     expected=expected,
     mistakes=(

@@ -91,6 +91,7 @@ EXERCISE = Exercise(
     id="08-5",
     title="Speak and save once",
     answer="report",
+    setup="from torch.nn.parallel import DistributedDataParallel as DDP",
     trial=trial,
     expected=expected,
     mistakes=(
