@@ -18,6 +18,7 @@ from .kernel_and_ranks import processes
 from .lanes import lanes
 from .messages import message_cost
 from .picture import Picture
+from .precision import gradient_sizes, losses_and_pictures, scale_history, time_and_memory
 from .ring import ring_strip
 from .rounds import against_prediction, paired_ratios
 from .store_and_ranks import rendezvous
@@ -35,8 +36,10 @@ __all__ = [
     "bus_factor",
     "by_ranks",
     "fit_alpha_beta",
+    "gradient_sizes",
     "ink_of",
     "lanes",
+    "losses_and_pictures",
     "memory",
     "message_cost",
     "new_figure",
@@ -45,7 +48,9 @@ __all__ = [
     "rank_colour",
     "rendezvous",
     "ring_strip",
+    "scale_history",
     "scaling",
     "style_axes",
     "text_on",
+    "time_and_memory",
 ]

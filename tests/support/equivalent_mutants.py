@@ -39,11 +39,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "the same second is given to each rank"
         ),
     },
-    "07-1": {
-        "return 2.0 ** math.floor(math.log2(65504 / top.item())) → "
-        "return 2.0 ** math.floor(math.log2(65504 // top.item()))": "it rounds down in any case",
-    },
-    "07-3": {
+    "07-2": {
         "dist.all_reduce(flag, op=dist.ReduceOp.MAX) → dist.all_reduce(flag)": (
             "a sum of flags is positive where their maximum is"
         ),

@@ -25,6 +25,7 @@ DONE: tuple[str, ...] = (
     "04_sync_sgd",
     "05_process_groups",
     "06_ddp",
+    "07_mixed_precision",
     "08_training_recipe",
     "09_data_parallel",
     "15_rendezvous_and_backends",

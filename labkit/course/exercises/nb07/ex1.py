@@ -23,17 +23,28 @@ LARGEST = torch.finfo(torch.float16).max
 
 
 #: What is asked: the largest gradient of all ranks, in the words of a table.
-CASES = ("gradients down to -0.0024", "gradients up to 2**-8")
+CASES = (
+    "gradients down to -0.0024",
+    "gradients up to 2**-8",
+    "a gradient of 131,010",
+    "a gradient of 131,008",
+)
 
 
 def _gradients(rank: int, n: int) -> list[torch.Tensor]:
-    """Return this rank's gradients, as ``CASES`` names them: one's largest is negative; the other's
-    is a power of two, on the last rank, for which 65,504 and 65,536 make a difference."""
+    """Return this rank's gradients, as ``CASES`` names them.
+
+    The first one's largest is negative. The second's is a power of two, on the last rank, for which
+    65,504 and 65,536 make a difference. The others ask for a scale below 1, the third without a
+    dimension; they are twice 65,505 and twice 65,504.
+    """
     peak = {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
     high = 2.0**-8 if rank == n - 1 else 2.0**-10
     return [
         torch.tensor([1e-7, 2e-4 / (rank + 1), peak, -3e-6]),
         torch.tensor([[1e-7, -3e-6], [high, -1e-4]]),
+        torch.tensor(131_010.0 if rank == n - 1 else 1.0),
+        torch.tensor([[131_008.0 if rank == 0 else -1.0]]),
     ]
 
 
@@ -47,9 +58,11 @@ def _tops(n: int) -> list[list[float]]:
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
-    """Ask for the largest scale of two gradients."""
-    gradients = _gradients(here.rank, here.world_size)
-    return [number(answer(gradient.to(here.device))) for gradient in gradients]
+    """Ask for the largest scale of each gradient, and look at the gradients afterwards."""
+    gradients = [g.to(here.device) for g in _gradients(here.rank, here.world_size)]
+    before = [g.clone() for g in gradients]
+    scales = [number(answer(g)) for g in gradients]
+    return [*scales, all(g.equal(b) for g, b in zip(gradients, before, strict=True))]
 
 
 def _scales(
@@ -57,7 +70,7 @@ def _scales(
     together: Callable[[Sequence[float]], float] = max,
 ) -> Callable[[int], list[list[float]]]:
     """Return what a rule gives that puts the ranks' largest gradients together."""
-    return lambda n: [[scale(together(case)) for case in zip(*_tops(n), strict=True)]] * n
+    return lambda n: [[*(scale(together(case)) for case in zip(*_tops(n), strict=True)), True]] * n
 
 
 def expected(n: int) -> list[list[float]]:
@@ -67,7 +80,7 @@ def expected(n: int) -> list[list[float]]:
 
 def _without_abs(n: int) -> list[list[float]]:
     cases = zip(*(_gradients(r, n) for r in range(n)), strict=True)
-    return [[_power(max(g.max().item() for g in case)) for case in cases]] * n
+    return [[*(_power(max(g.max().item() for g in case)) for case in cases), True]] * n
 
 
 EXERCISE = Exercise(
@@ -77,12 +90,12 @@ EXERCISE = Exercise(
     trial=trial,
     expected=expected,
     goals=(Goal("collectives", exactly=lambda n: len(CASES)),),
-    entries=CASES,
+    entries=(*CASES, "the gradients are as before"),
     mistakes=(
         Mistake(
             "Each rank looks at its own gradients, so the ranks have different scales. The largest "
             "gradient of all ranks decides: all_reduce with MAX.",
-            when=would_give(lambda n: [[_power(top) for top in tops] for tops in _tops(n)]),
+            when=would_give(lambda n: [[*map(_power, tops), True] for tops in _tops(n)]),
             shown_by={
                 "its own scale": body(
                     "return 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))"
@@ -98,7 +111,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Rounded up, the largest gradient overflows: round the exponent down.",
-            when=would_give(_scales(lambda top: 2 * _power(top))),
+            when=would_give(_scales(lambda top: 2.0 ** math.ceil(math.log2(LARGEST / top)))),
             shown_by={
                 "rounds up": edit("math.floor", "math.ceil"),
                 "rounds up, whole": edit("2.0 ** math.floor", "2 ** math.ceil"),
@@ -121,6 +134,21 @@ EXERCISE = Exercise(
             shown_by={"the sum of the largest": edit("top, op=dist.ReduceOp.MAX", "top")},
         ),
         Mistake(
+            "MIN gives the smallest of the ranks' largest gradients; the largest of them overflows "
+            "first: pass op=dist.ReduceOp.MAX.",
+            when=would_give(_scales(together=min)),
+            shown_by={"the smallest of the largest": edit("ReduceOp.MAX", "ReduceOp.MIN")},
+        ),
+        Mistake(
+            "The scale is right, but gradient is changed: abs() makes a new tensor, abs_() does "
+            "not.",
+            when=lambda yours, expected, n: all(
+                isinstance(mine, list) and mine[:-1] == its[:-1] and mine[-1] is False
+                for mine, its in zip(yours, expected, strict=True)
+            ),
+            shown_by={"works in place": edit("gradient.abs()", "gradient.abs_()")},
+        ),
+        Mistake(
             "A gradient of 2**-8 becomes 65,536, which is over 65,504: the limit is fp16's largest "
             "number, not the power of two above it.",
             when=would_give(_scales(lambda top: _power(top, 65536))),
@@ -130,10 +158,12 @@ EXERCISE = Exercise(
     another=body("""
         ends = torch.stack([gradient.max(), -gradient.min()])
         dist.all_reduce(ends, op=dist.ReduceOp.MAX)
-        scale = 1.0
-        while ends.max().item() * scale * 2 <= torch.finfo(torch.float16).max:
-            scale *= 2
-        return scale
+        largest, exponent = ends.max().item(), 0
+        while largest * 2.0**exponent > torch.finfo(torch.float16).max:
+            exponent -= 1
+        while largest * 2.0 ** (exponent + 1) <= torch.finfo(torch.float16).max:
+            exponent += 1
+        return 2.0**exponent
     """),
     hints=(
         "Only one number per rank matters: the largest absolute value.",

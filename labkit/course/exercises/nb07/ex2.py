@@ -1,4 +1,4 @@
-"""Exercise 07-2: clip the gradients of a scaled loss: unscale them first.
+"""Exercise 07-2: halve or double the scale on all ranks together, also if only one overflows.
 
 Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
 processor, so what a wrong answer gives is known beforehand.
@@ -6,171 +6,257 @@ processor, so what a wrong answer gives is known beforehand.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-from ...answers import edit
+from ...answers import body, edit
 from ...compare import number
-from ...exercise import Exercise, Here, Mistake
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When
 
-#: The scale that the trial starts with, and how fast it learns.
-START, RATE = 1024.0, 0.5
-#: The norm to which each step's gradients are clipped.
-MOST = {"long": 2.0, "overflow": 2.0, "short": 1.0}
+FIRST = 1.0
+#: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
+RUNS: tuple[tuple[int, tuple[int | None, ...]], ...] = (
+    (3, (None, None, 1, None, -1, None, None, None, None, None, None, None)),
+    (2, (None, None, None, 0, None, None)),
+)
+STEPS = sum(len(run) for _, run in RUNS)
 
 
-def _slopes(rank: int, n: int) -> torch.Tensor:
-    """Return an input whose mean over the ranks is (3, 4): a gradient of norm 5."""
-    off_mean = rank - (n - 1) / 2
-    return torch.tensor([[3.0 + off_mean, 4.0 - off_mean]])
+def _who(overflows: int | None, n: int) -> int | None:
+    """Return the rank that overflows among n."""
+    return None if overflows is None else n - 1 if overflows < 0 else min(overflows, n - 1)
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    """Take a step that is clipped, one that overflows and one that is short enough."""
-    net = nn.Linear(2, 1, bias=False).to(here.device)
-    nn.init.ones_(net.weight)
-    ddp = DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
-    scaler = torch.amp.GradScaler(here.device.type, init_scale=START, growth_interval=1000)
-    seen = {}
-    for name, factor in (("long", 1.0), ("overflow", math.inf), ("short", 0.1)):
-        loss = ddp(_slopes(here.rank, here.world_size).to(here.device)).sum() * factor
-        norm = number(answer(ddp, loss, optimizer, scaler, MOST[name]))
-        if name == "long":
-            seen["norm"] = norm
-        seen[name] = [round(w, 4) for w in net.weight.flatten().tolist()]
-    return {**seen, "scale": scaler.get_scale()}
+def _steps(n: int) -> list[str]:
+    """Return a label for each step, which says its interval and who overflowed."""
+    labels = []
+    for interval, run in RUNS:
+        for step, overflows in enumerate(run):
+            who = _who(overflows, n)
+            what = "no overflow" if who is None else f"rank {who} overflowed"
+            labels.append(f"the scale after step {step} (interval {interval}, {what})")
+    return labels
 
 
-def expected(n: int) -> list[dict[str, Any]]:
-    """Take the same steps by hand: (3, 4) is cut to (1.2, 1.6), (0.3, 0.4) is short enough."""
-    first = [round(1 - RATE * 1.2, 4), round(1 - RATE * 1.6, 4)]
-    last = [round(first[0] - RATE * 0.3, 4), round(first[1] - RATE * 0.4, 4)]
-    result = {"norm": 5.0, "long": first, "overflow": first, "short": last, "scale": START / 2}
-    return [result] * n
+def trial(answer: Callable[..., Any], here: Here) -> list[float]:
+    """Let the scale develop over the steps of each run."""
+    scales = []
+    for interval, run in RUNS:
+        scale, good = FIRST, 0
+        for overflows in run:
+            mine = _who(overflows, here.world_size) == here.rank
+            scale, good = answer(scale, good, mine, interval)
+            scale, good = number(scale), number(good)
+            scales.append(scale)
+    return scales
 
 
-def _shows(**wanted: Any) -> When:
-    """Return the predicate of a mistake that leaves these values on every rank."""
+#: rule(scale, good, overflow, interval) -> scale, good
+Rule = Callable[[float, int, bool, int], tuple[float, int]]
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return all(
-            torch.allclose(torch.tensor(mine[key]), torch.tensor(value), 1e-3)
-            for mine in yours
-            for key, value in wanted.items()
-        )
 
-    return when
+def _right(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
+
+
+def _never_grows(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    return (scale / 2, 0) if overflow else (scale, good + 1)
+
+
+def _keeps_counting(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, good
+    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
+
+
+def _grows_late(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2, 0) if good == interval else (scale, good + 1)
+
+
+def _grows_on(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2 if good + 1 >= interval else scale), good + 1
+
+
+def _grows_once(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    if overflow:
+        return scale / 2, 0
+    return (scale * 2 if good + 1 == interval else scale), good + 1
+
+
+def _grows_after_three(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+    return _right(scale, good, overflow, 3)
+
+
+def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
+    """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
+    scales = []
+    for interval, run in RUNS:
+        scale, good = FIRST, 0
+        for overflows in run:
+            who = _who(overflows, n)
+            scale, good = rule(
+                scale, good, who is not None and (rank is None or who == rank), interval
+            )
+            scales.append(scale)
+    return scales
+
+
+def expected(n: int) -> list[list[float]]:
+    """Play the rule in one process that knows all ranks' overflows."""
+    return [_played(_right, n)] * n
+
+
+def _plays(*rules: Rule) -> When:
+    return lambda yours, expected, n: any(yours == [_played(rule, n)] * n for rule in rules)
 
 
 EXERCISE = Exercise(
     id="07-2",
-    title="Clip with a scaler",
-    answer="clipped_step",
-    setup="from torch import nn",
+    title="Skip together",
+    answer="next_scale",
     trial=trial,
     expected=expected,
+    goals=(Goal("collectives", exactly=lambda n: STEPS),),
+    entries=_steps,
     mistakes=(
         Mistake(
-            "The scaler refuses a second step before update(): end each step with scaler.update().",
-            raises=r"being called after step\(\)|already been called since the last update",
+            "Only the ranks that overflow make the call, and they wait for the others. Every "
+            "rank has to contribute its flag in every step, also a zero.",
+            stuck=r"Cause: The call stands under a condition",
             shown_by={
-                "never updates": edit("scaler.update()", ""),
-                "never updates nor unscales": edit(
-                    "scaler.unscale_(optimizer)", "", "scaler.update()", ""
-                ),
-            },
-        ),
-        Mistake(
-            "The loss was never scaled: call scaler.scale(loss).backward().",
-            raises=r"Attempted \w+ but _scale is None|outputs? earlier in the iteration",
-            shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
-        ),
-        Mistake(
-            "You clip scaled gradients: their norm is 1,024 times too large, so that hardly "
-            "anything is left after clipping and unscaling. Call scaler.unscale_(optimizer) "
-            "before you clip.",
-            when=_shows(norm=5 * START),
-            shown_by={
-                "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
-                "unscales after it has clipped": edit(
-                    "scaler.scale(loss).backward()",
+                "calls only after an overflow": edit(
                     """
-                    scaler.scale(loss).backward()
-                    norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+                    if flag > 0:
                     """,
-                    "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
-                    "",
-                ),
-            },
-        ),
-        Mistake(
-            "The overflow has reached the weights: optimizer.step() takes every step, "
-            "scaler.step(optimizer) skips those with inf or nan.",
-            when=lambda yours, expected, n: all(
-                not any(math.isfinite(w) for w in mine["overflow"]) for mine in yours
-            ),
-            shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
-        ),
-        Mistake(
-            "The gradients of the previous step are still there, and so is its inf: begin with "
-            "optimizer.zero_grad().",
-            when=_shows(overflow=[0.4, 0.2], short=[0.4, 0.2]),
-            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
-        ),
-        Mistake(
-            "The weights move by the unclipped gradient: clip between unscale_ and step.",
-            when=_shows(long=[-0.5, -1.0]),
-            shown_by={
-                "clips after the step": edit(
-                    "scaler.unscale_(optimizer)",
                     """
-                    scaler.unscale_(optimizer)
-                    scaler.step(optimizer)
+                    if overflow:
+                        dist.all_reduce(torch.ones(1, device=device))
                     """,
-                    "scaler.step(optimizer)",
-                    "",
                 ),
             },
         ),
         Mistake(
-            "The gradients are clipped to norm 1 where max_norm is 2: pass max_norm on to "
-            "clip_grad_norm_.",
-            when=_shows(norm=5.0, long=[0.7, 0.6]),
+            "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
+            "know whether any of them overflowed.",
+            when=lambda yours, expected, n: (
+                yours == [_played(_right, n, r) for r in range(n)] and yours != expected
+            ),
             shown_by={
-                "always clips to one": edit("net.parameters(), max_norm", "net.parameters(), 1.0")
+                "decides alone": edit(
+                    """
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+                    if flag > 0:
+                    """,
+                    """
+                    dist.barrier()
+                    if overflow:
+                    """,
+                ),
             },
         ),
         Mistake(
-            "The step is right, but the norm is not returned: return what clip_grad_norm_ returns.",
-            when=lambda yours, expected, n: all(
-                mine["norm"] is None and mine["short"] == its["short"]
-                for mine, its in zip(yours, expected, strict=True)
-            ),
-            shown_by={"returns nothing": edit("norm = nn", "nn", "return norm", "")},
+            "The scale never grows: after interval good steps in a row, double it and begin to "
+            "count again.",
+            when=_plays(_never_grows),
+            shown_by={
+                "never grows": body("""
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag)
+                    return (scale / 2, 0) if flag > 0 else (scale, good + 1)
+                """),
+            },
+        ),
+        Mistake(
+            "The count goes on after a skipped step. The good steps have to be in a row: return "
+            "0 as the count when a step is skipped.",
+            when=_plays(_keeps_counting),
+            shown_by={
+                "counts on over a skipped step": edit(
+                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
+                    "dist.all_reduce(flag)",
+                    "/ 2, 0",
+                    "/ 2, good",
+                )
+            },
+        ),
+        Mistake(
+            "It grows one step too late: the step that has just ended counts too.",
+            when=_plays(_grows_late),
+            shown_by={
+                "grows late": edit(
+                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
+                    "dist.all_reduce(flag)",
+                    "+ 1 ==",
+                    "==",
+                )
+            },
+        ),
+        Mistake(
+            "After the scale has grown, the count begins again: return 0 there too.",
+            when=_plays(_grows_on, _grows_once),
+            shown_by={
+                "never starts again": edit(
+                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
+                    "dist.all_reduce(flag)",
+                    """
+                    if good + 1 == interval:
+                        return scale * 2, 0
+                    return scale, good + 1
+                    """,
+                    """
+                    good += 1
+                    return (scale * 2 if good >= interval else scale), good
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The scale grows after three good steps, whatever interval is: compare with interval.",
+            when=_plays(_grows_after_three),
+            shown_by={"always three": edit("good + 1 == interval", "good + 1 == 3")},
+        ),
+        Mistake(
+            "One value is unpacked into two: next_scale has to return two, the new scale and the "
+            "new count.",
+            raises=r"\A\w+: (cannot unpack non-iterable \w+ object|not enough values to unpack "
+            r"\(.*\)|iteration over a 0-d tensor)\Z",  # and no line of the answer's own
+            shown_by={
+                "returns the scale only": body("""
+                    flag = torch.tensor(float(overflow), device=device)
+                    dist.all_reduce(flag)
+                    return scale / 2 if flag > 0 else scale
+                """),
+            },
         ),
     ),
-    another=edit(
-        "optimizer.zero_grad()",
-        "net.zero_grad()",
-        "norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm)",
-        """
-        gradients = [p.grad for p in net.parameters()]
-        norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt().item()
-        for g in gradients:
-            g *= min(1, max_norm / norm)
-        """,
-    ),
+    also_wrong={
+        "unpacks what all_reduce returns": Wrong(
+            edit("dist.all_reduce(flag, op", "flag, _ = dist.all_reduce(flag, op"), says="TypeError"
+        ),
+    },
+    another=body("""
+        flags = [torch.zeros(1, device=device) for _ in range(world_size)]
+        dist.all_gather(flags, torch.full((1,), float(overflow), device=device))
+        if any(flag.item() for flag in flags):
+            return scale * 0.5, 0
+        good = (good + 1) % interval
+        return scale * (2 if good == 0 else 1), good
+    """),
     hints=(
-        "Gradients are scaled from backward() on. Something has to undo that before you clip.",
-        "In this order: zero_grad, scale and backward, unscale_, clip, step, update.",
-        "nn.utils.clip_grad_norm_(net.parameters(), max_norm) clips and returns the norm before "
-        "clipping. Its place is between scaler.unscale_(optimizer) and scaler.step(optimizer).",
+        "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
+        "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "
+        "above zero on all ranks if it was on one.",
+        "There are three cases, each with a new scale and a new count: an overflow on any rank; "
+        "good + 1 == interval; neither. Only in the last one the count goes on.",
     ),
 )

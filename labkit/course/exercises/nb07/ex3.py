@@ -1,7 +1,6 @@
-"""Exercise 07-3: halve or double the scale on all ranks together, also if only one overflows.
+"""Exercise 07-3: add up the gradients of bf16 parameters in fp32, over batches and over ranks.
 
-Nothing here computes in fp16 itself: powers of two and small integers give the same bits on every
-processor, so what a wrong answer gives is known beforehand.
+A batch is the gradient that it gives: whole numbers that bf16 holds, but whose sums it does not.
 """
 
 from __future__ import annotations
@@ -9,254 +8,260 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import nn
+
 from ...answers import body, edit
-from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import When
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When, near, parts, would_give
 
-FIRST = 1.0
-#: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
-RUNS: tuple[tuple[int, tuple[int | None, ...]], ...] = (
-    (3, (None, None, 1, None, -1, None, None, None, None, None, None, None)),
-    (2, (None, None, None, 0, None, None)),
-)
-STEPS = sum(len(run) for _, run in RUNS)
+#: How many batches a rank has in each call.
+COUNTS = (4, 1)
+#: What is looked at after a call.
+LOOKS = ("the gradients of {}", "their types", "each .grad is None")
+PARAMETERS = 2
 
 
-def _who(overflows: int | None, n: int) -> int | None:
-    """Return the rank that overflows among n."""
-    return None if overflows is None else n - 1 if overflows < 0 else min(overflows, n - 1)
+class _Net(nn.Module):
+    """Give a loss whose gradient is the batch, and for the bias twice its first number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))
+        self.bias = nn.Parameter(torch.zeros(1, dtype=torch.bfloat16))
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return (self.weight * batch).sum() + (self.bias * 2 * batch[0, 0]).sum()
 
 
-def _steps(n: int) -> list[str]:
-    """Return a label for each step, which says its interval and who overflowed."""
-    labels = []
-    for interval, run in RUNS:
-        for step, overflows in enumerate(run):
-            who = _who(overflows, n)
-            what = "no overflow" if who is None else f"rank {who} overflowed"
-            labels.append(f"the scale after step {step} (interval {interval}, {what})")
-    return labels
+def _batches(rank: int, count: int) -> list[torch.Tensor]:
+    """Return a rank's batches: after the first, each adds less than half a step of bf16."""
+    small = torch.tensor([[1.0, -1.0], [3.0, 0.5]])
+    large = torch.tensor([[256.0, -512.0], [3.0, 128.0]])
+    both = (large if k == 0 else small for k in range(count))
+    return [(batch * (rank + 1)).bfloat16() for batch in both]
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[float]:
-    """Let the scale develop over the steps of each run."""
-    scales = []
-    for interval, run in RUNS:
-        scale, good = FIRST, 0
-        for overflows in run:
-            mine = _who(overflows, here.world_size) == here.rank
-            scale, good = answer(scale, good, mine, interval)
-            scale, good = number(scale), number(good)
-            scales.append(scale)
-    return scales
+def trial(answer: Callable[[nn.Module, list[torch.Tensor]], Any], here: Here) -> list[Any]:
+    """Return for each call the gradients, their types, and whether .grad is empty."""
+    results: list[Any] = []
+    for count in COUNTS:
+        net = _Net().to(here.device)
+        gradients = answer(net, [batch.to(here.device) for batch in _batches(here.rank, count)])
+        types = [str(getattr(g, "dtype", type(g).__name__)) for g in gradients]
+        results += [list(gradients), types, all(p.grad is None for p in net.parameters())]
+    return results
 
 
-#: rule(scale, good, overflow, interval) -> scale, good
-Rule = Callable[[float, int, bool, int], tuple[float, int]]
+Gradients = list[torch.Tensor]
+#: rank, number of ranks, number of batches -> its gradients
+Play = Callable[[int, int, int], Gradients]
 
 
-def _right(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
+def _of(batch: torch.Tensor) -> Gradients:
+    return [batch, 2 * batch[0, :1]]
 
 
-def _never_grows(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    return (scale / 2, 0) if overflow else (scale, good + 1)
+def _sum(rank: int, count: int) -> Gradients:
+    """Return the sum of a rank's gradients, in fp32."""
+    every = zip(*(_of(batch.float()) for batch in _batches(rank, count)), strict=True)
+    return [torch.stack(own).sum(dim=0) for own in every]
 
 
-def _keeps_counting(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, good
-    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
+def _sum_in_bf16(rank: int, count: int) -> Gradients:
+    """Return the sum that backward() leaves in .grad."""
+    first, *others = (_of(batch) for batch in _batches(rank, count))
+    for own in others:
+        first = [total + g for total, g in zip(first, own, strict=True)]
+    return [total.float() for total in first]
 
 
-def _grows_late(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2, 0) if good == interval else (scale, good + 1)
+def _never_cleared(rank: int, count: int) -> Gradients:
+    """Return the sum of what is in .grad after each batch, if nothing clears it."""
+    every = zip(*(_sum_in_bf16(rank, k + 1) for k in range(count)), strict=True)
+    return [torch.stack(own).sum(dim=0) for own in every]
 
 
-def _grows_on(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2 if good + 1 >= interval else scale), good + 1
+def _mean(total: Callable[[int, int], Gradients], factor: Callable[[int, int], float]) -> Play:
+    """Return the play that multiplies the sum over the ranks by factor(ranks, batches)."""
+
+    def play(rank: int, n: int, count: int) -> Gradients:
+        every = zip(*(total(r, count) for r in range(n)), strict=True)
+        return [torch.stack(own).sum(dim=0) * factor(n, count) for own in every]
+
+    return play
 
 
-def _grows_once(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2 if good + 1 == interval else scale), good + 1
+def _right_factor(n: int, count: int) -> float:
+    return 1 / (n * count)
 
 
-def _grows_after_three(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    return _right(scale, good, overflow, 3)
+def _results(play: Play, n: int, empty: bool = True) -> list[list[Any]]:
+    types = ["torch.float32"] * PARAMETERS
+    return [
+        [item for count in COUNTS for item in (play(rank, n, count), types, empty)]
+        for rank in range(n)
+    ]
 
 
-def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
-    """Play a rule in one process; with ``rank``, as if this rank knew its own overflows only."""
-    scales = []
-    for interval, run in RUNS:
-        scale, good = FIRST, 0
-        for overflows in run:
-            who = _who(overflows, n)
-            scale, good = rule(
-                scale, good, who is not None and (rank is None or who == rank), interval
-            )
-            scales.append(scale)
-    return scales
+def expected(n: int) -> list[list[Any]]:
+    """Add up in one process, in fp32."""
+    return _results(_mean(_sum, _right_factor), n)
 
 
-def expected(n: int) -> list[list[float]]:
-    """Play the rule in one process that knows all ranks' overflows."""
-    return [_played(_right, n)] * n
+def _gives(play: Play) -> When:
+    """Return the predicate of a mistake in the gradients, whatever it leaves in .grad."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong, places = _results(play, n), range(0, len(expected[0]), len(LOOKS))
+        mine = [parts(yours, place) for place in places]
+        return near(mine, [parts(wrong, place) for place in places]) and not near(
+            mine, [parts(expected, place) for place in places]
+        )
+
+    return when
 
 
-def _plays(*rules: Rule) -> When:
-    return lambda yours, expected, n: any(yours == [_played(rule, n)] * n for rule in rules)
+def _is_rounded(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether all numbers are right but for the digits that bf16 lacks."""
+    pairs = [
+        (torch.as_tensor(g).cpu().float(), its)
+        for place in range(0, len(expected[0]), len(LOOKS))
+        for mine, right in zip(parts(yours, place), parts(expected, place), strict=True)
+        for g, its in zip(mine, right, strict=True)
+    ]
+    return all(torch.allclose(g, its, 0.02) for g, its in pairs) and not all(
+        torch.equal(g, its) for g, its in pairs
+    )
 
 
 EXERCISE = Exercise(
     id="07-3",
-    title="Skip together",
-    answer="next_scale",
+    title="Add up in fp32",
+    answer="main_gradients",
+    setup="from torch import nn",
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: STEPS),),
-    entries=_steps,
+    goals=(Goal("collectives", most=lambda n: PARAMETERS * len(COUNTS)),),
+    entries=tuple(
+        look.format(f"{count} batch{'es' * (count > 1)}") for count in COUNTS for look in LOOKS
+    ),
     mistakes=(
         Mistake(
-            "Only the ranks that overflow make the call, and they wait for the others. Every "
-            "rank has to contribute its flag in every step, also a zero.",
-            stuck=r"Cause: The call stands under a condition",
+            "The sum over the batches was made in bf16: backward() adds to .grad in the type of "
+            "the parameter. Add .grad to a float32 tensor after each batch, and clear it.",
+            when=_gives(_mean(_sum_in_bf16, _right_factor)),
             shown_by={
-                "calls only after an overflow": edit(
-                    """
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-                    if flag > 0:
-                    """,
-                    """
-                    if overflow:
-                        dist.all_reduce(torch.ones(1, device=device))
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
-            "know whether any of them overflowed.",
-            when=lambda yours, expected, n: (
-                yours == [_played(_right, n, r) for r in range(n)] and yours != expected
-            ),
-            shown_by={
-                "decides alone": edit(
-                    """
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-                    if flag > 0:
-                    """,
-                    """
-                    dist.barrier()
-                    if overflow:
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "The scale never grows: after interval good steps in a row, double it and begin to "
-            "count again.",
-            when=_plays(_never_grows),
-            shown_by={
-                "never grows": body("""
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag)
-                    return (scale / 2, 0) if flag > 0 else (scale, good + 1)
+                "adds up in .grad": body("""
+                    for batch in batches:
+                        net(batch).backward()
+                    sums = [p.grad.float() for p in net.parameters()]
+                    for total, p in zip(sums, net.parameters()):
+                        p.grad = None
+                        dist.all_reduce(total)
+                        total /= world_size * len(batches)
+                    return sums
                 """),
             },
         ),
         Mistake(
-            "The count goes on after a skipped step. The good steps have to be in a row: return "
-            "0 as the count when a step is skipped.",
-            when=_plays(_keeps_counting),
-            shown_by={
-                "counts on over a skipped step": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    "/ 2, 0",
-                    "/ 2, good",
-                )
-            },
+            "A gradient is counted again with each later batch: .grad still holds it. Set p.grad "
+            "to None after you have added it.",
+            when=_gives(_mean(_never_cleared, _right_factor)),
+            shown_by={"never clears": edit("p.grad = None", "pass")},
         ),
         Mistake(
-            "It grows one step too late: the step that has just ended counts too.",
-            when=_plays(_grows_late),
+            "These are each rank's own gradients: they still have to be averaged over the ranks.",
+            when=_gives(lambda rank, n, count: [g / count for g in _sum(rank, count)]),
             shown_by={
-                "grows late": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    "+ 1 ==",
-                    "==",
-                )
-            },
-        ),
-        Mistake(
-            "After the scale has grown, the count begins again: return 0 there too.",
-            when=_plays(_grows_on, _grows_once),
-            shown_by={
-                "never starts again": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
+                "never all-reduces": edit(
                     """
-                    if good + 1 == interval:
-                        return scale * 2, 0
-                    return scale, good + 1
+                    for total in sums:
+                        dist.all_reduce(total)
+                        total /= world_size * len(batches)
                     """,
                     """
-                    good += 1
-                    return (scale * 2 if good >= interval else scale), good
+                    for total in sums:
+                        total /= len(batches)
                     """,
                 ),
             },
         ),
         Mistake(
-            "The scale grows after three good steps, whatever interval is: compare with interval.",
-            when=_plays(_grows_after_three),
-            shown_by={"always three": edit("good + 1 == interval", "good + 1 == 3")},
+            "That is the sum over the ranks; the mean is wanted: divide by world_size too.",
+            when=_gives(_mean(_sum, lambda n, count: 1 / count)),
+            shown_by={
+                "the sum over the ranks": edit("world_size * len(batches)", "len(batches)"),
+            },
         ),
         Mistake(
-            "One value is unpacked into two: next_scale has to return two, the new scale and the "
-            "new count.",
-            raises=r"\A\w+: (cannot unpack non-iterable \w+ object|not enough values to unpack "
-            r"\(.*\)|iteration over a 0-d tensor)\Z",  # and no line of the answer's own
+            "That is the sum over the batches; the mean is wanted: divide by len(batches) too.",
+            when=_gives(_mean(_sum, lambda n, count: 1 / n)),
+            shown_by={"the sum over the batches": edit("world_size * len(batches)", "world_size")},
+        ),
+        Mistake(
+            "The sum over the ranks was made in bf16: pass float32 tensors to all_reduce, and "
+            "change no type before.",
+            when=_is_rounded,
             shown_by={
-                "returns the scale only": body("""
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag)
-                    return scale / 2 if flag > 0 else scale
+                "all-reduces bf16": edit(
+                    """
+                    for total in sums:
+                        dist.all_reduce(total)
+                        total /= world_size * len(batches)
+                    return sums
+                    """,
+                    """
+                    sums = [total.bfloat16() for total in sums]
+                    for total in sums:
+                        dist.all_reduce(total)
+                    return [total.float() / (world_size * len(batches)) for total in sums]
+                    """,
+                ),
+                "ends in bf16": edit("return sums", "return [total.bfloat16() for total in sums]"),
+            },
+        ),
+        Mistake(
+            "The gradients are right, but a parameter still has a .grad: set it to None, or the "
+            "next backward() adds to it.",
+            when=would_give(lambda n: _results(_mean(_sum, _right_factor), n, empty=False)),
+            shown_by={"leaves zeros": edit("p.grad = None", "p.grad.zero_()")},
+        ),
+        Mistake(
+            "The result is right, but the gradients are all-reduced after every batch. Add up all "
+            "batches first, then all-reduce the sums.",
+            missed="collectives",
+            shown_by={
+                "all-reduces after every batch": body("""
+                    sums = [torch.zeros_like(p, dtype=torch.float32) for p in net.parameters()]
+                    for batch in batches:
+                        net(batch).backward()
+                        for total, p in zip(sums, net.parameters()):
+                            own = p.grad.float() / (world_size * len(batches))
+                            dist.all_reduce(own)
+                            total += own
+                            p.grad = None
+                    return sums
                 """),
             },
         ),
     ),
-    also_wrong={
-        "unpacks what all_reduce returns": Wrong(
-            edit("dist.all_reduce(flag, op", "flag, _ = dist.all_reduce(flag, op"), says="TypeError"
-        ),
-    },
     another=body("""
-        flags = [torch.zeros(1, device=device) for _ in range(world_size)]
-        dist.all_gather(flags, torch.full((1,), float(overflow), device=device))
-        if any(flag.item() for flag in flags):
-            return scale * 0.5, 0
-        good = (good + 1) % interval
-        return scale * (2 if good == 0 else 1), good
+        weights, n = list(net.parameters()), world_size * len(batches)
+        flat = torch.zeros(sum(p.numel() for p in weights), dtype=torch.float32, device=device)
+        for batch in batches:
+            own = torch.autograd.grad(net(batch), weights)
+            flat += torch.cat([g.flatten().float() for g in own]) / n
+        dist.all_reduce(flat)
+        pieces = flat.split([p.numel() for p in weights])
+        return [piece.view_as(p) for piece, p in zip(pieces, weights)]
     """),
     hints=(
-        "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
-        "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "
-        "above zero on all ranks if it was on one.",
-        "There are three cases, each with a new scale and a new count: an overflow on any rank; "
-        "good + 1 == interval; neither. Only in the last one the count goes on.",
+        "The float32 tensors have to exist before the first backward(): one per parameter, all "
+        "zeros, of the parameter's shape.",
+        "After each backward() add every p.grad to its sum and set p.grad to None. After the last "
+        "batch all-reduce each sum and divide it.",
+        "torch.zeros_like(p, dtype=torch.float32) makes a sum, and sum += p.grad adds bf16 to "
+        "fp32 in fp32. Divide by world_size * len(batches).",
     ),
 )

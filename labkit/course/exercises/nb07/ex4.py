@@ -1,133 +1,294 @@
-"""Exercise 07-4: save all that the next step depends on, as a copy."""
+"""Exercise 07-4: a whole step with autocast, accumulation, a scaler, clipping and a schedule."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Mistake
+from ...mistakes import When, near
+from .whole_step import LABELS, RATE, SCALE, STEPS, expected, look, trial
 
-from ...answers import body, edit, whole
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
-
-PARTS = ("net", "optimizer", "scaler")
-
-
-def _training(
-    seed: int, device: torch.device
-) -> tuple[nn.Linear, torch.optim.Optimizer, torch.amp.GradScaler]:
-    torch.manual_seed(seed)
-    net = nn.Linear(3, 2).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    return net, optimizer, torch.amp.GradScaler(device.type, init_scale=4.0, growth_interval=2)
+#: The norm of what the last of the first step's batches adds to the mean gradient.
+_LAST = math.hypot(3.0 + 3.0, 4.0 - 3.0) / 4
 
 
-def _go_on(net: nn.Module, optimizer: Any, scaler: Any, steps: int) -> None:
-    device = next(net.parameters()).device
-    for step in range(steps):
-        optimizer.zero_grad()
-        x = torch.arange(3.0, device=device) + step
-        scaler.scale(net(x).square().sum() / 100).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    """Snap, go on, and come back with new objects: is it the same?"""
-    net, optimizer, scaler = _training(here.rank, here.device)
-    _go_on(net, optimizer, scaler, 3)
-    snap = answer(net, optimizer, scaler)
-    if not isinstance(snap, dict):
-        return snap
-    _go_on(net, optimizer, scaler, 3)
-    again, its_optimizer, its_scaler = _training(here.rank + 100, here.device)
-    parts: tuple[Any, ...] = (again, its_optimizer, its_scaler)
-    for key, part in zip(PARTS, parts, strict=True):
-        if key in snap:
-            part.load_state_dict(snap[key])
-    _go_on(again, its_optimizer, its_scaler, 3)
-    return {
-        "saved": sorted(key for key in PARTS if key in snap),
-        "same weights": torch.equal(net.weight, again.weight),
-        "same scale": scaler.get_scale() == its_scaler.get_scale(),
-    }
-
-
-def expected(n: int) -> list[dict[str, Any]]:
-    """Everything is saved, and resuming gives the same."""
-    return [{"saved": sorted(PARTS), "same weights": True, "same scale": True}] * n
-
-
-def _lacks(part: str) -> When:
+def _everywhere(test: Callable[[Any, Any], bool]) -> When:
+    """Return the predicate that asks ``test(mine, its)`` of every rank."""
     return lambda yours, expected, n: all(
-        isinstance(mine, dict) and part not in mine["saved"] for mine in yours
+        isinstance(mine, list) and len(mine) == len(its) and test(mine, its)
+        for mine, its in zip(yours, expected, strict=True)
     )
+
+
+def _shows(what: str, *values: Any) -> When:
+    """Return the predicate of a mistake that gives these values in the first steps."""
+    return _everywhere(lambda mine, its: near(look(mine, what)[: len(values)], list(values)))
+
+
+def _differ(yours: Any, expected: Any, n: int) -> bool:
+    first = [look(mine, "weights")[0] for mine in yours]
+    return n > 1 and all(w != first[0] for w in first[1:])
+
+
+def _has_nan(mine: Any, its: Any) -> bool:
+    return any(not math.isfinite(w) for w in look(mine, "weights")[2])
+
+
+def _keeps_inf(mine: Any, its: Any) -> bool:
+    weights = look(mine, "weights")
+    return near(weights[3], weights[2]) and not near(its, mine)
 
 
 EXERCISE = Exercise(
     id="07-4",
-    title="Save all that a step depends on",
-    answer="snapshot",
-    setup="from copy import deepcopy",
+    title="A whole step",
+    answer="train_step",
+    setup="""
+from contextlib import nullcontext
+from torch import nn
+from torch.amp import GradScaler
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+""",
     trial=trial,
     expected=expected,
+    goals=(Goal("collectives", exactly=lambda n: len(STEPS)),),
+    entries=LABELS,
     mistakes=(
         Mistake(
-            "The scaler is missing, so a resumed run starts with a different scale.",
-            when=_lacks("scaler"),
+            "unscale_ may be called once per step: after the last batch's backward(), outside the "
+            "loop.",
+            raises=r"unscale_\(\) has already been called",
             shown_by={
-                "without the scaler": body("""
-                    return deepcopy({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
-                """),
-            },
-        ),
-        Mistake(
-            "The optimizer is missing, and with it the momentum.",
-            when=_lacks("optimizer"),
-            shown_by={
-                "without the optimizer": body("""
-                    return deepcopy({"net": net.state_dict(), "scaler": scaler.state_dict()})
-                """),
-            },
-        ),
-        Mistake(
-            "A state_dict refers to the tensors themselves. Training goes on to change them, and "
-            "your snapshot changes with them: copy it, with deepcopy.",
-            when=lambda yours, expected, n: all(
-                mine["saved"] == sorted(PARTS) and not mine["same weights"] for mine in yours
-            ),
-            shown_by={
-                "a reference": edit(
-                    "return deepcopy({name: part.state_dict() for name, part in parts.items()})",
-                    "return {name: part.state_dict() for name, part in parts.items()}",
+                "unscales after every batch": edit(
+                    "scaler.scale(loss).backward()",
+                    """
+                    scaler.scale(loss).backward()
+                    scaler.unscale_(optimizer)
+                    """,
+                    "scaler.unscale_(optimizer)",
+                    "",
                 ),
-                "a shallow copy": edit(
-                    "return deepcopy({name: part.state_dict() for name, part in parts.items()})",
-                    "return {name: dict(part.state_dict()) for name, part in parts.items()}",
+            },
+        ),
+        Mistake(
+            "The scaler refuses a second step before update(): end each step with scaler.update().",
+            raises=r"already been called since the last update|being called after step\(\)",
+            shown_by={"never updates": edit("scaler.update()", "")},
+        ),
+        Mistake(
+            "The loss was never scaled: call scaler.scale(loss).backward().",
+            raises=r"Attempted \w+ but _scale is None",
+            shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
+        ),
+        Mistake(
+            "update() comes once per step, after scaler.step(optimizer): before that the scaler "
+            "has looked at no gradient.",
+            raises=r"No inf checks were recorded prior to update",
+            shown_by={
+                "updates after every batch": edit(
+                    "scaler.scale(loss).backward()",
+                    """
+                    scaler.scale(loss).backward()
+                    scaler.update()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The ranks' weights differ after the first step: no backward() is left that averages "
+            "the gradients. The last batch belongs outside no_sync().",
+            when=_differ,
+            shown_by={
+                "never meets": edit(
+                    "with ddp.no_sync() if k < len(batches) else nullcontext():",
+                    "with ddp.no_sync():",
+                ),
+            },
+        ),
+        Mistake(
+            "You clip scaled gradients, 1,024 times too long: hardly anything is left of them "
+            "after unscaling. Call scaler.unscale_(optimizer) before you clip.",
+            when=_shows("norm", 5 * SCALE),
+            shown_by={
+                "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
+                "unscales after it has clipped": edit(
+                    "scaler.unscale_(optimizer)",
+                    "",
+                    "scaler.step(optimizer)",
+                    """
+                    scaler.unscale_(optimizer)
+                    scaler.step(optimizer)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The gradient of the first step is four times too long, the sum over its batches. The "
+            "mean is wanted: divide each loss by len(batches).",
+            when=_shows("norm", 20.0),
+            shown_by={"the sum": edit(" / len(batches)", "")},
+        ),
+        Mistake(
+            "Only the last batch is in the gradient: zero_grad() throws away what the others have "
+            "added. Call it before the loop.",
+            when=_shows("norm", _LAST),
+            shown_by={
+                "zero_grad in the loop": edit(
+                    "with ddp.no_sync()",
+                    """
+                    optimizer.zero_grad()
+                    with ddp.no_sync()""",
+                ),
+            },
+        ),
+        Mistake(
+            "The weights move by the unclipped gradient: clip between unscale_ and step.",
+            when=_shows("weights", [-0.5, -1.0]),
+            shown_by={
+                "clips after the step": edit(
+                    "scaler.unscale_(optimizer)",
+                    """
+                    scaler.unscale_(optimizer)
+                    scaler.step(optimizer)
+                    """,
+                    "scaler.step(optimizer)",
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "The overflow has reached the weights: optimizer.step() takes every step, "
+            "scaler.step(optimizer) skips those with inf or nan.",
+            when=_everywhere(_has_nan),
+            shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
+        ),
+        Mistake(
+            "The step after the overflow is skipped as well, for its inf is still in .grad: begin "
+            "with optimizer.zero_grad().",
+            when=_everywhere(_keeps_inf),
+            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
+        ),
+        Mistake(
+            "The schedule moves on with the step that was skipped. It may move only if the "
+            "optimizer did.",
+            when=_shows("rate", RATE / 2, RATE / 4, RATE / 8, RATE / 16),
+            shown_by={
+                "always moves the schedule": edit(
+                    """
+                    if scaler.get_scale() >= scale:
+                        schedule.step()
+                    """,
+                    "schedule.step()",
+                ),
+            },
+        ),
+        Mistake(
+            "The schedule never moves: call schedule.step() after each step that was taken.",
+            when=_shows("rate", RATE, RATE, RATE, RATE),
+            shown_by={
+                "never moves the schedule": edit(
+                    """
+                    if scaler.get_scale() >= scale:
+                        schedule.step()
+                    """,
+                    "",
+                ),
+            },
+        ),
+        Mistake(
+            "The schedule stays where it is when the scale has grown. That step was taken: only a "
+            "scale that has fallen tells of a skipped one.",
+            when=_shows("rate", RATE / 2, RATE / 2, RATE / 2),
+            shown_by={"asks for an equal scale": edit(">= scale", "== scale")},
+        ),
+        Mistake(
+            "The schedule moves with the skipped step, and with no other: the scale falls when a "
+            "step is skipped.",
+            when=_shows("rate", RATE, RATE, RATE / 2),
+            shown_by={"the other way round": edit(">= scale", "< scale")},
+        ),
+        Mistake(
+            "The model computes in fp32: its forward pass belongs under torch.autocast with "
+            "dtype=torch.float16.",
+            when=_everywhere(lambda mine, its: mine[-1] == "torch.float32"),
+            shown_by={
+                "without autocast": edit(
+                    "with torch.autocast(device.type, dtype=torch.float16):", "if True:"
+                ),
+            },
+        ),
+        Mistake(
+            "The model computes in bf16, autocast's own choice on a CPU: pass dtype=torch.float16.",
+            when=_everywhere(lambda mine, its: mine[-1] == "torch.bfloat16"),
+            shown_by={"autocast in bf16": edit("dtype=torch.float16", "dtype=torch.bfloat16")},
+        ),
+        Mistake(
+            "The steps are right, but the norm is not returned: return what clip_grad_norm_ "
+            "returns.",
+            when=_everywhere(
+                lambda mine, its: (
+                    look(mine, "norm") == [None] * len(STEPS)
+                    and near(look(mine, "weights"), look(its, "weights"))
+                )
+            ),
+            shown_by={"returns nothing": edit("return norm", "")},
+        ),
+        Mistake(
+            "The steps are right, but there are more all-reduces than one per step. Put forward "
+            "and backward of all batches but the last under ddp.no_sync().",
+            missed="collectives",
+            shown_by={
+                "meets after every batch": edit(
+                    "with ddp.no_sync() if k < len(batches) else nullcontext():", "if k:"
+                ),
+                "the forward is outside": edit(
+                    """
+                    with ddp.no_sync() if k < len(batches) else nullcontext():
+                        with torch.autocast(device.type, dtype=torch.float16):
+                            loss = ddp(batch) / len(batches)
+                        scaler.scale(loss).backward()
+                    """,
+                    """
+                    with torch.autocast(device.type, dtype=torch.float16):
+                        loss = ddp(batch) / len(batches)
+                    with ddp.no_sync() if k < len(batches) else nullcontext():
+                        scaler.scale(loss).backward()
+                    """,
                 ),
             },
         ),
     ),
-    another=whole("""
-        import io
+    another=body("""
+        def accumulate(some):
+            for batch in some:
+                with torch.autocast(device.type, dtype=torch.float16):
+                    loss = ddp(batch)
+                (scaler.scale(loss) / len(batches)).backward()
 
-
-        def snapshot(net, optimizer, scaler):
-            file = io.BytesIO()
-            own = {"steps": 3}  # more than is asked for does no harm
-            parts = {"net": net, "optimizer": optimizer, "scaler": scaler}
-            torch.save(own | {name: part.state_dict() for name, part in parts.items()}, file)
-            file.seek(0)
-            return torch.load(file)
+        for p in ddp.parameters():
+            p.grad = None
+        with ddp.no_sync():
+            accumulate(batches[:-1])
+        accumulate(batches[-1:])
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(ddp.parameters(), 1.0).item()
+        scaler.step(optimizer)
+        scaler.update()
+        if norm < float("inf"):
+            schedule.step()
+        return norm
     """),
     hints=(
-        "Three things remember something from step to step: the net, the optimizer and the "
-        "scaler. Each has a state_dict().",
-        "A net's state_dict refers to its tensors, which the next step changes. What copies a "
-        "dictionary together with everything in it?",
-        'Build one dictionary: under "net", "optimizer" and "scaler" the state_dict() of '
-        "each. deepcopy copies all of it at once.",
+        "In this order: zero_grad; for each batch forward and backward; unscale_, clip, step, "
+        "update; and last the schedule, if the step was taken.",
+        "Divide each loss by len(batches) and scale it. All batches but the last run under "
+        "ddp.no_sync(), forward and backward both; autocast ends before backward().",
+        "scaler.get_scale() before scaler.step and after scaler.update tells whether the step was "
+        "skipped: then, and only then, it has fallen.",
     ),
 )
