@@ -20,7 +20,7 @@ from .budget import Budget
 from .result import STOPPED, TIME_OVER, Item, State, Step
 
 #: What is to be seen first on a GPU.
-FIRST = ("00", "03", "07", "09", "10")
+FIRST = ("00", "02", "06", "07", "10")
 #: Seconds for one cell and for one notebook.
 CELL_SECONDS, NOTEBOOK_SECONDS = 90.0, 150.0
 #: Seconds that there must be left to begin with a notebook.
