@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
 
 import labkit
+from tests.conftest import descendants
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "notebooks" / "scripts"
 RANKS = 4
@@ -33,7 +35,7 @@ TORCHRUN = (
 def run_script(
     *launcher: str, script: str = "train.py", options: tuple[str, ...] = (), limit: float = 240
 ) -> str:
-    """Run a script in a session of its own, and end all of it after ``limit`` seconds."""
+    """Run a script, and end it with all its processes after ``limit`` seconds."""
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
     # Without it, processes that torchrun starts again may find addresses of those before (torch
     # issue 135712).
@@ -47,13 +49,16 @@ def run_script(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
     ) as process:
         try:
             output, _ = process.communicate(timeout=limit)
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                workers = descendants(process.pid)  # each in a session of its own
+                process.kill()
+                for worker in workers:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        worker.kill()
     assert process.returncode == 0, output
     return output
 
