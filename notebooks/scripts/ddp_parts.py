@@ -35,7 +35,7 @@ def deep(n: int, hook: Callable, state: object, group: dist.ProcessGroup) -> nn.
 
 
 def train(net: nn.Module, x: torch.Tensor, steps: int) -> None:
-    """Compute gradients so many times, with a loss that is the mean square of the output."""
+    """Make ``steps`` backward passes; the loss is the mean square of the output."""
     for _ in range(steps):
         net.zero_grad()
         net(x).square().mean().backward()

@@ -5,7 +5,7 @@
     torchrun ... train.py --save=digits.pt --resume        goes on where the last run ended
 
 It needs torch, tqdm and the four files of MNIST in FOLDER/MNIST/raw (--data FOLDER). Read `train`
-first, near the end. The marks (1) to (6) are the points of the checklist in notebook 08.
+first, near the end. A mark such as (4) names the section of notebook 08 that explains it.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def read_options(argv=None):
     what.add_argument("--scale-lr", action=switch, default=True, help="lr grows with the batch")
     what.add_argument("--warmup", type=float, default=1, help="epochs until the full rate")
     what.add_argument("--clip", type=float, default=1, help="largest norm of the gradient; 0: any")
-    what.add_argument("--shift", type=int, default=1, help="move images by up to so many pixels")
+    what.add_argument("--shift", type=int, default=1, help="move images by up to this many pixels")
     what.add_argument("--precision", choices=PRECISIONS, default="float32")
     what.add_argument("--sync-batchnorm", action=switch, default=False)
     what.add_argument("--seed", type=int, default=0)
@@ -82,7 +82,7 @@ def check(options, images):
 
 
 def pick_device():
-    """Return this rank's device. Call it before the group is formed: NCCL uses the current GPU."""
+    """(3) Return this rank's device. Call it before (2): NCCL uses the current GPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", LOCAL_RANK % torch.cuda.device_count())
@@ -92,8 +92,8 @@ def pick_device():
 
 @contextmanager
 def process_group(device):
-    """(1) Form the group and leave it, whatever happens. One that exists already is used."""
-    if dist.is_initialized():  # in a notebook: who formed it will leave it
+    """(2) Form the group and leave it, whatever happens. One that exists already is used."""
+    if dist.is_initialized():  # in a notebook: whoever formed it will leave it
         yield
         return
     where = {"backend": "gloo"}
@@ -109,7 +109,7 @@ def process_group(device):
 
 
 def seed_epoch(options, epoch):
-    """(3) Give every rank random numbers of its own in each epoch; its workers are seeded by them.
+    """(8) Give every rank random numbers of its own in each epoch; its workers are seeded by them.
 
     An epoch is then the same in a resumed run, so no state of random numbers has to be saved.
     """
@@ -143,7 +143,7 @@ class Digits(Dataset):
 
 
 def make_loaders(train_set, test_set, options):
-    """(3) Share both sets among the ranks; for training, every rank has as many full batches."""
+    """(4) Share both sets among the ranks; for training, all have equally many batches."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     micro_batch = options.batch_size // ranks // options.accumulate
     sampler = DistributedSampler(train_set, shuffle=True, seed=options.seed, drop_last=True)
@@ -162,7 +162,7 @@ def make_model():
 
 
 def wrap(model, device, options):
-    """(2) Move, convert, wrap: DDP comes last, when the parameters are what they will be."""
+    """(5) Move, convert, wrap: DDP comes last, when the parameters are what they will be."""
     model = model.to(device)
     if options.sync_batchnorm:
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -182,7 +182,7 @@ def make_schedule(optimizer, steps, warmup):
 
 
 def predict(model, batch, device, options, reduction="mean"):
-    """(2) Return the loss, the scores and the labels of a batch, computed under autocast."""
+    """(5) Return the loss, the scores and the labels of a batch, computed under autocast."""
     images, labels = (part.to(device, non_blocking=options.pin_memory) for part in batch)
     dtype = PRECISIONS[options.precision]
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
@@ -191,7 +191,7 @@ def predict(model, batch, device, options, reduction="mean"):
 
 
 def update(net, optimizer, schedule, scaler, options):
-    """(4) Unscale, clip, step. In float32 and bfloat16 the scaler does nothing."""
+    """(5) Unscale, clip, step. In float32 and bfloat16 the scaler does nothing."""
     scale = scaler.get_scale()
     scaler.unscale_(optimizer)
     if options.clip > 0:
@@ -205,7 +205,7 @@ def update(net, optimizer, schedule, scaler, options):
 
 def train_epoch(net, loader, optimizer, schedule, scaler, device, options):
     """Return the loss of each step, averaged over the ranks."""
-    hidden = dist.get_rank() != 0 or not options.bar  # (5)
+    hidden = dist.get_rank() != 0 or not options.bar  # (6)
     losses, micro_batches = [], options.accumulate
     whole = len(loader) // micro_batches * micro_batches  # a last, shorter step is left out
     bar = tqdm(islice(loader, whole), total=whole, leave=False, disable=hidden)
@@ -224,7 +224,7 @@ def train_epoch(net, loader, optimizer, schedule, scaler, device, options):
 
 @torch.no_grad()
 def evaluate(model, loader, device, options):
-    """(6) Return accuracy, mean loss and number of images, each image counted once."""
+    """(7) Return accuracy, mean loss and number of images, each image counted once."""
     for buffer in model.buffers():  # BatchNorm's differ between ranks: all test what rank 0 saves
         dist.broadcast(buffer, src=0)
     sums = torch.zeros(3, dtype=torch.float64, device=device)  # correct, loss, images
@@ -252,13 +252,13 @@ def measure(started, device):
 
 
 def say(text):
-    """(5) Print on rank 0 only."""
+    """(6) Print on rank 0 only."""
     if dist.get_rank() == 0:
         print(text, flush=True)
 
 
 def save(options, parts, epoch, history):
-    """(5) Write on rank 0 only, all or nothing; no rank goes on before the file exists."""
+    """(6) Write on rank 0 only, all or nothing; no rank goes on before the file exists."""
     if dist.get_rank() == 0:
         state = {name: part.state_dict() for name, part in parts.items()}
         state |= {"epoch": epoch, "history": history, "options": options.recipe}
@@ -319,7 +319,7 @@ def train(options, device):
     )
     for epoch in range(done + 1, options.epochs + 1):
         seed_epoch(options, epoch)
-        loader.sampler.set_epoch(epoch)  # (3) another order in each epoch
+        loader.sampler.set_epoch(epoch)  # (4) a new order in each epoch
         started = time.perf_counter()
         losses = train_epoch(net, loader, optimizer, schedule, scaler, device, options)
         seconds, memory = measure(started, device)

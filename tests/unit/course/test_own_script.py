@@ -119,7 +119,7 @@ def test_an_order_that_comes_twice(two: Run) -> None:
 def test_another_number_of_epochs(two: Run) -> None:
     for rank in two.ranks:
         rank.steps = rank.steps + rank.steps[:STEPS]
-    assert says(two.judged(), "another number of epochs")
+    assert says(two.judged(), "a different number of epochs")
 
 
 def test_a_run_that_begins_again(one: Run) -> None:
@@ -147,8 +147,8 @@ def test_ranks_with_weights_of_their_own(two: Run) -> None:
     ("saves", "words"),
     [
         ([2, 2], "Every rank writes the checkpoint"),
-        ([0, 2], "Another rank than 0"),
-        ([1, 0], "is written once"),
+        ([0, 2], "A rank other than 0"),
+        ([1, 0], "is written only once"),
     ],
 )
 def test_who_saves_and_how_often(two: Run, saves: list[int], words: str) -> None:
@@ -165,7 +165,7 @@ def test_saves_of_something_else_do_not_count(two: Run) -> None:
 
 def test_a_checkpoint_that_is_written_in_its_place(two: Run) -> None:
     two.ranks[0].saved = [str(two.place)] * 2
-    assert says(two.judged(), "is written in its place")
+    assert says(two.judged(), "is written over the old one")
 
 
 def test_names_of_the_wrapper(two: Run) -> None:

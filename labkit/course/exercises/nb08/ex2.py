@@ -160,7 +160,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The split has other shares than 75 : 25. Three quarters of the items are for training "
+            "The split is not 75 : 25. Three quarters of the items are for training "
             "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
             when=_other_shares,
             shown_by={"halves": edit("[0.75, 0.25]", "[0.5, 0.5]")},

@@ -44,7 +44,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The model still has BatchNorm, whose statistics are those of one rank's images. Here "
-            "it is to be converted: call to_group_norm before you wrap.",
+            "it has to be converted: call to_group_norm before you wrap.",
             when=has(norm_layer="BatchNorm2d"),
             shown_by={
                 "does not convert": edit("ddp = DDP(to_group_norm(model))", "ddp = DDP(model)")

@@ -11,7 +11,7 @@ from .reading import FEW, GUESSES, HANDLED, LABELS, expected, right, trial
 
 
 def _padded(rank: int, n: int) -> list[int]:
-    """Return the share that DistributedSampler deals: it goes round until all have as many."""
+    """Return the share of DistributedSampler, which starts over until all have equally many."""
     each = -(-len(LABELS) // n)
     return [(rank + n * k) % len(LABELS) for k in range(each)]
 

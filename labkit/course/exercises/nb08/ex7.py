@@ -69,13 +69,13 @@ EXERCISE = Exercise(
     },
     hints=(
         "Five places change: the group and the device at the beginning, the sampler and its share "
-        "of the batch, the model that is called in the loop, who writes and prints, and the end. "
-        "All else of single.py stays as it is, the loading of a checkpoint included.",
+        "of the batch, the model that is called in the loop, which rank writes and prints, and "
+        "the end. The rest of single.py stays as it is, loading a checkpoint included.",
         "Load the checkpoint into the model on every rank before DDP(model) wraps it, and save "
         "model.state_dict(): then the names are those of single.py. The optimizer gets the "
         "parameters of the model, and the loop calls the wrapped model.",
-        "Only torch.save and os.replace stand under `if dist.get_rank() == 0:`, no call that other "
-        "ranks have to make too. The sampler is told set_epoch(epoch) before each epoch, and the "
+        "Under `if dist.get_rank() == 0:` there are only print, torch.save and os.replace, no call "
+        "that other ranks have to make too. Call sampler.set_epoch(epoch) before each epoch. The "
         "loader of a rank takes BATCH_SIZE // dist.get_world_size() rows per step.",
     ),
     another=instead(ANOTHER),

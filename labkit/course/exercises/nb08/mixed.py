@@ -96,14 +96,14 @@ def _in_one_process(model: nn.Module, batches: Batches, kind: str) -> list[torch
 
 
 def _batch(rank: int, step: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return four images and labels, others on each rank and in each step."""
+    """Return four images and labels, different on each rank and in each step."""
     draw = torch.Generator().manual_seed(100 * rank + step)
     labels = torch.arange(4) + rank % 4 + step % 2
     return torch.rand(4, 1, 8, 8, generator=draw).to(device), labels.to(device)
 
 
 def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
-    """Train three steps, on other images on each rank; return what holds afterwards."""
+    """Train three steps, on different images on each rank; return what holds afterwards."""
     torch.manual_seed(0)
     probe = _Probe()
     first = nn.Conv2d(1, 8, 3)

@@ -16,7 +16,7 @@ from typing import Any
 from ...script_start import Limits, Trained, start
 from .alone import BATCH, EPOCHS, RATE, ROWS, STEPS, alone, without_state
 
-#: What rounding may change in a weight: sums of 64 rows are added up in another order.
+#: What rounding may change in a weight: sums of 64 rows are added up in a different order.
 TOLERANCE = 1e-5
 NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
 

@@ -57,9 +57,9 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "The ranks make different collectives: a call that every rank has to make, "
-        "dist.barrier() or dist.all_reduce() say, stands where only some of them come by. "
-        "Under `if dist.get_rank() == 0:` there is nothing but writing and printing.",
+        "The ranks call different collectives: a call that every rank has to make, such as "
+        "dist.barrier() or dist.all_reduce(), stands where only some of them reach it. Keep it "
+        "out of `if dist.get_rank() == 0:`, which is for writing and printing only.",
         stuck=r"ranks 0–\d+ wait for one another.* rank 0 waits in .*They are in different coll",
         raises=r"^Died: signal 6 \(SIGABRT\)",  # gloo's end for a message that is too long
         shown_by={
@@ -76,8 +76,8 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "Started again, the ranks make different numbers of steps, as only some of them go on "
-        "from the checkpoint. Every rank has to load it, the epoch included.",
+        "Started again, the ranks make different numbers of steps, because only some of them go "
+        "on from the checkpoint. Every rank has to load it, and the epoch that is in it.",
         raises=rf"(?s){GONE}.*\n{AGAIN}$",
         stuck=rf"(?s){GONE}.*\n{AGAIN}$",
         shown_by={
@@ -99,14 +99,14 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "It does not go on from the checkpoint: it makes the steps of epoch 1 once more. Load "
-        "the model, the optimizer and the epoch before the first step, on every rank.",
+        "The script does not go on from the checkpoint: it repeats the steps of epoch 1. Load the "
+        "model, the optimizer and the epoch before the first step, on every rank.",
         when=shows(_began_again),
         shown_by={"does not resume": edit("if checkpoint.exists():", "if False:")},
     ),
     Mistake(
         "A number of processes is written into the script. dist.get_world_size() says how "
-        "many there are this time, and DistributedSampler(data) asks for it by itself.",
+        "many there are this time, and DistributedSampler(data) finds it out by itself.",
         when=shows(_share_for_another_size),
         shown_by={
             "half of the batch": edit("BATCH_SIZE // dist.get_world_size()", "BATCH_SIZE // 2"),
@@ -126,8 +126,8 @@ MISTAKES = (
     ),
     Mistake(
         f"Each rank computes {BATCH} rows per step, so the global batch grows with the number "
-        f"of processes. It is {BATCH} rows of all ranks together: on two processes, "
-        f"{BATCH // 2} rows on each.",
+        f"of processes. All ranks together compute {BATCH} rows per step: on two "
+        f"processes, {BATCH // 2} rows each.",
         when=_counts(PER_STEP, lambda rows, _: len(rows) > 1 and set(rows) == {BATCH}),
         shown_by={"full batch": edit("BATCH_SIZE // dist.get_world_size()", "BATCH_SIZE")},
     ),
@@ -138,7 +138,7 @@ MISTAKES = (
         shown_by={"no set_epoch": edit("sampler.set_epoch(epoch)", "")},
     ),
     Mistake(
-        f"It trains another number of epochs than --epochs={EPOCHS} asks for.",
+        f"The script trains for a different number of epochs than --epochs={EPOCHS} asks for.",
         when=shows(lambda y, e: y["steps"] != e["steps"] and y[PER_STEP] == e[PER_STEP]),
         shown_by={"three epochs": edit("range(done, epochs)", "range(done, 3)")},
     ),
@@ -168,7 +168,7 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "Another rank than 0 writes the checkpoint. On one process there is only rank 0, so "
+        "A rank other than 0 writes the checkpoint. On one process there is only rank 0, so "
         "rank 0 is the one to write.",
         when=_counts(SAVES, lambda saves, _: not saves[0] and any(saves[1:])),
         shown_by={
@@ -176,7 +176,7 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "There is no checkpoint where --checkpoint=PATH says: it is written to another place.",
+        "There is no checkpoint where --checkpoint=PATH says: it is written somewhere else.",
         when=shows(lambda y, e: y[EPOCH] == NOTHING),
         shown_by={
             "its own path": edit(
@@ -186,7 +186,7 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "The checkpoint is written once in the run. What is asked for is one after each epoch, "
+        "The checkpoint is written only once in the run. Write one after each epoch, "
         "so that a killed run loses one epoch at most.",
         when=_counts(SAVES, lambda saves, wanted: sum(saves) < sum(wanted)),
         shown_by={
@@ -196,8 +196,8 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "The checkpoint is written in its place: a process that is killed then leaves half a "
-        "file there, and the good one is lost. Write another file and rename that, as "
+        "The checkpoint is written over the old one: a process that is killed meanwhile leaves "
+        "half a file, and the good one is lost. Write a temporary file and rename it, as "
         "single.py does.",
         when=shows(lambda y, e: not y["saved under another name first"]),
         shown_by={
@@ -230,14 +230,14 @@ MISTAKES = (
         },
     ),
     Mistake(
-        "The checkpoint has a smaller epoch than it was made after: the next start trains that "
-        "epoch once more. After the first one it is 1.",
+        "The checkpoint has a smaller epoch than the number of epochs done: the next start repeats "
+        "the last one. After the first epoch it is 1.",
         when=shows(lambda y, e: y[EPOCH] == e[EPOCH] - 1),
         shown_by={"epoch not counted": edit("optimizer, epoch + 1)", "optimizer, epoch)")},
     ),
     Mistake(
-        "It goes on with the model's weights, but without the optimizer's state: the momentum "
-        "of the steps before is lost. Load both.",
+        "The script goes on with the model's weights, but without the optimizer's state: the "
+        "momentum of the steps before is lost. Load both.",
         when=shows(lambda y, e: y["weights in it"] == NO_STATE),
         shown_by={"no optimizer": edit('optimizer.load_state_dict(state["optimizer"])', "")},
     ),

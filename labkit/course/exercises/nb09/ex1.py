@@ -235,7 +235,7 @@ EXERCISE = Exercise(
         return outputs
     """),
     hints=(
-        "The functions that ask answer for the thread that calls them. Which thread has to call "
+        "Functions such as torch.is_grad_enabled() answer for the thread that calls them. Which "
         "them?",
         "Ask first and keep the three answers in variables. Give the threads a function that sets "
         "all three and then calls the replica.",

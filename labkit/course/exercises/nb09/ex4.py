@@ -82,8 +82,8 @@ EXERCISE = Exercise(
             shown_by={"weights only": edit("16 * parameters", "4 * parameters")},
         ),
         Mistake(
-            "A GPU on which training does not fit is not fast enough, whatever it is said to be: "
-            "ask first whether it fits.",
+            "If training does not fit on one GPU, it does not matter how fast that GPU is: ask "
+            "first whether it fits.",
             when=_chose("large and fast", "one GPU"),
             shown_by={
                 "speed first": body("""
@@ -94,18 +94,18 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "What fits exactly, fits: 16 bytes per parameter may be as many as gpu_bytes.",
+            "Training that needs exactly gpu_bytes fits: 16 bytes per parameter may be as many.",
             when=_chose("just fits", "FSDP"),
             shown_by={"at the limit": edit("> gpu_bytes", ">= gpu_bytes")},
         ),
         Mistake(
-            "With a single GPU there is nothing to divide the batch among: one GPU it is, fast "
-            "enough or not.",
+            "With a single GPU there is nothing to divide the batch among: the answer is one GPU, "
+            "fast enough or not.",
             when=_chose("alone", "DDP"),
             shown_by={"DDP on one": edit("fast_enough or gpus == 1", "fast_enough")},
         ),
         Mistake(
-            "One GPU is fast enough there: more of them make it more complicated and no better.",
+            "One GPU is fast enough there: more of them only add complexity.",
             when=_chose("fast", "DDP", "FSDP"),
             shown_by={"always more": edit("fast_enough or gpus == 1", "gpus == 1")},
         ),
@@ -118,7 +118,7 @@ EXERCISE = Exercise(
         return "FSDP"
     """),
     hints=(
-        "Which of the questions decides alone, whatever the answers to the others are?",
+        "Which question decides by itself, whatever the answers to the others?",
         "First whether training fits on one GPU, then whether one is enough. DDP is what is left.",
         "Training needs 16 * parameters bytes. Does that fit into gpu_bytes? Then look at "
         "fast_enough and gpus.",

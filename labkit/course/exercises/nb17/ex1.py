@@ -40,7 +40,7 @@ def expected() -> list[float]:
 
 
 def _plays(*formulas: Formula) -> When:
-    """Return the predicate of a formula that gives something else than the right one."""
+    """Return the predicate of a formula that gives something other than the right one."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
         return any(near(yours, [play(*case) for case in CASES]) for play in formulas)
@@ -66,7 +66,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "This is the time of the whole backward pass with its all-reduces. The overhead is "
-            "what it takes longer than compute.",
+            "by how much that is longer than compute.",
             when=_plays(lambda n, s, c, a, b: overhead(n, s, c, a, b) + c),
             shown_by={"the whole time": edit(" - compute", "")},
         ),
@@ -136,7 +136,7 @@ EXERCISE = Exercise(
         return end - compute
     """),
     hints=(
-        "Draw two lines of time: on one the buckets become ready, on the other the network sends "
+        "Draw two timelines: on one the buckets become ready, on the other the network sends "
         "them, one at a time. When does the last one arrive?",
         "Either the network keeps up: then only the last bucket is sent after compute. Or it is "
         "the bottleneck: then it sends without a break from the moment when the first bucket is "

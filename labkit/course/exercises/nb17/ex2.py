@@ -1,8 +1,8 @@
 """Exercise 17-2: merge the mean and the variance of all ranks' rows, with one collective.
 
-The first rows are small whole numbers that depend on the rank, and tell who is in a result. Those
-of the second call lie close together around 1000, where the mean of the squares minus the squared
-mean has hardly a digit that is right.
+The first rows are small whole numbers that depend on the rank, and show whose are in a result.
+Those of the second call lie close together around 1000, where the mean of the squares minus the
+squared mean has hardly a digit that is right.
 """
 
 from __future__ import annotations
@@ -205,11 +205,11 @@ EXERCISE = Exercise(
         return mean, variance
     """),
     hints=(
-        "What does each rank know about its rows that is enough for all: its mean, its variance, "
-        "and how many rows it has. Gather these, and merge them.",
-        "Each rank counts with its share of all rows. The common mean is the weighted mean of the "
-        "means. A rank's rows lie around its own mean, which lies apart from the common one: both "
-        "add to the variance.",
+        "Three facts about each rank's rows are enough: their mean, their variance, and how many "
+        "there are. Gather these, and merge them.",
+        "Weight each rank by its share of all rows. The common mean is the weighted mean of the "
+        "means. A rank's rows lie around its own mean, and that mean differs from the common one: "
+        "both add to the variance.",
         "One tensor of 2c + 1 numbers per rank, by torch.cat, gathered and stacked. With "
         "weights count / all: each rank adds weight · (variance + (its mean - mean)²).",
     ),

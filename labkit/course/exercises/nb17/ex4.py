@@ -1,7 +1,7 @@
 """Exercise 17-4: write a communication hook that halves the bytes and counts them.
 
 Rank r's numbers are small whole ones that depend on r, so that means and sums over ranks are exact
-and tell who is in them.
+and show which ranks are in them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def _sixes(rank: int) -> torch.Tensor:
 
 
 class NoFuture(TypeError):
-    """Say that a hook returned something else than a future."""
+    """Say that a hook returned something other than a future."""
 
 
 class NoGradient(TypeError):
-    """Say that a hook's future holds something else than a gradient."""
+    """Say that a hook's future holds something other than a gradient."""
 
 
 def _guarded(answer: Callable[..., Any], errors: list[Exception]) -> Callable[..., Any]:
