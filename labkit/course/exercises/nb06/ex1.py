@@ -82,8 +82,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "start was called for a bucket of which not every gradient was in .grad. Count the "
-            "gradients that have arrived, per bucket; and register_post_accumulate_grad_hook "
-            "calls you when .grad has been written, register_hook before that.",
+            "gradients of each bucket that have arrived. Use register_post_accumulate_grad_hook: "
+            "its hook is called when .grad has been written, that of register_hook before.",
             raises=TOO_EARLY,
             shown_by={
                 "at the first gradient": edit("missing[k] -= 1", "missing[k] = 0"),
@@ -115,7 +115,7 @@ EXERCISE = Exercise(
             shown_by={"one at a time": edit("while len(running)", "if len(running)")},
         ),
         Mistake(
-            "A bucket is started as soon as it is ready, also before its turn. Ranks whose "
+            "A bucket is started as soon as it is ready, even before its turn. Ranks whose "
             "gradients arrive in different orders would then mix up their buckets: bucket k "
             "starts only after buckets 0 to k - 1.",
             when=_on_every_rank(_out_of_turn),
@@ -141,8 +141,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "All buckets are started in finish(), when backward() has ended: nothing overlaps. "
-            "Start each in a hook.",
+            "All buckets are started in finish(), when backward() has ended, so nothing overlaps. "
+            "Start each bucket in a hook.",
             when=_on_every_rank(_only_in_finish),
             shown_by={
                 "starts in finish": body("""
@@ -170,7 +170,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The first step is right, the second is not: finish() has to set back what you have "
+            "The first step is right, the second is not: finish() has to reset what you have "
             "counted and started.",
             when=_on_every_rank(_once),
             shown_by={
@@ -223,11 +223,12 @@ EXERCISE = Exercise(
         return finish
     """),
     hints=(
-        "Two things have to be known at any time: how many gradients each bucket still misses, "
+        "Two things have to be known at any time: how many gradients each bucket still lacks, "
         "and which bucket is next.",
-        "The hook of a parameter in bucket k counts. Then, as long as the next bucket misses "
-        "nothing, start it, keep what start returned, and go on to the one after it.",
+        "p.register_post_accumulate_grad_hook(f) calls f(p) when p.grad is complete. The hook of a "
+        "parameter in bucket k counts. Then, as long as the next bucket lacks nothing, it starts "
+        "that bucket, keeps what start returned, and goes on to the one after it.",
         "Keep a list of what start has returned: its length is the number of the next bucket. "
-        "finish() collects bucket after bucket, empties that list, and sets the counts back.",
+        "finish() collects bucket after bucket, empties that list, and resets the counts.",
     ),
 )

@@ -103,8 +103,8 @@ EXERCISE = Exercise(
             shown_by={"not times world_size": edit("* world_size /", "/")},
         ),
         Mistake(
-            "It is the sum of the images' losses, so the gradient grows with the batch. Divide by "
-            "the number of images on all ranks.",
+            "This is the sum of the images' losses, so the gradient grows with the batch. Divide "
+            "by the number of images on all ranks.",
             when=would_give(lambda n: _all(n, lambda call, r: 1)),
             shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
         ),

@@ -134,8 +134,7 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every loss is divided by 3, also where there are not 3 batches: divide by "
-            "len(batches).",
+            "Every loss is divided by 3, even if there are not 3 batches: divide by len(batches).",
             when=would_give(lambda n: [[_all(n, count) / 3 for count in LENGTHS]] * n),
             shown_by={
                 "always by three": body("""
