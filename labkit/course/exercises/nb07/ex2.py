@@ -128,7 +128,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Only the ranks that overflow make the call, and they wait for the others. Every "
-            "rank has to contribute its flag in every step, also a zero.",
+            "rank has to contribute its flag in every step, even a zero.",
             stuck=r"Cause: The call stands under a condition",
             shown_by={
                 "calls only after an overflow": edit(
@@ -257,6 +257,6 @@ EXERCISE = Exercise(
         "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "
         "above zero on all ranks if it was on one.",
         "There are three cases, each with a new scale and a new count: an overflow on any rank; "
-        "good + 1 == interval; neither. Only in the last one the count goes on.",
+        "good + 1 == interval; neither. Only in the last does the count go on.",
     ),
 )

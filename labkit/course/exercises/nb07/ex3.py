@@ -148,7 +148,7 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake(
-            "The sum over the batches was made in bf16: backward() adds to .grad in the type of "
+            "The batches were added up in bf16: backward() adds to .grad in the type of "
             "the parameter. Add .grad to a float32 tensor after each batch, and clear it.",
             when=_gives(_mean(_sum_in_bf16, _right_factor)),
             shown_by={
@@ -200,8 +200,8 @@ EXERCISE = Exercise(
             shown_by={"the sum over the batches": edit("world_size * len(batches)", "world_size")},
         ),
         Mistake(
-            "The sum over the ranks was made in bf16: pass float32 tensors to all_reduce, and "
-            "change no type before.",
+            "Digits were lost in bf16, over the ranks or at the end: pass float32 tensors to "
+            "all_reduce, and return float32.",
             when=_is_rounded,
             shown_by={
                 "all-reduces bf16": edit(

@@ -168,8 +168,8 @@ from torch.optim.lr_scheduler import LRScheduler
             shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
         ),
         Mistake(
-            "The step after the overflow is skipped as well, for its inf is still in .grad: begin "
-            "with optimizer.zero_grad().",
+            "The step after the overflow is skipped as well, because the inf is still in .grad: "
+            "begin with optimizer.zero_grad().",
             when=_everywhere(_keeps_inf),
             shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
         ),
@@ -201,8 +201,8 @@ from torch.optim.lr_scheduler import LRScheduler
             },
         ),
         Mistake(
-            "The schedule stays where it is when the scale has grown. That step was taken: only a "
-            "scale that has fallen tells of a skipped one.",
+            "The schedule stays where it is when the scale has grown. That step was taken: the "
+            "scale falls only if a step is skipped.",
             when=_shows("rate", RATE / 2, RATE / 2, RATE / 2),
             shown_by={"asks for an equal scale": edit(">= scale", "== scale")},
         ),
