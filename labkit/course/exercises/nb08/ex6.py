@@ -185,7 +185,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The numbers are right, but ddp(…) was called. DDP's forward may hold a collective (it "
-            "broadcasts buffers), and ranks with more batches would wait in it: call ddp.module.",
+            "broadcasts buffers), and ranks wait there for one without a batch: call ddp.module.",
             when=would_give(lambda n: [[*y[:4], True, False, True] for y in expected(n)]),
             shown_by={"through DDP": edit("ddp.module(", "ddp(")},
         ),
