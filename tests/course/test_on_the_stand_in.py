@@ -56,9 +56,6 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "5d1c0b7a": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
     },
     "04_sync_sgd": {"e63a11c4": BEHIND},
-    "17_ddp_in_depth": {
-        "17rel000": "a race: what the stand-in does at each call takes time of the same cores"
-    },
 }
 
 
