@@ -37,7 +37,7 @@ lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 WORKERS := -n 2 --dist loadfile
 
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook
-	@$(BIN)/python -m pytest $(WORKERS) || { status=$$?; \
+	@$(BIN)/python -m pytest $(WORKERS) -p tests.support.warm_start || { status=$$?; \
 	  [ $$status = 1 ] || exit $$status; \
 	  $(BIN)/python -m tests.support.again; }
 

@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 import labkit
+from labkit.launch import zygote_line
 from labkit.wire import python_threads
+from tests.support.warm_start import zygotes
 
 
 def pytest_configure() -> None:
@@ -51,6 +53,14 @@ def lab4() -> Iterator[labkit.Lab]:
     """Four ranks in a process group, shared by the tests of one file."""
     with labkit.start(4) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module")
+def cold() -> Iterator[None]:
+    """Let labs of a file start without the session's zygote: below their notebook's process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(zygote_line.VARIABLE, raising=False)
+        yield
 
 
 @pytest.fixture
@@ -95,16 +105,28 @@ def _at_large() -> list[threading.Thread]:
     return [idents[t.ident] for t in found if t.ident in idents]
 
 
+#: What the processes run from which ranks are forked.
+_STARTERS = {"labkit.launch.fork_server", "labkit.launch.zygote"}
+
+
 def _is_orphan(process: psutil.Process) -> bool:
     try:
-        return process.ppid() == 1 and "labkit.launch.fork_server" in process.cmdline()
+        return process.ppid() == 1 and not _STARTERS.isdisjoint(process.cmdline())
     except psutil.Error:
         return False
 
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
-    """List the processes below one (default: this one)."""
-    return psutil.Process(pid or os.getpid()).children(recursive=True)
+    """List the processes below one (default: this one), but for the session's zygote."""
+    below = psutil.Process(pid or os.getpid()).children(recursive=True)
+    return [process for process in below if process.pid not in zygotes]
+
+
+def warm_processes() -> list[psutil.Process]:
+    """List the warm processes of this one's labs: its own children, or its zygote's."""
+    owners = {os.getpid(), *zygotes}
+    starters = [p for p in descendants() if not _STARTERS.isdisjoint(p.cmdline())]
+    return [process for process in starters if process.ppid() in owners]
 
 
 def freeze(pid: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ipyparallel.controller.app import IPController
-from traitlets import Unicode
+from traitlets import Unicode, default
 from traitlets.config import Config
 
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
@@ -54,6 +54,11 @@ class LabController(IPController):
         made.HeartMonitor.max_heartmonitor_misses = cls.misses
         return made
 
+    @default("work_dir")
+    def _default_work_dir(self) -> str:
+        """Stay here: stock, it is where ipyparallel was imported, which a zygote may have done."""
+        return os.getcwd()
+
     def initialize(self, argv: list[str] | None = None) -> None:
         with import_path.closed():
             super().initialize(argv)
@@ -66,7 +71,8 @@ class LabController(IPController):
         free = not given & {"ip", "transport", "location"}
         if self.socket_folder and free and ipyparallel_internals.has_unix_sockets():
             self.transport, self.ip, self.location = "ipc", self.socket_folder, "127.0.0.1"
-        super().init_hub()
+        with ipyparallel_internals.without_pause(IPController):
+            super().init_hub()
         ipyparallel_internals.measure_heartbeats_in_thread(self)
         ipyparallel_internals.on_client(self.hub, self._note_client)
 
@@ -122,6 +128,9 @@ def main(argv: list[str], kind: type[LabController] = LabController) -> None:
     app = kind.instance()
     app.initialize(argv)
     app.start()
+    # Its threads would go on for as long as it may take to end, and there is nothing to be saved.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 from ipyparallel.engine.app import IPEngine
-from traitlets import Unicode
+from traitlets import Unicode, default
 
 from . import import_path, ipyparallel_internals
 
@@ -24,6 +24,11 @@ class LabEngine(IPEngine):
 
     name = "ipengine"
     id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
+
+    @default("work_dir")
+    def _default_work_dir(self) -> str:
+        """Stay here: stock, it is where ipyparallel was imported, which a zygote may have done."""
+        return os.getcwd()
 
     def initialize(self, argv: list[str] | None = None) -> None:
         # IPython's packages warn of each other while an engine is made. Where the user has made

@@ -33,9 +33,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ..wire.family import end_descendants, end_with_parent, inherit_orphans
 from . import connection_guard
@@ -57,6 +57,15 @@ ENGINE_MODULES = (
     "tornado.platform.asyncio",
     "tornado.queues",
 )
+
+
+def import_shared(preload: Sequence[str]) -> None:
+    """Import all that is shared; what cannot be had is met again by who needs it."""
+    importlib.import_module("ipyparallel.controller.app")
+    import_without_debugger()
+    for module in (*ENGINE_MODULES, *preload):
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
 
 
 def import_without_debugger() -> None:
@@ -249,7 +258,8 @@ def _link(path: str, pid: int) -> None:
         os.symlink(str(pid), path)
 
 
-def main(argv: list[str]) -> Callable[[], None] | None:
+def main(argv: list[str]) -> Callable[[], None]:
+    """Serve; return in a child only, with its job."""
     fd, root, *preload = argv
     inherit_orphans()
     connection_guard.start()
@@ -271,10 +281,21 @@ def main(argv: list[str]) -> Callable[[], None] | None:
     gc.collect()
     gc.freeze()
     server.send(event="ready", problems=problems)
-    return server.serve()
+    return server.serve() or leave()
+
+
+def run(job: Callable[[], Any] | None) -> None:
+    """Do what a child is there for, outside every frame and handler of who has forked it."""
+    while callable(job):
+        job = job()
+
+
+def leave() -> NoReturn:
+    """End at once: torch takes a quarter of a second to be torn down, for which whoever stops a
+    lab would wait."""
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    # The child's job runs from here, outside every frame and handler of the server.
-    if (job := main(sys.argv[1:])) is not None:
-        job()
+    run(main(sys.argv[1:]))

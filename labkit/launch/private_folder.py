@@ -59,6 +59,10 @@ class PrivateFolder:
             ) from None
         self.path = path
 
+    def locks(self) -> list[int]:
+        """Return the file that locks the folder, for another process to hold as well."""
+        return [] if self._lock is None else [self._lock]
+
     def remove(self) -> None:
         """Remove the folder and let go of its lock. Safe to call twice."""
         shutil.rmtree(self.path, ignore_errors=True)

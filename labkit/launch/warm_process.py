@@ -20,14 +20,18 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import LabError, LabStopped
 from ..wire.exit_code import describe_exit
-from . import private_folder
+from . import private_folder, zygote_line
+
+#: One that this process has started, or that a zygote has forked for it.
+Process: TypeAlias = "subprocess.Popen[bytes] | zygote_line.ForkedProcess"
 
 _log = logging.getLogger(__name__)
-_server_log = logging.getLogger(f"{__package__}.fork_server")
+_SERVER = f"{__package__}.fork_server"
+_server_log = logging.getLogger(_SERVER)
 
 #: Imported once in the warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
@@ -62,7 +66,7 @@ class WarmProcess:
     def __init__(
         self,
         folder: private_folder.PrivateFolder,
-        process: subprocess.Popen[bytes],
+        process: Process,
         sock: socket.socket,
     ) -> None:
         self.folder = folder
@@ -96,36 +100,14 @@ class WarmProcess:
             If its private folder cannot be made.
         """
         private_folder.sweep()
-        folder = private_folder.PrivateFolder()
-        ours, theirs = socket.socketpair()
-        env = {
-            **os.environ,
-            **private_folder.home_variables(folder.path),
-            "OPENBLAS_NUM_THREADS": "1",
-            **(environment or {}),
-        }
-        args = [str(theirs.fileno()), str(folder.path), *preload]
-        # -P: a stray random.py in the learner's folder must not be taken for Python's own.
-        command = [sys.executable, "-P", "-m", __package__ + ".fork_server", *args]
         try:
-            with open(folder.path / "warm.log", "wb") as log, theirs:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=env,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
-        except BaseException:
-            ours.close()
-            folder.remove()
-            raise
-        # A process that the owner forks must not keep the socket open after the owner's end.
-        os.register_at_fork(after_in_child=_forget(weakref.ref(ours)))
+            folder, process, ours = _begin(preload, environment or {}, zygote_line.ask)
+        except TimeoutError:  # it may still use the folder: another one is needed
+            folder, process, ours = _begin(preload, environment or {}, _ask_nobody)
+        forget_in_children(ours)
         warm = cls(folder, process, ours)
-        _log.info("warm process %d starts, to import %s", process.pid, ", ".join(preload))
+        how = "starts" if isinstance(process, subprocess.Popen) else "is forked by the zygote"
+        _log.info("warm process %d %s, to import %s", process.pid, how, ", ".join(preload))
         warm._reader.start()
         return warm
 
@@ -294,6 +276,45 @@ class WarmProcess:
             child.on_exit(pid, code)
 
 
+def _begin(
+    preload: Sequence[str], environment: Mapping[str, str], ask: Callable[..., Process | None]
+) -> tuple[private_folder.PrivateFolder, Process, socket.socket]:
+    """Make a folder and start a warm process in it; return both and our end of the line to it.
+
+    ``ask`` asks somebody who has one ready.
+    """
+    folder = private_folder.PrivateFolder()
+    ours, theirs = socket.socketpair()
+    args = [str(folder.path), *preload]
+    try:
+        with open(folder.path / "warm.log", "wb") as log, theirs:
+            env = {
+                **os.environ,
+                **private_folder.home_variables(folder.path),
+                "OPENBLAS_NUM_THREADS": "1",
+                **environment,
+            }
+            process = ask(args, env, [theirs.fileno(), log.fileno()]) or subprocess.Popen(
+                # -P: a stray random.py in the learner's folder must not be taken for Python's own.
+                [sys.executable, "-P", "-m", _SERVER, str(theirs.fileno()), *args],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+    except BaseException:
+        ours.close()
+        folder.remove()
+        raise
+    return folder, process, ours
+
+
+def _ask_nobody(*_: object) -> None:
+    """Know of no process that has imported all."""
+
+
 def log_file(root: Path, name: str) -> Path:
     """Name the log of a child of the warm process whose folder is ``root``."""
     return root / f"{name.replace('/', '-')}.log"
@@ -312,10 +333,13 @@ def read_log(root: Path, name: str, limit: int) -> str:
         return ""
 
 
-def _forget(socket_ref: weakref.ref[socket.socket]) -> Callable[[], None]:
-    def close_in_child() -> None:
-        sock = socket_ref()
+def forget_in_children(line: socket.socket) -> None:
+    """Let no process that this one forks keep a socket open after the end of this one."""
+    known = weakref.ref(line)
+
+    def close() -> None:
+        sock = known()
         if sock is not None and sock.fileno() >= 0:
             os.close(sock.detach())  # close() would wait for the reader's file object
 
-    return close_in_child
+    os.register_at_fork(after_in_child=close)

@@ -81,6 +81,7 @@ def lab(
     What stands after -- goes to JupyterLab as it is.
     """
     from ..course import delivery
+    from ..launch import zygote_owner
     from . import environment, jupyterlab
 
     if warning := jupyterlab.warn_of_root():
@@ -89,6 +90,8 @@ def lab(
         typer.echo(delivery.new_course(directory))
     if warning := jupyterlab.warn_of_others(directory):
         typer.echo(f"labkit: {warning}", err=True)
+    # It belongs to what this process becomes.
+    _ = zygote_owner.Zygote.start(environment.kernel_environment(), survive_exec=True)
     environment.become(jupyterlab.command(directory, port=port, browser=browser, extra=context.obj))
 
 
@@ -114,7 +117,8 @@ def run(
     ),
 ) -> None:
     """Run a notebook here in the terminal and write an executed copy of it."""
-    from . import run_notebook, run_progress
+    from ..launch import zygote_owner
+    from . import environment, run_notebook, run_progress
 
     target = output or notebook.with_name(f"{notebook.stem}.executed.ipynb")
     with _one_sentence():
@@ -122,7 +126,10 @@ def run(
         run_notebook.check_output(target)
         cells = len(run_notebook.cells_to_run(nb))
         failures: list[run_notebook.Failure] = []
-        with run_progress.RunView(notebook.name, cells, verbose=verbose) as view:
+        with (
+            run_progress.RunView(notebook.name, cells, verbose=verbose) as view,
+            zygote_owner.running(environment.kernel_environment()),
+        ):
             ended = run_notebook.execute(
                 nb,
                 notebook.resolve().parent,

@@ -9,6 +9,8 @@ Stock nbval gets four things wrong:
 
 And it would take what a cell shows while it runs for part of its output.
 
+The labs of a session's notebooks share what they import: a zygote starts with the first cell.
+
 Nothing else is changed; in particular no output is sanitised before it is compared.
 """
 
@@ -19,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from ..launch.zygote_owner import Zygote
 from ..notebook.live import LIVE
 from ..wire.features import Feature, Missing, find_missing_in_sources
 
@@ -36,6 +39,7 @@ FEATURES = {
 _FILES = {"RunningKernel": ("nbval", "kernel.py"), "IPyNbFile": ("nbval", "plugin.py")}
 #: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
 STOP_SECONDS = 15.0
+_ZYGOTE = pytest.StashKey[Zygote | None]()
 
 
 def check() -> list[Missing]:
@@ -74,6 +78,24 @@ def pytest_configure(config: pytest.Config) -> None:
             del self.km  # nbval asks for it to learn whether the kernel runs
 
     patch.setattr(plugin, "RunningKernel", GentleKernel)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the zygote with the first cell of a notebook: in xdist, where that runs."""
+    from nbval.plugin import IPyNbCell
+
+    if isinstance(item, IPyNbCell):
+        start_zygote(item.config)
+
+
+def start_zygote(config: pytest.Config) -> Zygote | None:
+    """Let the labs of this pytest session start from one zygote, which ends with it; return it,
+    None where none can be had."""
+    if _ZYGOTE not in config.stash:
+        config.stash[_ZYGOTE] = zygote = Zygote.start()
+        if zygote is not None:
+            config.add_cleanup(zygote.close)
+    return config.stash[_ZYGOTE]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -29,6 +29,7 @@ from . import (
     scale,
     start,
     stock,
+    warm,
     watch,
 )
 from .child import BenchError, environment, program, time_to_answer
@@ -46,6 +47,7 @@ class Benchmark(Protocol):
 BENCHMARKS: tuple[Benchmark, ...] = (
     start,
     stock,
+    warm,
     scale,
     restart,
     memory,

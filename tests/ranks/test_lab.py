@@ -8,6 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import labkit
 from labkit import LabError, RankError
 from labkit.runtime import control
+from tests.conftest import warm_processes
 
 
 def rank_and_size():
@@ -190,14 +191,11 @@ def test_errors_can_be_written_to_json(lab4):
 
 
 def test_two_starts_leave_one_lab():
-    from tests.conftest import descendants
-
     first = labkit.start(1)
     second = labkit.start(1)
     try:
         assert second.run(rank_and_size) == [(0, 1)]
-        warm = [p for p in descendants() if "fork_server" in " ".join(p.cmdline())]
-        assert len([p for p in warm if p.ppid() == __import__("os").getpid()]) == 1
+        assert len(warm_processes()) == 1
         with pytest.raises(LabError, match=r"This lab was stopped; labkit\.start"):
             first.run(pids)
     finally:

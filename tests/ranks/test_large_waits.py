@@ -18,7 +18,7 @@ LARGE = 50_000_000
 #: What rank 0 is in while rank 1 dies.
 CUT = {
     "broadcast": "dist.broadcast(x, 0)",
-    "scatter": "dist.scatter(x[:n], [x[:n] for _ in range(3)] if rank == 0 else None, 0)",
+    "scatter": "dist.scatter(x, [x] * 3 if rank == 0 else None, 0)",
     "send": "dist.send(x, 1) if rank == 0 else dist.recv(x, 0) if rank == 1 else None",
     "many isends": (
         "kind = dist.isend if rank == 0 else dist.irecv\n"

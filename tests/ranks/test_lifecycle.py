@@ -26,7 +26,7 @@ from labkit.tools import jupyterlab
 from tests.conftest import descendants
 from tests.support.cells import inside
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cold")]
 
 #: Seconds until nothing is left of a lab whose owner has ended.
 GONE_SECONDS = 5

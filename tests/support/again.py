@@ -29,7 +29,8 @@ def main() -> int:
     if not 0 < len(files) <= MOST:
         return 1
     print(f"\nOnce more, with nothing beside them: {', '.join(files)}\n", flush=True)
-    status = subprocess.run([sys.executable, "-m", "pytest", *files], check=False).returncode
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.warm_start", *files]
+    status = subprocess.run(command, check=False).returncode
     if status == 0:
         print("\nFailed beside other tests, passed alone:", *names, sep="\n  ")
     return status

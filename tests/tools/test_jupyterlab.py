@@ -27,7 +27,7 @@ def ended_by(request: pytest.FixtureRequest) -> signal.Signals:
 
 @pytest.fixture(scope="module")
 def server(
-    ended_by: signal.Signals, tmp_path_factory: pytest.TempPathFactory
+    cold: None, ended_by: signal.Signals, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CourseServer]:
     """A JupyterLab with a course of its own."""
     with course_server(tmp_path_factory.mktemp("lab")) as running:
@@ -101,7 +101,9 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
     kernel = json.loads(answer)["kernel"]["id"]
     root = start_lab(server.runtime / f"kernel-{kernel}.json")
     family = server.family()
-    assert len(family) >= 6  # server, kernel, warm process, controller, two ranks
+    assert len(family) >= 7  # server, zygote, kernel, warm process, controller, two ranks
+    (zygote,) = [p for p in server_children(set(family)) if "labkit.launch.zygote" in p.cmdline()]
+    assert zygote.children() != []  # the lab's warm process was forked by it
     listening = {
         connection.laddr.ip
         for process in family
@@ -115,6 +117,12 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
     eventually(lambda: not root.exists(), 5)
     with pytest.raises(ConnectionRefusedError):
         ask(server, "/api")
+
+
+def server_children(family: set[psutil.Process]) -> list[psutil.Process]:
+    """List the processes of a server's family that it has started itself."""
+    (server,) = [p for p in family if "jupyterlab" in p.cmdline()]
+    return server.children()
 
 
 def start_lab(connection_file: Path) -> Path:

@@ -246,3 +246,30 @@ def test_an_interrupt_ends_the_run_and_its_processes(
     assert errors.startswith("Cell 1 of 2 was interrupted:\n")
     eventually(lambda: not any(q.is_running() for q in family), 5)
     assert texts(run_notebook.read(tmp_path / "a.executed.ipynb"))[1] == ""
+
+
+#: Says whether the lab's warm process is this kernel's own child.
+WHOSE = (
+    "import os, psutil, labkit\n"
+    "lab = labkit.start(1)\n"
+    "warm = psutil.Process(lab.run(os.getppid)[0])\n"
+    "print('of my own:', warm.ppid() == os.getpid())"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cold")
+def test_labs_start_from_the_zygote_of_the_run(tmp_path: Path) -> None:
+    path = stored(tmp_path / "whose.ipynb", WHOSE)
+    done = subprocess.run([LABKIT, "run", "-v", path], capture_output=True, text=True, timeout=180)
+    assert "of my own: False" in done.stdout, done.stdout + done.stderr
+    executed = nbformat.read(tmp_path / "whose.executed.ipynb", as_version=4)
+    done = subprocess.run(
+        [LABKIT, "test", _store(executed, path)], capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def _store(nb: NotebookNode, path: Path) -> Path:
+    nbformat.write(nb, path)
+    return path

@@ -1,0 +1,101 @@
+"""Describe all that a process takes over from the one that starts it.
+
+A process that was forked from another one (``zygote``) stands in for one that is started here, if
+the two could not be told apart: what cannot be set afterwards has to be the same.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import resource
+import site
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+#: Variables that nothing reads while it is being imported: they may differ.
+FREE = (
+    "_",
+    "COLUMNS",
+    "IPP_*",
+    "JPY_*",
+    "LABKIT_*",
+    "LINES",
+    "MPLBACKEND",
+    "OLDPWD",
+    "OMP_NUM_THREADS",  # set by torch.set_num_threads
+    "PWD",
+    "PYDEVD_*",
+    "PYTEST_*",
+    "SHLVL",
+    "TERM",
+    *("CLICOLOR*", "FORCE_COLOR", "NO_COLOR", "PAGER", "GIT_PAGER"),
+)
+#: Of a process's state as the kernel has it: users, groups, rights.
+_RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap")
+_PACKAGE = Path(__file__).parents[1]
+
+
+def describe() -> dict[str, Any]:
+    """Describe what this process has and its children will have, as JSON can hold it."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    spaces = Path("/proc/self/ns")
+    return {
+        "python": [sys.executable, sys.version, sys.prefix],
+        "code": _code(),
+        "rights": [line for line in status if line.startswith(_RIGHTS)],
+        "namespaces": sorted(os.readlink(space) for space in spaces.iterdir()),
+        "root": os.readlink("/proc/self/root"),
+        "cgroup": Path("/proc/self/cgroup").read_text(),
+        "memory": Path("/proc/self/oom_score_adj").read_text(),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "limits": {name: hard for name, (_, hard) in _limits().items()},
+    }
+
+
+def describe_settings() -> dict[str, Any]:
+    """Describe what :func:`take_over` can set in another process."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return {
+        "folder": os.getcwd(),
+        "umask": umask,
+        "cores": sorted(os.sched_getaffinity(0)),
+        "limits": {name: soft for name, (soft, _) in _limits().items()},
+    }
+
+
+def take_over(settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Set here what :func:`describe_settings` has found elsewhere, and all variables."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(settings["folder"])
+    os.umask(settings["umask"])
+    os.sched_setaffinity(0, settings["cores"])
+    for name, soft in settings["limits"].items():
+        number = getattr(resource, name)
+        resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+
+
+def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Name the variables in which two environments differ, those in ``FREE`` left out."""
+    names = sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
+    return [n for n in names if not any(fnmatch.fnmatchcase(n, free) for free in FREE)]
+
+
+def _limits() -> dict[str, tuple[int, int]]:
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def _code() -> list[Any]:
+    """Describe what would be imported: labkit's own files, and the folders of all other packages.
+
+    Whatever is installed, or taken away, changes the folder that it is in.
+    """
+    own = [path.stat().st_mtime_ns for path in _PACKAGE.rglob("*.py")]
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    others = [os.stat(folder).st_mtime_ns for folder in folders if os.path.isdir(folder)]
+    return [str(_PACKAGE), len(own), max(own), others]
