@@ -2,7 +2,9 @@
 
 A host is a set of Linux namespaces (network, hostname, mounts) in which commands run. When
 whoever made them ends, even by ``kill -9``, every process on them ends too, and nothing is left
-on this machine. Linux, root, iproute2 and util-linux; ``why_not`` says what is missing.
+on this machine. Linux, iproute2 and util-linux; root, or a system that lets every user make
+namespaces, as most do: then a command on a host sees itself as root, and can do no more with this
+machine's files than its user. ``why_not`` says what is missing.
 
 >>> with labkit.hosts.network(2, rate="100mbit") as (h1, h2):
 ...     print(h1.run(["getent", "hosts", "h2"]).stdout.split()[-1])

@@ -29,10 +29,11 @@ class Host:
     ('h1', True)
     """
 
-    def __init__(self, name: str, address: str, holder: int) -> None:
+    def __init__(self, name: str, address: str, holder: int, enter: Sequence[str]) -> None:
         self.name = name  #: as the other hosts know it: "h1"
         self.address = address  #: IPv4
         self._holder = holder
+        self._enter = enter
         self._namespace = namespaces.hold_open(holder)
         self._started: list[subprocess.Popen[Any]] = []
         self._closed = False
@@ -58,7 +59,7 @@ class Host:
             raise LabStopped(f"The network of {self.name} was closed.")
         spaces = ["--target", str(self._holder), "--net", "--uts", "--mount"]
         # nsenter ends up in "/", so env goes back.
-        return [commands.find("nsenter"), *spaces, "env", f"--chdir={cwd or os.getcwd()}", *command]
+        return [*self._enter, *spaces, "env", f"--chdir={cwd or os.getcwd()}", *command]
 
     def popen(
         self, command: Sequence[str], *, cwd: str | os.PathLike[str] = "", **keywords: Any

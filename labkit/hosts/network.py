@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from ..errors import LabError, StartError, UsageError
-from . import commands, namespaces
+from . import commands, namespaces, rights
 from .host import Host
 
 # Without its own hostname and a hosts file with all names, no agent of torchrun recognises itself
@@ -31,11 +31,22 @@ ip link set lo up
 ip address add {address}/24 dev eth0
 ip link set eth0 up
 """
-_SLOW = "tc qdisc add dev eth0 root tbf rate {rate} burst 64kb latency {latency}"
+# The delay comes first, then the queue for the link; netem's own queue must never be full.
+_DELAY = "tc qdisc add dev eth0 root handle 1: netem delay {delay} limit 1000000"
+_RATE = "tc qdisc add dev eth0 {place} tbf rate {rate} burst 64kb latency {queue}"
+_TIME = r"[1-9]\d*[um]?s"
 
 
-def why_not() -> str:
+def why_not(
+    *,
+    rate: str | None = None,
+    delay: str | None = None,
+    queue: str | None = None,
+    reach: bool = False,
+) -> str:
     """Say in a sentence why no hosts can be made here; "" if they can. Found by making one.
+
+    The parameters are those of ``network``.
 
     Examples
     --------
@@ -43,14 +54,20 @@ def why_not() -> str:
     ''
     """
     try:
-        network(1).close()
+        network(1, rate=rate, delay=delay, queue=queue, reach=reach).close()
     except LabError as error:
         return str(error)
     return ""
 
 
 def network(
-    n: int, *, rate: str | None = None, latency: str | None = None, reach: bool = False
+    n: int,
+    *,
+    rate: str | None = None,
+    delay: str | None = None,
+    queue: str | None = None,
+    reach: bool = False,
+    latency: object = None,
 ) -> Network:
     """Make ``n`` hosts, h1, h2 and so on, on a network of their own.
 
@@ -60,11 +77,17 @@ def network(
         Number of hosts, 1 to 100.
     rate
         Bits per second that each host can send: "100mbit". None: as fast as the machine is.
-    latency
+    delay
+        How long every packet is on its way to another host, even an empty one: "5ms" adds 10 ms to
+        a question and its answer. None: no longer than this machine needs. Needs the kernel's
+        network emulator (module sch_netem).
+    queue
         How long a packet may wait until its host's link is free (None: "50ms"); one that would
         wait longer is lost, and TCP sends it again. Needs a rate.
     reach
-        Let this machine and the hosts reach one another too.
+        Let this machine and the hosts reach one another too. For root only.
+    latency
+        What ``queue`` was called once; refused.
 
     Raises
     ------
@@ -83,10 +106,20 @@ def network(
         raise UsageError(f"A network must have 1 to 100 hosts, got {n}.")
     if rate is not None and not re.fullmatch(r"[1-9]\d*[kmg]?bit", rate):
         raise UsageError(f'A rate must be a text such as "100mbit" or "1gbit", got {rate!r}.')
-    if latency is not None and (rate is None or not re.fullmatch(r"[1-9]\d*[um]?s", latency)):
-        raise UsageError(f'A latency must be a text such as "50ms" beside a rate, got {latency!r}.')
+    if latency is not None:
+        raise UsageError(
+            "latency= is called queue= now: how long a packet may wait for its host's link. For a "
+            "time that each packet takes, use delay=."
+        )
+    if delay is not None and not re.fullmatch(_TIME, delay):
+        raise UsageError(f'A delay must be a text such as "5ms", got {delay!r}.')
+    if queue is not None and (rate is None or not re.fullmatch(_TIME, queue)):
+        raise UsageError(f'A queue must be a text such as "50ms" beside a rate, got {queue!r}.')
     commands.check_machine()
-    slow = _SLOW.format(rate=rate, latency=latency or "50ms") if rate is not None else ""
+    slow = _DELAY.format(delay=delay) if delay is not None else ""
+    if rate is not None:
+        place = "parent 1:1" if delay is not None else "root"
+        slow += "\n" + _RATE.format(place=place, rate=rate, queue=queue or "50ms")
     return Network(n, slow, reach)
 
 
@@ -103,12 +136,24 @@ class Network:
     def __init__(self, n: int, slow: str, reach: bool) -> None:
         self.closed = False
         self._hosts: list[Host] = []
+        before: list[str] = []
+        self._enter = [commands.find("nsenter")]
+        if not rights.are_roots():
+            if reach:
+                raise StartError(
+                    "reach=True needs root: it adds a link to this machine's own network."
+                )
+            rights.check_user()
+            before = rights.as_own_user()
+            # Root on a host is who this is here; nsenter would change to another one.
+            self._enter += ["--user", "--preserve-credentials"]
         self._claim, self._third = _claim_subnet()
         self._link = f"labkit{self._third}" if reach else ""
         self.here = self._address(254) if reach else None  #: this machine's address among them
-        command = [sys.executable, "-P", "-m", __package__, str(os.getpid()), str(n + 1)]
+        command = [*before, sys.executable, "-P", "-m", __package__]
+        command += [str(os.getpid()), str(n + 1), self._link, self._address(0)]
         self._keeper = subprocess.Popen(
-            [*command, self._link, self._address(0)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -119,7 +164,8 @@ class Network:
         try:
             switch, *holders = self._holders()
             for number, holder in enumerate(holders, 1):
-                self._hosts.append(Host(f"h{number}", self._address(number), holder))
+                address = self._address(number)
+                self._hosts.append(Host(f"h{number}", address, holder, self._enter))
             self._wire(switch)
             self._set_up(slow)
         except BaseException:
@@ -192,9 +238,7 @@ class Network:
         for end, peer in ends.items():
             lines += [f"link add {end} type veth peer {peer}", f"link set {end} master lan up"]
         ip = [commands.find("ip"), "-batch", "-"]
-        commands.do(
-            [commands.find("nsenter"), "--target", str(switch), "--net", *ip], "\n".join(lines)
-        )
+        commands.do([*self._enter, "--target", str(switch), "--net", *ip], "\n".join(lines))
         if self._link:
             lines = [
                 f"address add {self.here}/24 dev {self._link}",
@@ -210,8 +254,29 @@ class Network:
             lines.append(f"{self.here} {socket.gethostname()}")
         names = shlex.join(lines)
         for host in self._hosts:
-            script = _SET_UP.format(name=host.name, address=host.address, names=names) + slow
+            script = _SET_UP.format(name=host.name, address=host.address, names=names)
             commands.do(host.argv(["sh", "-eu"], cwd="/"), script)
+            if slow:
+                self._slow_down(host, slow)
+
+    @staticmethod
+    def _slow_down(host: Host, script: str) -> None:
+        """Give a host's link its delay and its rate.
+
+        Raises
+        ------
+        StartError
+            If the kernel has no delay, or tc fails.
+        """
+        try:
+            commands.do(host.argv(["sh", "-eu"], cwd="/"), script)
+        except StartError as error:
+            if "netem" in script and "kind is unknown" in str(error):
+                raise StartError(
+                    "A delay between hosts needs the kernel module sch_netem, which this machine "
+                    "does not have."
+                ) from error
+            raise
 
 
 def _claim_subnet() -> tuple[socket.socket, int]:

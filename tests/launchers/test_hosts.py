@@ -1,4 +1,8 @@
-"""Several hosts on one machine: what they are, and that nothing is left of them."""
+"""Several hosts on one machine: what they are, and that nothing is left of them.
+
+As root and as any other user, who cannot let this machine reach its hosts: run by
+``test_hosts_of_user`` once more, as such a user.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,12 @@ import psutil
 import pytest
 
 from labkit import LabError, hosts
-from labkit.hosts import commands, namespaces
+from labkit.hosts import commands, namespaces, rights
 from tests.support.system import needs_hosts
 
 pytestmark = needs_hosts()
+#: Where this user may let this machine reach its hosts, that is done and undone too.
+REACH = rights.are_roots()
 Eventually = Callable[[Callable[[], object], float], None]
 
 #: Listens on port 5000, says so, and counts the bytes that come.
@@ -46,14 +52,14 @@ with socket.create_connection((sys.argv[1], 5000), timeout=30) as link:
     count = link.recv(100).decode()
     print(time.perf_counter() - began, count)
 """
-#: Makes a network with a way to this machine and something running on it; then waits.
-OWNER = """
+#: Makes a network, with a way to this machine if possible, and something running on it; then waits.
+OWNER = f"""
 import json, sys, time
 from labkit import hosts
-net = hosts.network(2, reach=True)
+net = hosts.network(2, reach={REACH})
 net[0].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
 net[1].popen(["sleep", "1000"])
-print(json.dumps({"here": net.here, "first": net[0].address}), flush=True)
+print(json.dumps({{"here": net.here, "first": net[0].address}}), flush=True)
 time.sleep(1000)
 """
 
@@ -187,7 +193,7 @@ def transfer(net: hosts.Network, size: int) -> tuple[float, int]:
 
 def test_a_slow_link_is_slow(pair: hosts.Network) -> None:
     size = 1_000_000
-    with hosts.network(2, rate="20mbit", latency="100ms") as slow:
+    with hosts.network(2, rate="20mbit", queue="100ms") as slow:
         seconds, count = transfer(slow, size)
     assert count == size
     # The first 64 kB pass at once.
@@ -195,6 +201,34 @@ def test_a_slow_link_is_slow(pair: hosts.Network) -> None:
     assert min(transfer(pair, size)[0] for _ in range(3)) < seconds / 3
 
 
+def test_a_delay_is_what_each_packet_takes(
+    stand_in: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    """Measured where the kernel has the network emulator; else it is said that it has not."""
+    with_rate = {"delay": "40ms", "rate": "100mbit"}
+    if why := hosts.why_not(delay="40ms"):
+        assert why == (
+            "A delay between hosts needs the kernel module sch_netem, which this machine does not "
+            "have."
+        )
+        assert hosts.why_not(**with_rate) == why
+        # What the kernel would be asked for.
+        stand_in("tc", f'echo "$*" >> {tmp_path}/asked')
+        hosts.network(1, delay="40ms").close()
+        hosts.network(1, **with_rate).close()
+        assert (tmp_path / "asked").read_text().splitlines() == [
+            "qdisc add dev eth0 root handle 1: netem delay 40ms limit 1000000",
+            "qdisc add dev eth0 root handle 1: netem delay 40ms limit 1000000",
+            "qdisc add dev eth0 parent 1:1 tbf rate 100mbit burst 64kb latency 50ms",
+        ]
+        return
+    for settings in ({"delay": "40ms"}, with_rate):
+        with hosts.network(2, **settings) as net:
+            # Three ways: the connection takes two, the answer one after the last byte.
+            assert transfer(net, 1)[0] >= 0.08
+
+
+@pytest.mark.skipif(not REACH, reason="a link to this machine needs root")
 def test_this_machine_reaches_them_if_asked_to() -> None:
     with hosts.network(1, reach=True) as net:
         (host,) = net
@@ -253,12 +287,12 @@ def test_one_host_loses_its_power(pair: hosts.Network) -> None:
 
 
 def test_everything_ends_with_the_network() -> None:
-    with hosts.network(1, reach=True) as net:
+    with hosts.network(1, reach=REACH) as net:
         (host,) = net
         daemon = host.popen(["sh", "-c", "trap '' TERM HUP INT; setsid sleep 100 & sleep 100"])
         space = namespaces.hold_open(host._holder)
         link = f"labkit{host.address.split('.')[2]}"
-        assert link in psutil.net_if_addrs()
+        assert (link in psutil.net_if_addrs()) == REACH
     assert namespaces.processes([space]) == []
     os.close(space)
     assert daemon.returncode == -signal.SIGKILL
@@ -305,7 +339,7 @@ def test_an_owner_is_killed_while_it_makes_the_network(eventually: Eventually) -
 
 
 def test_nothing_is_left_if_the_keeper_is_killed() -> None:
-    with hosts.network(2, reach=True) as net:
+    with hosts.network(2, reach=REACH) as net:
         net[1].popen(["sleep", "100"])
         spaces = [namespaces.hold_open(host._holder) for host in net]
         net._keeper.kill()
@@ -317,11 +351,12 @@ def test_nothing_is_left_if_the_keeper_is_killed() -> None:
 
 def test_two_owners_at_once(eventually: Eventually) -> None:
     owners = [own(OWNER) for _ in range(2)]
-    with owners[0][0] as one, owners[1][0] as two, hosts.network(1, reach=True) as net:
+    with owners[0][0] as one, owners[1][0] as two, hosts.network(1, reach=REACH) as net:
         assert one.stdout is not None
         assert two.stdout is not None
         facts = [json.loads(owner.stdout.readline()) for owner in (one, two)]
-        assert len({net.here, facts[0]["here"], facts[1]["here"]}) == 3
+        first = [net[0].address, facts[0]["first"], facts[1]["first"]]
+        assert len(set(first)) == 3
         one.kill()
         eventually(lambda: not marked(owners[0][1]), 20)
         # Nothing of the others went with it.
@@ -339,8 +374,10 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         patch.setattr(sys, "platform", "darwin")
         assert "need Linux" in hosts.why_not()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "geteuid", lambda: 1000)
-        assert "need root" in hosts.why_not()
+        patch.setattr(rights, "are_roots", lambda: False)
+        assert hosts.why_not(reach=True) == (
+            "reach=True needs root: it adds a link to this machine's own network."
+        )
     monkeypatch.setattr(commands, "PATH", str(tmp_path))
     assert hosts.why_not() == "Several hosts on one machine need ip (package iproute2)."
 
@@ -367,16 +404,21 @@ def test_a_command_that_fails_half_way(
     eventually: Eventually,
 ) -> None:
     # ip fails only once the link to this machine is there.
-    fails = f'case "$*" in *batch*|*show*|*delete*) exec {commands.find(tool)} "$@";; esac; '
+    works = "*batch*|*show*|*delete*" if REACH else "*show*|*delete*"
+    fails = f'case "$*" in {works}) exec {commands.find(tool)} "$@";; esac; '
     refuse = f"echo {tool}: Operation not permitted >&2; echo more >&2; exit 1"
     stand_in(tool, (fails if tool == "ip" else "") + refuse)
     mark = uuid.uuid4().hex
     monkeypatch.setenv("LABKIT_TEST", mark)
     with pytest.raises(LabError) as caught:
-        hosts.network(2, rate="100mbit", reach=True)
-    assert str(caught.value) == (
-        f"Several hosts cannot be made on this machine: {tool}: Operation not permitted."
-    )
+        hosts.network(2, rate="100mbit", reach=REACH)
+    sentence = f"Several hosts cannot be made on this machine: {tool}: Operation not permitted."
+    if tool == "unshare" and not REACH:
+        sentence = (
+            "Several hosts on one machine need root here: this system lets no other user make "
+            "namespaces (unshare: Operation not permitted)."
+        )
+    assert str(caught.value) == sentence
     eventually(lambda: not marked(mark), 10)
 
 
@@ -392,7 +434,8 @@ def test_a_command_that_hangs_while_making(
     mark = uuid.uuid4().hex
     monkeypatch.setenv("LABKIT_TEST", mark)
     began = time.monotonic()
-    with pytest.raises(LabError, match=r"cannot be made on this machine: .*answer"):
+    refused = r"(cannot be made on this machine: |make namespaces \()[^.]*answer"
+    with pytest.raises(LabError, match=refused):
         hosts.network(2, rate="100mbit")
     assert time.monotonic() - began < 20
     eventually(lambda: not marked(mark), 10)
@@ -411,12 +454,18 @@ def test_a_command_that_hangs_while_making(
             'A rate must be a text such as "100mbit" or "1gbit", got \'5mbps\'.',
         ),
         (
-            {"n": 1, "latency": "5ms"},
-            "A latency must be a text such as \"50ms\" beside a rate, got '5ms'.",
+            {"n": 1, "queue": "5ms"},
+            "A queue must be a text such as \"50ms\" beside a rate, got '5ms'.",
         ),
         (
-            {"n": 1, "rate": "1gbit", "latency": "5"},
-            "A latency must be a text such as \"50ms\" beside a rate, got '5'.",
+            {"n": 1, "rate": "1gbit", "queue": "5"},
+            "A queue must be a text such as \"50ms\" beside a rate, got '5'.",
+        ),
+        ({"n": 1, "delay": "fast"}, "A delay must be a text such as \"5ms\", got 'fast'."),
+        (
+            {"n": 1, "rate": "1gbit", "latency": "5ms"},
+            "latency= is called queue= now: how long a packet may wait for its host's link. For a "
+            "time that each packet takes, use delay=.",
         ),
     ],
 )

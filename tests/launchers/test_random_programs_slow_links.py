@@ -20,7 +20,7 @@ from tests.support.sshd import sshd
 from tests.support.system import needs, needs_hosts
 from tests.support.verdicts import Bounds, Checker, check_many
 
-pytestmark = [pytest.mark.slow, needs("sshd"), needs_hosts()]
+pytestmark = [pytest.mark.slow, needs("sshd"), needs_hosts(reach=True)]
 
 #: Programs drawn for each link: this many correct ones, and as many with a fault.
 SHARE = 12

@@ -21,7 +21,7 @@ from tests.support.cells import results, send_cell, watch_cell
 from tests.support.sshd import sshd
 from tests.support.system import needs, needs_hosts
 
-pytestmark = [pytest.mark.slow, needs("sshd"), needs_hosts()]
+pytestmark = [pytest.mark.slow, needs("sshd"), needs_hosts(reach=True)]
 
 #: After which a program that hangs is ended, as a stop button would.
 SECONDS = 90.0

@@ -95,7 +95,7 @@ def meet_too_late() -> None:
 
 @pytest.mark.slow
 @needs("sshd")
-@needs_hosts()
+@needs_hosts(reach=True)
 def test_two_hosts_with_addresses_of_their_own() -> None:
     from labkit import hosts
 

@@ -85,7 +85,7 @@ class Output:
 
 @pytest.fixture(scope="module")
 def _network() -> Iterator[hosts.Network]:
-    with hosts.network(2, rate=f"{RATE:.0f}bit", latency="100ms") as net:
+    with hosts.network(2, rate=f"{RATE:.0f}bit", queue="100ms") as net:
         yield net
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from ... import hosts
 from ...course import datasets, material
 from ...errors import LabError
 from ...files import reason
@@ -130,6 +131,13 @@ def check_tools(which: Callable[[str], str | None] | None = None) -> Finding:
     return Finding("tools", "note" if missing else "ok", "; ".join(parts))
 
 
+def check_hosts() -> Finding:
+    """Try whether this machine can pass for several, which some lessons make it do."""
+    if why := hosts.why_not():
+        return Finding("hosts", "note", why)
+    return Finding("hosts", "ok", "this machine can pass for several hosts")
+
+
 CHECKS = (
     check_room,
     check_start,
@@ -138,4 +146,5 @@ CHECKS = (
     check_temp,
     check_data,
     check_tools,
+    check_hosts,
 )

@@ -205,6 +205,14 @@ def test_tools() -> None:
     assert some.text.startswith("found srun; not here: mpiexec (")
 
 
+def test_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.hosts, "why_not", lambda: "")
+    assert machine.check_hosts().state == "ok"
+    monkeypatch.setattr(machine.hosts, "why_not", lambda: "Several hosts need a door.")
+    found = machine.check_hosts()
+    assert (found.state, found.text) == ("note", "Several hosts need a door.")
+
+
 def test_a_temporary_folder_that_others_could_exchange(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
