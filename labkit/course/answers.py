@@ -101,7 +101,7 @@ class _Edit:
                 solution = head.rpartition("\n")[0] + tail
             else:
                 solution = head + _indented(new, _indent_at(solution, begin)) + tail
-        ast.parse(solution)
+        _parse(solution, name)
         return solution
 
     @staticmethod
@@ -146,8 +146,14 @@ class _Instead:
     text: str
 
     def written(self, solution: str, name: str) -> str:
-        ast.parse(self.text)
+        _parse(self.text, name)
         return self.text
+
+
+def _parse(text: str, name: str) -> None:
+    """Make sure that an answer is Python, unless it is a file of something else."""
+    if "." not in name or name.endswith(".py"):
+        ast.parse(text)
 
 
 def _definition(solution: str, name: str) -> ast.FunctionDef | ast.ClassDef:

@@ -21,8 +21,14 @@ from ..files import reason, write_whole
 from . import edition, material
 
 PARTS = ("notebooks", "data")
-#: The full MNIST, that anybody can download, and what exercise 08-7 writes.
-NOT_COPIED = ("data/full", "notebooks/my_ddp.py", "notebooks/my_ddp.yours.py")
+#: The full MNIST, that anybody can download, and what exercises write.
+NOT_COPIED = (
+    "data/full",
+    "notebooks/my_ddp.py",
+    "notebooks/my_ddp.yours.py",
+    "notebooks/my_job.sbatch",
+    "notebooks/my_job.yours.sbatch",
+)
 RECORD = ".labkit-course.json"
 
 

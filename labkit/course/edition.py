@@ -50,6 +50,11 @@ def is_mark(line: str) -> bool:
     return line.strip().partition(FROM)[0] in (BEGIN, END)
 
 
+def _is_comment(line: str) -> bool:
+    """Tell whether a line says nothing to a machine."""
+    return line.strip().startswith("#") and not line.startswith("#SBATCH")
+
+
 def _split(source: str) -> tuple[list[str], list[str], list[str]]:
     """Return the lines before the region, of the solution, and after it."""
     lines = source.split("\n")
@@ -74,11 +79,14 @@ def stub(source: str) -> str:
     if problem := problem_of(source):
         raise DataError(f"A solution of the course is not marked well: {problem}.")
     before, solution, after = _split(source)
-    code = [line for line in solution if line.strip() and not line.strip().startswith("#")]
+    code = [line for line in solution if line.strip() and not _is_comment(line)]
     marker = source.split("\n")[len(before)]
     if start := marker.partition(FROM)[2].strip():
         said = f"# Your turn: about {len(code)} lines. This is {start}, to be changed."
-        return "\n".join([*before, said, file(start).read_text("utf-8").rstrip("\n"), *after])
+        text = file(start).read_text("utf-8").rstrip("\n").split("\n")
+        if text[0] in before:  # a first line that has to be the first of the learner's file too
+            text = text[1:]
+        return "\n".join([*before, said, *text, *after])
     indent = marker[: len(marker) - len(marker.lstrip())]
     lines = f"{len(code)} line{'' if len(code) == 1 else 's'}"
     return "\n".join([*before, f"{indent}# Your turn: about {lines}.", f"{indent}...", *after])

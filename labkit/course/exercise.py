@@ -17,6 +17,8 @@ from .answers import Answer
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook; or it is a
 #: file beside the notebook.
 PLACES = ("ranks", "notebook", "file")
+#: What files end with that are answers: of Python, and of a shell that Slurm starts.
+ENDINGS = (".py", ".sbatch")
 HINTS = 3
 #: Names of failures that others have caused.
 CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
@@ -189,7 +191,7 @@ class Exercise:
         The name that the learner defines, or of the file that the learner writes.
     trial
         ``trial(answer, here)``, on every rank at the same time or in the notebook: uses the
-        answer and returns small values. A module's function. Of a file, ``trial(path, limits)``
+        answer and returns small values. A module's function. Of a file, ``trial(path, seconds)``
         yields one part after another, each as its name and a dict of what was found; the first
         part that differs from the expected one ends the trial.
     expected
@@ -254,7 +256,8 @@ class Exercise:
             raise ValueError(f"{self.id}: where is one of {', '.join(PLACES)}, not {self.where!r}")
         if (self.where == "file") != bool(self.start):
             raise ValueError(f"{self.id}: a file, and nothing else, has start=")
-        if not self.answer.removesuffix(".py" if self.start else "").isidentifier():
+        ending = next((end for end in ENDINGS if self.start and self.answer.endswith(end)), "")
+        if not self.answer.removesuffix(ending).isidentifier():
             raise ValueError(f"{self.id}: the answer is a name, not {self.answer!r}")
         if self.where != "ranks" and (self.goals or self.forbids):
             raise ValueError(f"{self.id}: calls are counted on ranks only, and forbidden there")

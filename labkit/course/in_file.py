@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from . import material
 from .compare import same
 from .exercise import Exercise, Failed
 from .judge import Result
-from .script_start import Limits, StartFailed
+from .script_start import StartFailed
 
 
 def try_file(exercise: Exercise) -> Result:
@@ -38,11 +39,12 @@ def try_file(exercise: Exercise) -> Result:
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"{exercise.answer} cannot be read ({why}).") from None
+    means = _means if path.suffix == ".py" else _says
     try:
-        tree = ast.parse(text)
+        found = means(text)
     except (SyntaxError, ValueError) as error:
         return _did_not_start(exercise, error)
-    if _means(tree) in map(_means, map(ast.parse, ("", "...", begins_as(exercise)))):
+    if found in map(means, ("", "...", begins_as(exercise))):
         return Result(exercise, 1, [None], [None], found="unwritten")
     return _try(exercise, path)
 
@@ -74,8 +76,16 @@ def keep(exercise: Exercise, text: str) -> str:
     return kept
 
 
-def _means(tree: ast.Module) -> str:
+def _says(text: str) -> str:
+    """Return what a script that is no Python says, without empty lines and comments."""
+    lines = text.split("\n")
+    kept = (line.rstrip() for line in lines if not re.match(r"\s*(#(?!SBATCH)|$)", line))
+    return "\n".join(kept)
+
+
+def _means(text: str) -> str:
     """Return what a script does, as text: without its comments and its docstring."""
+    tree = ast.parse(text)
     body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
     return "\n".join(map(ast.dump, body))
 
@@ -97,7 +107,7 @@ def _try(exercise: Exercise, path: Path) -> Result:
     yours: Any = None
     wanted: Any = None
     try:
-        for part, found in trial(path, Limits(exercise.seconds)):
+        for part, found in trial(path, exercise.seconds):
             yours, wanted = found, expected[part]
             parts.append((part, same(yours, wanted)))
             if not parts[-1][1]:

@@ -1,11 +1,16 @@
-"""Start a learner's script under torchrun, bounded in time, and see what it trains on."""
+"""Start a learner's script under torchrun, bounded in time, and see what it trains on.
+
+On one node, or on two nodes that this machine plays: an agent of torchrun for each.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +33,14 @@ from .exercise import Failed
 SUSPECT_SECONDS = 20.0
 #: A line of a traceback that names a place: the line below it is the code.
 _PLACE = re.compile(r'^  File "([^"]+)", line (\d+)')
+#: For two agents that play two nodes. Without the first, processes that are started again can find
+#: addresses of those before them; the others keep them on this machine.
+_NODES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+_INSIDE = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "PET_LOCAL_ADDR": "localhost"}
+#: How often torchrun may start the processes of a node again.
+RESTARTS = 2
+#: Seconds that a node may go on when the other has ended: alone it waits for a new one.
+ALONE_SECONDS = 8.0
 
 
 class StartFailed(Exception):
@@ -82,19 +95,12 @@ class Trained:
         return torch.load(path, weights_only=True) if path.exists() else None
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Say what bounds the starts of a trial."""
-
-    seconds: float  #: for each start
-
-
 def start(
     script: Path,
     processes: int,
     words: Sequence[str],
     folder: Path,
-    limits: Limits,
+    seconds: float,
     kill: tuple[int, int] | None = None,
 ) -> list[Trained]:
     """Start a script under torchrun and wait until nothing is left of it.
@@ -109,8 +115,8 @@ def start(
         The arguments of the script.
     folder
         An empty folder for what the processes tell.
-    limits
-        What bounds it.
+    seconds
+        The time that it has.
     kill
         A rank and a step: the process is killed by SIGKILL as it comes to that step, and the run
         has to end after that, with an error; it has to end well otherwise.
@@ -129,7 +135,7 @@ def start(
     """
     asked = Asked(str(folder), *(kill or ()))
     line = ["--standalone", f"--nproc-per-node={processes}", str(script), *words]
-    deadline = time.monotonic() + limits.seconds
+    deadline = time.monotonic() + seconds
     killed = False
     with (
         interrupts.held(),
@@ -148,7 +154,7 @@ def start(
         try:
             ended = job.end(job.follow(look, SUSPECT_SECONDS))
         except TimeUp:
-            raise _late(job, limits.seconds) from None
+            raise _late([job], seconds) from None
         finally:
             shown.clear(wait=True)
     if isinstance(ended.error, Interrupted):
@@ -158,6 +164,81 @@ def start(
     return [Trained.read(folder, rank) for rank in range(processes)]
 
 
+def start_nodes(
+    script: Path, words: Sequence[str], folder: Path, seconds: float, kill: tuple[int, int]
+) -> list[Trained]:
+    """Start a script on two nodes with one process each, and kill one, which torchrun starts again.
+
+    Parameters
+    ----------
+    script, words, folder, seconds
+        As in :func:`start`.
+    kill
+        A rank and a step: its process is killed by SIGKILL as it comes to that step, once.
+
+    Returns
+    -------
+    list of Trained
+        What the processes have told, in all their lives.
+
+    Raises
+    ------
+    StartFailed
+        If a node does not end as it should.
+    Interrupted
+        If the learner stops it.
+    """
+    inside = _INSIDE if any(name == "lo" for _, name in socket.if_nameindex()) else {}
+    variables = {VARIABLE: Asked(str(folder), *kill).encoded(), **_NODES, **inside}
+    line = ["--nnodes=2", "--nproc-per-node=1", f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d"]
+    line += [f"--rdzv-endpoint=localhost:{_free_port()}", str(script), *words]
+    deadline = time.monotonic() + seconds
+    killed = False
+    with interrupts.held(), contextlib.ExitStack() as stack:
+        jobs = [stack.enter_context(Job(line, None, script.name, variables)) for _ in range(2)]
+
+        alone_since: float | None = None  # a node, because the other has ended
+
+        def look() -> None:
+            nonlocal killed, alone_since
+            now = time.monotonic()
+            if alone_since is None and any(job.has_ended() for job in jobs):
+                alone_since = now
+            if now > deadline or now > (alone_since or now) + ALONE_SECONDS:
+                raise TimeUp
+            if not killed and Trained.read(folder, kill[0]).held:
+                killed = any(_kill(job, kill[0]) for job in jobs)
+
+        ends = []
+        for job in jobs:
+            try:
+                ends.append(job.end(job.follow(look, None)))
+            except TimeUp:
+                if alone_since is None:
+                    raise _late(jobs, seconds) from None
+                ends.append(job.end(None))
+    for ended in ends:
+        if isinstance(ended.error, Interrupted):
+            raise ended.error
+    failed = [ended for ended in ends if ended.error is not None]
+    if failed:
+        raise _failed(min(failed, key=_is_consequence), script)
+    return [Trained.read(folder, rank) for rank in range(2)]
+
+
+def _is_consequence(ended: Ended) -> tuple[bool, bool]:
+    """Sort the ends of nodes: those first that say more than that the other node has gone."""
+    own = any(not raised.is_consequence for raised in ended.raised.values())
+    return not isinstance(ended.error, RankDied), not own
+
+
+def _free_port() -> int:
+    """Return a port at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
 def _kill(job: Job, rank: int) -> bool:
     pid = job.watch.pid(rank)
     if pid is not None:
@@ -165,9 +246,10 @@ def _kill(job: Job, rank: int) -> bool:
     return pid is not None
 
 
-def _late(job: Job, seconds: float) -> StartFailed:
+def _late(jobs: Sequence[Job], seconds: float) -> StartFailed:
     """Say where the processes were when the time was up."""
-    states = [f"rank {state.rank}: {plain(state.describe())}" for state in job.watch.states()]
+    found = sorted((s for job in jobs for s in job.watch.states()), key=lambda s: s.rank)
+    states = [f"rank {state.rank}: {plain(state.describe())}" for state in found]
     failed = Failed("TimedOut", f"stopped after {seconds:g} s")
     return StartFailed(failed, states, "\n".join([failed.text(), *states]))
 

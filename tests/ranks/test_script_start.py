@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labkit.course.script_start import Limits, StartFailed, Trained, start
+from labkit.course.script_start import StartFailed, Trained, start, start_nodes
 
 pytestmark = pytest.mark.slow
 
-LIMITS = Limits(60.0)
+SECONDS = 60.0
 GROUP = """
 import os
 import sys
@@ -54,11 +54,11 @@ def _line(process: psutil.Process) -> str:
 
 
 def started(
-    text: str, limits: Limits = LIMITS, kill: tuple[int, int] | None = None
+    text: str, seconds: float = SECONDS, kill: tuple[int, int] | None = None
 ) -> list[Trained]:
     """Start a script on two processes."""
     Path("mine.py").write_text(text)
-    return start(Path("mine.py"), 2, ["a.pt"], Path("told"), limits, kill)
+    return start(Path("mine.py"), 2, ["a.pt"], Path("told"), seconds, kill)
 
 
 def test_what_the_processes_tell() -> None:
@@ -105,6 +105,28 @@ def test_a_deadlock_is_named() -> None:
 def test_a_script_that_does_not_end_is_ended() -> None:
     began = time.monotonic()
     with pytest.raises(StartFailed) as caught:
-        started("import time\ntime.sleep(1000)\n", Limits(6.0))
+        started("import time\ntime.sleep(1000)\n", 6.0)
     assert caught.value.failed.name == "TimedOut"
     assert time.monotonic() - began < 40
+
+
+def on_nodes(text: str, seconds: float = SECONDS) -> list[Trained]:
+    """Start a script on two nodes with a process each; kill rank 1 before its third step."""
+    Path("mine.py").write_text(text)
+    return start_nodes(Path("mine.py"), ["a.pt"], Path("told"), seconds, kill=(1, 3))
+
+
+def test_a_process_that_is_killed_on_the_second_node_is_started_again_with_the_other() -> None:
+    ranks = on_nodes(GROUP + TRAIN)
+    # The first lives: two steps and what rank 0 did while rank 1 waited to be killed; then four.
+    assert len(ranks[1].steps) == 2 + 4
+    assert len(ranks[0].steps) in (2 + 4, 3 + 4)
+    assert ranks[1].held
+    assert ranks[1].saved == []
+    assert len(ranks[0].saved) >= 6
+
+
+def test_a_script_that_fails_again_on_the_nodes_is_an_error_of_its_own() -> None:
+    slip = "if os.environ['TORCHELASTIC_RESTART_COUNT'] != '0':\n    raise KeyError('epochs')\n"
+    with pytest.raises(StartFailed, match="KeyError"):
+        on_nodes(GROUP + slip + TRAIN)

@@ -74,10 +74,12 @@ def mutants(exercise: Exercise) -> list[Mutant]:
     first, end = (i for i, line in enumerate(lines) if edition.is_mark(line))
     last = end - 1
     found: dict[str, Mutant] = {}
-    for source in _changed(solution):
+    is_python = "." not in exercise.answer or exercise.answer.endswith(".py")
+    for source in _changed(solution) if is_python else _shortened(solution):
         where, change = _difference(solution, source)
         if where and all(first <= line < last for line in where):
-            found.setdefault(ast.unparse(ast.parse(source)), Mutant(exercise.id, change, source))
+            same = ast.unparse(ast.parse(source)) if is_python else source
+            found.setdefault(same, Mutant(exercise.id, change, source))
     order = {line: i for i, line in enumerate(solution.split("\n"))}
     return sorted(found.values(), key=lambda m: order.get(m.change.split(" → ")[0], 0))
 
@@ -98,6 +100,14 @@ def _changed(source: str) -> Iterator[str]:
             # on CPUs every device is the same one
             kept = [keyword for keyword in node.keywords if keyword.arg != "device"]
             yield from (_without(source, node, keyword) for keyword in kept)
+
+
+def _shortened(source: str) -> Iterator[str]:
+    """Yield a shell's script without each of its lines."""
+    lines = source.split("\n")
+    for i, line in enumerate(lines):
+        if line.strip():
+            yield "\n".join([*lines[:i], *lines[i + 1 :]])
 
 
 def _replaced(source: str, node: ast.stmt | ast.expr, text: str) -> str:

@@ -128,6 +128,19 @@ def test_a_file_begins_as_one_of_the_course() -> None:
     assert edition.solved(FILE) == "%%writefile my.py\nx = 1\n# one\ny = 2"
 
 
+def test_a_first_line_that_has_to_stay_the_first() -> None:
+    text = material.file("scripts/one_node.sbatch").read_text()
+    source = (
+        "%%writefile my.sbatch\n#!/bin/bash\n### BEGIN SOLUTION from scripts/one_node.sbatch\n"
+        "#SBATCH --nodes=2\n# one\nsrun x\n### END SOLUTION"
+    )
+    magic, first, said, *rest = edition.stub(source).split("\n")
+    assert (magic, first) == ("%%writefile my.sbatch", "#!/bin/bash")
+    # What sbatch reads is code, too.
+    assert said.startswith("# Your turn: about 2 lines. This is scripts/one_node.sbatch")
+    assert "\n".join([first, *rest]) == text.rstrip("\n")
+
+
 @pytest.mark.parametrize(
     ("source", "problem"),
     [

@@ -13,7 +13,7 @@ from labkit.course.answers import edit
 from labkit.course.exercise import Exercise, Failed, Mistake
 from labkit.course.judge import Verdict, judge
 from labkit.course.report import report
-from labkit.course.script_start import Limits, StartFailed
+from labkit.course.script_start import StartFailed
 from labkit.errors import UsageError
 
 EXPECTED = {"first": {"steps": 3, "weights": 1.0}, "second": {"steps": 5, "weights": 2.0}}
@@ -23,8 +23,8 @@ Found = dict[str, dict[str, Any]]
 def exercise(found: Found, failed: Failed | None = None, **changes: Any) -> Exercise:
     """Return an exercise whose file gives this, part by part, and fails after that."""
 
-    def trial(path: Path, limits: Limits) -> Iterator[tuple[str, dict[str, Any]]]:
-        assert (path, limits.seconds) == (Path("mine.py"), 7)
+    def trial(path: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        assert (path, seconds) == (Path("mine.py"), 7)
         yield from found.items()
         if failed is not None:
             raise StartFailed(failed, ["a note"], "who waits")
@@ -101,6 +101,18 @@ def test_a_start_that_fails() -> None:
 def test_a_file_without_code_is_unwritten(mine: Path, text: str) -> None:
     mine.write_text(text)
     assert told(exercise(EXPECTED))[0].name == "nothing"
+
+
+def test_a_script_for_slurm_is_no_python(mine: Path) -> None:
+    asked = exercise(EXPECTED, answer="mine.sbatch", start="scripts/one_node.sbatch")
+    path = mine.with_suffix(".sbatch")
+    text = material.file("scripts/one_node.sbatch").read_text()
+    path.write_text(f"# more\n\n{text}  # and more\n".replace("  # and more", "# and more"))
+    assert in_file.try_file(asked).found == "unwritten"
+    # Those comments are for sbatch.
+    path.write_text(text.replace("#SBATCH --nodes=1", "#SBATCH --nodes=2"))
+    with pytest.raises(AssertionError):  # the trial of these tests, which is begun with mine.py
+        in_file.try_file(asked)
 
 
 def test_the_file_that_it_begins_as_is_unwritten(mine: Path) -> None:

@@ -95,15 +95,12 @@ class Alone:
         self._kept.cleanup()
 
 
-_alone: list[Alone] = []
-
-
+@cache
 def alone() -> Alone:
     """Return what one process trains; begun once in a notebook."""
-    if not _alone:
-        _alone.append(Alone())
-        atexit.register(_alone[0].close)
-    return _alone[0]
+    begun = Alone()
+    atexit.register(begun.close)
+    return begun
 
 
 @cache

@@ -83,13 +83,9 @@ EXERCISE = Exercise(
             "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
             raises=r"sampler option is mutually exclusive with shuffle",
             shown_by={
-                "sampler and shuffle": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler, shuffle=True)
-                    return [items(loader) for _ in range(epochs)], items(DataLoader(test_set))
-                """),
+                "sampler and shuffle": edit(
+                    "4, sampler=sampler", "4, sampler=sampler, shuffle=True"
+                ),
             },
         ),
         Mistake(
@@ -97,16 +93,12 @@ EXERCISE = Exercise(
             "through a loader, or look each position up in the set.",
             when=fact("all are items of data", lambda inside, n: not inside),
             shown_by={
-                "positions": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    sampler = DistributedSampler(train_set)
-                    dealt = []
-                    for epoch in range(epochs):
-                        sampler.set_epoch(epoch)
-                        dealt.append(list(sampler))
-                    return dealt, list(DistributedSampler(test_set, shuffle=False))
-                """),
+                "positions": edit(
+                    "items(loader)",
+                    "list(sampler)",
+                    "items(DataLoader(test_set, batch_size=4, sampler=test_sampler))",
+                    "list(test_sampler)",
+                ),
             },
         ),
         Mistake(
@@ -115,48 +107,21 @@ EXERCISE = Exercise(
             "every rank.",
             when=fact("trained on and tested", lambda count, n: count > 0),
             shown_by={
-                "splits on each rank for itself": body("""
-                    train_set, test_set = random_split(data, [0.75, 0.25])
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)
-                    dealt = []
-                    for epoch in range(epochs):
-                        sampler.set_epoch(epoch)
-                        dealt.append(items(loader))
-                    tests = DistributedSampler(test_set, shuffle=False)
-                    return dealt, items(DataLoader(test_set, batch_size=4, sampler=tests))
-                """),
+                "splits on each rank for itself": edit(", generator=generator", ""),
             },
         ),
         Mistake(
             "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
             when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
             shown_by={
-                "no sampler for training": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    loader = DataLoader(train_set, batch_size=4, shuffle=True)
-                    tests = DistributedSampler(test_set, shuffle=False)
-                    tested = items(DataLoader(test_set, batch_size=4, sampler=tests))
-                    return [items(loader) for _ in range(epochs)], tested
-                """),
+                "no sampler for training": edit("4, sampler=sampler", "4, shuffle=True"),
             },
         ),
         Mistake(
             "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
             when=fact("tested", lambda count, n: count == TESTED * n * n),
             shown_by={
-                "no sampler for the test": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)
-                    dealt = []
-                    for epoch in range(epochs):
-                        sampler.set_epoch(epoch)
-                        dealt.append(items(loader))
-                    return dealt, items(DataLoader(test_set, batch_size=4))
-                """),
+                "no sampler for the test": edit(", sampler=test_sampler", ""),
             },
         ),
         Mistake(
@@ -170,16 +135,7 @@ EXERCISE = Exercise(
             "set_epoch(epoch) before each epoch.",
             when=fact("one order twice", lambda same, n: same),
             shown_by={
-                "forgets set_epoch": body("""
-                    generator = torch.Generator().manual_seed(0)
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    loader = DataLoader(
-                        train_set, batch_size=4, sampler=DistributedSampler(train_set)
-                    )
-                    tests = DistributedSampler(test_set, shuffle=False)
-                    tested = items(DataLoader(test_set, batch_size=4, sampler=tests))
-                    return [items(loader) for _ in range(epochs)], tested
-                """),
+                "forgets set_epoch": edit("sampler.set_epoch(epoch)", ""),
             },
         ),
     ),

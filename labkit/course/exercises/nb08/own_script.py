@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...script_start import Limits, Trained, start
+from ...script_start import Trained, start
 from .alone import BATCH, EPOCHS, RATE, ROWS, STEPS, alone, without_state
 
 #: What rounding may change in a weight: sums of 64 rows are added up in a different order.
@@ -40,7 +40,7 @@ NO_STATE = Said("as without the optimizer's state")
 NOTHING = Said("no checkpoint")
 
 
-def trial(script: Path, limits: Limits) -> Iterator[tuple[str, dict[str, Any]]]:
+def trial(script: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """Start the script on 2, 1 and 4 processes, kill one, and start it again.
 
     Yields the name of each part and what was found.
@@ -49,20 +49,20 @@ def trial(script: Path, limits: Limits) -> Iterator[tuple[str, dict[str, Any]]]:
     with tempfile.TemporaryDirectory(prefix="labkit-") as name:
         folder = Path(name)
         place = folder / "two.pt"
-        ranks = _start(script, 2, place, limits)
+        ranks = _start(script, 2, place, seconds)
         yield TWO, found(ranks, place)
         place = folder / "one.pt"
         shutil.copy(alone().first, place)
-        ranks = _start(script, 1, place, limits)
+        ranks = _start(script, 1, place, seconds)
         yield ONE, found(ranks, place, done=1)
         place = folder / "four.pt"
-        ranks = _start(script, 4, place, limits)
+        ranks = _start(script, 4, place, seconds)
         yield FOUR, found(ranks, place)
         place = folder / "killed.pt"
-        ranks = _start(script, 2, place, limits, kill=(1, STEPS + 1))
+        ranks = _start(script, 2, place, seconds, kill=(1, STEPS + 1))
         killed = 2 if ranks[1].held else "not at all"
-        yield KILLED, {"rank 1 killed in epoch": killed, **_of_file(place)}
-        ranks = _start(script, 2, place, limits)
+        yield KILLED, {"rank 1 killed in epoch": killed, **_of_file(_state(place))}
+        ranks = _start(script, 2, place, seconds)
         yield AGAIN, found(ranks, place, done=1)
 
 
@@ -113,6 +113,7 @@ def found(ranks: Sequence[Trained], place: Path, done: int = 0) -> dict[str, Any
         [row for part in parts for row in part]
         for parts in zip(*(rank.steps for rank in ranks), strict=False)
     ]
+    state = _state(place)
     return {
         "rows per step, by rank": [len(r.steps[0]) if r.steps else 0 for r in ranks],
         "rows in all, by rank": [sum(map(len, r.steps)) for r in ranks],
@@ -122,18 +123,18 @@ def found(ranks: Sequence[Trained], place: Path, done: int = 0) -> dict[str, Any
         "weights of the ranks": _spread([r.weights for r in ranks]),
         "saves, by rank": [len(s) for s in saves],
         "saved under another name first": not direct,
-        **_of_file(place),
-        "learning rate in it": _rate(place),
-        "weights in it": _weights(place, done),
+        **_of_file(state),
+        "learning rate in it": _rate(state),
+        "weights in it": _weights(state, done),
     }
 
 
 def _start(
-    script: Path, size: int, place: Path, limits: Limits, kill: tuple[int, int] | None = None
+    script: Path, size: int, place: Path, seconds: float, kill: tuple[int, int] | None = None
 ) -> list[Trained]:
     words = [f"--epochs={EPOCHS}", f"--checkpoint={place}"]
     folder = Path(tempfile.mkdtemp(dir=place.parent))
-    return start(script, size, words, folder, limits, kill)
+    return start(script, size, words, folder, seconds, kill)
 
 
 def _is_near(path: str, place: Path) -> bool:
@@ -159,8 +160,7 @@ def _spread(weights: Sequence[Any]) -> Said:
     return EQUAL if apart <= TOLERANCE else Said(f"up to {apart:.1g} apart")
 
 
-def _of_file(place: Path) -> dict[str, Any]:
-    state = _state(place)
+def _of_file(state: Any) -> dict[str, Any]:
     if not isinstance(state, Mapping):
         return {"epoch in the checkpoint": state, "names in it": state}
     model = state.get("model")
@@ -181,17 +181,17 @@ def _state(place: Path) -> Any:
         return Said(f"cannot be read: {type(error).__name__}")
 
 
-def _rate(place: Path) -> Any:
+def _rate(state: Any) -> Any:
     try:
-        return _state(place)["optimizer"]["param_groups"][0]["lr"]
+        return state["optimizer"]["param_groups"][0]["lr"]
     except (TypeError, KeyError, IndexError):
         return Said('no "optimizer"')
 
 
-def _weights(place: Path, done: int) -> Said:
+def _weights(state: Any, done: int) -> Said:
     """Compare the weights of a checkpoint with those of one process."""
     try:
-        mine = _state(place)["model"]
+        mine = state["model"]
         apart = _distance(mine, alone().weights)
     except Exception:  # other names or shapes, or no tensors at all
         return Said("not comparable")
