@@ -13,6 +13,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ...answers import body, edit
 from ...compare import same
@@ -22,17 +23,35 @@ from ...sleepless import sleepless
 
 #: How long the first rank's disk takes to begin, in seconds.
 SLOW = 0.5
+CASES = ("a model", "a model in DDP")
 OTHERS = "not as rank 0 has it"
+#: The solution's last line.
+READS = 'model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))'
+NAMES = "names in the file"
 
 
-def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
-    """Save and load on a slow disk; say who wrote, how it was read, and whose weights came."""
+def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
+    """Save and load a model, and one in DDP, on a slow disk."""
+    found = []
+    for case in range(len(CASES)):
+        model = _net(case).to(here.device)
+        net = DistributedDataParallel(model) if case else model  # it gives all rank 0's weights
+        _fill(model, here.rank)
+        first = _net(case)
+        _fill(first, 0)
+        found.append(_one(answer, net, first.state_dict(), model, here))
+    return found
+
+
+def _one(
+    answer: Callable[..., Any], net: nn.Module, first: dict[str, Any], model: nn.Module, here: Here
+) -> dict[str, Any]:
+    """Say who wrote which names, how the file was read, and whose weights came."""
     rank = here.rank
     box = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(box)
     path = os.path.join(str(box[0]), "net.pt")
-    net, first = _net(rank).to(here.device), _net(0).state_dict()
-    seen: dict[str, Any] = {"saved": 0, "loaded": "never" if rank else "mapped", "error": None}
+    seen: dict[str, Any] = {"saved": 0, "loaded": "never" if rank else "mapped"}
     stock_save, stock_load, sleep = torch.save, torch.load, time.sleep
 
     def save(*args: Any, **options: Any) -> None:
@@ -45,93 +64,85 @@ def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
         return stock_load(file, map_location, *args, **options)
 
     try:
-        try:
-            with sleepless(), patch.multiple(torch, save=save, load=load):
-                answer(net, path)
-        except (FileNotFoundError, EOFError) as error:  # not there yet, or still empty
-            if getattr(error, "filename", path) != path:
-                raise
-            seen["error"] = type(error).__name__
-        seen[OTHERS] = [
-            name for name, value in net.state_dict().items() if not same(value, first[name])
-        ]
+        with sleepless(), patch.multiple(torch, save=save, load=load):
+            answer(net, path)
+        state = model.state_dict()
+        seen[OTHERS] = [name for name in first if not same(state[name], first[name])]
         dist.barrier()
+        if rank == 0:
+            seen[NAMES] = _names(path, stock_load)
     finally:
         if rank == 0:
             shutil.rmtree(str(box[0]), ignore_errors=True)
     return seen
 
 
-def _net(rank: int) -> nn.Module:
-    """Return a net, every number of which differs from those of other ranks, those of buffers
-    too."""
-    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+def _names(path: str, load: Callable[..., Any]) -> str:
+    """Say which names a file has."""
+    if not os.path.exists(path):
+        return "no file"
+    names = list(load(path, "cpu", weights_only=True))
+    return "with module." if any(name.startswith("module.") for name in names) else "the model's"
+
+
+def _net(case: int) -> nn.Module:
+    """Return a small net with buffers; its shapes differ from case to case."""
+    return nn.Sequential(nn.Linear(3 + case, 2), nn.BatchNorm1d(2))
+
+
+def _fill(net: nn.Module, rank: int) -> None:
+    """Give a net numbers that differ from those of other ranks, those of buffers too."""
     with torch.no_grad():
         for value in net.state_dict().values():
             value.copy_(torch.arange(value.numel()).view(value.shape) + 10 * (rank + 1))
-    return net
 
 
-def expected(n: int) -> list[dict[str, Any]]:
+def expected(n: int) -> list[list[dict[str, Any]]]:
     """Rank 0 saves, all have its weights."""
-    return [{"saved": int(r == 0), "loaded": "mapped", "error": None, OTHERS: []} for r in range(n)]
+    first = {"saved": 1, "loaded": "mapped", OTHERS: [], NAMES: "the model's"}
+    others = {"saved": 0, "loaded": "mapped", OTHERS: []}
+    return [[first] * len(CASES), *[[others] * len(CASES)] * (n - 1)]
 
 
 def _each(key: str, kind: Callable[[Any], bool], first: int = 0) -> When:
-    """Return the predicate of a mistake that shows under one key on every rank from ``first``."""
+    """Return the predicate of a mistake that shows under one key of a case on every rank from
+    ``first``."""
 
     def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return all(isinstance(y, dict) and kind(y[key]) for y in yours[first:])
+        return any(
+            all(isinstance(y, list) and kind(y[case].get(key)) for y in yours[first:])
+            for case in range(len(CASES))
+        )
 
     return when
+
+
+def _keys(case: int) -> list[str]:
+    return list(_net(case).state_dict())
 
 
 EXERCISE = Exercise(
     id="10-1",
     title="Save and load",
     answer="save_and_load",
-    setup="import time",
+    setup="""
+        import time
+
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
+    """,
     trial=trial,
     expected=expected,
+    entries=CASES,
     mistakes=(
         Mistake(
-            "Rank 0 waits in a barrier that the other ranks do not call. Every rank has to call "
-            "it: put it outside the if.",
-            stuck=r"\brank 0 waits in barrier",
-            shown_by={"rank 0 waits alone": edit("dist.barrier()", "    dist.barrier()")},
-        ),
-        Mistake(
-            "Nothing is saved: rank 0 has to call torch.save.",
-            when=_each("saved", lambda k: k == 0),
-            shown_by={
-                "nobody writes": edit(
-                    """
-                    if rank == 0:
-                        torch.save(net.state_dict(), path)
-                    """,
-                    "",
-                ),
-            },
-        ),
-        Mistake(
-            "Every rank writes the file. One is enough: if rank == 0.",
-            when=_each("saved", lambda k: k > 0),
-            shown_by={
-                "everybody writes": edit(
-                    """
-                    if rank == 0:
-                        torch.save(net.state_dict(), path)
-                    """,
-                    "torch.save(net.state_dict(), path)",
-                ),
-            },
-        ),
-        Mistake(
             "The other ranks read the file before rank 0 has written it. Let all ranks call a "
-            "barrier between saving and loading: a disk can be slower than any time.sleep.",
-            when=_each("error", lambda name: name is not None, first=1),
+            "barrier between saving and loading, outside the if: a disk can be slower than any "
+            "time.sleep.",
+            raises=r"^FileNotFoundError: .*/net\.pt'|^EOFError|PytorchStreamReader",
             shown_by={
                 "nobody waits": edit("dist.barrier()", ""),
+                "rank 0 waits alone": edit("dist.barrier()", "    dist.barrier()"),
                 "waits for some time": edit("dist.barrier()", "time.sleep(3)"),
                 "waits too early": edit(
                     "if rank == 0:",
@@ -142,6 +153,61 @@ EXERCISE = Exercise(
                     "dist.barrier()",
                     "",
                 ),
+                "waits at the end": body("""
+                    model = net.module if isinstance(net, DDP) else net
+                    if rank == 0:
+                        torch.save(model.state_dict(), path)
+                    else:
+                        state = torch.load(path, map_location=device, weights_only=True)
+                        model.load_state_dict(state)
+                    dist.barrier()
+                """),
+            },
+        ),
+        Mistake(
+            "A plain model has no .module. Use net.module only if net is wrapped in DDP.",
+            raises=r"has no attribute 'module'",
+            shown_by={
+                "always unwraps": edit("net.module if isinstance(net, DDP) else net", "net.module")
+            },
+        ),
+        Mistake(
+            "The file has the model's own names, and DDP's load_state_dict expects module. in "
+            "front of each. Load into net.module.",
+            raises=r"in loading state_dict for DistributedDataParallel",
+            shown_by={
+                "loads into DDP": edit("model.load_state_dict", "net.load_state_dict"),
+            },
+        ),
+        Mistake(
+            "Nothing is saved: rank 0 has to call torch.save.",
+            when=_each("saved", lambda k: k == 0),
+            shown_by={
+                "nobody writes": edit(
+                    """
+                    if rank == 0:
+                        torch.save(model.state_dict(), path)
+                    """,
+                    "",
+                    READS,
+                    """
+                    for value in model.state_dict().values():
+                        dist.broadcast(value, 0)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Every rank writes the file. One is enough: if rank == 0.",
+            when=_each("saved", lambda k: k > 0),
+            shown_by={
+                "everybody writes": edit(
+                    """
+                    if rank == 0:
+                        torch.save(model.state_dict(), path)
+                    """,
+                    "torch.save(model.state_dict(), path)",
+                ),
             },
         ),
         Mistake(
@@ -149,9 +215,10 @@ EXERCISE = Exercise(
             when=_each("loaded", lambda how: how == "never", first=1),
             shown_by={
                 "rank 0 reads alone": body("""
+                    model = net.module if isinstance(net, DDP) else net
                     if rank == 0:
-                        torch.save(net.state_dict(), path)
-                        net.load_state_dict(
+                        torch.save(model.state_dict(), path)
+                        model.load_state_dict(
                             torch.load(path, map_location=device, weights_only=True)
                         )
                     dist.barrier()
@@ -162,41 +229,55 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The file remembers rank 0's device. Say where the tensors go: torch.load(path, "
-            "map_location=device).",
+            'map_location="cpu").',
             when=_each("loaded", lambda how: how == "as it was", first=1),
-            shown_by={"no map_location": edit("map_location=device, weights_only", "weights_only")},
+            shown_by={"no map_location": edit('map_location="cpu", weights_only', "weights_only")},
         ),
         Mistake(
-            "The file was read, but the weights have not changed: pass what was read to "
-            "net.load_state_dict.",
-            when=_each(OTHERS, lambda names: names == list(_net(0).state_dict()), first=1),
+            "The names of a wrapped model's file begin with module., so a plain model cannot load "
+            "it. Save net.module.state_dict() if net is wrapped in DDP.",
+            when=lambda yours, expected, n: yours[0][1].get(NAMES) == "with module.",
             shown_by={
-                "read and thrown away": body("""
-                    if rank == 0:
-                        torch.save(net.state_dict(), path)
-                    dist.barrier()
-                    torch.load(path, map_location=device, weights_only=True)
-                """),
+                "DDP's names": edit("net.module if isinstance(net, DDP) else net", "net"),
             },
         ),
         Mistake(
-            "Only a part of the state has come from the file. Save the whole net.state_dict(), "
-            "buffers too, and pass it to net.load_state_dict.",
-            when=_each(OTHERS, lambda names: 0 < len(names) < len(_net(0).state_dict()), first=1),
+            "The file was read, but the weights have not changed: pass what was read to "
+            "load_state_dict.",
+            when=lambda yours, expected, n: all(
+                y[case][OTHERS] == _keys(case) for y in yours[1:] for case in range(len(CASES))
+            ),
+            shown_by={
+                "read and thrown away": edit(
+                    READS,
+                    'torch.load(path, map_location="cpu", weights_only=True)',
+                ),
+            },
+        ),
+        Mistake(
+            "Only a part of the state has come from the file. Save the whole state_dict(), buffers "
+            "too, and pass it to load_state_dict; strict=False skips names without a word.",
+            when=_each(OTHERS, lambda names: len(names) > 0, first=1),
             shown_by={
                 "the weights alone": edit(
-                    "net.load_state_dict(torch.load",
+                    "model.load_state_dict(torch.load",
                     "state = (torch.load",
                     "weights_only=True))",
                     """
                     weights_only=True))
                     state = {name: state[name] for name in state if "weight" in name}
-                    net.load_state_dict(state, strict=False)
+                    model.load_state_dict(state, strict=False)
                     """,
                 ),
                 "the parameters alone": edit(
-                    "net.state_dict()",
-                    "dict(net.named_parameters())",
+                    "model.state_dict()",
+                    "dict(model.named_parameters())",
+                    "weights_only=True)",
+                    "weights_only=True), strict=False",
+                ),
+                "names that do not fit": edit(
+                    "model.load_state_dict",
+                    "net.load_state_dict",
                     "weights_only=True)",
                     "weights_only=True), strict=False",
                 ),
@@ -206,7 +287,7 @@ EXERCISE = Exercise(
             "You save the net itself. Save its state, net.state_dict(): a pickled net needs its "
             "class to be read, and torch.load refuses it with weights_only=True.",
             raises=r"^UnpicklingError: Weights only load failed",
-            shown_by={"saves the net": edit("torch.save(net.state_dict(),", "torch.save(net,")},
+            shown_by={"saves the net": edit("torch.save(model.state_dict(),", "torch.save(model,")},
         ),
     ),
     also_wrong={
@@ -215,19 +296,24 @@ EXERCISE = Exercise(
         ),
     },
     another=body("""
+        prefix = "module." if hasattr(net, "module") else ""
         if rank != 0:
             dist.barrier()
             with open(path, "rb") as file:
-                net.load_state_dict(torch.load(file, "cpu"))
+                state = torch.load(file, device)
+            net.load_state_dict({prefix + name: value for name, value in state.items()})
         else:
+            state = net.state_dict()
             with open(path, "wb") as file:
-                torch.save(dict(net.state_dict()), file)
+                torch.save({name.removeprefix(prefix): state[name] for name in state}, file)
             dist.barrier()
     """),
     hints=(
-        "Three steps: one rank writes, all wait, all read.",
+        "Four steps: find the model, which DDP has as net.module; one rank writes; all wait; all "
+        "read.",
         "The barrier comes after the if, where all ranks call it. Reading needs map_location.",
-        "Rank 0 saves net.state_dict(). After the barrier every rank calls torch.load, with "
-        "map_location and weights_only=True; net.load_state_dict takes the result.",
+        "isinstance(net, DDP) tells whether net is wrapped. Save the state_dict of the model, not "
+        "of DDP, and after the barrier pass what torch.load returns to the model's "
+        "load_state_dict.",
     ),
 )

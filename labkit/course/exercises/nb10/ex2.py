@@ -40,6 +40,7 @@ EXERCISE = Exercise(
     id="10-2",
     title="Resume inside an epoch",
     answer="rest_of_epoch",
+    setup="from torch.utils.data import DistributedSampler",
     trial=trial,
     expected=expected,
     mistakes=(

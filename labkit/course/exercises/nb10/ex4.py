@@ -1,148 +1,339 @@
-"""Exercise 10-4: find the pieces of old shards that a rank of another world size needs."""
+"""Exercise 10-4: on SIGTERM finish the step, stop on all ranks together, and save."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
-#: (rows, ranks that saved, ranks that load)
-CASES = ((10, 4, 2), (10, 2, 4), (8, 4, 3), (3, 4, 2), (7, 1, 3))
-Piece = tuple[int, int, int]
+#: By the case: the first step, all steps, and the step in which a rank gets SIGTERM: that rank
+#: counted from the last one, or no signal.
+CASES: dict[str, tuple[int, int, int | None, int]] = {
+    "no signal, steps 0–3": (0, 4, None, 0),
+    "SIGTERM to the last rank in step 1 of 0–4": (0, 5, 1, -1),
+    "SIGTERM to rank 0 in step 3 of 2–6": (2, 7, 3, 0),
+    "SIGTERM to the last rank in the last step of 0–2": (0, 3, 2, -1),
+    "no signal, no step left": (3, 3, None, 0),
+}
+#: Seconds that the first rank's saving takes, and a step on ranks other than the first.
+SLOW, STEP = 0.2, 0.01
+MIDDLE = "in the middle of a step"
+HANDLER, OURS, NONE = "SIGTERM's handler afterwards", "the one before", "none set"
 
 
-def _block(rows: int, n: int, rank: int) -> tuple[int, int]:
-    size = -(-rows // n)
-    return min(rank * size, rows), min((rank + 1) * size, rows)
+def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
+    """Train under each case; rank 0 is the quickest in its steps, and slow to save."""
+    return [_one(answer, here, *case) for case in CASES.values()]
 
 
-def _find(rows: int, old: int, new: int, rank: int) -> list[Piece]:
-    """Look up every single row, and join neighbours."""
-    owners = [(f, i) for f in range(old) for i in range(len(range(*_block(rows, old, f))))]
-    found: list[Piece] = []
-    for file, own in owners[slice(*_block(rows, new, rank))]:
-        if found and found[-1][0] == file:
-            found[-1] = (file, found[-1][1], own + 1)
-        else:
-            found.append((file, own, own + 1))
-    return found
+def _one(
+    answer: Callable[..., Any], here: Here, done: int, steps: int, stop: int | None, to: int
+) -> dict[str, Any]:
+    """Say what one call returned, which steps it took, and what was saved when."""
+    seen: dict[str, Any] = {"returned": None, "steps": [], "saved": []}
+    target = to % here.world_size
+    unnoticed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        """Take the place of the end of the process, where nobody else handles the signal."""
+        unnoticed.append(number)
+
+    def take_step(i: int) -> None:
+        seen["in step"] = True
+        time.sleep(STEP if here.rank else 0)
+        if i == stop and here.rank == target:
+            os.kill(os.getpid(), signal.SIGTERM)
+        seen["steps"].append(int(i))
+        seen["in step"] = False
+
+    def save(n: int) -> None:
+        if seen.get("in step"):
+            seen["saved"].append(MIDDLE)
+            return
+        time.sleep(SLOW)
+        seen["saved"].append(int(n))
+        wrote.append(time.monotonic())
+
+    wrote: list[float] = []
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        found = answer(take_step, save, done, steps)
+        seen["returned"] = int(found) if found is not None else None
+        left = time.monotonic()  # the clock of the machine, the same for all ranks
+    except SystemExit:
+        raise RuntimeError("it ended the process in the middle of a step") from None
+    finally:
+        own = signal.signal(signal.SIGTERM, before)
+    seen.pop("in step", None)
+    seen[HANDLER] = NONE if unnoticed else OURS if own is note else "another one"
+    times: list[Any] = [None] * here.world_size
+    dist.all_gather_object(times, (left, max(wrote, default=0.0)))
+    seen["saved before all return"] = min(t[0] for t in times) >= max(t[1] for t in times)
+    return seen
 
 
-def _globally(rows: int, old: int, new: int, rank: int) -> list[Piece]:
-    starts = {file: _block(rows, old, file)[0] for file in range(old)}
-    return [(f, a + starts[f], b + starts[f]) for f, a, b in _find(rows, old, new, rank)]
+def _ends(done: int, steps: int, stop: int | None) -> int:
+    return steps if stop is None else stop + 1
 
 
-def _lengths(rows: int, old: int, new: int, rank: int) -> list[Piece]:
-    return [(f, a, b - a) for f, a, b in _find(rows, old, new, rank)]
-
-
-def _whole(rows: int, old: int, new: int, rank: int) -> list[Piece]:
-    sizes = {f: len(range(*_block(rows, old, f))) for f in range(old)}
-    return [(f, 0, sizes[f]) for f, _, _ in _find(rows, old, new, rank)]
-
-
-def _table(find: Callable[..., Any]) -> dict[str, Any]:
-    return {
-        f"{rows} rows, {old} to {new}": [
-            [tuple(map(int, piece)) for piece in find(rows, old, new, rank)] for rank in range(new)
+def expected(n: int) -> list[list[dict[str, Any]]]:
+    """All take the same steps; rank 0 saves how many are done."""
+    return [
+        [
+            {
+                "returned": _ends(done, steps, stop),
+                "steps": list(range(done, _ends(done, steps, stop))),
+                "saved": [_ends(done, steps, stop)] if rank == 0 else [],
+                HANDLER: OURS,
+                "saved before all return": True,
+            }
+            for done, steps, stop, _ in CASES.values()
         ]
-        for rows, old, new in CASES
+        for rank in range(n)
+    ]
+
+
+def _any(kind: Callable[[dict[str, Any], dict[str, Any], int], bool]) -> When:
+    """Return the predicate of a mistake that shows in some case on some rank: ``kind`` gets what
+    was found, what was expected, and the rank."""
+
+    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
+        return any(
+            kind(y, e, rank)
+            for rank in range(n)
+            for y, e in zip(yours[rank], expected[rank], strict=True)
+        )
+
+    return when
+
+
+def _apart(yours: Sequence[Any], expected: Any, n: int) -> bool:
+    """Tell whether ranks stopped after different steps."""
+    cases = zip(*yours, strict=True)
+    return any(len({len(y["steps"]) for y in case}) > 1 for case in cases)
+
+
+def _goes_on(yours: Sequence[Any], expected: Any) -> set[bool]:
+    """Return after whose signals the run went on: True for rank 0's, False for the others'."""
+    return {
+        to == 0
+        for place, (_, _, stop, to) in enumerate(CASES.values())
+        if stop is not None and len(yours[0][place]["steps"]) > len(expected[0][place]["steps"])
     }
-
-
-def trial(answer: Callable[..., Any], here: Here) -> dict[str, Any]:
-    """Ask for every rank of a few cases."""
-    return _table(answer)
-
-
-def expected() -> dict[str, Any]:
-    """Look up row by row."""
-    return _table(_find)
-
-
-def _finds(find: Callable[..., Any]) -> When:
-    return lambda yours, expected, n: yours == _table(find)
-
-
-def _has_empty(yours: Any, expected: Any, n: int) -> bool:
-    if not isinstance(yours, dict):
-        return False
-    full = {
-        case: [[p for p in found if p[1] < p[2]] for found in ranks]
-        for case, ranks in yours.items()
-    }
-    return bool(full == expected)
 
 
 EXERCISE = Exercise(
     id="10-4",
-    title="Find the pieces",
-    answer="pieces",
+    title="Stop together",
+    answer="run",
+    setup="""
+        import signal
+        import sys
+        from collections.abc import Callable
+    """,
     trial=trial,
     expected=expected,
-    where="notebook",
+    entries=tuple(CASES),
     mistakes=(
         Mistake(
-            "Your first and stop count from the beginning of the whole tensor. They have to "
-            "count from the beginning of the file's own block: subtract where it begins.",
-            when=_finds(_globally),
-            shown_by={"rows of the whole tensor": edit("a - begin, b - begin", "a, b")},
-        ),
-        Mistake(
-            "The third number is the end of a piece, not its length.",
-            when=_finds(_lengths),
-            shown_by={"lengths": edit("b - begin", "b - a")},
-        ),
-        Mistake(
-            "You read whole files. Take only the rows that this rank needs.",
-            when=_finds(_whole),
+            "A rank asks the others only when it has been asked to stop itself; the others never "
+            "make that call. Let all ranks call all_reduce after every step.",
+            stuck=r"waits? (?:for|in) .*all_reduce",
             shown_by={
-                "whole files": edit(
+                "asks only if asked": edit(
                     """
-                    a, b = max(first, begin), min(stop, end)
-                    if a < b:
-                        found.append((file, a - begin, b - begin))
+                    dist.all_reduce(stop)
+                    if stop > 0:
+                        break
                     """,
                     """
-                    if max(first, begin) < min(stop, end):
-                        found.append((file, 0, end - begin))
+                    if stop > 0:
+                        dist.all_reduce(stop)
+                        break
                     """,
                 ),
             },
         ),
         Mistake(
-            "Some pieces are empty: a piece counts only if first < stop.",
-            when=_has_empty,
+            "SIGTERM came and no handler was set: it would have ended the process. Set one with "
+            "signal.signal before the first step.",
+            when=_any(lambda y, e, rank: y[HANDLER] == NONE),
             shown_by={
-                "empty pieces": edit(
+                "no handler": edit(
+                    "before = signal.signal(signal.SIGTERM, lambda number, frame: "
+                    "notes.append(number))",
+                    "before = signal.getsignal(signal.SIGTERM)",
+                ),
+                "another signal": edit(
+                    "before = signal.signal(signal.SIGTERM, lambda",
+                    "before = signal.signal(signal.SIGUSR1, lambda",
+                    "signal.signal(signal.SIGTERM, before)",
+                    "signal.signal(signal.SIGUSR1, before)",
+                ),
+            },
+        ),
+        Mistake(
+            "The handler leaves, or saves, in the middle of a step. It should only take a note: "
+            "the step has to be finished on all ranks first.",
+            when=_any(lambda y, e, rank: MIDDLE in y["saved"]),
+            raises=r"^RuntimeError: it ended the process in the middle",
+            shown_by={
+                "exits in the handler": edit("notes.append(number)", "sys.exit(143)"),
+                "saves in the handler": edit(
+                    "notes.append(number)", "(notes.append(number), save(done))"
+                ),
+            },
+        ),
+        Mistake(
+            "The ranks did not stop after the same step: each looked at its own note. Let them "
+            "agree after every step, with an all_reduce of the notes.",
+            when=_apart,
+            shown_by={
+                "each for itself": edit("dist.all_reduce(stop)", ""),
+            },
+        ),
+        Mistake(
+            "A signal to rank 0 stops the run, and a signal to another rank does not. Any rank may "
+            "be asked: take the sum or the maximum of all ranks' notes.",
+            when=lambda yours, expected, n: _goes_on(yours, expected) == {False},
+            shown_by={"rank 0 decides": edit("dist.all_reduce(stop)", "dist.broadcast(stop, 0)")},
+        ),
+        Mistake(
+            "The ranks went on after SIGTERM: they took a note, and did not act on it. Leave the "
+            "loop after the step if any rank has a note.",
+            when=lambda yours, expected, n: _goes_on(yours, expected) == {False, True},
+            shown_by={
+                "notes only": edit("if stop > 0:", "if stop < 0:"),
+                "all have to be asked": edit(
+                    "dist.all_reduce(stop)", "dist.all_reduce(stop, op=dist.ReduceOp.MIN)"
+                ),
+            },
+        ),
+        Mistake(
+            "The run stopped although no rank was asked in this call. Each call begins without a "
+            "note.",
+            when=_any(lambda y, e, rank: len(y["steps"]) < len(e["steps"])),
+            shown_by={
+                "keeps old notes": edit("notes = []", 'notes = globals().setdefault("kept", [])'),
+                "one step at a time": edit("if stop > 0:", "if stop >= 0:"),
+            },
+        ),
+        Mistake(
+            "Every rank saves. One is enough: if rank == 0.",
+            when=_any(lambda y, e, rank: rank > 0 and y["saved"] != []),
+            shown_by={
+                "everybody saves": edit(
                     """
-                    if a < b:
-                        found.append((file, a - begin, b - begin))
+                    if rank == 0:
+                        save(done)
                     """,
-                    "found.append((file, a - begin, b - begin))",
+                    "save(done)",
+                ),
+            },
+        ),
+        Mistake(
+            "Rank 0 has to save once in each call, at its end: also if all steps are done, and not "
+            "after each step.",
+            when=_any(lambda y, e, rank: rank == 0 and len(y["saved"]) != 1),
+            shown_by={
+                "saves only if asked": edit(
+                    """
+                    if stop > 0:
+                        break
+                    """,
+                    """
+                    if stop > 0:
+                        if rank == 0:
+                            save(done)
+                        break
+                    """,
+                    """
+                    if rank == 0:
+                        save(done)
+                    dist.barrier()
+                    """,
+                    "dist.barrier()",
+                ),
+                "saves after each step": edit(
+                    "done += 1",
+                    """
+                    done += 1
+                    if rank == 0:
+                        save(done)
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "Save and return how many steps are done since the beginning of training: after step "
+            "i that is i + 1, also if this call began at a later step.",
+            when=_any(
+                lambda y, e, rank: (
+                    y["steps"] == e["steps"]
+                    and (y["returned"], y["saved"]) != (e["returned"], e["saved"])
+                )
+            ),
+            shown_by={
+                "the last step's number": edit("return done", "return done - 1"),
+                "the next step's number": edit("save(done)", "save(done + 1)"),
+            },
+        ),
+        Mistake(
+            "A rank returned before rank 0 had saved. Behind save, let all ranks call a barrier.",
+            when=_any(lambda y, e, rank: not y["saved before all return"]),
+            shown_by={"nobody waits": edit("dist.barrier()", "")},
+        ),
+        Mistake(
+            "SIGTERM still has your handler after the call. signal.signal returns the one that was "
+            "there before: set it again at the end.",
+            when=_any(lambda y, e, rank: y[HANDLER] != OURS),
+            shown_by={
+                "keeps its handler": edit("signal.signal(signal.SIGTERM, before)", ""),
+                "sets the default": edit(
+                    "signal.signal(signal.SIGTERM, before)",
+                    "signal.signal(signal.SIGTERM, signal.SIG_DFL)",
                 ),
             },
         ),
     ),
     another=body("""
-        size = -(-rows // old)
-        wanted = list(range(*block(rows, new, rank)))
-        found = []
-        for file in range(old):
-            own = [row - file * size for row in wanted if row // size == file]
-            if own:
-                found.append((file, own[0], own[-1] + 1))
-        return found
+        asked = False
+
+        def handler(*_):
+            nonlocal asked
+            asked = True
+
+        earlier = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, handler)
+        try:
+            for i in range(done, steps):
+                take_step(i)
+                everyone = [None] * world_size
+                dist.all_gather_object(everyone, asked)
+                done = i + 1
+                if any(everyone):
+                    break
+            if rank == 0:
+                save(done)
+            dist.broadcast_object_list([None])
+            return done
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
     """),
     hints=(
-        "Compare two blocks: the rows that this rank needs, and the rows of each file.",
-        "The overlap of two blocks begins at the larger of their beginnings and ends at the "
-        "smaller of their ends.",
-        "max(first, begin) and min(stop, end) bound the overlap with a file's block. Keep it if "
-        "it is not empty, and count from begin.",
+        "The handler only takes a note. Who has to know of it, and when?",
+        "After each step: a tensor with the number of this rank's notes, and an all_reduce over "
+        "it. If the result is more than 0, all ranks break.",
+        "signal.signal returns the handler that was there before: keep it, and set it again at "
+        "the end. Behind the loop rank 0 calls save(done), and a barrier keeps the others until "
+        "it has.",
     ),
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import io
 import os
 import threading
 import time
@@ -197,6 +198,12 @@ def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
     """Raise an error in a thread, as soon as it runs Python."""
     ident, raised = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, raised)
+
+
+def quiet() -> contextlib.redirect_stderr[io.StringIO]:
+    """Keep to itself what RPC prints of each error in a function that it serves: the caller gets
+    the same text."""
+    return contextlib.redirect_stderr(io.StringIO())
 
 
 def worker_names(n: int) -> list[str]:

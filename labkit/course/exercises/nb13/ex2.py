@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from ...answers import body, whole
+from ...answers import body, edit, whole
 from ...exercise import Exercise, Failed, Here, Mistake
 from .connected import ANSWERING, BOUND, attempt, connected, gather, on_this_rank
 
@@ -25,13 +25,15 @@ WRITING = 0.2
 HANDOVER = 0.5
 #: Calls that each rank but rank 0 makes at once.
 CALLS = 2
+#: What the cell holds at first.
+BEGIN = 5000
 
 
 class _Cell:
     """Hold a number that takes a while to read and to write."""
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number = BEGIN
 
     def read(self) -> int:
         number = self.number
@@ -102,7 +104,7 @@ def _are_sums(given: list[Any], n: int) -> bool:
     exceeds the one before by what one of the calls has added."""
     if not all(isinstance(number, int) for number in given):
         return False
-    steps = [after - before for before, after in pairwise([0, *sorted(given)])]
+    steps = [after - before for before, after in pairwise([BEGIN, *sorted(given)])]
     return sorted(steps) == sorted(CALLS * [10 ** (rank - 1) for rank in range(1, n)])
 
 
@@ -124,7 +126,7 @@ def _free(lock: Any) -> None:
 
 
 def expected(n: int) -> list[Any]:
-    total = CALLS * sum(10**r for r in range(n - 1))
+    total = BEGIN + CALLS * sum(10**r for r in range(n - 1))
     return [[total, True], *["numbers"] * (n - 1)]
 
 
@@ -132,6 +134,10 @@ EXERCISE = Exercise(
     id="13-2",
     title="Lose no update",
     answer="add_to",
+    setup="""
+import threading
+from typing import Any
+""",
     trial=trial,
     expected=expected,
     seconds=60.0,
@@ -165,7 +171,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Nothing was added: write the sum back into the cell.",
-            when=lambda yours, expected, n: yours[0][0] == 0,
+            when=lambda yours, expected, n: yours[0][0] == BEGIN,
             shown_by={
                 "does not write": body("""
                     with lock:
@@ -174,9 +180,16 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "What the cell held at first is gone: add to the number that read() gives.",
+            when=lambda yours, expected, n: 0 < yours[0][0] < BEGIN,
+            shown_by={
+                "writes the amount": edit("cell.read() + amount", "amount"),
+            },
+        ),
+        Mistake(
             "Updates are lost: another thread reads before you have written. Read, add and write "
             "in one block, while you hold the lock that was passed.",
-            when=lambda yours, expected, n: 0 < yours[0][0] < expected[0][0],
+            when=lambda yours, expected, n: BEGIN < yours[0][0] < expected[0][0],
             shown_by={
                 "no lock": body("""
                     total = cell.read() + amount

@@ -1,166 +1,111 @@
-"""Exercise 13-3: train against a parameter server: pull, compute, push with the version."""
+"""Exercise 13-3: train against a parameter server that refuses stale gradients."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import rpc
 
 from ...answers import body, edit
-from ...exercise import Exercise, Failed, Here, Mistake, Wrong
-from ...mistakes import near, would_give
-from .connected import SERVED, attempt, connected, gather, on_this_rank
-
-STEPS, RATE = 3, 0.5
-
-
-class _Server:
-    """Hold two weights, and note how stale each gradient was."""
-
-    def __init__(self) -> None:
-        self.w = torch.tensor([8.0, -4.0])
-        self.version = 0
-        self.stale: list[int] = []
-        self.pulls = 0
-
-    def pull(self) -> tuple[torch.Tensor, int]:
-        self.pulls += 1
-        return self.w, self.version
-
-    def push(self, g: torch.Tensor, version: int) -> None:
-        self.stale.append(self.version - version)
-        self.w = self.w - RATE * g
-        self.version += 1
-
-
-class _RRef:
-    """Stand in for an RRef to rank 0's server.
-
-    Torch's belong to the first RPC of a process: where that one was closed, as after each trial
-    here, a later one cannot serve them ("RPC is no longer running on this node", torch 2.15).
-    """
-
-    def owner(self) -> rpc.WorkerInfo:
-        return rpc.get_worker_info("rank0")
-
-    def owner_name(self) -> str:
-        return "rank0"
-
-    def is_owner(self) -> bool:
-        return bool(rpc.get_worker_info().name == "rank0")
-
-    def local_value(self) -> _Server:
-        if not self.is_owner():
-            raise RuntimeError("local_value() is for the owner of an RRef")
-        return _served()
-
-    def to_here(self, timeout: float = -1.0) -> _Server:
-        return rpc.rpc_sync("rank0", _served, timeout=timeout)
-
-    def rpc_sync(self, timeout: float = -1.0) -> _Methods:
-        return _Methods(rpc.rpc_sync, timeout)
-
-    def rpc_async(self, timeout: float = -1.0) -> _Methods:
-        return _Methods(rpc.rpc_async, timeout)
-
-    def remote(self, timeout: float = -1.0) -> _Methods:
-        return _Methods(lambda *args, **named: _Result(rpc.rpc_async(*args, **named)), timeout)
-
-
-class _Methods:
-    """Have the methods of the server; a call of one runs on rank 0."""
-
-    def __init__(self, call: Callable[..., Any], timeout: float) -> None:
-        self._call, self._timeout = call, timeout
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def method(*args: Any, **named: Any) -> Any:
-            asked = (name, args, named)
-            return self._call("rank0", _serve, args=asked, timeout=self._timeout)
-
-        return method
-
-
-class _Result:
-    """Stand in for the RRef to a result."""
-
-    def __init__(self, future: torch.futures.Future[Any]) -> None:
-        self._future = future
-
-    def to_here(self, timeout: float = -1.0) -> Any:
-        return self._future.wait()
-
-
-def _served() -> _Server:
-    """Return the server, on rank 0; a copy of it to whoever calls this from elsewhere."""
-    server: _Server = on_this_rank["server"]
-    return server
-
-
-def _serve(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    return getattr(_served(), name)(*args, **named)
-
-
-def _gradient(w: torch.Tensor, rank: int) -> torch.Tensor:
-    """Return the gradient of half the squared distance to (rank, rank)."""
-    return w - rank
+from ...exercise import Exercise, Failed, Here, Mistake
+from ...mistakes import near
+from .connected import attempt, connected, gather, on_this_rank, quiet
+from .strict_server import STEPS, ServerRRef, StrictServer, gradient_of, served
 
 
 @connected
 def trial(answer: Callable[..., Any], here: Here) -> Any:
     rank = here.rank
     if rank == 0:
-        on_this_rank["server"] = _Server()
+        on_this_rank["server"] = StrictServer()
     dist.barrier()
-    wrong: Any = None
+    with quiet() if rank == 0 else contextlib.nullcontext():
+        returned = _train_in_turn(answer, here)
+    return served().seen() if rank == 0 else returned
+
+
+def _train_in_turn(answer: Callable[..., Any], here: Here) -> Any:
+    """Let one worker after the other train; return what the answer gives on this rank."""
+    rank, returned = here.rank, None
     for worker in range(1, here.world_size):
         if rank == worker:
-            wrong = attempt(answer, _RRef(), lambda w: _gradient(w, rank), STEPS)
+            returned = attempt(answer, ServerRRef(), lambda w: gradient_of(w, rank), STEPS)
         # It has had its time: not again, n times.
-        if any(gather(isinstance(wrong, Failed), here.world_size)):
+        if any(gather(isinstance(returned, BaseException | Failed), here.world_size)):
             break
-    if rank > 0:
-        return wrong if isinstance(wrong, BaseException | Failed) else SERVED
-    return _served().w, _served().stale
+    return returned
 
 
-def _play(
-    n: int,
-    stale: Callable[[int, int], int],
-    steps: int = STEPS,
-    workers: Sequence[int] | None = None,
-) -> list[Any]:
-    """Train in one process; ``stale(step, total)`` is how many versions a gradient is late."""
-    history = [torch.tensor([8.0, -4.0])]
-    late: list[int] = []
-    for worker in range(1, n) if workers is None else workers:
-        for step in range(steps):
-            behind = stale(step, len(late))
-            g = _gradient(history[len(history) - 1 - behind], worker)
-            history.append(history[-1] - RATE * g)
-            late.append(behind)
-    return [(history[-1], late), *[SERVED] * (n - 1)]
+#: What a worker does, with the server in its own process.
+Gradient = Callable[[torch.Tensor], torch.Tensor]
+Worker = Callable[[StrictServer, Gradient, int], int]
+
+
+def _strict(server: StrictServer, gradient: Gradient, steps: int) -> int:
+    taken = refused = 0
+    while taken < steps:
+        w, version = server.pull()
+        fresh = server.push(gradient(w), version)
+        taken, refused = taken + fresh, refused + (not fresh)
+    return refused
+
+
+def _never_again(server: StrictServer, gradient: Gradient, steps: int) -> int:
+    refused = 0
+    for _ in range(steps):
+        w, version = server.pull()
+        refused += not server.push(gradient(w), version)
+    return refused
+
+
+def _play(n: int, worker: Worker, workers: Sequence[int] | None = None) -> list[Any]:
+    """Train in one process, worker after worker."""
+    server, returned = StrictServer(), [0] * n
+    for rank in range(1, n) if workers is None else workers:
+        returned[rank] = worker(server, partial(gradient_of, rank=rank), STEPS)
+    return [server.seen(), *returned[1:]]
 
 
 def expected(n: int) -> list[Any]:
-    return _play(n, lambda step, total: 0)
+    return _play(n, _strict)
 
 
 def _alone(yours: Any, expected: Any, n: int) -> bool:
     """Tell whether only one of several workers has trained."""
-    alone = (_play(n, lambda *_: 0, workers=[worker]) for worker in range(1, n))
-    return n > 2 and any(near(yours, play) for play in alone)
+    server = yours[0]
+    alone = (_play(n, _strict, workers=[worker])[0] for worker in range(1, n))
+    return n > 2 and any(near(server, play) for play in alone)
+
+
+def _refused_for_good(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether refused gradients were not made good."""
+    wrong = _play(n, _never_again)
+    return near(yours[0], wrong[0]) and not near(wrong[0], expected[0])
+
+
+def _smuggled(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether the server took all gradients, but other ones than those of one process."""
+    taken = bool(yours[0][1] == expected[0][1])
+    return taken and not torch.allclose(yours[0][0], expected[0][0])
 
 
 EXERCISE = Exercise(
     id="13-3",
-    title="Train with a server",
+    title="Train with a strict server",
     answer="train",
+    setup="""
+from collections.abc import Callable
+
+import torch
+from torch.distributed import rpc
+""",
     trial=trial,
     expected=expected,
+    entries=("the server's weights", "gradients taken", "gradients refused"),
     seconds=60.0,
     mistakes=(
         Mistake(
@@ -172,31 +117,75 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You fetch the weights once and keep using them, so every gradient is one step "
-            "staler than the one before. pull() belongs in the loop.",
-            when=would_give(lambda n: _play(n, lambda step, total: step)),
+            "The server has refused many gradients in a row. A gradient that was refused stays "
+            "stale: pull again, and compute a new one at the new weights.",
+            raises=r"^RuntimeError: [\s\S]*gradients in a row were refused",
             shown_by={
                 "pulls once": edit(
-                    "for _ in range(steps):",
+                    "while taken < steps:",
                     """
                     w, version = server.rpc_sync().pull()
-                    for _ in range(steps):
+                    while taken < steps:
                     """,
                     "w, version = server.rpc_sync().pull()",
                     "",
+                ),
+                "pushes the same again": body("""
+                    refused = 0
+                    for _ in range(steps):
+                        w, version = server.rpc_sync().pull()
+                        g = gradient(w)
+                        while not server.rpc_sync().push(g, version):
+                            refused += 1
+                    return refused
+                """),
+            },
+        ),
+        Mistake(
+            "A refused gradient took no step, but you count it as one of your steps: go on until "
+            "the server has taken steps gradients.",
+            when=_refused_for_good,
+            shown_by={
+                "counts pushes": body("""
+                    refused = 0
+                    for _ in range(steps):
+                        w, version = server.rpc_sync().pull()
+                        refused += not server.rpc_sync().push(gradient(w), version)
+                    return refused
+                """),
+                "counts pushes, returns nothing": body("""
+                    for _ in range(steps):
+                        w, version = server.rpc_sync().pull()
+                        server.rpc_sync().push(gradient(w), version)
+                """),
+            },
+        ),
+        Mistake(
+            "The server took a gradient that you had computed at older weights: the version that "
+            "you push must be the one that came with those weights.",
+            when=_smuggled,
+            shown_by={
+                "a newer version": edit(
+                    "server.rpc_sync().push(gradient(w), version)",
+                    "server.rpc_sync().push(gradient(w), server.rpc_sync().pull()[1])",
                 ),
             },
         ),
         Mistake(
             "No gradient has reached the server. to_here() gives you a copy, and a push into "
             "that copy stays with you: call server.rpc_sync().push(…).",
-            when=lambda yours, expected, n: yours[0][1] == [],
+            when=lambda yours, expected, n: yours[0][1:] == [0, 0],
             shown_by={
                 "trains a copy": body("""
                     mine = server.to_here()
-                    for _ in range(steps):
+                    taken = refused = 0
+                    while taken < steps:
                         w, version = mine.pull()
-                        mine.push(gradient(w), version)
+                        if mine.push(gradient(w), version):
+                            taken += 1
+                        else:
+                            refused += 1
+                    return refused
                 """),
             },
         ),
@@ -204,59 +193,40 @@ EXERCISE = Exercise(
             "Only one worker has trained. train runs on every worker: no rank is left out in it.",
             when=_alone,
             shown_by={
-                "only rank 1": edit("range(steps)", "range(steps if rank == 1 else 0)"),
+                "only rank 1": edit("taken < steps", "taken < (steps if rank == 1 else 0)"),
                 "only the last one": edit(
-                    "range(steps)", "range(steps if rank == world_size - 1 else 0)"
+                    "taken < steps", "taken < (steps if rank == world_size - 1 else 0)"
                 ),
             },
         ),
         Mistake(
-            "The server got only one gradient of each worker: every worker has to pull and push "
-            "steps times.",
-            when=would_give(lambda n: _play(n, lambda *_: 0, steps=1)),
-            shown_by={
-                "one step": body("""
-                    w, version = server.rpc_sync().pull()
-                    server.rpc_sync().push(gradient(w), version)
-                """),
-            },
-        ),
-        Mistake(
-            "The weights are right but the versions are not: push with the version that came "
-            "with the weights.",
+            "The server has all gradients, but train returns something else than how many it "
+            "refused.",
             when=lambda yours, expected, n: (
-                yours[0][1] != expected[0][1] and bool(torch.allclose(yours[0][0], expected[0][0]))
+                near(yours[0], expected[0]) and not near(yours[1:], expected[1:])
             ),
             shown_by={
-                "counts its own versions": edit("for _ in", "for version in", "version =", "_ =")
+                "returns what was taken": edit("return refused", "return taken"),
+                "returns all pushes": edit("return refused", "return taken + refused"),
+                "returns nothing": edit("return refused", ""),
             },
         ),
     ),
-    also_wrong={
-        "waits for its own version": Wrong(
-            edit(
-                """
-                for _ in range(steps):
-                    w, version = server.rpc_sync().pull()
-                """,
-                """
-                w, version = server.rpc_sync().pull()
-                while version < 2 * steps * world_size:
-                """,
-            ),
-            says="TimedOut",
-        ),
-    },
     another=body("""
+        refused = 0
         for _ in range(steps):
-            w, version = server.rpc_async().pull().wait()
-            pushed = server.remote().push(gradient(w), version)
-            pushed.to_here()
+            while True:
+                w, version = server.rpc_async().pull().wait()
+                if server.remote().push(gradient(w), version).to_here():
+                    break
+                refused += 1
+        return refused
     """),
     hints=(
-        "A step has three parts: fetch the weights, compute the gradient, push it.",
-        "server.rpc_sync() stands for the object at its owner: its methods run there.",
-        "pull() returns a pair. In each step, push gradient(w) together with the version of that "
-        "w, through server.rpc_sync() as well.",
+        "Each attempt has three parts: fetch the weights, compute the gradient there, push it.",
+        "server.rpc_sync() stands for the object at its owner: its methods run there. What push() "
+        "returns tells whether this attempt was a step.",
+        "You don't know how many attempts it takes: loop while fewer than steps gradients were "
+        "taken, with one count for taken and one for refused.",
     ),
 )
