@@ -20,6 +20,7 @@ CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
     ((2, 2, 2, 2, 2, 2, 2), 4),
     ((1, 1, 1, 3, 1), 3),
     ((1, 4, 7, 7, 1, 5, 2, 1), 4),
+    ((3, 1), 1),
 )
 PLACES, STAGES, EMPTY, LAYERS = "places", "stages", "an empty stage", "layers"
 
@@ -55,7 +56,7 @@ def expected() -> list[int]:
 
 
 def _by_number(costs: Sequence[int], p: int) -> list[int]:
-    """Deal the layers out in equal numbers."""
+    """Give each stage equally many layers."""
     return [len(costs) // p + (s < len(costs) % p) for s in range(p)]
 
 
@@ -115,7 +116,7 @@ EXERCISE = Exercise(
         Mistake(
             "The list does not have p numbers: one for each stage.",
             when=_tells(STAGES),
-            shown_by={"a number a layer": body("return [1] * len(costs)")},
+            shown_by={"a number per layer": body("return [1] * len(costs)")},
         ),
         Mistake(
             "A stage gets no layer, so that its rank would have nothing to do: give each stage "

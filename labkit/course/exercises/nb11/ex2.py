@@ -1,83 +1,213 @@
-"""Exercise 11-2: find how many micro-batches make the bubble of a pipeline small enough."""
+"""Exercise 11-2: order the forward and backward passes of a stage: 1F1B.
+
+The orders are compared as lists. Then the ranks send one message per pass in their own orders, and
+count how many micro-batches they keep.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
+import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import When
 
-#: Stages, and the largest bubble. Powers of two are met exactly, the others never are.
-BUBBLES = ((4, 0.5), (4, 0.25), (8, 0.125), (2, 0.5), (3, 0.5), (4, 0.11), (8, 0.3), (1, 0.5))
+#: Stages and micro-batches; every stage of each is asked for.
+PIPES = ((4, 6), (4, 2), (2, 3), (3, 3), (1, 2))
+CALLS = tuple((stage, p, m) for p, m in PIPES for stage in range(p))
+#: Micro-batches with which the ranks run their orders: more, and fewer, than there are stages.
+RUNS = (6, 1)
+NOT_RUN = "not run: a rank's order does not have each pass once"
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Ask for the number of micro-batches in each case."""
-    return [answer(p, share) for p, share in BUBBLES]
+    """Ask for every stage of each pipeline, then run this rank's own orders."""
+    orders: list[Any] = [list(answer(*call)) for call in CALLS]
+    return orders + [_run(list(answer(here.rank, here.world_size, m)), m, here) for m in RUNS]
 
 
-def _first(enough: Callable[[int, int, float], bool]) -> list[int]:
-    """Return the first m that is enough, in each case."""
-    return [next(m for m in range(1, 10_000) if enough(m, p, share)) for p, share in BUBBLES]
+def _run(order: Sequence[str], m: int, here: Here) -> int | str:
+    """Send a message per pass, as a pipeline does, and return the most micro-batches kept."""
+    everything = sorted(f"{kind}{k}" for kind in "FB" for k in range(m))
+    complete = torch.tensor(int(sorted(order) == everything), device=here.device)
+    dist.all_reduce(complete, dist.ReduceOp.MIN)
+    if not complete.item():
+        return NOT_RUN
+    kept, most = 0, 0
+    outgoing: int | None = None
+    for name in order:
+        step = 1 if name[0] == "F" else -1  # the way of the message
+        _swap(outgoing, here.rank - step, here)
+        kept += step
+        most = max(most, kept)
+        outgoing = here.rank + step
+    _swap(outgoing, -1, here)
+    return most
 
 
-def expected() -> list[int]:
-    """Count up until the bubble is small enough."""
-    return _first(lambda m, p, share: (p - 1) / (m + p - 1) <= share)
+def _swap(to: int | None, source: int, here: Here) -> None:
+    """Send to one rank and receive from another, in one batch; ranks that do not exist are left
+    out."""
+    ops = [
+        dist.P2POp(call, torch.zeros(1, device=here.device), peer)
+        for call, peer in ((dist.isend, to), (dist.irecv, source))
+        if peer is not None and 0 <= peer < here.world_size
+    ]
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    if here.device.type == "cuda":
+        torch.cuda.synchronize()
 
 
-def _finds(enough: Callable[[int, int, float], bool]) -> When:
-    return would_give(lambda n: _first(enough))
+def _order(ahead: int, m: int) -> list[str]:
+    """Return the order of a stage that runs ``ahead`` forwards before it alternates."""
+    ahead = min(m, ahead)
+    order = [f"F{k}" for k in range(ahead)]
+    for k in range(ahead, m):
+        order += [f"F{k}", f"B{k - ahead}"]
+    return order + [f"B{k}" for k in range(m - ahead, m)]
 
 
-def _rounds_down(p: int, share: float) -> int:
-    return max(1, math.floor((p - 1) / share - (p - 1)))
+def _orders(ahead: Callable[[int, int, int], int]) -> list[list[str]]:
+    return [_order(ahead(*call), call[2]) for call in CALLS]
+
+
+def expected(n: int) -> list[list[Any]]:
+    """Return 1F1B, and what it keeps on each rank."""
+    orders: list[Any] = _orders(lambda s, p, m: p - 1 - s)
+    return [[*orders, *(min(m, n - rank) for m in RUNS)] for rank in range(n)]
+
+
+def _starts(ahead: Callable[[int, int, int], int]) -> When:
+    """Return the predicate of orders that begin with so many forwards."""
+    wrong = _orders(ahead)
+    return lambda yours, expected, n: all(own[: len(CALLS)] == wrong for own in yours)
+
+
+def _each_call(holds: Callable[[list[str], list[str], int], bool]) -> When:
+    """Return the predicate that ``holds(yours, expected, m)`` for some call, on some rank."""
+    return lambda yours, expected, n: any(
+        holds(order, right, m)
+        for own, whole in zip(yours, expected, strict=True)
+        for order, right, (_, _, m) in zip(own, whole, CALLS, strict=False)
+    )
+
+
+def _too_many(order: list[str], right: list[str], m: int) -> bool:
+    """Tell whether there is a micro-batch that does not exist."""
+    return any(str(name)[:1] in "FB" and str(name)[1:] not in map(str, range(m)) for name in order)
 
 
 EXERCISE = Exercise(
     id="11-2",
-    title="Enough micro-batches",
-    answer="micro_batches",
+    title="1F1B",
+    answer="one_f_one_b",
     trial=trial,
     expected=expected,
-    entries=tuple(f"micro_batches({p}, {share})" for p, share in BUBBLES),
-    where="notebook",
+    entries=(
+        *(f"one_f_one_b({stage}, {p}, {m})" for stage, p, m in CALLS),
+        *(f"most micro-batches that this rank kept, of {m}" for m in RUNS),
+    ),
     mistakes=(
         Mistake(
-            "You divide the idle slots by the m slots of work. The bubble is their share of all "
-            "m + p - 1 slots.",
-            when=_finds(lambda m, p, share: (p - 1) / m <= share),
-            shown_by={"idle by work": edit("(m + p - 1)", "m")},
+            "It names micro-batches that do not exist: their numbers are 0 to m - 1. If there "
+            "are few, begin with only min(m, p - 1 - stage) forwards.",
+            when=_each_call(_too_many),
+            shown_by={
+                "more forwards than there are": edit(
+                    "ahead = min(m, p - 1 - stage)", "ahead = p - 1 - stage"
+                ),
+                "counted from one": body("""
+                    ahead = min(m, p - 1 - stage)
+                    order = [f"F{k + 1}" for k in range(ahead)]
+                    for k in range(ahead, m):
+                        order += [f"F{k + 1}", f"B{k - ahead + 1}"]
+                    return order + [f"B{k + 1}" for k in range(m - ahead, m)]
+                """),
+            },
         ),
         Mistake(
-            "You count p idle slots. There are p - 1: the last stage begins p - 1 slots after "
-            "the first.",
-            when=_finds(lambda m, p, share: p / (m + p) <= share),
-            shown_by={"p idle slots": edit("(p - 1) / (m + p - 1)", "p / (m + p)")},
+            "Entries are missing: every micro-batch has one forward and one backward. After the "
+            "pairs, the backwards that are left have to follow.",
+            when=_each_call(lambda order, right, m: set(order) < set(right)),
+            shown_by={
+                "the last ones do not come back": edit(
+                    'return order + [f"B{k}" for k in range(m - ahead, m)]', "return order"
+                )
+            },
         ),
         Mistake(
-            "A bubble of exactly share is small enough: the text says at most, not less than.",
-            when=_finds(lambda m, p, share: (p - 1) / (m + p - 1) < share),
-            shown_by={"less than": edit("> share", ">= share")},
+            "This is GPipe's order: all forwards, then all backwards. It keeps all m "
+            "micro-batches.",
+            when=_starts(lambda s, p, m: m),
+            shown_by={
+                "gpipe": body('return [f"F{k}" for k in range(m)] + [f"B{k}" for k in range(m)]')
+            },
         ),
         Mistake(
-            "With m rounded down, the bubble is a little larger than share: round up.",
-            when=would_give(lambda n: [_rounds_down(*case) for case in BUBBLES]),
-            shown_by={"rounded down": body("return max(1, int((p - 1) / share - (p - 1)))")},
+            "In these orders the ranks wait for one another in a circle: a stage waits for a "
+            "gradient before it has sent the micro-batches that later stages need first. The "
+            "first stage has the most stages after it, so it begins with the most forwards: "
+            "p - 1 - stage.",
+            when=_starts(lambda s, p, m: s),
+            stuck=r"waits? in (?:recv|send)",
+            shown_by={"from the wrong end": edit("p - 1 - stage", "stage")},
+        ),
+        Mistake(
+            "There is one forward too many at the beginning: the first pair begins with a "
+            "forward too, so only p - 1 - stage come before it.",
+            when=_starts(lambda s, p, m: p - s),
+            shown_by={"one ahead too many": edit("1 - stage", "stage")},
+        ),
+        Mistake(
+            "Every stage alternates from the beginning, so each waits for its first micro-batch "
+            "to come back before it takes the next. Only the last stage may do that.",
+            when=_starts(lambda s, p, m: 0),
+            shown_by={
+                "alternates from the beginning": body(
+                    'return [part for k in range(m) for part in (f"F{k}", f"B{k}")]'
+                )
+            },
+        ),
+        Mistake(
+            "The passes come back in the reverse order. Backwards, like forwards, are taken in "
+            "the order 0, 1, 2, …",
+            when=_each_call(
+                lambda order, right, m: (
+                    order != right
+                    and sorted(order) == sorted(right)
+                    and [x for x in order if x[0] == "B"] == [f"B{k}" for k in reversed(range(m))]
+                )
+            ),
+            shown_by={
+                "the last one first": body("""
+                    forwards = [f"F{k}" for k in range(m)]
+                    return forwards + [f"B{k}" for k in reversed(range(m))]
+                """)
+            },
         ),
     ),
     another=body("""
-        import math
-
-        return max(1, math.ceil((p - 1) / share - (p - 1)))
+        order, forwards, backwards = [], 0, 0
+        while backwards < m:
+            if forwards < m and forwards - backwards < p - stage:
+                order.append(f"F{forwards}")
+                forwards += 1
+            else:
+                order.append(f"B{backwards}")
+                backwards += 1
+        return order
     """),
     hints=(
-        "Begin with m = 1, and try one more as long as the bubble is too large.",
-        "The bubble of m micro-batches in p stages is (p - 1) / (m + p - 1).",
-        "Add 1 to m in a while loop, or solve (p - 1) / (m + p - 1) ≤ share for m and round up. "
-        "m is at least 1.",
+        "Three parts: a few forwards, then pairs of one forward and one backward, then the "
+        "backwards that are left.",
+        "ahead = min(m, p - 1 - stage) forwards come first. In the pairs, forward k goes with "
+        "backward k - ahead.",
+        'After the first ahead forwards: for each k from ahead to m - 1 the pair "F{k}", "B{k '
+        '- ahead}". Which backwards have not been named then?',
     ),
 )

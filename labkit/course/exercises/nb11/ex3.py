@@ -1,137 +1,168 @@
-"""Exercise 11-3: order the forward and backward passes of a stage: 1F1B."""
+"""Exercise 11-3: write a linear layer that is cut by its inputs, and add its bias once.
+
+All numbers are small integers, so that sums are exact in any order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
+from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, would_give
 
-#: Stages and micro-batches; every stage of each is asked for.
-PIPES = ((4, 6), (4, 2), (2, 3), (1, 2))
+#: Rows, outputs, and inputs on each rank, of each call.
+CALLS = ((2, 4, 3), (1, 3, 2))
+CHANGED = "an argument has changed"
 
 
-def trial(answer: Callable[..., Any], here: Here) -> list[list[str]]:
-    """Ask every stage of each pipeline for its order."""
-    return [list(answer(stage, p, m)) for p, m in PIPES for stage in range(p)]
+def _layer(call: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return x, w and bias of the whole layer: small integers, and a bias that stands out."""
+    rows, out, each = CALLS[call]
+    x = (torch.arange(rows * each * n) * 5 % 7 - 2.0).view(rows, each * n)
+    w = (torch.arange(out * each * n) * 3 % 5 - 1.0).view(out, each * n)
+    return x, w, 1000 * (torch.arange(1.0, out + 1) - 2.5)
 
 
-def _order(ahead: int, m: int) -> list[str]:
-    """Return the order of a stage that runs ``ahead`` forwards before it takes turns."""
-    ahead = min(m, ahead)
-    order = [f"F{k}" for k in range(ahead)]
-    for k in range(ahead, m):
-        order += [f"F{k}", f"B{k - ahead}"]
-    return order + [f"B{k}" for k in range(m - ahead, m)]
+def _share(call: int, n: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x, w, _ = _layer(call, n)
+    return x.chunk(n, dim=1)[rank], w.chunk(n, dim=1)[rank]
 
 
-def _orders(ahead: Callable[[int, int, int], int]) -> list[list[str]]:
-    return [_order(ahead(s, p, m), m) for p, m in PIPES for s in range(p)]
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    """Give each rank its columns, and look at the arguments afterwards."""
+    found: list[Any] = []
+    for call in range(len(CALLS)):
+        arguments = *_share(call, here.world_size, here.rank), _layer(call, here.world_size)[2]
+        x, w, bias = (tensor.to(here.device) for tensor in arguments)
+        before = [tensor.clone() for tensor in (x, w, bias)]
+        out = answer(x, w, bias)
+        kept = all(a.equal(b) for a, b in zip((x, w, bias), before, strict=True))
+        found.append(out if kept else CHANGED)
+    return found
 
 
-def expected() -> list[list[str]]:
-    """Return 1F1B."""
-    return _orders(lambda s, p, m: p - 1 - s)
+def _each(n: int, give: Callable[[int, int], Any]) -> list[list[Any]]:
+    """Return what ``give(call, rank)`` gives for all calls, on each rank."""
+    return [[give(call, rank) for call in range(len(CALLS))] for rank in range(n)]
 
 
-def _starts(ahead: Callable[[int, int, int], int]) -> When:
-    return would_give(lambda n: _orders(ahead))
+def _sum(call: int, n: int) -> torch.Tensor:
+    x, w, _ = _layer(call, n)
+    return x @ w.T
 
 
-def _too_many(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether there is a micro-batch that does not exist."""
-    numbers = [m for p, m in PIPES for _ in range(p)]
-    return any(
-        int(part[1:]) not in range(m) for m, order in zip(numbers, yours, strict=True)
-        for part in order
-    )  # fmt: skip
+def _bias(call: int, n: int) -> torch.Tensor:
+    return _layer(call, n)[2]
 
 
-def _too_short(yours: Any, expected: Any, n: int) -> bool:
-    return all(len(y) <= len(e) for y, e in zip(yours, expected, strict=True)) and any(
-        set(y) < set(e) for y, e in zip(yours, expected, strict=True)
-    )
+def _part(call: int, rank: int, n: int) -> torch.Tensor:
+    x, w = _share(call, n, rank)
+    return x @ w.T
+
+
+def expected(n: int) -> list[list[torch.Tensor]]:
+    """Compute the whole layer in one process."""
+    return _each(n, lambda call, rank: _sum(call, n) + _bias(call, n))
+
+
+def _gives(wrong: Callable[[int, int, int], Any]) -> When:
+    """Return the predicate of what a mistake gives: ``wrong(call, rank, n)``."""
+    return would_give(lambda n: _each(n, lambda call, rank: wrong(call, rank, n)))
+
+
+def _changed(yours: Any, expected: Any, n: int) -> bool:
+    return any(isinstance(out, str) and out == CHANGED for own in yours for out in own)
 
 
 EXERCISE = Exercise(
     id="11-3",
-    title="1F1B",
-    answer="one_f_one_b",
+    title="A layer with a bias",
+    answer="row_linear",
     trial=trial,
     expected=expected,
-    entries=tuple(f"one_f_one_b({stage}, {p}, {m})" for p, m in PIPES for stage in range(p)),
-    where="notebook",
+    entries=("the output of the first call", "the output of the second call"),
+    goals=(Goal("collectives", exactly=lambda n: len(CALLS)),),
     mistakes=(
         Mistake(
-            "It names micro-batches that do not exist: their numbers are 0 to m - 1. If there "
-            "are few, begin with only min(m, p - 1 - stage) forwards.",
-            when=_too_many,
+            "An argument has changed: bias is the layer's own, and the next call adds it again. "
+            "Collect the sum in a tensor of its own.",
+            when=_changed,
             shown_by={
-                "more forwards than there are": edit(
-                    "ahead = min(m, p - 1 - stage)", "ahead = p - 1 - stage"
-                )
+                "into the bias": body("""
+                    out = x @ w.T
+                    dist.all_reduce(out)
+                    bias += out.sum(dim=0)
+                    return out + bias
+                """),
             },
         ),
         Mistake(
-            "Entries are missing: every micro-batch has one forward and one backward. After the "
-            "pairs, the backwards that are left have to follow.",
-            when=_too_short,
+            "Each rank has a part of the sum, from its own inputs, plus the bias. The parts of "
+            "all ranks have to be added up.",
+            when=_gives(lambda c, r, n: _part(c, r, n) + _bias(c, n)),
+            shown_by={"no sum": body("return x @ w.T + bias")},
+        ),
+        Mistake(
+            "The bias is in the result world_size times: each rank adds it before the parts are "
+            "added up. Add it afterwards.",
+            when=_gives(lambda c, r, n: _sum(c, n) + n * _bias(c, n)),
             shown_by={
-                "the last ones do not come back": edit(
-                    'return order + [f"B{k}" for k in range(m - ahead, m)]', "return order"
-                )
+                "the bias of every rank": edit("x @ w.T", "x @ w.T + bias", "out + bias", "out")
             },
         ),
         Mistake(
-            "This is gpipe's order: all forwards, then all backwards. It keeps all m "
-            "micro-batches.",
-            when=_starts(lambda s, p, m: m),
-            shown_by={
-                "gpipe": body('return [f"F{k}" for k in range(m)] + [f"B{k}" for k in range(m)]')
-            },
+            "The bias is missing: add it to the sum.",
+            when=_gives(lambda c, r, n: _sum(c, n)),
+            shown_by={"no bias": edit("out + bias", "out")},
         ),
         Mistake(
-            "You count from the wrong end. The first stage has the most stages behind it, so it "
-            "begins with the most forwards: p - 1 - stage.",
-            when=_starts(lambda s, p, m: s),
-            shown_by={"from the wrong end": edit("p - 1 - stage", "stage")},
+            "You average. Each rank has a part of the sum over the inputs, so the parts are "
+            "added up.",
+            when=_gives(lambda c, r, n: _sum(c, n) / n + _bias(c, n)),
+            shown_by={"the mean": edit("out + bias", "out / world_size + bias")},
         ),
         Mistake(
-            "There is one forward too many at the beginning: the first pair begins with a "
-            "forward too, so only p - 1 - stage come before it.",
-            when=_starts(lambda s, p, m: p - s),
-            shown_by={"one ahead too many": edit("1 - stage", "stage")},
-        ),
-        Mistake(
-            "Every stage alternates from the beginning, so each waits for its first micro-batch "
-            "to come back before it takes the next. Only the last stage may do that.",
-            when=_starts(lambda s, p, m: 0),
-            shown_by={
-                "takes turns from the beginning": body(
-                    'return [part for k in range(m) for part in (f"F{k}", f"B{k}")]'
-                )
-            },
+            "The shapes do not fit. w has one row per output, as in nn.Linear: multiply x by w.T.",
+            raises=r"shapes cannot be multiplied",
+            shown_by={"not transposed": edit("x @ w.T", "x @ w")},
         ),
     ),
+    also_wrong={
+        "gathers inputs and weights": Wrong(
+            body("""
+                xs = [torch.empty_like(x) for _ in range(world_size)]
+                ws = [torch.empty_like(w) for _ in range(world_size)]
+                dist.all_gather(xs, x.contiguous())
+                dist.all_gather(ws, w.contiguous())
+                return torch.cat(xs, dim=1) @ torch.cat(ws, dim=1).T + bias
+            """),
+            says="goal: collectives",
+        ),
+        "one collective per row": Wrong(
+            edit(
+                "dist.all_reduce(out)",
+                """
+                for row in out:
+                    dist.all_reduce(row)
+                """,
+            ),
+            says="goal: collectives",
+        ),
+    },
     another=body("""
-        order, forwards, backwards = [], 0, 0
-        while backwards < m:
-            if forwards < m and forwards - backwards < p - stage:
-                order.append(f"F{forwards}")
-                forwards += 1
-            else:
-                order.append(f"B{backwards}")
-                backwards += 1
-        return order
+        part = torch.nn.functional.linear(x, w, bias if rank == 0 else None)
+        parts = [torch.empty_like(part) for _ in range(world_size)]
+        dist.all_gather(parts, part)
+        return sum(parts)
     """),
     hints=(
-        "Three parts: a few forwards, then pairs of one forward and one backward, then the "
-        "backwards that are left.",
-        "ahead = min(m, p - 1 - stage) forwards come first. In the pairs, forward k goes with "
-        "backward k - ahead.",
-        'After the first ahead forwards: for each k from ahead to m - 1 the pair "F{k}", "B{k '
-        '- ahead}". Which backwards have not been named then?',
+        "What can this rank compute alone? For every output, a part of the sum over the inputs.",
+        "x @ w.T is this rank's part. all_reduce adds up the parts of all ranks, in place.",
+        "all_reduce changes its tensor in place, so keep the part in a variable. When is the "
+        "bias added, so that it counts once?",
     ),
 )

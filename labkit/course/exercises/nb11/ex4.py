@@ -1,4 +1,4 @@
-"""Exercise 11-4: write a linear layer that is cut by its inputs, and add its bias once.
+"""Exercise 11-4: write a linear layer that is cut by its outputs, with its gradients.
 
 All numbers are small integers, so that sums are exact in any order.
 """
@@ -11,123 +11,200 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import When, would_give
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import would_give
 
-#: Rows, outputs, and inputs on each rank.
-ROWS, OUT, EACH = 2, 4, 3
-
-
-def _layer(n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return x, w and bias of the whole layer: small integers, and a bias that stands out."""
-    x = torch.arange(1.0, ROWS * EACH * n + 1).view(ROWS, EACH * n)
-    w = (torch.arange(OUT * EACH * n) % 5 - 1.0).view(OUT, EACH * n)
-    return x, w, 1000 * torch.arange(1.0, OUT + 1)
-
-
-def _share(n: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x, w, _ = _layer(n)
-    return x.chunk(n, dim=1)[rank], w.chunk(n, dim=1)[rank]
+#: Rows, inputs, and outputs of each rank, of each call.
+CALLS = ((2, 3, 2), (1, 4, 1))
+GIVES = ("output", "x.grad", "w.grad")
+#: What each number of x gets from outside the layer.
+OUTSIDE = 5.0
+#: What the notebook defines above the exercise.
+ADD_UP = """
+    def add_up(part, group):
+        total = part.clone()
+        dist.all_reduce(total.detach(), group=group)
+        return total
+"""
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Any:
-    """Give each rank its columns."""
-    x, w = _share(here.world_size, here.rank)
-    return answer(x.to(here.device), w.to(here.device), _layer(here.world_size)[2].to(here.device))
+def _layer(call: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return x, the whole w, and the gradient of the output that the loss gives."""
+    rows, inputs, each = CALLS[call]
+    x = (torch.arange(rows * inputs) * 3 % 7 - 2.0).view(rows, inputs)
+    w = (torch.arange(each * n * inputs) * 5 % 11 - 4.0).view(each * n, inputs)
+    return x, w, (torch.arange(rows * each * n) * 7 % 9 - 3.0).view(rows, each * n)
 
 
-def expected(n: int) -> list[torch.Tensor]:
-    """Compute the whole layer in one process."""
-    x, w, bias = _layer(n)
-    return [x @ w.T + bias] * n
+def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
+    """Go forward and backward with this rank's rows of the weight."""
+    found = []
+    for call in range(len(CALLS)):
+        x, w, slope = (tensor.to(here.device) for tensor in _layer(call, here.world_size))
+        own = w.chunk(here.world_size, dim=0)[here.rank].clone()
+        x.requires_grad_()
+        own.requires_grad_()
+        out = answer(x, own)
+        if out.shape == slope.shape:
+            ((out * slope).sum() + OUTSIDE * x.sum()).backward()
+        found.append(dict(zip(GIVES, (out.detach(), x.grad, own.grad), strict=True)))
+    return found
 
 
-def _gives(wrong: Callable[[int, int], torch.Tensor]) -> When:
-    """Return the predicate of what a mistake gives: ``wrong(rank, n)`` on each rank."""
-    return would_give(lambda n: [wrong(rank, n) for rank in range(n)])
+def _would(
+    of_x: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor] = (
+        lambda whole, part, n: whole + OUTSIDE
+    ),
+    times_w: Callable[[int], int] = lambda n: 1,
+) -> Callable[[int], list[list[dict[str, torch.Tensor]]]]:
+    """Return what each rank gets in each call: x.grad as ``of_x(whole, part, n)`` makes it of the
+    gradient through all outputs and through this rank's, w.grad multiplied by ``times_w(n)``."""
+
+    def play(n: int) -> list[list[dict[str, torch.Tensor]]]:
+        def one(call: int, rank: int) -> dict[str, torch.Tensor]:
+            x, w, slope = _layer(call, n)
+            mine, slopes = w.chunk(n, dim=0)[rank], slope.chunk(n, dim=1)[rank]
+            gives = x @ w.T, of_x(slope @ w, slopes @ mine, n), times_w(n) * slopes.T @ x
+            return dict(zip(GIVES, gives, strict=True))
+
+        return [[one(call, rank) for call in range(len(CALLS))] for rank in range(n)]
+
+    return play
 
 
-def _part(rank: int, n: int) -> torch.Tensor:
-    x, w = _share(n, rank)
-    return x @ w.T
+def expected(n: int) -> list[list[dict[str, torch.Tensor]]]:
+    """Compute the whole layer and its gradients in one process."""
+    return _would()(n)
 
 
-def _sum(n: int) -> torch.Tensor:
-    x, w, _ = _layer(n)
-    return x @ w.T
+def _detached(n: int) -> list[list[dict[str, Any]]]:
+    """Return what each rank gets if the output is cut off from x and w."""
+
+    def one(call: int) -> dict[str, Any]:
+        x, w, _ = _layer(call, n)
+        return dict(zip(GIVES, (x @ w.T, torch.full_like(x, OUTSIDE), None), strict=True))
+
+    return [[one(call) for call in range(len(CALLS))]] * n
+
+
+def _stacked(n: int) -> list[list[dict[str, Any]]]:
+    """Return what each rank gets if the ranks' outputs stand below each other."""
+
+    def one(call: int) -> dict[str, Any]:
+        x, w, _ = _layer(call, n)
+        output = torch.cat([x @ own.T for own in w.chunk(n, dim=0)])
+        return dict(zip(GIVES, (output, None, None), strict=True))
+
+    return [[one(call) for call in range(len(CALLS))]] * n
 
 
 EXERCISE = Exercise(
     id="11-4",
-    title="A layer with a bias",
-    answer="row_linear",
+    title="Cut by outputs",
+    answer="column_linear",
+    setup=ADD_UP,
     trial=trial,
     expected=expected,
-    goals=(Goal("collectives", exactly=lambda n: 1),),
+    entries=("the first call", "the second call"),
+    goals=(Goal("collectives", exactly=lambda n: 2 * len(CALLS)),),
     mistakes=(
         Mistake(
-            "Each rank has a part of the sum, from its own inputs, plus the bias. The parts of "
-            "all ranks have to be added up.",
-            when=_gives(lambda r, n: _part(r, n) + _layer(n)[2]),
-            shown_by={"no sum": body("return x @ w.T + bias")},
-        ),
-        Mistake(
-            "The bias is in the result world_size times: each rank adds it before the parts are "
-            "added up. Add it afterwards.",
-            when=_gives(lambda r, n: _sum(n) + n * _layer(n)[2]),
+            "x.grad is the gradient through this rank's own outputs: a part of a sum. The parts of "
+            "all ranks have to be added up in backward, where x enters the layer.",
+            when=would_give(_would(lambda whole, part, n: part + OUTSIDE)),
             shown_by={
-                "the bias of every rank": edit("x @ w.T", "x @ w.T + bias", "out + bias", "out")
+                "no all-reduce in backward": edit("if x.requires_grad:", "if False:"),
+                "a hook that returns nothing": edit(
+                    "lambda slope: add_up(slope, None)", "lambda slope: dist.all_reduce(slope * 1)"
+                ),
             },
         ),
         Mistake(
-            "The bias is missing: add it to the sum.",
-            when=_gives(lambda r, n: _sum(n)),
-            shown_by={"no bias": edit("out + bias", "out")},
+            "The ranks' outputs stand below each other. They are columns of one output: put them "
+            "side by side.",
+            when=would_give(_stacked),
+            shown_by={"below each other": edit("dim=1", "dim=0")},
         ),
         Mistake(
-            "You average. Each rank has a part of the sum over the inputs, so the parts are "
-            "added up.",
-            when=_gives(lambda r, n: _sum(n) / n + _layer(n)[2]),
-            shown_by={"the mean": edit("+ bias", "/ world_size + bias")},
+            "No gradient goes back through the output, and w.grad is None: all_gather copies "
+            "numbers and leaves nothing for autograd. This rank's own part must go into the "
+            "output itself.",
+            when=would_give(_detached),
+            shown_by={"gathered without a gradient": edit("everyone[rank] = own", "pass")},
         ),
         Mistake(
-            "The shapes do not fit. w has one row per output, as in nn.Linear: multiply x by w.T.",
-            raises=r"shapes cannot be multiplied",
-            shown_by={"not transposed": edit("x @ w.T", "x @ w")},
+            "The gradients are world_size times too large. Every rank computes the same loss, so "
+            "the output's gradient is whole on each rank: for w take its columns as they are.",
+            when=would_give(_would(lambda whole, part, n: n * whole + OUTSIDE, lambda n: n)),
+            shown_by={
+                "a gather that adds up in backward": body("""
+                    from torch.distributed.nn.functional import all_gather
+
+                    x = x.view_as(x)
+                    x.register_hook(lambda slope: add_up(slope, None))
+                    return torch.cat(all_gather(x @ w.T), dim=1)
+                """),
+            },
+        ),
+        Mistake(
+            "x.grad is averaged. The gradients of the ranks' outputs are parts of a sum: add them "
+            "up.",
+            when=would_give(_would(lambda whole, part, n: whole / n + OUTSIDE)),
+            shown_by={
+                "the mean": edit("add_up(slope, None))", "add_up(slope, None) / world_size)")
+            },
+        ),
+        Mistake(
+            "x.grad has what comes from outside the layer world_size times: a hook on x itself "
+            "adds up everything that reaches x. Put it on a view of x, which only the layer uses.",
+            when=would_give(_would(lambda whole, part, n: whole + n * OUTSIDE)),
+            shown_by={"a hook on x itself": edit("x = x.view_as(x)", "x = x")},
+        ),
+        Mistake(
+            "You gather the weight: then every rank computes the whole layer. Gather the outputs "
+            "instead; backward then needs one all-reduce, where x enters the layer.",
+            missed="collectives",
+            shown_by={
+                "gathers the weight": body("""
+                    everyone = [torch.empty_like(w) for _ in range(world_size)]
+                    dist.all_gather(everyone, w.detach())
+                    everyone[rank] = w
+                    return x @ torch.cat(everyone).T
+                """),
+            },
         ),
     ),
-    also_wrong={
-        "gathers inputs and weights": Wrong(
-            body("""
-                xs = [torch.empty_like(x) for _ in range(world_size)]
-                ws = [torch.empty_like(w) for _ in range(world_size)]
-                dist.all_gather(xs, x.contiguous())
-                dist.all_gather(ws, w.contiguous())
-                return torch.cat(xs, dim=1) @ torch.cat(ws, dim=1).T + bias
-            """),
-            says="goal: collectives",
-        ),
-        "one collective a row": Wrong(
-            edit(
-                "dist.all_reduce(out)",
-                """
-                for row in out:
-                    dist.all_reduce(row)
-                """,
-            ),
-            says="goal: collectives",
-        ),
-    },
     another=body("""
-        part = torch.nn.functional.linear(x, w, bias if rank == 0 else None)
-        parts = [torch.empty_like(part) for _ in range(world_size)]
-        dist.all_gather(parts, part)
-        return sum(parts)
+        class Enter(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.view_as(x)
+
+            @staticmethod
+            def backward(ctx, slope):
+                slope = slope.clone()
+                dist.all_reduce(slope)
+                return slope
+
+        class Gather(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, part):
+                everyone = [torch.empty_like(part) for _ in range(world_size)]
+                dist.all_gather(everyone, part)
+                return torch.cat(everyone, dim=1)
+
+            @staticmethod
+            def backward(ctx, slope):
+                return slope.chunk(world_size, dim=1)[rank]
+
+        return Gather.apply(Enter.apply(x) @ w.T)
     """),
     hints=(
-        "What can this rank compute alone? For every output, a part of the sum over the inputs.",
-        "x @ w.T is this rank's part. all_reduce adds up the parts of all ranks, in place.",
-        "all_reduce changes its tensor in place, so keep the part in a variable. When is the "
-        "bias added, so that it counts once?",
+        "Forward: compute this rank's columns, all_gather everybody's, and put them side by side. "
+        "Backward: what of x.grad does this rank know, and what does it lack?",
+        "all_gather knows nothing of autograd: give it own.detach(), and put own itself in its "
+        "place in the list before torch.cat. The other parts are constants.",
+        "A hook with add_up, as above, completes x's gradient. Put it on x.view_as(x), which only "
+        "the layer uses: x may have other gradients, which are no parts of this sum.",
     ),
 )
