@@ -74,6 +74,10 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def has_ended(self) -> bool:
+        """Tell whether torchrun and all that it started are gone."""
+        return self._torchrun.has_ended()
+
     def follow(self, look: Callable[[], None], patience: float | None) -> BaseException | None:
         """Look on until all workers are gone.
 

@@ -16,7 +16,8 @@ class Asked:
     Process 3 writes what it does into ``3.jsonl`` of the folder, one line for each thing:
     ``{"step": [7, 9]}`` is a step of an optimizer on two rows, each with a number that only equal
     rows share; ``{"saved": "a.pt"}`` is a call of ``torch.save``; ``{"held": 17}`` says that the
-    process waits to be killed before its 17th step. At its end it writes its weights as one vector
+    process waits to be killed before its 17th step, which it does in its first life only: torchrun
+    may start it again. At its end it writes its weights as one vector
     into ``3.pt``.
     """
 

@@ -6,6 +6,9 @@ All ranks must see FOLDER. There may be more or fewer of them after a restart: i
 share the same 16 rows. PAUSE is in seconds, after each step. With NCCL where a node has a GPU for
 each of its processes (then all nodes must), otherwise on the CPU with gloo. Set
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1: without it a restart may find the addresses of the dead.
+
+It has no handler of SIGTERM, with which torchrun also ends the workers before each restart: every
+step is saved, so a rank that dies in a step loses that step.
 """
 
 import os
@@ -23,6 +26,12 @@ def rows_of(step):
     torch.manual_seed(step)  # so there is no state of random numbers to save
     x = torch.randn(16, 8, dtype=torch.float64)
     return x, x.sin().sum(1, keepdim=True)
+
+
+def flush(folder):
+    home = os.open(folder, os.O_RDONLY)
+    os.fsync(home)
+    os.close(home)
 
 
 def train(folder, steps=20, pause=0.1):
@@ -50,6 +59,7 @@ def train(folder, steps=20, pause=0.1):
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(f"{path}.tmp", path)  # all or nothing
+            flush(folder)  # the new name, too
         dist.barrier()  # it is saved
         print(f"step {step + 1} by rank {rank} of {world_size}, process {os.getpid()}\n", end="")
         time.sleep(pause)

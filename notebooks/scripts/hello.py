@@ -66,7 +66,7 @@ def start(way, processes, world_size, seconds, late):
 
 
 if __name__ == "__main__":  # a spawned process imports this file: it must not start any itself
-    mp.set_start_method("spawn")  # the only one that CUDA can stand
+    mp.set_start_method("spawn")  # CUDA cannot be used in a fork of a process that has used it
     parser = argparse.ArgumentParser()
     parser.add_argument("--local-rank", type=int, default=os.environ.get("LOCAL_RANK"))
     parser.add_argument("--way", choices=["Process", "spawn"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,14 +18,15 @@ from labkit import LabError
 from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
 from labkit.runtime import cluster
-from tests.support import external_lab
+from tests.support import answers, external_lab
 from tests.support.cells import inside, run_cell
 from tests.support.conda_versions import ROOT
 from tests.support.slurm import Slurm, slurm
 from tests.support.system import needs, needs_hosts
 
-pytestmark = [pytest.mark.slow, needs("slurm"), needs_hosts()]
+pytestmark = [pytest.mark.slow, needs("slurm"), needs_hosts(reach=True)]
 
+SCRIPTS = ROOT / "notebooks" / "scripts"
 #: Seconds for a job to be cancelled, and to be gone: its processes ended, its nodes free.
 CANCEL_SECONDS, GONE_SECONDS = 10, 30
 
@@ -222,7 +224,10 @@ def test_a_killed_owner_takes_its_job_along(
 # -- a batch script -----------------------------------------------------------------------------
 
 SCRIPT = """\
+import os
+import re
 import socket
+import subprocess
 import torch
 import torch.distributed as dist
 
@@ -231,6 +236,10 @@ x = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(x)
 host = socket.gethostname()
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} on {host}: {x.item()}")
+if dist.get_rank() == 0:
+    step = f"{os.environ['SLURM_JOB_ID']}.{os.environ['SLURM_STEP_ID']}"
+    told = subprocess.run(["scontrol", "show", "step", step], capture_output=True, text=True).stdout
+    print("cores of the step:", re.search(r"CPUs=([0-9]+)", told)[1])
 dist.destroy_process_group()
 """
 
@@ -239,13 +248,76 @@ def test_the_batch_script_runs_torchrun_on_the_nodes_of_its_job(
     farm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    folder = Path(sys.executable).parent
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PROCS", "1")
-    monkeypatch.chdir(tmp_path)
-    farm.run("sbatch", str(ROOT / "notebooks/scripts/train.sbatch"), "script.py")
+    go_to(tmp_path, monkeypatch)
+    # The cores of the job, on both nodes, are those of torchrun.
+    farm.run("sbatch", "--cpus-per-task=6", str(SCRIPTS / "train.sbatch"), "script.py")
     eventually(lambda: farm.jobs() == [], 120)
     (output,) = tmp_path.glob("train-*.out")
     text = output.read_text()
     lines = sorted(line for line in text.splitlines() if line.startswith("rank "))
     assert lines == [f"rank {r} of 2 on h{r + 1}: 3.0" for r in range(2)], text
+    assert "cores of the step: 12" in text.splitlines()
+
+
+def test_a_job_whose_time_is_almost_over_goes_on_in_its_next_run(
+    farm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Slurm's signal is sent by hand: its own comes two minutes before a limit of minutes."""
+    go_to(tmp_path, monkeypatch)
+    raw = Path("MNIST", "raw")
+    raw.mkdir(parents=True)
+    for file in (ROOT / "data" / raw).glob("*ubyte"):  # 64 images: an epoch is a step
+        size = 16 + 64 * 28 * 28 if "idx3" in file.name else 8 + 64
+        (raw / file.name).write_bytes(file.read_bytes()[:size])
+    command = [str(SCRIPTS / "train.py"), "--data=.", "--epochs=30", "--no-bar"]
+    command += ["--save=digits.pt", "--resume"]
+    farm.run("sbatch", "--output=out", str(SCRIPTS / "train.sbatch"), *command)
+    (job,) = farm.jobs()
+    assert "Requeue=1" in farm.run("scontrol", "show", "job", job.split()[0])
+    eventually(Path("digits.pt").exists, 120)
+    farm.run("scancel", "--batch", "--signal=USR1", job.split()[0])
+    eventually(lambda: farm.jobs() == [], 240)
+    text = Path("out").read_text()
+    first, _, second = text.partition("goes back into the queue.")
+    assert " 0 of 30 epochs done" in first, text
+    assert re.search(r" [1-9]\d* of 30 epochs done", second), text
+    assert re.search(r"^result: accuracy", second, re.MULTILINE), text
+
+
+def go_to(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Work in a folder, with torchrun on the PATH and one process per node."""
+    patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    patch.setenv("PROCS", "1")
+    patch.chdir(folder)
+
+
+#: Who each process is; without torch, since eight of them share this machine's cores.
+WHO = """\
+import os
+names = ("RANK", "WORLD_SIZE", "SLURMD_NODENAME")
+print("rank {} of {} {}\\n".format(*map(os.environ.get, names)), end="")
+"""
+
+
+def test_the_solution_of_12_5_on_a_real_slurm(
+    farm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    go_to(tmp_path, monkeypatch)
+    Path("who.py").write_text(WHO)
+    for name, text in answers_of("12-5").items():
+        Path(name).write_text(f"{text}\n")
+        farm.run("sbatch", "--cpus-per-task=4", f"--output={name}.out", name, "who.py")
+    eventually(lambda: farm.jobs() == [], 120)
+    wanted = sorted(f"rank {r} of 8 h{1 + r // 4}" for r in range(8))
+    for name in answers_of("12-5"):
+        text = Path(f"{name}.out").read_text()
+        assert sorted(x for x in text.splitlines() if x.startswith("rank ")) == wanted, text
+
+
+def answers_of(name: str) -> dict[str, str]:
+    """Return the two right answers to an exercise, each under the name of a file."""
+    exercise = answers.EXERCISES[name]
+    return {
+        "solution.sbatch": answers.solution(exercise),
+        "another.sbatch": answers.written(exercise, exercise.another),
+    }

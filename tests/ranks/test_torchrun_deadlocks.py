@@ -7,8 +7,9 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -20,6 +21,8 @@ from labkit.errors import Interrupted
 pytestmark = pytest.mark.slow
 
 HEAD = "import os, threading, time\nimport torch\nimport torch.distributed as dist\n"
+#: The last line before a fault: from here on it is certain, but for the time that the calls take.
+MARK = "open(f\"{os.environ['MARKS']}/{os.environ['RANK']}\", 'w').close()\n"
 INIT = (
     "dist.init_process_group('gloo')\n"
     "rank, size = dist.get_rank(), dist.get_world_size()\n"
@@ -27,6 +30,9 @@ INIT = (
 )
 #: Where the body begins: the magic's line is the first.
 BODY = 2 + len(HEAD.splitlines()) + len(INIT.splitlines())
+#: Seconds from certain to named, with torchrun and all workers ended: below 2 where the machine
+#: does nothing else.
+NAMED = 10.0
 #: Seconds in which nothing may be said of those that only wait long.
 PATIENCE = 3.0
 
@@ -111,21 +117,32 @@ FAULTS = [
     ),
     Fault(
         "a wrong world size",
-        "",
+        "dist.init_process_group('gloo', world_size=3, rank=int(os.environ['RANK']))\n",
         ("in init_process_group", "world_size=3 is more than the 2 ranks", "Not proved"),
         SuspectedDeadlock,
-        init="dist.init_process_group('gloo', world_size=3, rank=int(os.environ['RANK']))\n",
+        init="import sys\n",
     ),
 ]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_named_and_nothing_goes_on(
-    shell: InteractiveShell, fault: Fault, monkeypatch: pytest.MonkeyPatch
+    shell: InteractiveShell,
+    fault: Fault,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     monkeypatch.setenv("LABKIT_SUSPECT_SECONDS", "1")
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    *first, last = fault.init.splitlines(keepends=True)
     with pytest.raises(fault.error) as caught:
-        run(shell, fault.init + fault.body, fault.workers)
+        run(shell, "".join([*first, last.rstrip() + "; " + MARK]) + fault.body, fault.workers)
+    certain = max(mark.stat().st_mtime for mark in tmp_path.iterdir())
+    seconds = time.time() - certain
+    record_property("seconds from certain to named", round(seconds, 2))
+    assert len(list(tmp_path.iterdir())) == fault.workers
+    assert seconds < NAMED
     said = str(caught.value)
     for pattern in fault.says:
         assert re.search(pattern, said), said

@@ -27,6 +27,8 @@ Run = Callable[..., tuple[str, str]]
 TWO, FOUR = "--standalone --nproc-per-node=2", "--standalone --nproc-per-node=4"
 #: Seconds until a run that is stopped is gone.
 STOP_SECONDS = 2.0
+#: Seconds from a fault to its error: below 2 where the machine does nothing else.
+NAME_SECONDS = 10.0
 PLAIN = "import os, sys, time\nrank = int(os.environ['RANK'])\n"
 GROUP = (
     "import torch\nimport torch.distributed as dist\n"
@@ -158,10 +160,15 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_worker_that_fails_is_named_once_and_what_follows_from_it_is_not(cell, fault):
+def test_a_worker_that_fails_is_named_once_and_what_follows_from_it_is_not(
+    cell, fault, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MARK", str(mark := tmp_path / "mark"))
     code, how = FAULTS[fault]
-    text = f"{GROUP}import os, sys\nif rank == 1:\n    {code}\ndist.barrier()\n"
+    marked = "open(os.environ['MARK'], 'w').close()"
+    text = f"{GROUP}import os, sys; rank or {marked}\nif rank == 1:\n    {code}\ndist.barrier()\n"
     out, err, error = cell(text, error=RankDied)
+    assert time.time() - mark.stat().st_mtime < NAME_SECONDS
     assert error == f"rank 1 ended with {how}."
     assert out == ""
     if fault == "exception":

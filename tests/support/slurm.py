@@ -26,14 +26,15 @@ from tests.support.system import SERVER_FOLDERS
 READY_SECONDS, COMMAND_SECONDS = 60, 30
 
 # Debian's plug-ins for process tracking and accounting need control groups of systemd's making.
-# A node claims to have CPUs that the machine does not: jobs are small here.
+# A node claims to have CPUs that the machine does not: jobs are small here. A job that was put back
+# into the queue begins again when its credential has expired and the scheduler looks: soon.
 CONFIGURATION = """\
 ClusterName=labkit
 SlurmctldHost=h1({address})
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -51,6 +52,7 @@ PropagateResourceLimits=NONE
 ReturnToService=2
 KillWait=3
 SlurmdTimeout=30
+SchedulerParameters=sched_interval=2,bf_interval=2
 PartitionName=course Nodes=ALL Default=YES State=UP
 """
 NODE = "NodeName={name} NodeAddr={address} CPUs=8 State=UNKNOWN\n"

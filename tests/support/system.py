@@ -60,7 +60,10 @@ def packages() -> list[str]:
 
 
 @functools.cache
-def needs_hosts() -> pytest.MarkDecorator:
-    """Mark tests that make several hosts on this machine (``labkit.hosts``); the same rule."""
-    why = hosts.why_not()
+def needs_hosts(*, reach: bool = False) -> pytest.MarkDecorator:
+    """Mark tests that make several hosts on this machine (``labkit.hosts``); the same rule.
+
+    With ``reach`` this machine reaches them too, which needs root.
+    """
+    why = hosts.why_not(reach=reach)
     return pytest.mark.skipif(bool(why) and os.environ.get("CI") != "true", reason=why)

@@ -23,6 +23,8 @@ from typing import Any
 from ...wire.family import end_with_parent
 from ...wire.training import VARIABLE, Asked
 
+#: torchrun's variable: how often it has started the processes again. Those do not wait.
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 #: Seconds that a process waits to be killed.
 HOLD_SECONDS = 60.0
 
@@ -98,7 +100,8 @@ class Teller:
         self._rows += [_number(row.tobytes()) for row in data]
 
     def _may_wait(self, *_: Any) -> None:
-        if (self._rank, self._steps + 1) == (self._asked.hold_rank, self._asked.hold_step):
+        held = (self._asked.hold_rank, self._asked.hold_step)
+        if (self._rank, self._steps + 1) == held and os.environ.get(RESTARTS, "0") == "0":
             self._write(held=self._steps + 1)
             deadline = time.monotonic() + HOLD_SECONDS
             while time.monotonic() < deadline:

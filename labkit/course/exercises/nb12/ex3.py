@@ -78,7 +78,7 @@ def _early(yours: Sequence[Any], expected: Any, n: int) -> bool:
 
 EXERCISE = Exercise(
     id="12-3",
-    title="Download once a node",
+    title="Download once per node",
     answer="download_once",
     setup="""
         import os

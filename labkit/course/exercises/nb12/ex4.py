@@ -1,365 +1,168 @@
-"""Exercise 12-4: write a script that a launcher can kill at any time and start again.
+"""Exercise 12-4: make a script survive that torchrun starts on two nodes, and starts again.
 
-A kill is played by an exception that is none of an answer's own: nothing of torch is replaced,
-and no process ends.
+What the learner writes is a file. The check starts it under torchrun as two nodes, kills the
+process of one, and compares what came out with one process of ``single.py``.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
-from .facts import Facts, fact_is, raises
+from ...answers import edit, instead
+from ...exercise import Exercise, Mistake, Wrong
+from ...script_start import Trained, start_nodes
+from ..nb08 import own_script
+from ..nb08.alone import EPOCHS, STEPS, alone
+from ..nb08.own_script_mistakes import AGAIN, EPOCH, NO_STATE, NOTHING, SAVES, shows
 
-#: The steps, and the one that is killed.
-STEPS, KILLED = 4, 2
-IN_STEP, IN_SAVE, AGAIN, STATES = "in a step", "in a save", "when done", "states"
-IN_PLACE = "in place"
-
-
-class _Killed(BaseException):
-    """End a script from outside. No Exception, so that an answer rarely catches it."""
+PART = "2 nodes with a process each, rank 1 killed in epoch 2"
+LIVES = "steps of rank 1, in its two lives"
+KILLED = 1
 
 
-class _Bomb:
-    """Kill the script in the middle of a save: when it is pickled."""
-
-    def __reduce__(self) -> Any:
-        raise _Killed
-
-
-class _Job:
-    """A script's steps, noted as they begin. Its state is the list of the steps that it has done.
-
-    Parameters
-    ----------
-    path
-        Where the answer saves.
-    fault
-        IN_STEP or IN_SAVE: where the script is killed, once; anything else: nowhere.
-    """
-
-    def __init__(self, path: str, fault: str) -> None:
-        self.path, self.fault = path, fault
-        self.begun: list[int] = []
-        self.in_place = False
-        self._content = b""
-
-    def step(self, i: int, state: Any) -> Any:
-        self.begun.append(i)
-        self._look()
-        done = [*(state or []), i]
-        if i == KILLED and self.fault in (IN_STEP, IN_SAVE):
-            fault, self.fault = self.fault, ""
-            if fault == IN_STEP:
-                raise _Killed
-            return [*done, _Bomb()]
-        return done
-
-    def _look(self) -> None:
-        """Keep the file under a second name, and see what became of it since the last step: a new
-        file in its place leaves it as it was."""
-        kept = Path(f"{self.path}.kept")
-        if kept.exists():
-            self.in_place = self.in_place or kept.read_bytes() != self._content
-            kept.unlink()
-        if os.path.isfile(self.path):
-            os.link(self.path, kept)
-            self._content = kept.read_bytes()
+def trial(script: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Start the script on two nodes, and kill rank 1 in epoch 2; yield what was found."""
+    alone()
+    with tempfile.TemporaryDirectory(prefix="labkit-") as name:
+        place, told = Path(name, "last.pt"), Path(name, "told")
+        told.mkdir()
+        words = [f"--epochs={EPOCHS}", f"--checkpoint={place}"]
+        ranks = start_nodes(script, words, told, seconds, kill=(KILLED, STEPS + 1))
+        yield PART, found(ranks, place)
 
 
-def _run(answer: Callable[..., Any], job: _Job) -> Any:
-    """Run the script; where it is killed, once more, as a launcher does. Return the last state.
-
-    An error of the script is its own, and raised. Only what a start raises after a kill in a save
-    may come of the file: a script with a slip of another kind has failed before, in a step.
-    """
-    in_save = job.fault == IN_SAVE
-    for start in range(2):
-        try:
-            return answer(job.path, STEPS, job.step)
-        except _Killed:
-            continue
-        except Exception as error:
-            if in_save and start == 1:
-                return raises(error)
-            raise
-    return "killed"
+def found(ranks: list[Trained], place: Path) -> dict[str, Any]:
+    """Describe the run: what the second lives did, and what all saved."""
+    steps = len(ranks[KILLED].steps)
+    first = min(STEPS, steps)
+    last = [replace(rank, steps=rank.steps[-STEPS:]) for rank in ranks]
+    return {LIVES: [first, steps - first], **own_script.found(last, place, done=1)}
 
 
-def trial(answer: Callable[..., Any], here: Here) -> Facts:
-    """Kill the script in a step, in a save and not at all, and run it again."""
-    facts: Facts = {}
-    states, in_place = [], False
-    with tempfile.TemporaryDirectory() as home:
-        for fault in (IN_STEP, IN_SAVE, AGAIN):
-            path = os.path.join(home, fault.replace(" ", "-") + ".pt")
-            job = _Job(path, fault)
-            state = _run(answer, job)
-            in_place = in_place or job.in_place
-            if fault == AGAIN:
-                job = _Job(path, fault)
-                state = _run(answer, job)
-            facts[fault] = state if isinstance(state, str) else job.begun
-            states.append(state)
-    facts[STATES] = states
-    facts[IN_PLACE] = in_place
-    return facts
+def expected() -> dict[str, dict[str, Any]]:
+    """Return what is to be found: no epoch twice, and the weights of one process."""
+    facts = own_script.expected()[AGAIN]
+    return {PART: {LIVES: [STEPS, STEPS], **facts, SAVES: [EPOCHS, 0]}}
 
 
-def _begun(*steps: int) -> list[int]:
-    return [*range(KILLED + 1), *steps]
+#: In another layout: without DDP, with gradients averaged by hand.
+ANOTHER = """
+import os
+import sys
 
+import torch
+import torch.distributed as dist
+from torch import nn
 
-def expected() -> Facts:
-    """Begin no step twice but the one that was killed, and none when all are done."""
-    steps = _begun(*range(KILLED, STEPS))
-    return {
-        IN_STEP: steps,
-        IN_SAVE: steps,
-        AGAIN: [],
-        STATES: [list(range(STEPS))] * 3,
-        IN_PLACE: False,
-    }
-
-
-FROM_0 = _begun(*range(STEPS))
+options = dict(word.removeprefix("--").split("=") for word in sys.argv[1:])
+path, until = options["checkpoint"], int(options["epochs"])
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 4))
+sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+begin = 0
+if os.path.exists(path):
+    saved = torch.load(path)
+    net.load_state_dict(saved["model"])
+    sgd.load_state_dict(saved["optimizer"])
+    begin = saved["epoch"]
+points = torch.randn(1024, 2, generator=torch.Generator().manual_seed(1))
+rings = (2 * points.norm(dim=1)).long().clamp(max=3)
+for epoch in range(begin, until):
+    order = torch.randperm(1024, generator=torch.Generator().manual_seed(epoch))
+    for batch in order.view(-1, 64):
+        mine = batch[rank::size]
+        sgd.zero_grad()
+        nn.functional.cross_entropy(net(points[mine]), rings[mine]).backward()
+        for p in net.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= size
+        sgd.step()
+    if rank == 0:
+        with open(path + ".draft", "wb") as file:
+            torch.save(
+                dict(model=net.state_dict(), optimizer=sgd.state_dict(), epoch=epoch + 1), file
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + ".draft", path)
+"""
 
 
 EXERCISE = Exercise(
     id="12-4",
     title="Survive a restart",
-    answer="resume",
-    setup="""
-        import os
-        import pickle
-        from pathlib import Path
-
-        import torch
-    """,
+    answer="my_elastic.py",
+    where="file",
+    start="scripts/fragile.py",
     trial=trial,
     expected=expected,
-    where="notebook",
+    seconds=90.0,
     mistakes=(
         Mistake(
-            "It never calls step: for i in range(…): state = step(i, state).",
-            when=fact_is(IN_STEP, []),
-            shown_by={"prints": body("print(list(range(steps)))")},
+            "There is no checkpoint where --checkpoint=PATH says.",
+            when=shows(lambda y, e: y[EPOCH] == NOTHING),
+            shown_by={"saves nothing": edit("save(checkpoint, model, optimizer, epoch + 1)", "")},
         ),
         Mistake(
-            "At the first start there is no file yet: check os.path.exists(path).",
-            raises=r"^FileNotFoundError: .*/in-a-step\.pt'(?! ->)",
+            "The processes that torchrun has started again begin with epoch 1: what the first "
+            "ones did is lost. Before the first step, load the checkpoint if there is one: the "
+            "model, the optimizer and the epoch.",
+            when=shows(lambda y, e: y[LIVES][1] > e[LIVES][1]),
             shown_by={
-                "loads what is not there": edit(
-                    """
-                    now = {"next": 0, "state": None}
-                    if os.path.exists(path):
-                        now = torch.load(path, weights_only=True)
-                    """,
-                    "now = torch.load(path, weights_only=True)",
+                "does not load": edit("if checkpoint.exists():", "if False:"),
+            },
+        ),
+        Mistake(
+            "One process per node writes the checkpoint, all to the same file: the local rank is "
+            "0 on every node. dist.get_rank() is 0 on one process of the whole job.",
+            when=shows(lambda y, e: all(y[SAVES])),
+            raises=r"(?s)^FileNotFoundError: .*'[^']*' -> '",
+            shown_by={
+                "local rank 0": edit(
+                    "if dist.get_rank() == 0:", 'if int(os.environ["LOCAL_RANK"]) == 0:'
                 ),
             },
         ),
         Mistake(
-            "The second run begins at step 0. Load the file if there is one, and save after each "
-            "step: a run that is killed never reaches a save at its end.",
-            when=fact_is(IN_STEP, FROM_0),
+            "The checkpoint is written over the old one: a process that is killed meanwhile "
+            "leaves half a file, and the good one is lost. Save under another name and call "
+            "os.replace(new, checkpoint).",
+            when=shows(lambda y, e: not y["saved under another name first"]),
             shown_by={
-                "saves nothing": body("""
-                    state = None
-                    for i in range(steps):
-                        state = step(i, state)
-                    return state
-                """),
-                "saves at the end": body("""
-                    now = {"next": 0, "state": None}
-                    if os.path.exists(path):
-                        now = torch.load(path, weights_only=True)
-                    state = now["state"]
-                    for i in range(now["next"], steps):
-                        state = step(i, state)
-                    torch.save({"next": steps, "state": state}, f"{path}.new")
-                    os.replace(f"{path}.new", path)
-                    return state
-                """),
-                "does not load": body("""
-                    state = None
-                    for i in range(steps):
-                        state = step(i, state)
-                        torch.save({"next": i + 1, "state": state}, f"{path}.new")
-                        os.replace(f"{path}.new", path)
-                    return state
-                """),
-            },
-        ),
-        Mistake(
-            "The step that was killed is skipped, because the file says that it was done. Save "
-            "after the step, and let next be the number of the step to come.",
-            when=fact_is(IN_STEP, _begun(*range(KILLED + 1, STEPS))),
-            shown_by={
-                "saves before the step": body("""
-                    now = {"next": 0, "state": None}
-                    if os.path.exists(path):
-                        now = torch.load(path, weights_only=True)
-                    state = now["state"]
-                    for i in range(now["next"], steps):
-                        torch.save({"next": i + 1, "state": state}, f"{path}.new")
-                        os.replace(f"{path}.new", path)
-                        state = step(i, state)
-                    return state
-                """),
-                "goes on one too far": edit(
-                    "now = torch.load(path, weights_only=True)",
-                    """
-                    now = torch.load(path, weights_only=True)
-                    now["next"] += 1
-                    """,
+                "in its place": edit(
+                    'unfinished := f"{checkpoint}.{os.getpid()}"',
+                    "checkpoint",
+                    "os.replace(unfinished, checkpoint)",
+                    "",
                 ),
             },
         ),
         Mistake(
-            "A step is done twice. After step i the step to come is i + 1: save that as next.",
-            when=fact_is(IN_STEP, _begun(*range(KILLED - 1, STEPS))),
-            shown_by={"saves the number of the step": edit("i + 1,", "i,")},
-        ),
-        Mistake(
-            "It goes on with the right step, but with the state of a first start: load both from "
-            "the file.",
-            when=lambda yours, expected, n: (
-                yours[IN_STEP] == expected[IN_STEP] and yours[STATES][0] == [KILLED, STEPS - 1]
-            ),
-            shown_by={
-                "forgets the state": body("""
-                    start, state = 0, None
-                    if os.path.exists(path):
-                        start = torch.load(path, weights_only=True)["next"]
-                    for i in range(start, steps):
-                        state = step(i, state)
-                        torch.save({"next": i + 1, "state": state}, f"{path}.new")
-                        os.replace(f"{path}.new", path)
-                    return state
-                """),
-            },
-        ),
-        Mistake(
-            "After a kill in the middle of a save, the next start fails or begins at step 0, or "
-            "path was written in place. Save to a new file, then call os.replace(new, path): so "
-            "there is a good file at any time.",
-            when=lambda yours, expected, n: (
-                yours[IN_SAVE] == FROM_0
-                or str(yours[IN_SAVE]).startswith("raises")
-                or yours[IN_PLACE]
-            ),
-            shown_by={
-                "saves in place": edit(
-                    """
-                    torch.save(now, f"{path}.new")
-                    os.replace(f"{path}.new", path)
-                    """,
-                    "torch.save(now, path)",
-                ),
-                "saves in place and hopes": body("""
-                    try:
-                        now = torch.load(path, weights_only=True)
-                    except Exception:
-                        now = {"next": 0, "state": None}
-                    for i in range(now["next"], steps):
-                        now = {"next": i + 1, "state": step(i, now["state"])}
-                        torch.save(now, path)
-                    return now["state"]
-                """),
-                "writes in place what it has made": edit(
-                    "now = torch.load(path, weights_only=True)",
-                    "now = pickle.loads(Path(path).read_bytes())",
-                    'torch.save(now, f"{path}.new")',
-                    "content = pickle.dumps(now)",
-                    'os.replace(f"{path}.new", path)',
-                    "Path(path).write_bytes(content)",
-                ),
-                "moves the old one away first": edit(
-                    """
-                    torch.save(now, f"{path}.new")
-                    os.replace(f"{path}.new", path)
-                    """,
-                    """
-                    if os.path.exists(path):
-                        os.replace(path, f"{path}.old")
-                    torch.save(now, path)
-                    """,
-                ),
-            },
-        ),
-        Mistake(
-            "A start after the end takes the last step again: save after each step, the last one "
-            "too.",
-            when=fact_is(AGAIN, [STEPS - 1]),
-            shown_by={
-                "not after the last step": body("""
-                    now = {"next": 0, "state": None}
-                    if os.path.exists(path):
-                        now = torch.load(path, weights_only=True)
-                    state = now["state"]
-                    for i in range(now["next"], steps):
-                        torch.save({"next": i, "state": state}, f"{path}.new")
-                        os.replace(f"{path}.new", path)
-                        state = step(i, state)
-                    return state
-                """),
-            },
-        ),
-        Mistake(
-            "The last state is not returned: return it.",
-            when=fact_is(STATES, [None] * 3),
-            shown_by={"returns nothing": edit('return now["state"]', "")},
+            "It goes on with the model's weights, but without the optimizer's state: the momentum "
+            "of the steps before is lost. Load both.",
+            when=shows(lambda y, e: y["weights in it"] == NO_STATE),
+            shown_by={"no optimizer": edit('optimizer.load_state_dict(state["optimizer"])', "")},
         ),
     ),
     also_wrong={
-        "a typing error": Wrong(edit("torch.save(now,", "torch.sav(now,"), says="AttributeError"),
-        "a slip at the second start": Wrong(
-            edit('now["next"], steps', 'now["nxt"] if os.path.exists(path) else 0, steps'),
-            says="KeyError",
-        ),
-        "no state when all is done": Wrong(
-            body("""
-                first, old = 0, None
-                if os.path.exists(path):
-                    first, old = torch.load(path, weights_only=True).values()
-                for i in range(first, steps):
-                    old = state = step(i, old)
-                    torch.save({"next": i + 1, "state": state}, f"{path}.new")
-                    os.replace(f"{path}.new", path)
-                return state
-            """),
-            says="UnboundLocalError",
+        "a slip in the second life": Wrong(
+            edit('done = state["epoch"]', 'done = state["epochs"]'), says="KeyError"
         ),
     },
-    another=body("""
-        try:
-            start, state = torch.load(path).values()
-        except FileNotFoundError:
-            start, state = 0, None
-        while start < steps:
-            state = step(start, state)
-            start += 1
-            new = Path(path).with_suffix(".draft")
-            with open(new, "wb") as file:
-                torch.save({"next": start, "state": state}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.rename(path)
-        return state
-    """),
     hints=(
-        "A dictionary with next and state is all that the loop needs: the one in the file, or "
-        "that of a first start, 0 and None.",
-        'Loop over range(now["next"], steps). After each step make a new dictionary, with i + '
-        "1 and what step returned, and save it.",
-        'Save to f"{path}.new", then os.replace it onto path. At the start, torch.load(path) '
-        "only if os.path.exists(path).",
+        "Three places change: before the first step, the script looks for the checkpoint; one "
+        "process of the whole job saves; and it saves under another name first. Notebook 10 has "
+        "each of them.",
+        "Every process loads the model, the optimizer and the epoch, before DDP(model). "
+        "os.replace(new, checkpoint) makes the new file the checkpoint, all or nothing.",
+        "dist.get_rank() tells the processes of all nodes apart. After loading, dist.barrier() "
+        "keeps a fast rank 0 from replacing the file while others still read it.",
     ),
+    another=instead(ANOTHER),
 )

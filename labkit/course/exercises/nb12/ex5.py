@@ -1,52 +1,219 @@
-"""Exercise 12-5: write the torchrun command for a job on several nodes."""
+"""Exercise 12-5: a batch script for two nodes of a Slurm, made from one for one node."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import io
+import json
 import os
-from collections.abc import Callable
+import random
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from ...answers import body, whole
-from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When
+from ...answers import instead
+from ...exercise import Exercise, Failed
+from ...script_start import StartFailed
+from . import stand_in
+from .batch import SECONDS, Asked, Job, Refused, Said, wait_until
+from .batch_mistakes import MISTAKES
 
-PORT = 29400
-#: Nodes, processes on each, the host where they meet, the script and its arguments.
-JOBS: tuple[tuple[int, int, str, list[str]], ...] = (
-    (2, 4, "node-a", ["train.py", "--epochs", "3"]),
-    (3, 2, "10.0.0.1", ["test.py"]),
-)
-NO_LIST, NO_TEXT, NO_TORCHRUN = "no list", "not all text", "no torchrun"
-REFUSED, OTHER, STANDALONE = "refused", "another one each time", "standalone"
+NODES, PROCESSES, CORES, LIMIT, WARNING, RESTARTS = 2, 4, 24, 120, 90, 3
+#: What the job is told to run: one of the words has a space in it.
+WORDS = ["train.py", "--epochs=3", "--name=first try"]
+#: Two jobs that could run at the same time, on nodes with names like these.
+JOBS = ((4711, ("gpu-7", "gpu-8")), (4712, ("gpu-3", "gpu-12")))
 
-
-def trial(answer: Callable[..., Any], here: Here) -> list[Any] | None:
-    """Let torchrun's parser read each command, and say what it has understood."""
-    found = [_read(answer, *job) for job in JOBS]
-    return found if any(text is not None for text in found) else None
-
-
-def _read(answer: Callable[..., Any], *job: Any) -> str | None:
-    words, again = (answer(*copy.deepcopy(job)) for _ in range(2))
-    if words is None:
-        return None
-    if not isinstance(words, (list, tuple)):
-        return NO_LIST
-    if not all(isinstance(word, (str, os.PathLike)) for word in words):
-        return NO_TEXT
-    if list(words) != list(again):
-        return OTHER
-    words = [os.fspath(word) for word in words]
-    if os.path.basename(words[0]) == "torchrun":
-        return _understood(words[1:])
-    return _understood(words[3:]) if words[1:3] == ["-m", "torch.distributed.run"] else NO_TORCHRUN
+ASKS = "what the #SBATCH lines ask for"
+CALLS = "what srun starts: a torchrun that only writes it down"
+WARNED = f"the job is warned {WARNING} s before its end"
+REAL = "two torchruns with four processes each, on this machine"
 
 
-def _understood(words: list[str]) -> str:
-    """Say what torchrun makes of its arguments."""
+NONE, SHELL, FIRST = Said("none"), Said("the batch shell"), Said("c10d at the first node")
+BY_SRUN, OTHER_PORT = Said("1 on each node, by srun"), Said("at another port")
+
+#: In short options, with the cores by a variable and the first node by the batch shell's own name.
+ANOTHER = """
+#!/bin/bash
+#SBATCH -N 2 -c 24 -t 0-2
+#SBATCH --signal=B:SIGTERM@90
+
+function again {
+    scontrol requeue $SLURM_JOBID
+    exit
+}
+trap again TERM
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+endpoint=$(hostname):$((SLURM_JOB_ID % 30000 + 2000))
+options=(--nnodes 2 --nproc_per_node 4 --max_restarts 3 --rdzv_id $SLURM_JOB_ID)
+srun -K python -m torch.distributed.run "${options[@]}" --rdzv_backend c10d \\
+    --rdzv_endpoint $endpoint "$@" &
+wait $!
+"""
+
+
+def trial(path: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read what the script asks for, run it on stand-ins, warn it, and run it for real.
+
+    Yields the name of each part and what was found.
+    """
+    _parse(path)
+    try:
+        yield ASKS, asks(Asked.of(path.read_text(encoding="utf-8")))
+    except Refused as error:
+        raise _failed("Refused", str(error), []) from None
+    found = [_recorded(path, *job) for job in JOBS]
+    yield CALLS, calls(found)
+    yield WARNED, _warned(path)
+    yield REAL, _started(path, seconds)
+
+
+def expected() -> dict[str, dict[str, Any]]:
+    """Return what is to be found in each part."""
+    return {
+        ASKS: {
+            "nodes": NODES,
+            "tasks per node": 1,
+            "cores per task": CORES,
+            "time limit, in minutes": float(LIMIT),
+            "warned": SHELL,
+            "seconds before the limit": WARNING,
+            "#SBATCH lines below a command": 0,
+        },
+        CALLS: {
+            "torchrun": BY_SRUN,
+            "cores of each": str(CORES),
+            "--nnodes": str(NODES),
+            "--nproc-per-node": str(PROCESSES),
+            "--max-restarts": RESTARTS,
+            "rendezvous": FIRST,
+            "a second job meets": OTHER_PORT,
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+            "torchrun starts": WORDS,
+            "the script waits for srun": True,
+        },
+        WARNED: {"back in the queue": True, "torchrun in the second run": BY_SRUN},
+        REAL: {"ranks": NODES * PROCESSES, "WORLD_SIZE": NODES * PROCESSES, "ended": Said("well")},
+    }
+
+
+def asks(asked: Asked) -> dict[str, Any]:
+    """Describe what a script asks for, in the terms of :func:`expected`."""
+    whom, _, before = asked.warning or ("none", 0, 0)
+    limit = asked.minutes
+    return {
+        "nodes": asked.number("nodes", 1),
+        "tasks per node": asked.per_node,
+        "cores per task": asked.number("cpus-per-task", 1),
+        "time limit, in minutes": NONE if limit is None else float(limit),
+        "warned": {"none": NONE, "B": SHELL}.get(whom, Said("only what srun has started")),
+        "seconds before the limit": before or NONE,
+        "#SBATCH lines below a command": asked.ignored,
+    }
+
+
+def calls(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describe how two jobs called torchrun."""
+    first, second = found
+    ports = [told["endpoint"].rpartition(":")[2] for told in found]
+    same = ports[0] == ports[1] != ""
+    return {
+        "torchrun": first["torchrun"],
+        "cores of each": first["cores"],
+        "--nnodes": first["nnodes"],
+        "--nproc-per-node": first["nproc"],
+        "--max-restarts": first["restarts"],
+        "rendezvous": first["place"] if first["place"] != FIRST else second["place"],
+        "a second job meets": Said("at the same port") if same else OTHER_PORT,
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": first["variable"],
+        "torchrun starts": first["starts"],
+        "the script waits for srun": first["waits"],
+    }
+
+
+def _parse(path: Path) -> None:
+    """Let bash read the script, without running it."""
+    done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise _failed("SyntaxError", "bash cannot read the script", done.stderr.splitlines())
+
+
+def _failed(name: str, message: str, said: list[str]) -> StartFailed:
+    failed = Failed(name, message)
+    return StartFailed(failed, [failed.text(), *said[-10:]])
+
+
+def _recorded(path: Path, number: int, nodes: tuple[str, ...], restart: int = 0) -> dict[str, Any]:
+    """Run the script with a torchrun that only writes down how it was called."""
+    job = Job(path, WORDS, number, nodes, restart=restart)
+    with job.running() as shell:
+        if not wait_until(lambda: shell.poll() is not None, SECONDS):
+            raise _failed("TimedOut", f"the script did not end within {SECONDS:g} s", job.said())
+        told = {**_described(job, nodes), "waits": _has_waited(shell)}
+        if told["torchrun"] == NONE and told["waits"]:
+            raise _failed("Died", f"no torchrun; exit code {shell.returncode}", job.said())
+    return told
+
+
+def _has_waited(shell: subprocess.Popen[bytes]) -> bool:
+    """Tell whether nothing of the job went on when its script had ended."""
+    try:
+        os.killpg(shell.pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def _described(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
+    """Describe how a job has called torchrun, as its first call says, and whether all say it."""
+    made = job.calls()
+    read = [_read(call["words"]) for call in made if call["words"][:1] != [stand_in.PYTHON]]
+    one = read[0] if read else {}
+    places = {call["place"] for call in read}
+    endpoint = next(iter(places)) if len(places) == 1 else ""
+    host = endpoint.rpartition(":")[0]
+    if len(places) > 1:
+        place = Said("each node at a place of its own")
+    elif not endpoint:
+        place = Said("none")
+    elif one["backend"] != "c10d":
+        place = Said(f"{one['backend']} at {host}")
+    else:
+        place = FIRST if host == nodes[0] else Said(f"c10d at {host or endpoint}")
+    return {
+        "torchrun": _who(made, nodes),
+        "cores": (made[0][stand_in.CORES] or NONE) if made else NONE,
+        "nnodes": one.get("nnodes", ""),
+        "nproc": one.get("nproc", ""),
+        "restarts": one.get("restarts", 0),
+        "place": place,
+        "endpoint": endpoint,
+        "variable": (made[0]["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] or NONE) if made else NONE,
+        "starts": one.get("starts", []),
+    }
+
+
+def _who(made: list[dict[str, Any]], nodes: tuple[str, ...]) -> Said:
+    """Say how often torchrun was called, and by whom."""
+    if not made:
+        return NONE
+    if any(call[stand_in.CORES] is None for call in made):
+        return Said("by the batch shell")
+    if any(call["words"][:1] == [stand_in.PYTHON] for call in made):
+        return Said("none: srun starts Python")
+    counts = [sum(call["SLURMD_NODENAME"] == node for call in made) for node in nodes]
+    if len(set(counts)) > 1:
+        return Said(f"{counts[0]} and {counts[1]} on the nodes, by srun")
+    return Said(f"{counts[0]} on each node, by srun")
+
+
+def _read(words: list[str]) -> dict[str, Any]:
+    """Read torchrun's words with its own parser."""
+    import contextlib
+    import io
+
     from torch.distributed.run import get_args_parser
 
     said = io.StringIO()
@@ -54,221 +221,94 @@ def _understood(words: list[str]) -> str:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             read = get_args_parser().parse_args(words)
     except SystemExit:
-        return f"{REFUSED}: {said.getvalue().strip().rpartition('error: ')[2]}"
-    least, _, most = read.nnodes.partition(":")
-    nodes = least if most in ("", least) else read.nnodes
-    place = read.rdzv_endpoint
-    if read.rdzv_backend == "c10d" and place and ":" not in place:
-        place = f"{place}:{PORT}"  # torchrun's default
-    where = STANDALONE if read.standalone else f"{read.rdzv_backend} at {place or 'no endpoint'}"
-    script = " ".join([read.training_script, *read.training_script_args])
-    return f"{nodes} x {read.nproc_per_node}, {where}: {script}"
+        why = said.getvalue().strip().rpartition("error: ")[2]
+        raise _failed("Refused", f"torchrun: {why}", ["torchrun " + " ".join(words)]) from None
+    least, _, most = str(read.nnodes).partition(":")
+    return {
+        "nnodes": least if most in ("", least) else read.nnodes,
+        "nproc": str(read.nproc_per_node),
+        "restarts": read.max_restarts,
+        "backend": "standalone" if read.standalone else read.rdzv_backend,
+        "place": read.rdzv_endpoint or ("this node" if read.standalone else ""),
+        "starts": [read.training_script, *read.training_script_args],
+    }
 
 
-def expected() -> list[str]:
-    """Write the same from the numbers."""
-    return [f"{n} x {k}, c10d at {host}:{PORT}: {' '.join(s)}" for n, k, host, s in JOBS]
+def _warned(path: Path) -> dict[str, Any]:
+    """Run the script with a torchrun that does not end, and warn it as it has asked for."""
+    job = Job(path, WORDS, *JOBS[0], mode="hold")
+    with job.running() as shell:
+        wait_until(lambda: len(job.calls()) == NODES or shell.poll() is not None, SECONDS)
+        assert job.asked.warning is not None, "the part before has seen it"
+        shell.send_signal(job.asked.warning[1])
+        wait_until(lambda: job.was_requeued() or shell.poll() is not None, 3.0)
+        again = job.was_requeued() or wait_until(job.was_requeued, 0.2)
+    if not again:
+        return {"back in the queue": False, "torchrun in the second run": NONE}
+    return {
+        "back in the queue": True,
+        "torchrun in the second run": _recorded(path, *JOBS[0], restart=1)["torchrun"],
+    }
 
 
-def _says(*parts: str) -> When:
-    """Return the predicate of a mistake: one of these stands in what is said of the first job."""
+#: What each process of the real run does: it writes down where it is.
+_PROCESS = """
+import json, os, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK")
+with open(os.path.join(sys.argv[1], os.environ["RANK"] + ".json"), "w") as file:
+    json.dump({name: os.environ[name] for name in names}, file)
+"""
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return any(part in yours[0] for part in parts)
 
-    return when
+def _started(path: Path, seconds: float) -> dict[str, Any]:
+    """Run the script with the real torchrun; both nodes are this machine."""
+    with tempfile.TemporaryDirectory(prefix="labkit-") as name:
+        folder = Path(name)
+        (folder / "process.py").write_text(_PROCESS)
+        words = [str(folder / "process.py"), name]
+        job = Job(path, words, _free_job(path), JOBS[0][1], mode="real")
+        with job.running() as shell:
+            if not wait_until(lambda: shell.poll() is not None, seconds):
+                raise _failed("TimedOut", f"stopped after {seconds:g} s", job.said())
+            said = job.said()
+        told = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+    if not told:
+        raise _failed("Died", f"no process; exit code {shell.returncode}", said)
+    return {
+        "ranks": len(told),
+        "WORLD_SIZE": int(told[0]["WORLD_SIZE"]),
+        "ended": Said("well") if not shell.returncode else Said(f"exit code {shell.returncode}"),
+    }
 
 
-def _begins(*starts: str) -> When:
-    return lambda yours, expected, n: str(yours[0]).startswith(starts)
+def _free_job(path: Path) -> int:
+    """Return the number of a job for which the script finds a port that nobody uses here."""
+    while True:
+        number = random.randrange(5_000, 90_000)
+        port = _recorded(path, number, JOBS[0][1])["endpoint"].rpartition(":")[2]
+        with socket.socket() as probe:
+            if not port.isdigit() or probe.connect_ex(("localhost", int(port))):
+                return number
 
 
 EXERCISE = Exercise(
     id="12-5",
-    title="Write the command",
-    answer="torchrun_command",
-    setup="""
-        import socket
-        import uuid
-    """,
+    title="Two nodes of a Slurm",
+    answer="my_job.sbatch",
+    where="file",
+    start="scripts/one_node.sbatch",
     trial=trial,
     expected=expected,
-    where="notebook",
-    seconds=60,
-    mistakes=(
-        Mistake(
-            "The command is one long string. Return a list with one string per word.",
-            when=_begins(NO_LIST),
-            shown_by={
-                "one text": body("""
-                    return (
-                        f"torchrun --nnodes={nodes} --nproc-per-node={per_node} "
-                        f"--rdzv-backend=c10d --rdzv-endpoint={host}:29400 {' '.join(script)}"
-                    )
-                """),
-            },
-        ),
-        Mistake(
-            'Every word of a command is a string: str(nodes), or f"--nnodes={nodes}".',
-            when=_begins(NO_TEXT),
-            shown_by={
-                "numbers": body("""
-                    options = ["--nnodes", nodes, "--nproc-per-node", per_node]
-                    options += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{host}:29400"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            'The first word is the program: "torchrun".',
-            when=_begins(NO_TORCHRUN),
-            shown_by={
-                "no program": body("""
-                    options = [f"--nnodes={nodes}", f"--nproc-per-node={per_node}"]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["python", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "The command differs from call to call, but all nodes need the same one: agents with "
-            "different ids do not find each other.",
-            when=_begins(OTHER),
-            shown_by={
-                "an id of its own": body("""
-                    options = [
-                        f"--nnodes={nodes}",
-                        f"--nproc-per-node={per_node}",
-                        f"--rdzv-id={uuid.uuid4()}",
-                    ]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "torchrun refuses this command. Its own options come first, then the script, and "
-            "then the script's arguments.",
-            when=_begins(REFUSED),
-            shown_by={
-                "the script's arguments first": body("""
-                    options = [f"--nnodes={nodes}", f"--nproc-per-node={per_node}"]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["torchrun", *options, *script[1:], script[0]]
-                """),
-            },
-        ),
-        Mistake(
-            "torchrun passes everything after the script on to the script: put torchrun's own "
-            "options before it.",
-            when=_says(".py --n", ".py --r", "3 --n", "3 --r"),
-            shown_by={
-                "the script first": body("""
-                    options = [f"--nnodes={nodes}", f"--nproc-per-node={per_node}"]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["torchrun", *script, *options]
-                """),
-            },
-        ),
-        Mistake(
-            "--standalone is for a single node. Several nodes need --rdzv-backend=c10d and "
-            "--rdzv-endpoint.",
-            when=_says(STANDALONE),
-            shown_by={
-                "standalone": body("""
-                    options = ["--standalone", f"--nnodes={nodes}", f"--nproc-per-node={per_node}"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "--nnodes is missing: torchrun assumes one node, and does not wait for others.",
-            when=_begins("1 x "),
-            shown_by={
-                "one node": body("""
-                    options = [f"--nproc-per-node={per_node}"]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "--nproc-per-node counts the processes of one node, not of all together.",
-            when=_begins("2 x 8"),
-            shown_by={
-                "all ranks on a node": body("""
-                    options = [f"--nnodes={nodes}", f"--nproc-per-node={nodes * per_node}"]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "--nproc-per-node is missing: torchrun then starts one process per node.",
-            when=_begins("2 x 1"),
-            shown_by={
-                "one process on a node": body("""
-                    options = [f"--nnodes={nodes}"]
-                    options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={host}:29400"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "This is the static rendezvous, in which each node has to be given its number: add "
-            "--rdzv-backend=c10d.",
-            when=_says("static at"),
-            shown_by={
-                "static": body("""
-                    options = [f"--nnodes={nodes}", f"--nproc-per-node={per_node}"]
-                    options += [f"--master-addr={host}", "--master-port=29400", "--node-rank=0"]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-        Mistake(
-            "All agents need the same endpoint: host:29400, on every node.",
-            when=lambda yours, expected, n: "c10d" in yours[0] and "node-a:29400" not in yours[0],
-            shown_by={
-                "its own host": body("""
-                    options = [f"--nnodes={nodes}", f"--nproc-per-node={per_node}"]
-                    options += [
-                        "--rdzv-backend=c10d",
-                        f"--rdzv-endpoint={socket.gethostname()}:29400",
-                    ]
-                    return ["torchrun", *options, *script]
-                """),
-                "no endpoint": body("""
-                    options = [
-                        f"--nnodes={nodes}",
-                        f"--nproc-per-node={per_node}",
-                        "--rdzv-backend=c10d",
-                    ]
-                    return ["torchrun", *options, *script]
-                """),
-            },
-        ),
-    ),
-    also_wrong={
-        "prints": Wrong(
-            body('print("torchrun --nnodes=2 --nproc-per-node=4 train.py")'), says="nothing"
-        ),
-    },
-    another=whole("""
-        import sys
-
-
-        def torchrun_command(nodes, per_node, host, script):
-            words = (
-                f"--nnodes {nodes}:{nodes} --nproc_per_node {per_node} --rdzv_backend c10d".split()
-            )
-            words += ["--rdzv-id", "lab", "--rdzv_endpoint", host]
-            return [sys.executable, "-m", "torch.distributed.run", *words, *script]
-    """),
+    seconds=90.0,
+    mistakes=MISTAKES,
     hints=(
-        "Four options: how many nodes, how many processes per node, how to meet, and where.",
-        "--nnodes, --nproc-per-node, --rdzv-backend and --rdzv-endpoint; then *script.",
-        'Each option is one word, such as f"--nnodes={nodes}". The endpoint is '
-        'f"{host}:29400", and *script puts the script\'s words at the end.',
+        "Six #SBATCH lines: nodes, tasks per node, cores per task, time, signal, output. Then, in "
+        "this order: trap, export, the first node's name, srun with torchrun behind it, wait.",
+        "One task per node is one torchrun per node. srun gets the cores by "
+        '--cpus-per-task="$SLURM_CPUS_PER_TASK". The first node is the first line of scontrol '
+        'show hostnames "$SLURM_JOB_NODELIST".',
+        "--signal=B:USR1@90 warns the batch shell; trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1 "
+        "says what it does then, which it only does while it waits: srun … & and wait.",
     ),
+    another=instead(ANOTHER),
 )
