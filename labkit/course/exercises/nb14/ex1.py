@@ -1,299 +1,186 @@
-"""Exercise 14-1: choose the tool for a job: one GPU, DDP, torchrun, elastic, FSDP, RPC."""
+"""Exercise 14-1: let every rank know whether all ranks have trained what one process trains."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from typing import Any
 
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import would_give
 
-GIB = 2**30
-
-#: The cases: a name for the mistakes below, the arguments, and the answer. Of each two questions
-#: that a case could answer with yes, one case shows which comes first.
-CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("small", {"state": GIB, "gpus": 1, "hosts": 1}, "one GPU"),
-    ("several", {"state": GIB, "gpus": 4, "hosts": 1}, "DDP"),
-    ("hosts", {"state": GIB, "gpus": 4, "hosts": 2}, "torchrun"),
+REFERENCE, TOLERANCE = 0.5, 0.25
+#: What is tried: a name, and the loss of a rank among so many. Quarters are exact.
+CASES: tuple[tuple[str, Callable[[int, int], float]], ...] = (
+    ("all losses are 0.5", lambda rank, n: 0.5),
+    ("the last rank's loss is 2", lambda rank, n: 2.0 if rank == n - 1 else 0.5),
+    ("the last rank's loss is -2", lambda rank, n: -2.0 if rank == n - 1 else 0.5),
     (
-        "risky",
-        {"state": GIB, "gpus": 4, "hosts": 8, "must_survive": True},
-        "elastic",
+        "rank 0's loss is 2.5, rank 1's -1.5",
+        lambda rank, n: (2.5, -1.5)[rank] if rank < 2 else 0.5,
     ),
-    ("large", {"state": 112 * GIB, "gpus": 4, "hosts": 1}, "FSDP"),
-    (
-        "both",
-        {"state": 112 * GIB, "gpus": 2, "hosts": 2, "must_survive": True},
-        "FSDP",
-    ),
-    ("too large", {"state": 112 * GIB, "gpus": 1, "hosts": 2}, "more GPUs"),
-    ("roles", {"state": GIB, "gpus": 2, "hosts": 2, "alike": False}, "RPC"),
-    ("large roles", {"state": 112 * GIB, "gpus": 1, "hosts": 1, "alike": False}, "RPC"),
-    (
-        "all roles",
-        {"state": 112 * GIB, "gpus": 4, "hosts": 1, "must_survive": True, "alike": False},
-        "RPC",
-    ),
-    ("one too small", {"state": 112 * GIB, "gpus": 1, "hosts": 1}, "more GPUs"),
-    ("risky host", {"state": GIB, "gpus": 4, "hosts": 1, "must_survive": True}, "elastic"),
-    ("single GPUs", {"state": GIB, "gpus": 1, "hosts": 2}, "torchrun"),
+    ("all losses are 2", lambda rank, n: 2.0),
+    ("all losses are 0.75, at the tolerance", lambda rank, n: 0.75),
+    ("the last rank's loss is NaN", lambda rank, n: math.nan if rank == n - 1 else 0.5),
 )
-PLACES = {name: place for place, (name, _, _) in enumerate(CASES)}
-GPU_BYTES = 40 * GIB
-STEPS = {"one GPU", "DDP", "torchrun", "elastic", "FSDP", "more GPUs", "RPC"}
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(gpu_bytes=GPU_BYTES, **case) for _, case, _ in CASES]
+    return [answer(loss(here.rank, here.world_size), REFERENCE, TOLERANCE) for _, loss in CASES]
 
 
-def expected() -> list[str]:
-    return [step for _, _, step in CASES]
+def _losses(loss: Callable[[int, int], float], n: int) -> list[float]:
+    return [loss(rank, n) for rank in range(n)]
 
 
-def _label(case: Mapping[str, Any]) -> str:
-    """Write the arguments of a case, all but gpu_bytes, which is always the same."""
-    values = {**case, "state": f"{case['state'] // GIB} GiB"}
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+def _is_near(loss: float) -> bool:
+    return abs(loss - REFERENCE) <= TOLERANCE
 
 
-def _chose(case: str, *steps: str) -> When:
-    return lambda yours, expected, n: yours[PLACES[case]] in steps
+def _told(verdict: Callable[[list[float]], Any]) -> Callable[[int], list[list[Any]]]:
+    """Return what all ranks give if a verdict is made from all ranks' losses."""
+    return lambda n: [[verdict(_losses(loss, n)) for _, loss in CASES] for _ in range(n)]
 
 
-def _any(*whens: When) -> When:
-    """Return the predicate of a mistake that shows in one of several ways."""
-    return lambda yours, expected, n: any(when(yours, expected, n) for when in whens)
+expected = _told(lambda losses: all(map(_is_near, losses)))
+
+
+def _own(n: int) -> list[list[bool]]:
+    return [[_is_near(loss(rank, n)) for _, loss in CASES] for rank in range(n)]
 
 
 EXERCISE = Exercise(
     id="14-1",
-    title="Which tool for which step",
-    answer="choose",
+    title="Prove a step",
+    answer="agrees",
     trial=trial,
     expected=expected,
-    entries=tuple(_label(case) for _, case, _ in CASES),
-    where="notebook",
+    entries=tuple(name for name, _ in CASES),
+    goals=(Goal("collectives", most=lambda n: len(CASES)),),
     mistakes=(
         Mistake(
-            "Ranks that do different work need RPC: DDP and FSDP are for ranks that are alike. "
-            "Check alike first.",
-            when=_any(
-                *(_chose(c, *STEPS - {"RPC"}) for c in ("roles", "large roles", "all roles"))
-            ),
+            "Each rank answers for itself. The ranks have to agree: if one of them is wrong, all "
+            "return False.",
+            when=would_give(_own),
+            shown_by={"its own loss only": body("return abs(loss - reference) <= tolerance")},
+        ),
+        Mistake(
+            "That is rank 0's answer, given to all. Another rank may be wrong while rank 0 is "
+            "right.",
+            when=would_give(_told(lambda losses: _is_near(losses[0]))),
             shown_by={
-                "all ranks are alike": edit(
-                    """
-                    if not alike:
-                        return "RPC"
-                    """,
-                    "",
-                ),
-                "roles come last": edit(
-                    """
-                    if not alike:
-                        return "RPC"
-                    """,
-                    "",
-                    'return "torchrun" if hosts > 1 else "DDP"',
-                    """
-                    if hosts > 1:
-                        return "torchrun"
-                    return "DDP" if alike else "RPC"
-                    """,
-                ),
-                "room before roles": edit(
-                    """
-                    if not alike:
-                        return "RPC"
-                    """,
-                    "",
-                    "if gpus * hosts == 1:",
-                    """
-                    if not alike:
-                        return "RPC"
-                    if gpus * hosts == 1:
-                    """,
-                ),
-                "all room before roles": edit(
-                    """
-                    if not alike:
-                        return "RPC"
-                    """,
-                    "",
-                    "if state > gpu_bytes:",
-                    """
-                    if not alike:
-                        return "RPC"
-                    if state > gpu_bytes:
-                    """,
-                ),
+                "rank 0 answers for all": edit(
+                    "dist.all_reduce(ok, op=dist.ReduceOp.MIN)", "dist.broadcast(ok, 0)"
+                )
             },
         ),
         Mistake(
-            "A single GPU is enough only if the state fits on it: 112 GiB do not fit on one of "
-            "40 GiB. Compare the state with the memory before you count GPUs.",
-            when=_chose("one too small", "one GPU"),
+            "One rank that is right is enough for your True. All of them have to be right: combine "
+            "their answers with MIN.",
+            when=would_give(_told(lambda losses: any(map(_is_near, losses)))),
             shown_by={
-                "one GPU before room": edit(
-                    "if state > gpu_bytes * gpus * hosts:",
-                    """
-                    if gpus * hosts == 1:
-                        return "one GPU"
-                    if state > gpu_bytes * gpus * hosts:
-                    """,
-                    """
-                    if gpus * hosts == 1:
-                        return "one GPU"
-                    if must_survive:
-                    """,
-                    "if must_survive:",
-                ),
+                "one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX"),
+                "counts to one": edit(", op=dist.ReduceOp.MIN", ""),
             },
         ),
         Mistake(
-            "Even in parts, 112 GiB do not fit on two GPUs of 40 GiB: compare the state with the "
-            "memory of all GPUs, gpu_bytes * gpus * hosts.",
-            when=_chose("too large", "FSDP", "torchrun", "DDP"),
+            "You compare the mean of the losses. An error of +2 on one rank and one of -2 on "
+            "another cancel in it: compare each loss by itself.",
+            when=would_give(_told(lambda losses: _is_near(sum(losses) / len(losses)))),
             shown_by={
-                "no limit at all": edit(
-                    """
-                    if state > gpu_bytes * gpus * hosts:
-                        return "more GPUs"
-                    """,
-                    "",
-                ),
+                "compares the mean": body("""
+                    mean = torch.tensor(loss, dtype=torch.float64, device=device)
+                    dist.all_reduce(mean)
+                    return abs(mean.item() / world_size - reference) <= tolerance
+                """)
             },
         ),
         Mistake(
-            "112 GiB fit on four GPUs of 40 GiB together. More GPUs are needed only if the state "
-            "does not fit on all of them together.",
-            when=_chose("large", "more GPUs"),
-            shown_by={
-                "one GPU is the limit": edit(
-                    "if state > gpu_bytes * gpus * hosts:",
-                    "if state > gpu_bytes:",
-                    """
-                    if state > gpu_bytes:
-                        return "FSDP"
-                    """,
-                    "",
-                ),
-            },
-        ),
-        Mistake(
-            "Two machines with two GPUs of 40 GiB each have 160 GiB together: count the GPUs of "
-            "all hosts.",
-            when=_chose("both", "more GPUs"),
-            shown_by={"the GPUs of one host": edit("gpus * hosts:", "gpus:")},
-        ),
-        Mistake(
-            "With DDP every rank keeps the whole state. What does not fit on one GPU needs FSDP.",
-            when=_chose("large", "DDP", "torchrun"),
-            shown_by={
-                "forgets the room": edit(
-                    """
-                    if state > gpu_bytes:
-                        return "FSDP"
-                    """,
-                    "",
-                ),
-            },
-        ),
-        Mistake(
-            "Elastic restarts processes; it does not make the state smaller. What does not fit "
-            "on one GPU needs FSDP, and torchrun can restart that too.",
-            when=_chose("both", "elastic"),
-            shown_by={
-                "elastic before room": body("""
-                    if not alike:
-                        return "RPC"
-                    if must_survive:
-                        return "elastic"
-                    if state > gpu_bytes * gpus * hosts:
-                        return "more GPUs"
-                    if state > gpu_bytes:
-                        return "FSDP"
-                    if gpus * hosts == 1:
-                        return "one GPU"
-                    return "torchrun" if hosts > 1 else "DDP"
-                """),
-            },
-        ),
-        Mistake(
-            "With must_survive=True a training has to survive a loss, on one host too: DDP, and "
-            "torchrun without restarts, end when a worker does. Check must_survive before hosts.",
-            when=_any(_chose("risky", "torchrun", "DDP"), _chose("risky host", "torchrun", "DDP")),
-            shown_by={
-                "hosts before losses": body("""
-                    if not alike:
-                        return "RPC"
-                    if state > gpu_bytes * gpus * hosts:
-                        return "more GPUs"
-                    if state > gpu_bytes:
-                        return "FSDP"
-                    if gpus * hosts == 1:
-                        return "one GPU"
-                    if hosts > 1:
-                        return "torchrun"
-                    if must_survive:
-                        return "elastic"
-                    return "DDP"
-                """),
-                "one host survives": edit("if must_survive:", "if must_survive and hosts > 1:"),
-            },
-        ),
-        Mistake(
-            "With gpus=1 and hosts=1 there is a single GPU, and that is enough if the state fits.",
-            when=_chose("small", *STEPS - {"one GPU"}),
-            shown_by={
-                "always several": edit(
-                    """
-                    if gpus * hosts == 1:
-                        return "one GPU"
-                    """,
-                    "",
-                ),
-            },
-        ),
-        Mistake(
-            "Two hosts with gpus=1 have two GPUs together: a single one is gpus * hosts == 1.",
-            when=_chose("single GPUs", "one GPU"),
-            shown_by={"one GPU each": edit("if gpus * hosts == 1:", "if gpus == 1:")},
-        ),
-        Mistake(
-            "On one machine no launcher is needed: the lab, or mp.spawn, starts DDP there. Two "
-            "machines need torchrun on each.",
+            "You compare the ranks with each other. They may all have the same wrong loss: compare "
+            "with the reference.",
             when=lambda yours, expected, n: (
-                yours[PLACES["several"]] == "torchrun" or yours[PLACES["hosts"]] == "DDP"
+                n > 1 and [y[4] for y in yours] == [True] * n and not any(y[1] for y in yours)
             ),
             shown_by={
-                "torchrun for all": edit(
-                    'return "torchrun" if hosts > 1 else "DDP"', 'return "torchrun"'
+                "compares the ranks": body("""
+                    ends = torch.tensor([loss, -loss], dtype=torch.float64, device=device)
+                    dist.all_reduce(ends, op=dist.ReduceOp.MAX)
+                    return bool(ends.sum() <= 2 * tolerance)
+                """)
+            },
+        ),
+        Mistake(
+            "A loss of NaN gets True: every comparison with NaN is False, so ask what has to hold "
+            "(error <= tolerance), not what must not (error > tolerance).",
+            when=would_give(
+                _told(lambda losses: not any(abs(x - REFERENCE) > TOLERANCE for x in losses))
+            ),
+            shown_by={
+                "looks for errors": edit(
+                    "int(abs(loss - reference) <= tolerance)",
+                    "int(not abs(loss - reference) > tolerance)",
+                )
+            },
+        ),
+        Mistake(
+            "A loss far below the reference gets True: take the absolute value of the difference.",
+            when=would_give(_told(lambda losses: all(x - REFERENCE <= TOLERANCE for x in losses))),
+            shown_by={"without abs": edit("abs(loss - reference)", "(loss - reference)")},
+        ),
+        Mistake(
+            "A loss that is exactly `tolerance` away gets False; the text says at most: <=.",
+            when=would_give(
+                _told(lambda losses: all(abs(x - REFERENCE) < TOLERANCE for x in losses))
+            ),
+            shown_by={"less than": edit("<= tolerance", "< tolerance")},
+        ),
+        Mistake(
+            "A rank whose loss is wrong returns before the collective, and the others wait for it. "
+            "Every rank has to make the call.",
+            stuck=r"all_reduce|all_gather|broadcast|reduce",
+            shown_by={
+                "leaves early": body("""
+                    if not abs(loss - reference) <= tolerance:
+                        return False
+                    ok = torch.tensor(1, device=device)
+                    dist.all_reduce(ok, op=dist.ReduceOp.MIN)
+                    return bool(ok)
+                """)
+            },
+        ),
+        Mistake(
+            "Return a bool, True or False: bool(…) makes one from a tensor of one element.",
+            when=lambda yours, expected, n: any(
+                item is not None and not isinstance(item, bool) for rank in yours for item in rank
+            ),
+            shown_by={"returns a tensor": edit("return bool(ok)", "return ok")},
+        ),
+        Mistake(
+            "The result is right, but it takes more than one collective per call: one number per "
+            "rank, right (1) or wrong (0), is enough.",
+            missed="collectives",
+            shown_by={
+                "asks twice": edit(
+                    "return bool(ok)",
+                    """
+                    dist.broadcast(ok, 0)
+                    return bool(ok)
+                    """,
                 )
             },
         ),
     ),
     another=body("""
-        total = gpus * hosts
-        steps = [
-            (not alike, "RPC"),
-            (state > gpu_bytes * total, "more GPUs"),
-            (state > gpu_bytes, "FSDP"),
-            (total == 1, "one GPU"),
-            (must_survive, "elastic"),
-            (hosts > 1, "torchrun"),
-        ]
-        return next((step for applies, step in steps if applies), "DDP")
+        wrong = torch.zeros(1, dtype=torch.int32, device=device)
+        if not -tolerance <= loss - reference <= tolerance:
+            wrong += 1
+        dist.all_reduce(wrong)
+        return wrong.item() == 0
     """),
     hints=(
-        "Check first what leaves no choice, and last what is only convenient: different roles, "
-        "no room at all, no room on one GPU, a single GPU, losses, hosts.",
-        "Six questions, each with a return, in this order: not alike; state larger than all "
-        "memory; state larger than one GPU; one GPU in all; must_survive; more than one host.",
-        "The conditions on memory are state > gpu_bytes * gpus * hosts and, after it, state > "
-        'gpu_bytes; a single GPU is gpus * hosts == 1. What no question catches is "DDP".',
+        "Each rank can say whether its own loss is right. What combines the ranks' answers?",
+        "All are right if the least of the answers 0 (wrong) and 1 (right) is 1.",
+        "Put the answer into an integer tensor on `device`, all-reduce it, and make it a bool.",
     ),
 )

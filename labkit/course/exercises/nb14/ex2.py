@@ -1,80 +1,163 @@
-"""Exercise 14-2: predict the seconds of a ring all-reduce from α and β."""
+"""Exercise 14-2: predict an all-reduce on more ranks from points measured on a few."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...answers import body
+from ....figures.costs import AlphaBeta, fit_alpha_beta
+from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When, would_give
-from .ring_cost import ALPHA, BETA, ring
+from .ring_cost import ring
 
-#: (ranks, bytes of the tensor), with messages of 20 µs and 1 GB/s.
-RINGS = ((2, 1000), (3, 1000), (4, 10**6), (64, 4096), (1024, 10**9))
+#: α in seconds, β in seconds per byte, n, ranks, bytes; and sizes that were measured.
+CASES = (
+    (1e-4, 1e-9, 2, 4, 2**20, (256, 2**24, 2**12)),
+    (2e-5, 1e-10, 4, 1024, 10**9, (10**6, 10**8)),
+    (5e-5, 2e-9, 8, 3, 1000, (2**10, 2**16, 2**22, 2**19)),
+    (3e-6, 4e-11, 3, 3, 5 * 10**7, (10**5, 10**6, 10**7)),
+)
+
+Forecast = Callable[[Mapping[int, float], int, int, float], float]
+
+
+def _points(alpha: float, beta: float, n: int, sizes: tuple[int, ...]) -> dict[int, float]:
+    return {size: ring(n, size, alpha, beta) for size in sizes}
+
+
+def _play(forecast: Forecast) -> list[float]:
+    return [
+        forecast(_points(alpha, beta, n, sizes), n, ranks, size)
+        for alpha, beta, n, ranks, size, sizes in CASES
+    ]
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(n, size, ALPHA, BETA) for n, size in RINGS]
+    return _play(answer)
 
 
 def expected() -> list[float]:
-    return [ring(n, size, ALPHA, BETA) for n, size in RINGS]
+    return [ring(ranks, size, alpha, beta) for alpha, beta, _, ranks, size, _ in CASES]
 
 
-def _ring(wrong: Callable[[int, int], float]) -> When:
-    return would_give(lambda _: [wrong(n, size) for n, size in RINGS])
+def line(points: Mapping[int, float]) -> AlphaBeta:
+    return fit_alpha_beta(list(points), list(points.values()))
+
+
+def _gives(wrong: Callable[[AlphaBeta, int, int, float], float]) -> When:
+    """Return the predicate of a mistake, from the line through the points."""
+    return would_give(
+        lambda _: _play(lambda points, n, ranks, size: wrong(line(points), n, ranks, size))
+    )
+
+
+def _steps(n: int) -> int:
+    return 2 * (n - 1)
 
 
 EXERCISE = Exercise(
     id="14-2",
-    title="The time of a ring",
-    answer="ring_time",
+    title="Predict from your points",
+    answer="forecast",
     trial=trial,
     expected=expected,
-    entries=tuple(f"ring_time({n}, {size}, {ALPHA}, {BETA})" for n, size in RINGS),
+    entries=tuple(
+        f"{ranks} ranks, {size} bytes, from {len(sizes)} points on {n} ranks"
+        for _, _, n, ranks, size, sizes in CASES
+    ),
     where="notebook",
     mistakes=(
         Mistake(
-            "You count half of the steps: there are n - 1 to add up, and n - 1 more to pass the "
-            "sums on.",
-            when=_ring(lambda n, size: ring(n, size, ALPHA, BETA) / 2),
-            shown_by={"half of it": body("return (n - 1) * (alpha + size / n * beta)")},
-        ),
-        Mistake(
-            "You send the whole tensor in every step. The ring sends one chunk, 1/n of it.",
-            when=_ring(lambda n, size: 2 * (n - 1) * (ALPHA + size * BETA)),
-            shown_by={"whole tensors": body("return 2 * (n - 1) * (alpha + size * beta)")},
-        ),
-        Mistake(
-            "You pay α once. Every step is a message, and every message costs α.",
-            when=_ring(lambda n, size: ALPHA + 2 * (n - 1) / n * size * BETA),
-            shown_by={"α once": body("return alpha + 2 * (n - 1) / n * size * beta")},
-        ),
-        Mistake(
-            "You count two steps too many: in each half, a chunk makes n - 1 hops to visit n "
-            "ranks.",
-            when=_ring(lambda n, size: 2 * n * (ALPHA + size / n * BETA)),
-            shown_by={"n steps": body("return 2 * n * (alpha + size / n * beta)")},
-        ),
-        Mistake(
-            "You add up what all ranks send. They send at the same time: count one rank's steps.",
-            when=_ring(lambda n, size: n * ring(n, size, ALPHA, BETA)),
+            "That is the line through the points: it predicts the size, but still for n ranks.",
+            when=_gives(lambda f, n, ranks, size: f.seconds(size)),
             shown_by={
-                "all ranks' messages": body("return n * 2 * (n - 1) * (alpha + size / n * beta)")
+                "the line itself": body("""
+                line = fit_alpha_beta(list(points), list(points.values()))
+                return line.alpha + line.beta * size
+            """)
             },
+        ),
+        Mistake(
+            "You take the α and β of the line for those of one message. The line is that of a "
+            "whole all-reduce on n ranks, which has 2(n - 1) messages, one after the other.",
+            when=_gives(lambda f, n, ranks, size: ring(ranks, size, f.alpha, f.beta)),
+            shown_by={
+                "the line's α and β": edit(
+                    "line.alpha / (2 * (n - 1))",
+                    "line.alpha",
+                    "line.beta * n / (2 * (n - 1))",
+                    "line.beta",
+                )
+            },
+        ),
+        Mistake(
+            "α is right, β is not: each of the 2(n - 1) messages has size / n bytes, so the line's "
+            "β is 2(n - 1)/n times that of a message.",
+            when=_gives(
+                lambda f, n, ranks, size: ring(ranks, size, f.alpha / _steps(n), f.beta / _steps(n))
+            ),
+            shown_by={
+                "whole tensors in the fit": edit(
+                    "line.beta * n / (2 * (n - 1))", "line.beta / (2 * (n - 1))"
+                )
+            },
+        ),
+        Mistake(
+            "You multiply the whole time by the ratio of the steps. That is right for α; "
+            "but a step on `ranks` ranks has size / ranks bytes, not size / n.",
+            when=_gives(lambda f, n, ranks, size: f.seconds(size) * (ranks - 1) / (n - 1)),
+            shown_by={
+                "all times the steps": body("""
+                line = fit_alpha_beta(list(points), list(points.values()))
+                return (line.alpha + line.beta * size) * (ranks - 1) / (n - 1)
+            """),
+                "the old chunks": edit("beta * size / ranks", "beta * size / n"),
+            },
+        ),
+        Mistake(
+            "You multiply the time by ranks / n. A ring's time does not grow like that: it has "
+            "2(ranks - 1) steps, each with size / ranks bytes.",
+            when=_gives(lambda f, n, ranks, size: f.seconds(size) * ranks / n),
+            shown_by={
+                "in proportion": body("""
+                line = fit_alpha_beta(list(points), list(points.values()))
+                return (line.alpha + line.beta * size) * ranks / n
+            """)
+            },
+        ),
+        Mistake(
+            "In your prediction every message has the whole tensor. On `ranks` ranks it has "
+            "size / ranks bytes.",
+            when=_gives(
+                lambda f, n, ranks, size: (
+                    _steps(ranks) * (f.alpha / _steps(n) + f.beta * n / _steps(n) * size)
+                )
+            ),
+            shown_by={"whole tensors": edit("beta * size / ranks", "beta * size")},
+        ),
+        Mistake(
+            "You predict half of the steps: ranks - 1 to add up, and ranks - 1 more to pass the "
+            "sums on.",
+            when=would_give(lambda _: [seconds / 2 for seconds in expected()]),
+            shown_by={"half of it": edit("return 2 * (ranks - 1)", "return (ranks - 1)")},
         ),
     ),
     also_wrong={
-        "returns nothing": Wrong(body("2 * (n - 1) * (alpha + size / n * beta)"), says="nothing"),
+        "returns nothing": Wrong(edit("return 2 *", "2 *"), says="nothing"),
     },
     another=body("""
-        chunk = size / n
-        return sum(alpha + beta * chunk for _ in range(2 * n - 2))
+        few, *_, many = sorted(points)
+        slope = (points[many] - points[few]) / (many - few)
+        floor = points[few] - slope * few
+        share = (ranks - 1) / ranks / ((n - 1) / n)
+        return floor * (ranks - 1) / (n - 1) + slope * share * size
     """),
     hints=(
-        "How many steps are there, and how many bytes does a rank send in one of them?",
-        "A step is one message of size / n bytes, which takes α + β · size / n.",
-        "Each half of the ring takes n - 1 such steps, one after another.",
+        "Two halves: from the line to the α and β of one message; from those to the other ring.",
+        "On n ranks the time is 2(n - 1)·(α + β·S/n). So the line's floor is 2(n - 1)·α. What is "
+        "its slope?",
+        "Divide the line's α by 2(n - 1) and its β by 2(n - 1)/n; then write the ring's time for "
+        "`ranks` and `size`.",
     ),
 )

@@ -1,128 +1,242 @@
-"""Exercise 14-3: find the size at which a ring and a tree take the same time."""
+"""Exercise 14-3: all-reduce on two levels, so that little crosses the cable between hosts."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+import torch.distributed as dist
+
 from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
-from .ring_cost import ALPHA, BETA, ring
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import near
+from .cable import counted
 
-CROSSED = (4, 8, 64, 1024)
+#: Shapes and types; those of the first layout, and the one of the others.
+CASES = (
+    ((8,), torch.int64),
+    ((7,), torch.float32),
+    ((3, 5), torch.float64),
+    ((1,), torch.int32),
+)
+LATER = 1
+CALLS_ALLOWED = 3
 
 
-def crossing(n: int, alpha: float, beta: float) -> float:
-    """Return the bytes at which ring and tree cost the same (n a power of two, above 2)."""
-    levels = math.log2(n)
-    return alpha * (n - 1 - levels) / (beta * (levels - (n - 1) / n))
+def layouts(n: int) -> list[int]:
+    """Return the numbers of ranks per host that are tried."""
+    return list(dict.fromkeys(per for per in (2, n, 1) if n % per == 0))
+
+
+def tried(n: int) -> list[tuple[int, int]]:
+    """Return ranks per host and the number of the case of each call."""
+    first, *others = layouts(n)
+    return [(first, case) for case in range(len(CASES))] + [(per, LATER) for per in others]
+
+
+def brought(case: int, rank: int) -> torch.Tensor:
+    """Return what a rank brings: a digit of its own in each element."""
+    shape, dtype = CASES[case]
+    x = torch.arange(1, torch.Size(shape).numel() + 1, dtype=torch.float64) % 9
+    return (x * 10**rank + rank).to(dtype).view(shape)
+
+
+def groups_of(here: Here, per: int) -> tuple[Any, Any]:
+    """Make the groups of a layout; return those of this rank, inside and across."""
+    n = here.world_size
+    inside = [dist.new_group(range(first, first + per)) for first in range(0, n, per)]
+    across = [dist.new_group(range(place, n, per)) for place in range(per)]
+    return inside[here.rank // per], across[here.rank % per]
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(n, ALPHA, BETA) for n in CROSSED]
+    """Call it; note x afterwards, and what went through `across` beyond the limit, or elsewhere."""
+    groups = {per: groups_of(here, per) for per in layouts(here.world_size)}
+    results: list[Any] = []
+    for per, case in tried(here.world_size):
+        inside, across = groups[per]
+        x = brought(case, here.rank).to(here.device)
+        limit = -(-x.numel() // per)
+        with counted() as most:
+            answer(x, inside, across)
+        passed = most.pop(across.group_name, 0)
+        most.pop(inside.group_name, None)
+        results += [x, max(0, passed - limit), max(most.values(), default=0)]
+    return results
 
 
-def expected() -> list[float]:
-    return [crossing(n, ALPHA, BETA) for n in CROSSED]
+def labels(n: int) -> list[str]:
+    names = []
+    for per, case in tried(n):
+        shape, dtype = CASES[case]
+        name = f"{n // per} × {per} ranks, {str(dtype).removeprefix('torch.')} {list(shape)}"
+        names += [f"x, {name}", "elements beyond the limit through across", "through other groups"]
+    return names
 
 
-def _crossed(wrong: Callable[[int], float]) -> When:
-    return would_give(lambda _: [wrong(n) for n in CROSSED])
+def _each(sum_of: Callable[[int, int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if ``sum_of(case, rank, n, per)`` is x afterwards."""
+    return lambda n: [
+        [item for per, case in tried(n) for item in (sum_of(case, rank, n, per), 0, 0)]
+        for rank in range(n)
+    ]
 
 
-def _one_way(n: int) -> float:
-    """Cross the ring with a tree that only adds up."""
-    levels = math.log2(n)
-    return ALPHA * (2 * (n - 1) - levels) / (BETA * (levels - 2 * (n - 1) / n))
+def _added(case: int, ranks: range) -> torch.Tensor:
+    total = brought(case, ranks[0])
+    for rank in ranks[1:]:
+        total = total + brought(case, rank)
+    return total
 
 
-def _whole(n: int) -> float:
-    """Cross the tree with a ring that sends whole tensors: a negative size."""
-    levels = math.log2(n)
-    return ALPHA * (n - 1 - levels) / (BETA * (levels - (n - 1)))
+def _host(rank: int, per: int) -> range:
+    return range(rank - rank % per, rank - rank % per + per)
 
+
+expected = _each(lambda case, rank, n, per: _added(case, range(n)))
+
+
+def _tensors(yours: list[Any]) -> list[Any]:
+    return [rank[::3] for rank in yours]
+
+
+def _are(play: Callable[[int, int, int, int], torch.Tensor]) -> Callable[[Any, Any, int], bool]:
+    """Return the predicate of a mistake by the tensors alone, whatever else was counted."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = _tensors(_each(play)(n))
+        return near(_tensors(yours), wrong) and not near(_tensors(expected), wrong)
+
+    return when
+
+
+def _beyond(place: int) -> Callable[[Any, Any, int], bool]:
+    """Return the predicate of a right result with too many elements in one of the counts."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        right = near(_tensors(yours), _tensors(expected))
+        return right and any(count for rank in yours for count in rank[place::3])
+
+    return when
+
+
+INSIDE = "dist.reduce_scatter_tensor(part, padded, group=inside)"
+ACROSS = "dist.all_reduce(part, group=across)"
+AGAIN = "dist.all_gather_into_tensor(padded, part, group=inside)"
 
 EXERCISE = Exercise(
     id="14-3",
-    title="Where ring and tree cross",
-    answer="crossover",
+    title="Reduce on two levels",
+    answer="two_levels",
     trial=trial,
     expected=expected,
-    entries=tuple(f"crossover({n}, {ALPHA}, {BETA})" for n in CROSSED),
-    where="notebook",
+    entries=labels,
+    goals=(Goal("collectives", most=lambda n: CALLS_ALLOWED * len(tried(n))),),
     mistakes=(
         Mistake(
-            "These are seconds, the cost at the crossing. Return the size there, in bytes.",
-            when=_crossed(lambda n: ring(n, crossing(n, ALPHA, BETA), ALPHA, BETA)),
+            "x is as it was: add up in place. If you work on a padded copy, copy the sum back "
+            "into x at the end.",
+            when=_are(lambda case, rank, n, per: brought(case, rank)),
             shown_by={
-                "seconds": body("""
-                    levels = log2(n)
-                    size = alpha * (n - 1 - levels) / (beta * (levels - (n - 1) / n))
-                    return 2 * levels * (alpha + size * beta)
+                "returns the sum": edit(
+                    "x.copy_(padded[: x.numel()].view_as(x))",
+                    "return padded[: x.numel()].view_as(x)",
+                )
+            },
+        ),
+        Mistake(
+            "That is the sum of each host by itself. The hosts have to add up too, through "
+            "`across`.",
+            when=_are(lambda case, rank, n, per: _added(case, _host(rank, per))),
+            shown_by={"inside only": edit(ACROSS, "")},
+        ),
+        Mistake(
+            "That is the sum over `across` only, one rank of each host. Add up inside the host "
+            "first.",
+            when=_are(lambda case, rank, n, per: _added(case, range(rank % per, n, per))),
+            shown_by={"across only": body("dist.all_reduce(x, group=across)")},
+        ),
+        Mistake(
+            "The sum is too large by the number of ranks per host: after the first step every "
+            "rank of a host has the host's sum, so to add up inside once more counts it again. "
+            "Give each rank one part, and gather the parts at the end.",
+            when=_are(lambda case, rank, n, per: per * _added(case, range(n))),
+            shown_by={
+                "adds up inside twice": body("""
+                    dist.all_reduce(x, group=inside)
+                    dist.all_reduce(x, group=across)
+                    dist.all_reduce(x, group=inside)
+                """)
+            },
+        ),
+        Mistake(
+            "The sum is right, but it is not made on two levels: a collective ran on neither "
+            "`inside` nor `across`. Without group= it runs on all ranks.",
+            when=_beyond(2),
+            shown_by={"one level": body("dist.all_reduce(x)")},
+        ),
+        Mistake(
+            "The sum is right, but a rank puts more than its part through `across`. Let every rank "
+            "of a host keep one part of the host's sum (reduce-scatter) and take only that to the "
+            "other hosts.",
+            when=_beyond(1),
+            shown_by={
+                "the whole tensor crosses": body("""
+                    dist.all_reduce(x, group=inside)
+                    dist.all_reduce(x, group=across)
+                """),
+                "one rank per host carries all": body("""
+                    leader = dist.get_global_rank(inside, 0)
+                    dist.reduce(x, leader, group=inside)
+                    if rank == leader:
+                        dist.all_reduce(x, group=across)
+                    dist.broadcast(x, leader, group=inside)
                 """),
             },
         ),
         Mistake(
-            "Your tree only adds up. It also has to send the sum back down: 2 · log2(n) messages.",
-            when=_crossed(_one_way),
+            "The number of elements does not always divide by the ranks per host, and "
+            "reduce_scatter_tensor needs equal parts: pad a copy with zeros.",
+            raises=r"outputShape\[0\] \* worldSize == inputShape|must be equal to world_size"
+            r"|size equal to world_size times|invalid tensor size at index",
+            stuck=r"reduce_scatter",
             shown_by={
-                "one way": body("""
-                    levels = log2(n)
-                    return alpha * (2 * (n - 1) - levels) / (beta * (levels - 2 * (n - 1) / n))
-                """),
+                "pads nothing": edit("-(-x.numel() // k) * k", "x.numel()"),
             },
         ),
         Mistake(
-            "The size is negative, because your ring sends whole tensors. In each step it sends "
-            "1/n of the tensor.",
-            when=_crossed(_whole),
-            shown_by={"whole tensors": edit("(n - 1) / n", "(n - 1)")},
-        ),
-        Mistake(
-            "log is the natural logarithm; a tree of pairs has log2(n) levels.",
-            when=_crossed(
-                lambda n: ALPHA * (n - 1 - math.log(n)) / (BETA * (math.log(n) - (n - 1) / n))
-            ),
-            shown_by={"natural logarithm": edit("import log2", "import log", "= log2", "= log")},
-        ),
-        Mistake(
-            "α and β have changed places: the higher the latency, the larger the tensors for "
-            "which the tree is faster, so α belongs in the numerator.",
-            when=_crossed(lambda n: crossing(n, BETA, ALPHA)),
+            "The result is right, but it takes more than three collectives per call: "
+            "reduce-scatter inside, all-reduce across, all-gather inside.",
+            missed="collectives",
             shown_by={
-                "β over α": body("""
-                    levels = log2(n)
-                    return beta * (n - 1 - levels) / (alpha * (levels - (n - 1) / n))
-                """),
-            },
-        ),
-        Mistake(
-            "The fraction is upside down: solve ring = tree for the size once more.",
-            when=_crossed(lambda n: 1 / crossing(n, ALPHA, BETA)),
-            shown_by={
-                "upside down": body("""
-                    levels = log2(n)
-                    return beta * (levels - (n - 1) / n) / (alpha * (n - 1 - levels))
-                """),
+                "waits for the others": edit(
+                    AGAIN,
+                    """
+                    dist.barrier(group=inside)
+                    dist.all_gather_into_tensor(padded, part, group=inside)
+                    """,
+                )
             },
         ),
     ),
     another=body("""
-        def ring_minus_tree(size):
-            ring = 2 * (n - 1) * (alpha + size / n * beta)
-            return ring - 2 * log2(n) * (alpha + size * beta)
-
-        low, high = 0.0, 1e12
-        for _ in range(200):
-            middle = (low + high) / 2
-            low, high = (middle, high) if ring_minus_tree(middle) > 0 else (low, middle)
-        return low
+        k = dist.get_world_size(inside)
+        flat = torch.nn.functional.pad(x.view(-1), (0, -x.numel() % k))
+        parts = [part.clone() for part in flat.chunk(k)]
+        mine = torch.empty_like(parts[0])
+        dist.reduce_scatter(mine, parts, group=inside)
+        dist.all_reduce(mine, group=across)
+        dist.all_gather(parts, mine, group=inside)
+        x.view(-1).copy_(torch.cat(parts)[: x.numel()])
     """),
     hints=(
-        "Set the two times equal, bring everything with the size to one side, and divide.",
-        "With L = log2(n), half of the equation is (n - 1)·α + (n - 1)/n·S·β = L·α + L·S·β.",
-        "On one side stands α · (n - 1 - L), on the other S · β · (L - (n - 1)/n). Solve for S.",
+        "Three phases: each rank of a host gets one part of the host's sum; the parts are added "
+        "up between hosts; the parts are collected.",
+        "Reduce-scatter on `inside` needs a tensor whose length is a multiple of the ranks per "
+        "host: copy x into one that is long enough, filled with zeros.",
+        "Reduce-scatter inside, all-reduce the part across, all-gather inside, into the padded "
+        "copy; then copy as many elements back as x has.",
     ),
+    seconds=30,
 )

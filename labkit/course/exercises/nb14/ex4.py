@@ -1,132 +1,191 @@
-"""Exercise 14-4: predict an all-reduce on two levels: within hosts, and between them."""
+"""Exercise 14-4: order the ranks so that a ring through them seldom leaves a host."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
-from .ring_cost import ring
+from ...mistakes import would_give
 
-#: α in seconds and β in seconds a byte: within a host, and between hosts.
-FAST, SLOW = (5e-6, 1e-11), (2e-5, 8e-10)
+#: What is tried: a name, and the host of a rank among so many.
+CASES: tuple[tuple[str, Callable[[int, int], str]], ...] = (
+    ("hosts a, b, a, b", lambda rank, n: "ab"[rank % 2]),
+    ("hosts a, b, b, a", lambda rank, n: "abba"[rank % 4]),
+    ("hosts z, a, a, z", lambda rank, n: "zaaz"[rank % 4]),
+    ("hosts n10, n9, n10, n2", lambda rank, n: ("n10", "n9", "n10", "n2")[rank % 4]),
+    ("all on one host", lambda rank, n: "a"),
+    ("a host for each rank", lambda rank, n: f"h{n - rank}"),
+    ("hosts a, a, b, b", lambda rank, n: "aabb"[rank * 4 // max(n, 4)]),
+)
+NO_LIST, NOT_ALL = "not a list of ranks", "not every rank once"
 
-#: (hosts, ranks on each, bytes of the tensor).
-LEVELS = ((2, 2, 10**6), (16, 8, 4096), (128, 8, 10**9))
 
-#: (hosts, per_host, size) -> seconds.
-Levels = Callable[[int, int, int], float]
+def _hosts(host: Callable[[int, int], str], n: int) -> list[str]:
+    return [host(rank, n) for rank in range(n)]
+
+
+def hops(order: Any, hosts: Sequence[str]) -> int | str | None:
+    """Count the steps of a ring that leave a host, or say why there is no ring."""
+    ranks = range(len(hosts))
+    if order is None:
+        return None
+    if not isinstance(order, list | tuple) or not all(type(rank) is int for rank in order):
+        return NO_LIST
+    if sorted(order) != list(ranks):
+        return NOT_ALL
+    return sum(hosts[order[i - 1]] != hosts[order[i]] for i in ranks)
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(hosts, each, size, FAST, SLOW) for hosts, each, size in LEVELS]
+    """Ask for an order for each case; count its hops, and see whether all ranks have the same."""
+    n = here.world_size
+    results: list[Any] = []
+    for _, host in CASES:
+        order = answer(host(here.rank, n))
+        every: list[Any] = [None] * n
+        dist.all_gather_object(every, order)
+        results += [hops(order, _hosts(host, n)), all(other == order for other in every)]
+    return results
 
 
-def two_levels(hosts: int, each: int, size: float) -> float:
-    return ring(each, size, *FAST) + ring(hosts, size, *SLOW)
+def _each(
+    order: Callable[[int, list[str]], list[int]], *, same: bool = True
+) -> Callable[[int], Any]:
+    """Return what every rank gives if ``order(rank, hosts)`` is what it returns."""
+    return lambda n: [
+        [
+            item
+            for _, host in CASES
+            for item in (
+                hops(order(rank, _hosts(host, n)), _hosts(host, n)),
+                same
+                or all(
+                    order(rank, _hosts(host, n)) == order(other, _hosts(host, n))
+                    for other in range(n)
+                ),
+            )
+        ]
+        for rank in range(n)
+    ]
 
 
-def expected() -> list[float]:
-    return [two_levels(*case) for case in LEVELS]
+def _sorted(rank: int, hosts: list[str]) -> list[int]:
+    return sorted(range(len(hosts)), key=lambda r: hosts[r])
 
 
-def _levels(wrong: Levels) -> When:
-    return would_give(lambda _: [wrong(*case) for case in LEVELS])
+expected = _each(_sorted)
+
+
+def _places(rank: int, hosts: list[str]) -> list[int]:
+    """Return the place of each rank in the order: its inverse."""
+    order = _sorted(rank, hosts)
+    return [order.index(r) for r in range(len(hosts))]
+
+
+def _in_turn(rank: int, hosts: list[str]) -> list[int]:
+    """Return one rank of each host in turn."""
+    return sorted(range(len(hosts)), key=lambda r: (hosts[:r].count(hosts[r]), hosts[r]))
 
 
 EXERCISE = Exercise(
     id="14-4",
-    title="Two levels",
-    answer="hierarchical_time",
-    setup="""
-        def ring(n, size, alpha, beta):
-            return 2 * (n - 1) * (alpha + size / n * beta)
-    """,
+    title="Put neighbours together",
+    answer="ring_order",
     trial=trial,
     expected=expected,
     entries=tuple(
-        f"hierarchical_time({hosts}, {each}, {size}, {FAST}, {SLOW})"
-        for hosts, each, size in LEVELS
+        label for name, _ in CASES for label in (f"{name}: hops", "the same list on every rank")
     ),
-    where="notebook",
     mistakes=(
         Mistake(
-            "This is one flat ring over all ranks. With two levels, the ring between hosts has "
-            "only as many members as there are hosts.",
-            when=_levels(lambda hosts, each, size: ring(hosts * each, size, *SLOW)),
-            shown_by={"a flat ring": body("return ring(hosts * per_host, size, *slow)")},
-        ),
-        Mistake(
-            "You leave out what happens inside the hosts, before and after.",
-            when=_levels(lambda hosts, each, size: ring(hosts, size, *SLOW)),
-            shown_by={"between hosts only": body("return ring(hosts, size, *slow)")},
-        ),
-        Mistake(
-            "You leave out what happens between the hosts.",
-            when=_levels(lambda hosts, each, size: ring(each, size, *FAST)),
-            shown_by={"inside only": body("return ring(per_host, size, *fast)")},
-        ),
-        Mistake(
-            "Fast and slow have changed places: the slow links are those between hosts.",
-            when=_levels(
-                lambda hosts, each, size: ring(each, size, *SLOW) + ring(hosts, size, *FAST)
-            ),
+            "ring_order returns nothing: end it with return and the list.",
+            when=lambda yours, expected, n: any(None in rank for rank in yours),
             shown_by={
-                "fast and slow": body(
-                    "return ring(per_host, size, *slow) + ring(hosts, size, *fast)"
+                "prints the order": edit("return sorted", "print(sorted", "hosts[r])", "hosts[r]))")
+            },
+        ),
+        Mistake(
+            "The items have to be the numbers of the ranks, as int, in a list: [0, 2, 1, 3].",
+            when=lambda yours, expected, n: any(NO_LIST in rank for rank in yours),
+            shown_by={
+                "the sorted hosts": edit(
+                    "return sorted(range(world_size), key=lambda r: hosts[r])",
+                    "return sorted(hosts)",
                 )
             },
         ),
         Mistake(
-            "Each rank sends its part of size / per_host bytes round the ring between hosts, but "
-            "all per_host ranks of a host share one cable: together they send the whole size "
-            "again.",
-            when=_levels(
-                lambda hosts, each, size: ring(each, size, *FAST) + ring(hosts, size / each, *SLOW)
-            ),
+            "Every rank has to be in the list exactly once, also those of other hosts.",
+            when=lambda yours, expected, n: any(NOT_ALL in rank for rank in yours),
             shown_by={
-                "a cable each": body(
-                    "return ring(per_host, size, *fast) + ring(hosts, size / per_host, *slow)"
+                "the ranks of its own host": edit(
+                    "return sorted(range(world_size), key=lambda r: hosts[r])",
+                    "return [r for r in range(world_size) if hosts[r] == host]",
+                ),
+            },
+        ),
+        Mistake(
+            "The ranks return different lists, so they would not form one ring: use a rule that "
+            "does not depend on which rank applies it, such as the host's name.",
+            when=lambda yours, expected, n: any(False in rank[1::2] for rank in yours),
+            shown_by={
+                "its own host first": edit(
+                    "key=lambda r: hosts[r]", "key=lambda r: (hosts[r] != host, hosts[r])"
+                ),
+            },
+        ),
+        Mistake(
+            "That is the order of the ranks' numbers, so the ring leaves a host as often as the "
+            "launcher has dealt them. Put the ranks of each host next to each other.",
+            when=would_give(_each(lambda rank, hosts: list(range(len(hosts))))),
+            shown_by={
+                "as numbered": edit(", key=lambda r: hosts[r]", ""),
+                "knows its own host only": body(
+                    "return sorted(range(world_size), key=lambda r: host)"
+                ),
+            },
+        ),
+        Mistake(
+            "Your list says at which place each rank stands. Return the ranks in the order of the "
+            "ring: item 0 is the rank that comes first.",
+            when=would_give(_each(_places)),
+            shown_by={
+                "places": edit(
+                    "return sorted(range(world_size), key=lambda r: hosts[r])",
+                    """
+                    order = sorted(range(world_size), key=lambda r: hosts[r])
+                    return [order.index(r) for r in range(world_size)]
+                    """,
                 )
             },
         ),
         Mistake(
-            "Inside a host there are two phases, reduce-scatter before and all-gather after; you "
-            "count one.",
-            when=_levels(
-                lambda hosts, each, size: ring(each, size, *FAST) / 2 + ring(hosts, size, *SLOW)
-            ),
+            "You take one rank of each host in turn: then every step of the ring leaves a host, "
+            "which is the worst order.",
+            when=would_give(_each(_in_turn)),
             shown_by={
-                "one round": body(
-                    "return ring(per_host, size, *fast) / 2 + ring(hosts, size, *slow)"
-                )
-            },
-        ),
-        Mistake(
-            "You count a whole all-reduce inside the host before, and another after. It is a "
-            "reduce-scatter before and an all-gather after: each costs half of an all-reduce.",
-            when=_levels(
-                lambda hosts, each, size: 2 * ring(each, size, *FAST) + ring(hosts, size, *SLOW)
-            ),
-            shown_by={
-                "two all-reduces": body(
-                    "return 2 * ring(per_host, size, *fast) + ring(hosts, size, *slow)"
+                "in turn": edit(
+                    "key=lambda r: hosts[r]",
+                    "key=lambda r: (hosts[:r].count(hosts[r]), hosts[r])",
                 )
             },
         ),
     ),
-    another=edit(
-        "for k,", "for n,", "(k - 1) * alpha + 2 * (k - 1) / k", "(n - 1) * alpha + 2 * (n - 1) / n"
-    ),
+    another=body("""
+        every = [None] * world_size
+        dist.all_gather_object(every, (host, rank))
+        together = {}
+        for name, number in every:
+            together.setdefault(name, []).append(number)
+        return [number for ranks in together.values() for number in ranks]
+    """),
     hints=(
-        "Three phases: inside a host, between hosts, inside again. The first and the last are "
-        "the two halves of one ring inside the host.",
-        "Between hosts, the ranks of a host send size / per_host each, through one cable: for the "
-        "cable it is a ring of hosts with the whole size.",
-        "Add two rings, both with the whole size: one of per_host ranks with the fast pair, one "
-        "of as many as there are hosts with the slow pair. The time of a ring is that of "
-        "exercise 14-2.",
+        "First every rank has to know every rank's host. Then sort.",
+        "Sorted by the name of its host, the ranks of a host stand next to each other.",
+        "sorted(…, key=…) sorts the numbers of the ranks; the key of a rank is its host.",
     ),
 )
