@@ -56,6 +56,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "5d1c0b7a": "the stand-in waits wherever a tensor is looked at; NCCL's stream would not"
     },
     "04_sync_sgd": {"e63a11c4": BEHIND},
+    "11_model_parallel": {"822d928e": BEHIND},
 }
 
 

@@ -1,5 +1,4 @@
-"""The rules of ``second_edition`` over the notebooks that keep them, and each rule on an example
-that it refuses."""
+"""The rules of ``second_edition`` over all notebooks, and each on an example that it refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import pytest
 from nbformat import NotebookNode
 
 from labkit.course import material
-from tests.support.second_edition import DONE, RULES
+from tests.support.second_edition import RULES
 
 PATH = Path("01_example.ipynb")
 CHOICES = "\n".join(
@@ -55,9 +54,8 @@ def problems(rule: str, cells: list[NotebookNode], path: Path = PATH) -> list[st
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", DONE)
-def test_notebook(name: str, rule: str) -> None:
-    (path,) = material.notebooks(name)
+@pytest.mark.parametrize("path", material.notebooks(), ids=lambda path: path.stem)
+def test_notebook(path: Path, rule: str) -> None:
     found = RULES[rule](nbformat.read(path, as_version=4), path)
     assert not found, "\n".join([RULES[rule].__doc__ or "", *found])
 

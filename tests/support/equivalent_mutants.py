@@ -7,12 +7,73 @@ from __future__ import annotations
 LOSS_LINE = 'f"epoch {epoch + 1}: loss {total.item() / len(data):.3f}"'
 ON_THIS_NODE = 'int(os.environ["LOCAL_WORLD_SIZE"]):  # one for each process'
 LOADED = "map_location=device, weights_only=True"
+#: Of 10-1.
+NET_LOADED = 'model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))'
 #: Of 08-2 and 08-6: how items are split and read.
 SEEDED = "generator = torch.Generator().manual_seed(0)  # the same on every rank"
 DEALT = "loader = DataLoader(train_set, batch_size=4, sampler=sampler)"
 TESTED = "return dealt, items(DataLoader(test_set, batch_size=4, sampler=test_sampler))"
 TESTS = "test_sampler = DistributedSampler(test_set, shuffle=False)"
 SHARED = "for pixels, labels in DataLoader(share, batch_size=100):"
+
+#: Of the files of 08-7 and 12-4.
+SCRIPT = {
+    **dict.fromkeys(
+        (
+            f"print({LOSS_LINE}) → print({other})"
+            for other in (
+                LOSS_LINE.replace("epoch + 1", "epoch - 1"),
+                LOSS_LINE.replace("epoch + 1", "epoch + 2"),
+                LOSS_LINE.replace("epoch + 1", "epoch + 0"),
+                LOSS_LINE.replace("/", "*"),
+                LOSS_LINE.replace("/", "//"),
+            )
+        ),
+        "what is printed is not asked for",
+    ),
+    **dict.fromkeys(
+        (
+            f"print({LOSS_LINE}) → pass",
+            "total += loss.detach() * len(points) → total += loss.detach() + len(points)",
+            "total += loss.detach() * len(points) → total += loss.detach() / len(points)",
+            "total += loss.detach() * len(points) → pass",
+            "dist.all_reduce(total) → pass",
+        ),
+        "it is for what is printed, which is not asked for",
+    ),
+    **dict.fromkeys(
+        (
+            f'parser.add_argument("--epochs", type=int, default=3) → {other}'
+            for other in (
+                'parser.add_argument("--epochs", type=int, default= 4)',
+                'parser.add_argument("--epochs", type=int, default= 2)',
+                "parser.add_argument('--epochs', type=int)",
+            )
+        ),
+        "the option is given",
+    ),
+    f"if torch.cuda.device_count() >= {ON_THIS_NODE} → "
+    f"if torch.cuda.device_count() > {ON_THIS_NODE}": "no GPU here",
+    'device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) → pass': "no GPU here",
+    "torch.cuda.set_device(device) → pass": "no GPU here",
+    "points, rings = points.to(device), rings.to(device) → pass": "no GPU here",
+    f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
+    "weights_only=True)": "no GPU here",
+    f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
+    "map_location=device)": "True is the default",
+    f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
+    "map_location=device, weights_only=False)": "the file holds nothing but weights",
+    "dist.destroy_process_group() → pass": "the process ends",
+    **dict.fromkeys(
+        (
+            '"""Return 1,024 points of the plane, each with the number of the ring that it is '
+            'in.""" → pass',
+            '"""Replace the file: whoever reads it finds all of the new one, or all of the old '
+            'one.""" → pass',
+        ),
+        "a docstring",
+    ),
+}
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "01-1": {
@@ -71,65 +132,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     }
     | {f"{SHARED} → {SHARED.replace(', batch_size=100', '')}": "counts do not depend on batches"},
     "08-7": {
-        **dict.fromkeys(
-            (
-                f"print({LOSS_LINE}) → print({other})"
-                for other in (
-                    LOSS_LINE.replace("epoch + 1", "epoch - 1"),
-                    LOSS_LINE.replace("epoch + 1", "epoch + 2"),
-                    LOSS_LINE.replace("epoch + 1", "epoch + 0"),
-                    LOSS_LINE.replace("/", "*"),
-                    LOSS_LINE.replace("/", "//"),
-                )
-            ),
-            "what is printed is not asked for",
-        ),
-        **dict.fromkeys(
-            (
-                f"print({LOSS_LINE}) → pass",
-                "total += loss.detach() * len(points) → total += loss.detach() + len(points)",
-                "total += loss.detach() * len(points) → total += loss.detach() / len(points)",
-                "total += loss.detach() * len(points) → pass",
-                "dist.all_reduce(total) → pass",
-            ),
-            "it is for what is printed, which is not asked for",
-        ),
-        **dict.fromkeys(
-            (
-                f'parser.add_argument("--epochs", type=int, default=3) → {other}'
-                for other in (
-                    'parser.add_argument("--epochs", type=int, default= 4)',
-                    'parser.add_argument("--epochs", type=int, default= 2)',
-                    "parser.add_argument('--epochs', type=int)",
-                )
-            ),
-            "the option is given",
-        ),
+        **SCRIPT,
         'parser.add_argument("--checkpoint", type=Path, default=Path("my_ddp.pt")) → '
         "parser.add_argument('--checkpoint', type=Path)": "the option is given",
-        f"if torch.cuda.device_count() >= {ON_THIS_NODE} → "
-        f"if torch.cuda.device_count() > {ON_THIS_NODE}": "no GPU here",
-        'device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) → pass': "no GPU here",
-        "torch.cuda.set_device(device) → pass": "no GPU here",
-        "points, rings = points.to(device), rings.to(device) → pass": "no GPU here",
-        f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
-        "weights_only=True)": "no GPU here",
-        f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
-        "map_location=device)": "True is the default",
-        f"state = torch.load(checkpoint, {LOADED}) → state = torch.load(checkpoint, "
-        "map_location=device, weights_only=False)": "the file holds nothing but weights",
-        "dist.destroy_process_group() → pass": "the process ends",
-        **dict.fromkeys(
-            (
-                '"""Train a small network: torchrun --standalone --nproc-per-node=2 my_ddp.py '
-                '--epochs=3""" → pass',
-                '"""Return 1,024 points of the plane, each with the number of the ring that it is '
-                'in.""" → pass',
-                '"""Replace the file: whoever reads it finds all of the new one, or all of the old '
-                'one.""" → pass',
-            ),
-            "a docstring",
-        ),
+        '"""Train a small network: torchrun --standalone --nproc-per-node=2 my_ddp.py '
+        '--epochs=3""" → pass': "a docstring",
     },
     "09-1": {
         "kind, grad = pieces[0].device.type, torch.is_grad_enabled() → "
@@ -138,8 +145,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "10-1": {
-        "net.load_state_dict(torch.load(path, map_location=device, weights_only=True)) → "
-        "net.load_state_dict(torch.load(path, map_location=device))": "True is the default",
+        f"{NET_LOADED} → model.load_state_dict(torch.load(path, map_location='cpu'))": (
+            "True is the default"
+        ),
+        f"{NET_LOADED} → "
+        'model.load_state_dict(torch.load(path, map_location="cpu", weights_only=False))': (
+            "the file holds nothing but weights"
+        ),
     },
     "10-3": {
         "torch.load(os.path.join(folder, match[0]), weights_only=True) → "
@@ -152,8 +164,25 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "12-4": {
-        "now = torch.load(path, weights_only=True) → now = torch.load(path)": (
-            "True is the default"
+        **SCRIPT,
+        'parser.add_argument("--checkpoint", type=Path, default=Path("last.pt")) → '
+        "parser.add_argument('--checkpoint', type=Path)": "the option is given",
+        '"""Train a small network on any number of nodes; go on from the checkpoint, if there is '
+        'one.""" → pass': "a docstring",
+        "dist.barrier()  # all have looked for the checkpoint: now it may change → "
+        "pass  # all have looked for the checkpoint: now it may change": (
+            "an epoch takes longer than to load"
+        ),
+    },
+    "12-5": {
+        "#SBATCH --job-name=train → ": "a name for the queue",
+        "#SBATCH --output=%x-%j.out → ": "where the output goes is not asked for",
+        "#SBATCH --ntasks-per-node=1 → ": "one task per node is the default",
+        '--rdzv-id="$SLURM_JOB_ID" \\ → ': "the port differs from job to job already",
+    },
+    "18-1": {
+        "return fully_shard(net, mesh=mesh) → return fully_shard(net)": (
+            "the net's own group is empty, and the default mesh has all ranks"
         ),
     },
 }

@@ -11,7 +11,9 @@ labkit does where calls return before their work is done. Preloaded in the warm 
   None, and the end of the batch one Work.
 - **looks**: a tensor that is still written or read is waited for when a function of torch touches
   it (``item``, ``tolist``, ``print``, ``+``): in C, the interpreter free, under a Python frame that
-  labkit does not know. Asking for its shape, its type or a view is no look.
+  labkit does not know. Asking for its shape, its type or a view is no look. A backward looks at
+  the gradients that it begins with, and at what a tensor's hook gives. ``synchronize`` of the
+  device's module, which does nothing on a CPU, waits for all but small sends.
 - **order**: collectives of a group are done one after the other. Where a stream of CUDA would hold
   a call back (its tensor is in use; a collective of another group, or a receive, which the program
   has waited for, has not ended), the call itself blocks, in C. A send of up to ``BUFFERED`` bytes
@@ -415,10 +417,27 @@ class Looks(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        if queue.given and touches(func):
-            storages = frozenset(storages_of(list(tensors_in((args, named)))))
-            queue.wait_for(lambda given: bool(given.storages & storages))
+        if touches(func):
+            look((args, named))
         return func(*args, **named)
+
+
+def look(value: Any) -> Any:
+    """Wait for the tensors in a value; return it."""
+    if queue.given:
+        storages = frozenset(storages_of(list(tensors_in(value))))
+        queue.wait_for(lambda given: bool(given.storages & storages))
+    return value
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for what was given to the device, as ``torch.cuda.synchronize`` does."""
+    queue.wait_for(lambda given: not (given.kind == "send" and given.bytes <= BUFFERED))
+
+
+def register_hook(self: torch.Tensor, hook: Callable[..., Any]) -> Any:
+    """Wait for what a hook gives: autograd goes on with it in C++, where nobody looks."""
+    return stock["register_hook"](self, lambda slope: look(hook(slope)))
 
 
 def touches(func: Any) -> bool:
@@ -432,8 +451,9 @@ def touches(func: Any) -> bool:
 #: A backward, in which hooks may look: torch has left the mode to call it. It has the file name of
 #: torch's, so that labkit does not take its frame for the program's.
 _RUNNING = """
-def _running(stock, looks):
+def _running(stock, looks, look):
     def run_backward(*args, **named):
+        look((args, named))
         with looks():
             return stock["_engine_run_backward"](*args, **named)
     return run_backward
@@ -569,7 +589,9 @@ def install(options: Sequence[str]) -> None:
     replace(c10d, "new_group", _names["_naming"](stock, named))
     dist.new_group = c10d.new_group
     dist.ProcessGroupGloo.supports_coalescing = property(lambda self: True)  # type: ignore
-    replace(torch.autograd, "_engine_run_backward", _names["_running"](stock, Looks))
+    replace(torch.autograd, "_engine_run_backward", _names["_running"](stock, Looks, look))
+    replace(torch.Tensor, "register_hook", register_hook)
+    replace(torch.cpu, "synchronize", synchronize)
     replace(threading.Thread, "start", start_thread, "start_thread")
     Looks().__enter__()  # for the main thread, which outlives a fork
     device.queue = queue

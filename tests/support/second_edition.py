@@ -1,7 +1,6 @@
-"""The further rules of notebooks that have been gone through for the course's second edition.
+"""The rules of notebooks since the course's second edition: how they ask, breathe and refer.
 
-One function each, in ``RULES``, as in ``notebook_rules``. ``DONE`` names the notebooks that keep
-them; those of the first edition do not yet.
+One function each, in ``RULES``, as in ``notebook_rules``.
 """
 
 from __future__ import annotations
@@ -28,12 +27,19 @@ DONE: tuple[str, ...] = (
     "07_mixed_precision",
     "08_training_recipe",
     "09_data_parallel",
+    "10_checkpointing",
+    "11_model_parallel",
+    "12_launchers_torchrun",
+    "13_rpc",
+    "14_scaling_out",
     "15_rendezvous_and_backends",
     "16_collectives_in_depth",
     "17_ddp_in_depth",
+    "18_fsdp_in_depth",
+    "19_the_bill",
 )
 #: Those at the back, which are looked into rather than read.
-REFERENCE = ("15", "16", "17")
+REFERENCE = ("15", "16", "17", "18", "19")
 
 MEDIAN_LINES, MOST_LINES = 5, 20
 QUESTIONS, LEAST_CHOICES, LEAST_LINKS = 3, 3, 3

@@ -1,0 +1,127 @@
+"""Exercise 19-3: from which batch per rank on computing hides the all-reduce."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...answers import body, edit
+from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, near
+
+#: FLOP/s, bytes per second, ranks, bytes per gradient. The second one ends on a whole number.
+CASES = (
+    (1000.0, 30.0, 4, 4),
+    (96.0, 2.0, 4, 2),
+    (989e12, 450e9, 8, 2),
+    (40e9, 0.7e9, 2, 4),
+    (7.0, 11.0, 3, 1),
+)
+#: What an answer is called with.
+Formula = Callable[[float, float, int, int], float]
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(*case) for case in CASES]
+
+
+def rows(flops: float, bandwidth: float, n: int, gradient: int) -> float:
+    """Return where 4 FLOPs per row and parameter take as long as a ring's bytes per parameter."""
+    return 2 * (n - 1) / n * gradient / bandwidth * flops / 4
+
+
+def expected() -> list[int]:
+    return [math.ceil(rows(*case)) for case in CASES]
+
+
+def _plays(formula: Formula, rounded: Callable[[float], float] = math.ceil) -> When:
+    """Return the predicate of a formula that gives something other than the right one, rounded up
+    or not."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        exact = [formula(*case) for case in CASES]
+        return any(
+            near(yours, wrong) and not near(expected, wrong)
+            for wrong in (exact, [rounded(value) for value in exact])
+        )
+
+    return when
+
+
+EXERCISE = Exercise(
+    id="19-3",
+    title="The batch that hides the network",
+    answer="rows_to_hide",
+    setup="import math",
+    trial=trial,
+    expected=expected,
+    entries=tuple(
+        f"rows_to_hide({flops:g}, {bandwidth:g}, {n}, {gradient})"
+        for flops, bandwidth, n, gradient in CASES
+    ),
+    where="notebook",
+    mistakes=(
+        Mistake(
+            "This is the right number before it is rounded up: a batch has whole rows.",
+            when=lambda yours, expected, n: near(yours, [rows(*case) for case in CASES]),
+            shown_by={"not rounded": edit("math.ceil(", "(")},
+        ),
+        Mistake(
+            "You round down or to the nearest number: then the all-reduce takes longer than the "
+            "backward pass. Round up.",
+            when=lambda yours, expected, n: any(
+                near(yours, [r(rows(*case)) for case in CASES]) for r in (math.floor, round)
+            ),
+            shown_by={"rounded down": edit("math.ceil(", "math.floor(")},
+        ),
+        Mistake(
+            "You hide the all-reduce behind the whole step, 6 FLOPs per parameter and row. There "
+            "is a gradient to send only during backward: 4 of them.",
+            when=_plays(lambda c, w, n, g: rows(c, w, n, g) * 4 / 6),
+            shown_by={"the whole step": edit("/ 4", "/ 6")},
+        ),
+        Mistake(
+            "You hide it behind 2 FLOPs per parameter and row, which is a forward pass. Backward "
+            "has 4: one product for the weights' gradient and one for the inputs'.",
+            when=_plays(lambda c, w, n, g: rows(c, w, n, g) * 2),
+            shown_by={"forward": edit("/ 4", "/ 2")},
+        ),
+        Mistake(
+            "You send each gradient once. A ring's all-reduce is a reduce-scatter and an "
+            "all-gather: 2 (n − 1) / n times its bytes.",
+            when=_plays(lambda c, w, n, g: g * c / (4 * w)),
+            shown_by={"once": edit("2 * (n - 1) / n * gradient_bytes", "gradient_bytes")},
+        ),
+        Mistake(
+            "You count a reduce-scatter or an all-gather; an all-reduce is both.",
+            when=_plays(lambda c, w, n, g: rows(c, w, n, g) / 2),
+            shown_by={"half of it": edit("2 * (n - 1) / n", "(n - 1) / n")},
+        ),
+        Mistake(
+            "You send 2 × the gradient's bytes, which is the limit for many ranks. With n ranks it "
+            "is 2 (n − 1) / n ×.",
+            when=_plays(lambda c, w, n, g: 2 * g * c / (4 * w)),
+            shown_by={"many ranks": edit("2 * (n - 1) / n", "2")},
+        ),
+        Mistake(
+            "You take a gradient for 4 bytes. It has gradient_bytes: 2 in bfloat16.",
+            when=_plays(lambda c, w, n, g: rows(c, w, n, 4)),
+            shown_by={"float32 always": edit("* gradient_bytes", "* 4")},
+        ),
+    ),
+    another=body("""
+        seconds_to_send = 2 * gradient_bytes * (n - 1) / (n * bandwidth)
+        seconds_per_row = 4 / flops
+        whole = int(seconds_to_send / seconds_per_row)
+        return whole + (whole * seconds_per_row < seconds_to_send * (1 - 1e-12))
+    """),
+    hints=(
+        "Think of a single parameter: how long does backward compute on it for one row, and how "
+        "long is its gradient sent?",
+        "Backward has 4 FLOPs per parameter and row, so it takes 4 / flops seconds. In a ring each "
+        "rank sends 2 (n − 1) / n times the gradient's bytes.",
+        "Divide the seconds of sending by the seconds of a row, and round up. The number of "
+        "parameters is in both, so it cancels.",
+    ),
+)

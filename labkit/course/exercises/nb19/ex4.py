@@ -1,0 +1,162 @@
+"""Exercise 19-4: agree on how many steps lie between two saves (Young 1974, Daly 2006)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...answers import body, edit
+from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import When, near
+
+
+@dataclass(frozen=True)
+class Case:
+    """The fastest rank's save, a step, and the mean time between failures of one GPU."""
+
+    save: float
+    step: float
+    mtbf: float
+
+    def own(self, rank: int, n: int) -> float:
+        """Return the seconds that this rank's save takes: the last but one is the slowest."""
+        return self.save * (2.25 if rank == n - 2 else 1 + 0.125 * (rank % 3))
+
+
+#: The last one has steps that take longer than the best interval.
+CASES = (
+    Case(1.0, 0.25, 3600.0),
+    Case(30.0, 6.0, 1.8e8),
+    Case(4.0, 0.7, 1e6),
+    Case(0.5, 90.0, 40.0),
+)
+
+
+def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
+    return [answer(c.own(here.rank, here.world_size), c.step, c.mtbf) for c in CASES]
+
+
+def labels(n: int) -> list[str]:
+    return [f"save_every(save, {c.step:g}, {c.mtbf:g})" for c in CASES]
+
+
+def _slowest(case: Case, n: int) -> float:
+    return max(case.own(rank, n) for rank in range(n))
+
+
+def steps(save: float, mtbf: float, step: float) -> int:
+    """Return the best interval in steps, at least one."""
+    return max(1, round(math.sqrt(2 * save * mtbf) / step))
+
+
+def expected(n: int) -> list[list[int]]:
+    return [[steps(_slowest(case, n), case.mtbf / n, case.step) for case in CASES]] * n
+
+
+#: Given a case, a rank and the world size.
+Play = Callable[[Case, int, int], float]
+
+
+def _plays(*plays: Play) -> When:
+    """Return the predicate of an answer that gives one of these."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        for play in plays:
+            wrong = [[play(case, rank, n) for case in CASES] for rank in range(n)]
+            if near(yours, wrong) and not near(expected, wrong):
+                return True
+        return False
+
+    return when
+
+
+def _interval(case: Case, n: int) -> float:
+    return math.sqrt(2 * _slowest(case, n) * case.mtbf / n)
+
+
+EXERCISE = Exercise(
+    id="19-4",
+    title="How often to save",
+    answer="save_every",
+    trial=trial,
+    expected=expected,
+    entries=labels,
+    goals=(
+        Goal("collectives", exactly=lambda n: len(CASES)),
+        Goal("bytes sent", most=lambda n: 8 * len(CASES)),
+    ),
+    mistakes=(
+        Mistake(
+            "Your ranks disagree: each takes the time of its own save. They would save at "
+            "different steps, and wait for each other for ever. All wait for the slowest save: "
+            "take the largest, with one collective.",
+            when=_plays(lambda c, rank, n: steps(c.own(rank, n), c.mtbf / n, c.step)),
+            shown_by={"its own": edit("dist.all_reduce(slowest, dist.ReduceOp.MAX)", "pass")},
+        ),
+        Mistake(
+            "You add the ranks' saves up, or average them. They save at the same time, and the "
+            "slowest one decides.",
+            when=_plays(
+                lambda c, rank, n: steps(sum(c.own(r, n) for r in range(n)), c.mtbf / n, c.step),
+                lambda c, rank, n: steps(
+                    sum(c.own(r, n) for r in range(n)) / n, c.mtbf / n, c.step
+                ),
+            ),
+            shown_by={
+                "the sum": edit(
+                    "dist.all_reduce(slowest, dist.ReduceOp.MAX)", "dist.all_reduce(slowest)"
+                ),
+                "the mean": edit(
+                    "dist.all_reduce(slowest, dist.ReduceOp.MAX)",
+                    "dist.all_reduce(slowest)\nslowest /= world_size",
+                ),
+            },
+        ),
+        Mistake(
+            "mtbf is that of one GPU. The job stops when any of them fails: with world_size of "
+            "them, world_size times as often.",
+            when=_plays(lambda c, rank, n: steps(_slowest(c, n), c.mtbf, c.step)),
+            shown_by={"of one GPU": edit("mtbf / world_size", "mtbf")},
+        ),
+        Mistake(
+            "More GPUs fail more often, not less: divide mtbf by world_size.",
+            when=_plays(lambda c, rank, n: steps(_slowest(c, n), c.mtbf * n, c.step)),
+            shown_by={"times the GPUs": edit("mtbf / world_size", "mtbf * world_size")},
+        ),
+        Mistake(
+            "The factor 2 is missing. On average half an interval is lost per failure, not a whole "
+            "one: √(2 · save · mtbf).",
+            when=_plays(lambda c, rank, n: steps(_slowest(c, n) / 2, c.mtbf / n, c.step)),
+            shown_by={"no factor 2": edit("2 * slowest", "slowest")},
+        ),
+        Mistake(
+            "These are seconds. Divide by the time of a step, and round.",
+            when=_plays(
+                lambda c, rank, n: _interval(c, n),
+                lambda c, rank, n: max(1, round(_interval(c, n))),
+            ),
+            shown_by={"seconds": edit(" / step", "")},
+        ),
+        Mistake(
+            "Where a step takes longer than the best interval, you save every 0 steps. At least "
+            "one step lies between two saves.",
+            when=_plays(lambda c, rank, n: round(_interval(c, n) / c.step)),
+            shown_by={"every 0 steps": edit("max(1, ", "max(0, ")},
+        ),
+    ),
+    another=body("""
+        everyone = [torch.zeros(1, device=device) for _ in range(world_size)]
+        dist.all_gather(everyone, torch.tensor([save], device=device))
+        seconds = (2 * max(float(s) for s in everyone) * mtbf / world_size) ** 0.5
+        return round(seconds / step) or 1
+    """),
+    hints=(
+        "How long does a save hold the ranks up, and how often does a job of world_size GPUs fail?",
+        "The slowest rank's save counts: all_reduce with ReduceOp.MAX. The job's mtbf is one GPU's "
+        "divided by world_size.",
+        "The best interval in seconds is the root of twice the save times the job's mtbf. In steps "
+        "that is divided by step and rounded, and never 0.",
+    ),
+)
