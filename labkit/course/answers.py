@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
+from .script_text import is_python
+
 
 class Answer(Protocol):
     """An answer that is written out when the solution is known."""
@@ -152,7 +154,7 @@ class _Instead:
 
 def _parse(text: str, name: str) -> None:
     """Make sure that an answer is Python, unless it is a file of something else."""
-    if "." not in name or name.endswith(".py"):
+    if is_python(name):
         ast.parse(text)
 
 

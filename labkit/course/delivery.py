@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
 from .. import trust
@@ -21,14 +22,8 @@ from ..files import reason, write_whole
 from . import edition, material
 
 PARTS = ("notebooks", "data")
-#: The full MNIST, that anybody can download, and what exercises write.
-NOT_COPIED = (
-    "data/full",
-    "notebooks/my_ddp.py",
-    "notebooks/my_ddp.yours.py",
-    "notebooks/my_job.sbatch",
-    "notebooks/my_job.yours.sbatch",
-)
+#: The full MNIST, that anybody can download, and what cells of the course write.
+NOT_COPIED = ("data/full/*", "notebooks/my_*")
 RECORD = ".labkit-course.json"
 
 
@@ -114,7 +109,7 @@ def _names(source: Path) -> list[str]:
             hidden = any(piece.startswith((".", "__")) for piece in relative.parts)
             if hidden or name.endswith(material.NOT_COPIED_SUFFIXES) or not path.is_file():
                 continue
-            if not any(relative.is_relative_to(skipped) for skipped in NOT_COPIED):
+            if not any(fnmatch(name, pattern) for pattern in NOT_COPIED):
                 names.append(name)
     return names
 

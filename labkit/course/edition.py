@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import DataError, UsageError
 from .material import file, notebooks
+from .script_text import says_something
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 #: Behind the first mark: the file that the learner begins with.
@@ -50,11 +51,6 @@ def is_mark(line: str) -> bool:
     return line.strip().partition(FROM)[0] in (BEGIN, END)
 
 
-def _is_comment(line: str) -> bool:
-    """Tell whether a line says nothing to a machine."""
-    return line.strip().startswith("#") and not line.startswith("#SBATCH")
-
-
 def _split(source: str) -> tuple[list[str], list[str], list[str]]:
     """Return the lines before the region, of the solution, and after it."""
     lines = source.split("\n")
@@ -79,7 +75,7 @@ def stub(source: str) -> str:
     if problem := problem_of(source):
         raise DataError(f"A solution of the course is not marked well: {problem}.")
     before, solution, after = _split(source)
-    code = [line for line in solution if line.strip() and not _is_comment(line)]
+    code = [line for line in solution if says_something(line)]
     marker = source.split("\n")[len(before)]
     if start := marker.partition(FROM)[2].strip():
         said = f"# Your turn: about {len(code)} lines. This is {start}, to be changed."

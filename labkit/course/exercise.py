@@ -13,12 +13,11 @@ from typing import Any
 from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
 from .answers import Answer
+from .script_text import ENDINGS
 
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook; or it is a
 #: file beside the notebook.
 PLACES = ("ranks", "notebook", "file")
-#: What files end with that are answers: of Python, and of a shell that Slurm starts.
-ENDINGS = (".py", ".sbatch")
 HINTS = 3
 #: Names of failures that others have caused.
 CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from .compare import same
 from .exercise import Exercise, Failed
 from .judge import Result
 from .script_start import StartFailed
+from .script_text import is_python, says_something
 
 
 def try_file(exercise: Exercise) -> Result:
@@ -39,7 +39,7 @@ def try_file(exercise: Exercise) -> Result:
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"{exercise.answer} cannot be read ({why}).") from None
-    means = _means if path.suffix == ".py" else _says
+    means = _means if is_python(exercise.answer) else _says
     try:
         found = means(text)
     except (SyntaxError, ValueError) as error:
@@ -78,9 +78,7 @@ def keep(exercise: Exercise, text: str) -> str:
 
 def _says(text: str) -> str:
     """Return what a script that is no Python says, without empty lines and comments."""
-    lines = text.split("\n")
-    kept = (line.rstrip() for line in lines if not re.match(r"\s*(#(?!SBATCH)|$)", line))
-    return "\n".join(kept)
+    return "\n".join(line.rstrip() for line in text.split("\n") if says_something(line))
 
 
 def _means(text: str) -> str:

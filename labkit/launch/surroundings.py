@@ -18,20 +18,24 @@ from typing import Any
 #: Variables that nothing reads while it is being imported: they may differ.
 FREE = (
     "_",
+    "CLICOLOR*",
     "COLUMNS",
+    "FORCE_COLOR",
+    "GIT_PAGER",
     "IPP_*",
     "JPY_*",
     "LABKIT_*",
     "LINES",
     "MPLBACKEND",
+    "NO_COLOR",
     "OLDPWD",
     "OMP_NUM_THREADS",  # set by torch.set_num_threads
+    "PAGER",
     "PWD",
     "PYDEVD_*",
     "PYTEST_*",
     "SHLVL",
     "TERM",
-    *("CLICOLOR*", "FORCE_COLOR", "NO_COLOR", "PAGER", "GIT_PAGER"),
 )
 #: Of a process's state as the kernel has it: users, groups, rights.
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap")

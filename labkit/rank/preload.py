@@ -21,6 +21,7 @@ from . import (
 from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
 from .profile import classify, clocks, marks, profiler
 from .torch_internals import (
+    default_arguments,
     frames,
     groups,
     listeners,
@@ -45,6 +46,7 @@ __all__ = [
     "clocks",
     "control",
     "cpu_clock",
+    "default_arguments",
     "device",
     "errands",
     "flight_recorder",

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ..wire.connections import list_connections
 from . import interrupts
-from .torch_internals import groups, rendezvous
+from .torch_internals import default_arguments, groups, rendezvous
 
 NCCL = "nccl"
 #: What NCCL's threads in torch may do by themselves, unless the user has said.
@@ -126,6 +126,7 @@ def leave() -> None:
     """Leave the process group, if this rank is in one (its sub-groups end too)."""
     global _store
     if dist.is_initialized():
+        default_arguments.forget(groups.default())
         dist.destroy_process_group()
     else:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the

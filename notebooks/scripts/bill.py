@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch.distributed as dist
+from fsdp_parts import counting_saved, local
 from torch import nn
 from torch.futures import Future
 
@@ -76,11 +77,6 @@ def _transfer(buffer: torch.Tensor, future: Future[torch.Tensor]) -> None:
     future.set_result(buffer)
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what this rank holds of a tensor, sharded or not."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-
 def held(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
     """Count the bytes that this rank holds of weights, gradients and optimizer state."""
     state = [t for entry in optimizer.state.values() for t in entry.values()]
@@ -94,18 +90,9 @@ def held(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
 
 def kept(net: nn.Module, rows: torch.Tensor) -> int:
     """Count the bytes that autograd keeps from forward for backward, without the weights."""
-    own = {p.untyped_storage().data_ptr() for p in net.parameters()}
-    found: dict[int, int] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        memory = tensor.untyped_storage()
-        if memory.data_ptr() not in own:
-            found[memory.data_ptr()] = memory.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with counting_saved(net) as sizes:
         loss = net(rows).square().mean()
-    total = sum(found.values())  # while the graph still holds them
+    total = sum(sizes.values())  # while the graph still holds them
     del loss
     return total
 

@@ -1,6 +1,7 @@
 """Small models and counters with which notebook 18 looks into `fully_shard`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psutil
 import torch
@@ -147,12 +148,10 @@ class Block(nn.Sequential):
         super().__init__(*layers)
 
 
-def saved_by(
-    net: nn.Module, call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
-) -> tuple[int, list[torch.Tensor]]:
-    """Call a function with x, and count the bytes that it saves for backward, without those of
-    the network's parameters; return them, and the gradients after backward. The random numbers
-    are the same at each call."""
+@contextmanager
+def counting_saved(net: nn.Module) -> Iterator[dict[int, int]]:
+    """Note the bytes that autograd saves for backward, without those of the network's parameters:
+    address → bytes. The memory of what nothing holds any more can be used again."""
     sizes: dict[int, int] = {}
 
     def pack(t: torch.Tensor) -> torch.Tensor:
@@ -161,8 +160,18 @@ def saved_by(
             sizes[memory.data_ptr()] = memory.nbytes()
         return t
 
-    torch.manual_seed(dist.get_rank())
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        yield sizes
+
+
+def saved_by(
+    net: nn.Module, call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> tuple[int, list[torch.Tensor]]:
+    """Call a function with x, and count the bytes that it saves for backward, without those of
+    the network's parameters; return them, and the gradients after backward. The random numbers
+    are the same at each call."""
+    torch.manual_seed(dist.get_rank())
+    with counting_saved(net) as sizes:
         out = call(x)
     out.square().mean().backward()
     gradients = [full(p.grad) for p in net.parameters()]

@@ -29,24 +29,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def ranks() -> Iterator[labkit.Lab]:
+def lab() -> Iterator[labkit.Lab]:
     with labkit.start(4) as lab:
         yield lab
-
-
-#: The notebook whose exercise was tried last.
-_tried = [""]
-
-
-@pytest.fixture
-def lab(ranks: labkit.Lab, name: str) -> labkit.Lab:
-    """Four ranks, fresh ones for each notebook: torch binds some defaults to the group that was
-    there when a module was imported, and wrong answers make labkit form new ones."""
-    notebook = name.partition("-")[0]
-    if notebook != _tried[0] and _tried[0]:
-        ranks.restart()
-    _tried[0] = notebook
-    return ranks
 
 
 def forget(names: list[str]) -> None:

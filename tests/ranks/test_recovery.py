@@ -366,3 +366,14 @@ def test_init_process_group_that_a_rank_never_calls():
         with pytest.raises(labkit.Deadlock, match="returns when all world_size ranks have called"):
             run(lab, code)
         assert run(lab, "1 + 1") == ["2"] * 2
+
+
+def test_what_torch_imported_while_a_group_was_there_knows_the_next_one(lab):
+    """Its functions' defaults name the default group of the moment of their import."""
+    gather = "import torch.distributed.nn.functional as nnf\nlen(nnf.all_gather(torch.ones(1)))"
+    assert run(lab, gather) == ["4"] * 4
+    interrupted(lab, "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()")
+    usable(lab)
+    assert run(lab, gather) == ["4"] * 4
+    code = "nnf.reduce_scatter(torch.ones(1), list(torch.ones(4, 1))).item()"
+    assert run(lab, code) == ["4.0"] * 4

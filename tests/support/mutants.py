@@ -18,6 +18,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 from labkit.course import edition
 from labkit.course.exercise import Exercise
+from labkit.course.script_text import is_python
 from tests.support import answers
 
 #: Operators that are left out: they change what a type checker reads, or an error that nobody
@@ -74,11 +75,11 @@ def mutants(exercise: Exercise) -> list[Mutant]:
     first, end = (i for i, line in enumerate(lines) if edition.is_mark(line))
     last = end - 1
     found: dict[str, Mutant] = {}
-    is_python = "." not in exercise.answer or exercise.answer.endswith(".py")
-    for source in _changed(solution) if is_python else _shortened(solution):
+    python = is_python(exercise.answer)
+    for source in _changed(solution) if python else _shortened(solution):
         where, change = _difference(solution, source)
         if where and all(first <= line < last for line in where):
-            same = ast.unparse(ast.parse(source)) if is_python else source
+            same = ast.unparse(ast.parse(source)) if python else source
             found.setdefault(same, Mutant(exercise.id, change, source))
     order = {line: i for i, line in enumerate(solution.split("\n"))}
     return sorted(found.values(), key=lambda m: order.get(m.change.split(" → ")[0], 0))

@@ -1,0 +1,37 @@
+"""Keep torch's functions from naming a group that is gone.
+
+Some of torch's modules (``torch.distributed.nn.functional`` is one) take ``group.WORLD`` as the
+default of an argument: the default group of the moment in which they are imported. After a repair
+that is another one, and a call of theirs would fail: "Process group … is not initialized".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FunctionType
+
+import torch.distributed as dist
+
+
+def forget(group: dist.ProcessGroup) -> None:
+    """Put None, for which torch takes the default group of the call, in a group's place."""
+    for function in _functions():
+        positional, named = function.__defaults__ or (), function.__kwdefaults__ or {}
+        if any(default is group for default in positional):
+            function.__defaults__ = tuple(None if d is group else d for d in positional)
+        named.update({name: None for name, default in named.items() if default is group})
+
+
+def _functions() -> Iterator[FunctionType]:
+    """Go through the functions and methods of what is imported of ``torch.distributed``.
+
+    Only types are looked at: some of torch's objects warn when an attribute is read.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith(dist.__name__):
+            for value in list(vars(module).values()):
+                if type(value) is FunctionType:
+                    yield value
+                elif issubclass(type(value), type) and value.__module__ == name:
+                    yield from (v for v in vars(value).values() if type(v) is FunctionType)
