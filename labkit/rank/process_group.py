@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ..wire.connections import list_connections
 from . import interrupts
-from .torch_internals import default_arguments, groups, rendezvous
+from .torch_internals import default_arguments, groups, meshes, rendezvous
 
 NCCL = "nccl"
 #: What NCCL's threads in torch may do by themselves, unless the user has said.
@@ -128,6 +128,7 @@ def leave() -> None:
     if dist.is_initialized():
         default_arguments.forget(groups.default())
         dist.destroy_process_group()
+        meshes.forget()
     else:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the
         # ranks would give the next one different names, and never meet.

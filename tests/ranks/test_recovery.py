@@ -377,3 +377,21 @@ def test_what_torch_imported_while_a_group_was_there_knows_the_next_one(lab):
     assert run(lab, gather) == ["4"] * 4
     code = "nnf.reduce_scatter(torch.ones(1), list(torch.ones(4, 1))).item()"
     assert run(lab, code) == ["4.0"] * 4
+
+
+def test_a_sharded_tensor_of_the_next_group_has_its_mesh(lab):
+    """Torch remembers results for an equal mesh, whose groups are gone, or others by now."""
+    code = """
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+        for _ in range({groups}):
+            own = dist.new_group()
+        mesh = DeviceMesh.from_group(own, "cpu")
+        x = distribute_tensor(torch.arange(8.0), mesh, [Shard(0)])
+        ((x + 1).sum().full_tensor().item(), (x * 2).device_mesh.get_group() is own)
+    """
+    code = textwrap.dedent(code)
+    assert run(lab, code.format(groups=3)) == ["(36.0, True)"] * 4
+    interrupted(lab, "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()")
+    usable(lab)
+    assert run(lab, code.format(groups=1)) == ["(36.0, True)"] * 4
