@@ -252,6 +252,35 @@ def test_ranks_out_of_step_after_an_error_are_put_in_step(lab):
     marks(lab, [0, 1, 2, 3])
 
 
+def test_what_torch_imported_while_a_group_was_there_knows_the_next_one(lab):
+    """Its functions' defaults name the default group of the moment of their import."""
+    gather = "import torch.distributed.nn.functional as nnf\nlen(nnf.all_gather(torch.ones(1)))"
+    assert run(lab, gather) == ["4"] * 4
+    interrupted(lab, "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()")
+    usable(lab)
+    assert run(lab, gather) == ["4"] * 4
+    code = "nnf.reduce_scatter(torch.ones(1), list(torch.ones(4, 1))).item()"
+    assert run(lab, code) == ["4.0"] * 4
+
+
+def test_a_sharded_tensor_of_the_next_group_has_its_mesh(lab):
+    """Torch remembers results for an equal mesh, whose groups are gone, or others by now."""
+    code = """
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+        for _ in range({groups}):
+            own = dist.new_group()
+        mesh = DeviceMesh.from_group(own, "cpu")
+        x = distribute_tensor(torch.arange(8.0), mesh, [Shard(0)])
+        ((x + 1).sum().full_tensor().item(), (x * 2).device_mesh.get_group() is own)
+    """
+    code = textwrap.dedent(code)
+    assert run(lab, code.format(groups=3)) == ["(36.0, True)"] * 4
+    interrupted(lab, "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()")
+    usable(lab)
+    assert run(lab, code.format(groups=1)) == ["(36.0, True)"] * 4
+
+
 def test_an_error_that_leaves_the_ranks_in_step_changes_nothing(lab):
     port = run(lab, "import os\nos.environ['MASTER_PORT']", [0])
     with pytest.raises(labkit.RankError, match="ranks 0–3: ZeroDivisionError"):
@@ -366,32 +395,3 @@ def test_init_process_group_that_a_rank_never_calls():
         with pytest.raises(labkit.Deadlock, match="returns when all world_size ranks have called"):
             run(lab, code)
         assert run(lab, "1 + 1") == ["2"] * 2
-
-
-def test_what_torch_imported_while_a_group_was_there_knows_the_next_one(lab):
-    """Its functions' defaults name the default group of the moment of their import."""
-    gather = "import torch.distributed.nn.functional as nnf\nlen(nnf.all_gather(torch.ones(1)))"
-    assert run(lab, gather) == ["4"] * 4
-    interrupted(lab, "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()")
-    usable(lab)
-    assert run(lab, gather) == ["4"] * 4
-    code = "nnf.reduce_scatter(torch.ones(1), list(torch.ones(4, 1))).item()"
-    assert run(lab, code) == ["4.0"] * 4
-
-
-def test_a_sharded_tensor_of_the_next_group_has_its_mesh(lab):
-    """Torch remembers results for an equal mesh, whose groups are gone, or others by now."""
-    code = """
-        from torch.distributed.device_mesh import DeviceMesh
-        from torch.distributed.tensor import Shard, distribute_tensor
-        for _ in range({groups}):
-            own = dist.new_group()
-        mesh = DeviceMesh.from_group(own, "cpu")
-        x = distribute_tensor(torch.arange(8.0), mesh, [Shard(0)])
-        ((x + 1).sum().full_tensor().item(), (x * 2).device_mesh.get_group() is own)
-    """
-    code = textwrap.dedent(code)
-    assert run(lab, code.format(groups=3)) == ["(36.0, True)"] * 4
-    interrupted(lab, "import time\nif rank == 2:\n    time.sleep(60)\ndist.barrier()")
-    usable(lab)
-    assert run(lab, code.format(groups=1)) == ["(36.0, True)"] * 4
