@@ -18,6 +18,7 @@ from .. import interrupts, log, variables
 from ..errors import StartError, UsageError
 from ..launch import import_path, ipyparallel_internals, placement, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
+from ..wire import cell_functions
 from ..wire.features import sentences
 from ..wire.legible import mend_streams
 from ..wire.machine import count_cores
@@ -51,6 +52,7 @@ def start(
     import_path.check()
     check_libraries()
     log.begin()
+    cell_functions.send_whole()
     n = check_size(override_size(n), engines)
     check_engines(engines)
     check_timeout(timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from .. import variables
 from ..errors import LabError
+from ..wire import cell_functions
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
@@ -26,6 +28,7 @@ from . import (
     ipython_internals,
     last_receives,
     memory,
+    own_names,
     process_group,
     streams,
     tracebacks,
@@ -91,19 +94,13 @@ def assign(
     memory.device = target
     reprs.install(target)
     shell = tracebacks.get_shell()
-    shell.push(
-        {
-            "rank": rank,
-            "world_size": world_size,
-            "device": target,
-            "torch": torch,
-            "dist": dist,
-        },
-        interactive=False,
-    )
+    facts = {"rank": rank, "world_size": world_size, "device": target}
+    own_names.give(shell, {**facts, "torch": torch, "dist": dist})
     if _assigned:
         return
     _assigned = True
+    del sys.argv[1:]  # of the engine: a program's argparse reads them
+    cell_functions.send_whole()
     tracebacks.install(shell)
     streams.install(shell.kernel.session)
     # In this order: what is wrapped last is called first. A store or a group is to be noted by the
@@ -124,6 +121,7 @@ def assign(
         rendezvous.install()
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
     shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
+    own_names.keep(shell)
     shell.events.register("pre_run_cell", calls.begin_cell)
     shell.events.register("post_run_cell", calls.end_cell)
     calls.note_loop()

@@ -1,0 +1,48 @@
+"""Keep the names that every cell begins with: a cell may give them other values, until it ends.
+
+Code from elsewhere does (``device = "cuda:0"``, ``for rank in range(world_size)``), and later cells
+would take the wrong device, or all ranks be the same one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+_given: dict[str, Any] = {}
+
+
+def give(shell: Any, names: Mapping[str, Any]) -> None:
+    """Set names for all cells to come."""
+    _given.update(names)
+    _put_back(shell)
+
+
+def keep(shell: Any) -> None:
+    """Tell a cell that gives one of the names another value, and put it back for the next cell."""
+    shell.events.register("pre_run_cell", lambda info: _put_back(shell))
+    shell.events.register("post_run_cell", lambda result: _tell(shell))
+
+
+def _put_back(shell: Any) -> None:
+    shell.push(_given, interactive=False)
+
+
+def _tell(shell: Any) -> None:
+    """Say which names this cell has given away."""
+    names = shell.user_ns
+    other = [name for name, value in _given.items() if not _means(names.get(name), value)]
+    if other:
+        print(
+            f"This cell has changed {' and '.join(other)}. The next cell has labkit's value again; "
+            "use another name to keep yours.",
+            file=sys.stderr,
+        )
+
+
+def _means(found: object, given: object) -> bool:
+    """Tell whether a value is as good as the one that was given: a device may be a string."""
+    if isinstance(found, str):
+        return found == str(given)
+    return found is given or (type(found) is type(given) and found == given)

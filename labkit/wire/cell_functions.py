@@ -1,0 +1,37 @@
+"""Let the processes that a cell starts have what cells have defined.
+
+``mp.spawn`` and ``mp.Process`` send the name of a function and of its module, which the new process
+imports. Cells have no file: their functions and classes are sent whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
+from typing import Any
+
+import cloudpickle
+
+
+def send_whole() -> None:
+    """Begin to do so in this process, and in those that it starts so."""
+    ForkingPickler.reducer_override = _reduce  # type: ignore[assignment]
+
+
+def load(data: bytes) -> Any:
+    """Load what was sent, in the new process."""
+    send_whole()
+    return cloudpickle.loads(data)
+
+
+def _reduce(pickler: ForkingPickler, value: Any) -> Any:
+    is_definition = isinstance(value, FunctionType | type)
+    if is_definition and value.__module__ == "__main__" and not _has_file():
+        return load, (cloudpickle.dumps(value),)
+    return NotImplemented
+
+
+def _has_file() -> bool:
+    """Tell whether this process runs a script, which others can import."""
+    return getattr(sys.modules["__main__"], "__file__", None) is not None
