@@ -35,14 +35,14 @@ def _tell(shell: Any) -> None:
     other = [name for name, value in _given.items() if not _means(names.get(name), value)]
     if other:
         print(
-            f"This cell has changed {' and '.join(other)}. The next cell has labkit's value again; "
-            "use another name to keep yours.",
+            f"This cell has changed {', '.join(other)}: in the next cell labkit's is back. Use "
+            "another name to keep yours.",
             file=sys.stderr,
         )
 
 
 def _means(found: object, given: object) -> bool:
     """Tell whether a value is as good as the one that was given: a device may be a string."""
-    if isinstance(found, str):
+    if isinstance(found, str) and not isinstance(given, int):
         return found == str(given)
     return found is given or (type(found) is type(given) and found == given)

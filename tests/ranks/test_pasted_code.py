@@ -50,8 +50,8 @@ def test_a_cell_that_changes_a_name_is_told_and_the_next_has_it_back(lab: labkit
     changes = "world_size, device = 1, torch.device('meta')\nfor rank in range(5): pass"
     for outcome in run_cell(lab, changes):
         assert outcome.stderr == (
-            "This cell has changed rank and world_size and device. The next cell has labkit's "
-            "value again; use another name to keep yours.\n"
+            "This cell has changed rank, world_size, device: in the next cell labkit's is back. "
+            "Use another name to keep yours.\n"
         )
     assert results(run_cell(lab, "rank, world_size, device.type")) == [
         "(0, 2, 'cpu')",
@@ -65,8 +65,12 @@ def test_names_of_the_same_meaning_are_nothing_to_tell(lab: labkit.Lab) -> None:
     assert results(run_cell(lab, "device.type")) == ["'cpu'"] * 2
 
 
+def test_a_rank_that_is_a_string_is_another_one(lab: labkit.Lab) -> None:
+    assert "changed world_size:" in run_cell(lab, "world_size = str(world_size)")[0].stderr
+
+
 def test_a_deleted_name_is_back_too(lab: labkit.Lab) -> None:
-    assert "changed rank." in run_cell(lab, "del rank")[0].stderr
+    assert "changed rank:" in run_cell(lab, "del rank")[0].stderr
     assert results(run_cell(lab, "rank")) == ["0", "1"]
 
 
