@@ -16,13 +16,10 @@ from ..rank_names import fold, label, red
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
-from ..wire.torchrun import ERROR, LOGS, RANK, SCRIPT
+from ..wire.torchrun import ERROR, FAILED, LOGS, RANK, SCRIPT
 from .terminal_text import Screen
 
 STREAMS = ("stdout", "stderr")
-#: The exit code of Python after an error.
-FAILED = 1
-
 
 #: An address with a port, as gloo writes it: ``[127.0.0.1]:13961``.
 _PORT = re.compile(r"(\[[0-9a-f.:]+\]):\d+")

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 #: The cell's text as a script; the workers' files; how torchrun has ended.
 SCRIPT, LOGS, REPORT = "cell.py", "logs", "report.json"
-#: Beside the files of a worker: its rank, and the error that it ended with.
-RANK, ERROR = "rank", "raised.json"
+#: Beside the files of a worker: its rank, the error that it ended with, that its script has ended.
+RANK, ERROR, DONE = "rank", "raised.json", "done"
+#: The exit code of Python after an error.
+FAILED = 1
 #: The variable that tells torchrun the name of the cell.
 CELL = "LABKIT_CELL"
 #: Where torchrun tells a worker which file, beside those, is for its error.

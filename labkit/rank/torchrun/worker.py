@@ -7,21 +7,22 @@ worker waits for, CELL the name of the cell whose text SCRIPT is. Without a cell
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import json
 import linecache
+import logging
 import os
 import sys
-import time
 import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
 from ...wire.family import end_with_parent
-from ...wire.torchrun import ERROR, ERROR_FILE, RANK
-from . import training, watch
+from ...wire.torchrun import DONE, ERROR, ERROR_FILE, FAILED, RANK
+from . import others, training, watch
 
 #: An error is printed, as Python does; or kept for the notebook, which shows each error once.
 PRINT, KEEP = "print", "keep"
@@ -29,8 +30,6 @@ PRINT, KEEP = "print", "keep"
 SAFE_PATH = "PYTHONSAFEPATH"
 
 
-#: Seconds that a worker which has failed waits for the others.
-OTHERS_SECONDS = 1.0
 #: The folder of what runs on a rank.
 _RANK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -44,6 +43,8 @@ def main(argv: list[str]) -> None:
     sys.argv = [script, *args]
     folder = os.getcwd() if cell else os.path.dirname(os.path.realpath(script))
     sys.path.insert(0, folder)
+    code: list[int] = []
+    atexit.register(_leave, code)  # the first one: all others run before
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Take the place of ``sys.excepthook``: leave out the lines that lead to the script."""
@@ -55,7 +56,9 @@ def main(argv: list[str]) -> None:
         else:
             said = str(error).split("\n", 1)[0]
             _note(ERROR, json.dumps({"type": kind.__name__, "message": said, "text": text}))
-            _wait_for_others()
+            others.wait(int(agent), _have_ended)
+        if kind is not KeyboardInterrupt:  # Python ends that with a signal
+            code.append(FAILED)
 
     sys.excepthook = tell
     main_module = ModuleType("__main__")
@@ -72,9 +75,12 @@ def main(argv: list[str]) -> None:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     telling = training.teller()
     watch.begin_with_torch(socket, name, telling)
-    code = compile(source, name, "exec", dont_inherit=True)
+    compiled = compile(source, name, "exec", dont_inherit=True)
     try:
-        exec(code, vars(main_module))
+        exec(compiled, vars(main_module))
+        _note(DONE, "")
+        if telling is not None:  # a check: nobody sees torch being tidied up
+            code.append(0)
     finally:
         if telling is not None:
             telling.end()
@@ -91,18 +97,27 @@ def _without_ours(told: traceback.TracebackException) -> traceback.TracebackExce
     return told
 
 
-def _wait_for_others() -> None:
-    """Give the other workers time to meet the same error: torchrun ends them all as soon as it
-    sees that one has gone, and which of them have told by then would be chance."""
+def _leave(code: list[int]) -> None:
+    """End this process with the code that stands there, if one does. It goes as Python ends it, but
+    for tidying up torch: half a second of a core in which the others, and who looks on, would wait.
+    Threads and exit handlers have ended."""
+    if not code:
+        return
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code[-1])
+
+
+def _have_ended() -> bool:
+    """Tell whether each worker of this node has failed or reached the end of its script."""
     place = os.environ.get(ERROR_FILE)
     if not place:
-        return
+        return True
     everyone = Path(place).parent.parent
-    deadline = time.monotonic() + OTHERS_SECONDS
-    while len(list(everyone.glob(f"*/{ERROR}"))) < int(os.environ["LOCAL_WORLD_SIZE"]):
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.02)
+    told = sum(1 for name in (ERROR, DONE) for _ in everyone.glob(f"*/{name}"))
+    return told >= int(os.environ["LOCAL_WORLD_SIZE"])
 
 
 def _note(name: str, text: str) -> None:

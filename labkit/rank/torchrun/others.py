@@ -1,0 +1,75 @@
+"""Give the other workers time to meet the error that one has met.
+
+torchrun ends them all as soon as it sees that one has gone. Which of them have told of the same
+error by then would be chance, and more so on a busy machine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+
+#: Seconds in which a worker that waits for something does nothing.
+IDLE_SECONDS = 0.3
+#: Seconds of processor time in which a worker that computes would have met the error.
+CPU_SECONDS = 1.0
+#: Seconds at most, however little of the machine the others get.
+MOST_SECONDS = 5.0
+_AT_WORK = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+
+
+def wait(agent: int, have_ended: Callable[[], bool]) -> None:
+    """Wait until the other workers have ended, or none of them can be expected to soon.
+
+    Parameters
+    ----------
+    agent
+        The process id of torchrun, whose children they are.
+    have_ended
+        Tells whether all have ended, as far as they say so.
+    """
+    found: dict[int, _Other] = {}
+    deadline = time.monotonic() + MOST_SECONDS
+    while not have_ended() and time.monotonic() < deadline:
+        for process in _others(agent):
+            found.setdefault(process.pid, _Other(process)).look()
+        if not any(other.may_follow() for other in found.values()):
+            return
+        time.sleep(0.02)
+
+
+def _others(agent: int) -> list[psutil.Process]:
+    try:
+        return [p for p in psutil.Process(agent).children() if p.pid != os.getpid()]
+    except psutil.Error:
+        return []
+
+
+class _Other:
+    """Another worker, as the system sees it."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+        self._first = self._last = -1.0  # seconds of processor time
+        self._moved = time.monotonic()
+
+    def look(self) -> None:
+        try:
+            with self._process.oneshot():
+                times, status = self._process.cpu_times(), self._process.status()
+        except psutil.Error:
+            return
+        used = times.user + times.system
+        if self._first < 0:
+            self._first = used
+        if used != self._last or status in _AT_WORK:
+            self._moved = time.monotonic()
+        self._last = used
+
+    def may_follow(self) -> bool:
+        """Tell whether it may be on its way to the same error."""
+        idle = time.monotonic() - self._moved
+        return idle < IDLE_SECONDS and self._last - self._first < CPU_SECONDS
