@@ -139,7 +139,7 @@ def test_a_job_installs_every_lower_bound_exactly():
 
 def test_jobs_run_on_the_oldest_python_and_on_a_newer_one():
     assert python_of("test") == python_of("oldest") == oldest_python(PYPROJECT)
-    assert command("test") == [".ci/run"]
+    assert command("test")[0] == ".ci/run"
     assert command("python") == [".ci/test-with"]
     assert Version(python_of("python")) > Version(oldest_python(PYPROJECT))
     assert python_of("python") in SpecifierSet(PYPROJECT["project"]["requires-python"])
