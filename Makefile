@@ -62,6 +62,18 @@ wheels: $(STAMP)  ## fetch what test-gpu needs where there is no network: WHEELS
 bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.json
 	$(BIN)/python -m tests.bench
 
+# Always from nothing: a page that has been renamed leaves nothing behind.
+site: $(STAMP)  ## build the course's pages from the stored outputs into build/site
+	@rm -rf build/site
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto \
+	  --builder html --doctree-dir build/site-trees --conf-dir .site . build/site
+	@echo "build/site/index.html"
+
+# Inside the site, tests/project/test_site.py looks at every link; this asks the rest of the world.
+site-links: $(STAMP)  ## ask whether the pages that the course links to are still there
+	@$(BIN)/sphinx-build --quiet --keep-going --builder linkcheck \
+	  --doctree-dir build/site-trees --conf-dir .site . build/site-links
+
 lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labkit, its walls
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -71,7 +83,7 @@ lint: $(STAMP)  ## ruff over code and notebooks (%%px cells too), mypy over labk
 
 lock: $(STAMP)  ## resolve pyproject.toml again into requirements.lock and environment.yml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --no-emit-index-url --group dev --custom-compile-command "make lock" \
+	  --no-emit-index-url --group dev --group site --custom-compile-command "make lock" \
 	  --output-file $(LOCK) pyproject.toml
 	$(BIN)/python -m tests.support.conda_versions --write
 
@@ -107,4 +119,4 @@ clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: help setup lab test test-fast test-with test-gpu wheels bench lint lock system-deps clean
+.PHONY: help setup lab test test-fast test-with test-gpu wheels bench site site-links lint lock system-deps clean

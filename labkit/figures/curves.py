@@ -62,7 +62,7 @@ def bandwidth(
         Number of ranks that took part.
     collective
         What was measured, for the factor of its bus bandwidth (see
-        :func:`~labkit.figures.costs.bus_factor`).
+        :func:`~labkit.figures.bus_factor`).
     bound
         Bus bandwidth in bytes per second that the hardware cannot exceed. Without it, the dashed
         line is the limit of the fit, where a call costs nothing but β: measured points may lie

@@ -53,7 +53,7 @@ def gradient_sizes(
     Returns
     -------
     Picture
-        A histogram of log2 |gradient| per row, all on one axis, and the zones in which fp16 has
+        A histogram of ``log2 |gradient|`` per row, all on one axis, and the zones in which fp16 has
         only zero, or fewer digits. The text holds no number.
 
     Raises

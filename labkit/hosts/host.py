@@ -30,7 +30,7 @@ class Host:
     """
 
     def __init__(self, name: str, address: str, holder: int, enter: Sequence[str]) -> None:
-        self.name = name  #: as the other hosts know it: "h1"
+        self.name = name  #: "h1", as the other hosts know it
         self.address = address  #: IPv4
         self._holder = holder
         self._enter = enter

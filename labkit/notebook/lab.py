@@ -91,7 +91,7 @@ class Lab:
 
     @property
     def client(self) -> Any:
-        """The ``ipyparallel.Client`` beneath: views, ``AsyncResult`` and the rest of it.
+        """Give the ``ipyparallel.Client`` beneath, for views, ``AsyncResult`` and the rest.
 
         Its engine ids are not ranks; ``lab.engine_ids`` says which is which.
 
