@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,22 @@ class SiteBuilder(StandaloneHTMLBuilder):
 
     def get_target_uri(self, docname: str, typ: str | None = None) -> str:
         return super().get_target_uri(docname.removeprefix(OWN), typ)
+
+    def dump_search_index(self) -> None:
+        """Write the index of the search, which makes addresses out of the names of pages."""
+        super().dump_search_index()
+        path = Path(self.outdir, self.searchindex_filename)
+        before, names, after = re.split(
+            r'("docnames": ?\[.*?\])', path.read_text("utf-8"), maxsplit=1
+        )
+        path.write_text(before + names.replace(f'"{OWN}', '"') + after, "utf-8")
+
+    def get_doc_context(self, docname: str, body: str, metatags: str) -> dict[str, Any]:
+        """Offer the source of notebooks to be downloaded, and of no other page."""
+        context = super().get_doc_context(docname, body, metatags)
+        if self.env.doc2path(docname).suffix != ".ipynb":
+            context["sourcename"] = context["page_source_suffix"] = ""
+        return context
 
 
 def lead_to_the_repository(app: Sphinx, doctree: nodes.document) -> None:

@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from hashlib import sha256
 from itertools import islice
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from docutils import nodes
@@ -21,7 +21,7 @@ from pygments.lexers import BashLexer, PythonLexer
 from pygments.token import Name, _TokenType
 from sphinx.application import Sphinx
 
-from labkit.course.edition import has_solution, solved, stub
+from labkit.course.edition import delivered, has_solution, solved, stub
 from labkit.rank_names import RANK_COLOURS
 
 #: The first of as many numbers of the 256 colours of terminals as ranks have colours: the style
@@ -126,15 +126,29 @@ def _translated(text: str) -> str:
 
 
 def describe(app: Sphinx, doctree: nodes.document) -> None:
-    """Give the figures of a notebook the alt text that is stored with them."""
+    """Give the figures of a notebook the alt text that is stored with them, and its cells their
+    numbers, which errors name (``In[23], line 3``)."""
     alt = app.env.metadata[app.env.docname].pop("alt", {})
     for image in doctree.findall(nodes.image):
         if text := alt.get(PurePath(image["uri"]).stem):
             image["alt"] = text
+    for cell in list(doctree.findall(nodes.container)):
+        if cell.get("nb_element") == "cell_code" and (number := cell.get("exec_count")):
+            # A style sheet's text: it is neither copied with the code nor found by the search.
+            label = f'<span class="cell-number" data-number="[{number}]"></span>'
+            cell[0].insert(0, nodes.raw("", label, format="html"))
+
+
+def deliver(app: Sphinx, exception: Exception | None) -> None:
+    """Offer the learner's edition of each notebook for download."""
+    if exception is None:
+        for path in Path(app.outdir, "_sources").rglob("*.ipynb"):
+            path.write_bytes(delivered(path.name, path.read_bytes()))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_lexer(CellLexer.name, CellLexer)
     app.connect("source-read", adapt)
     app.connect("doctree-read", describe)
+    app.connect("build-finished", deliver)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
