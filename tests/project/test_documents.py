@@ -24,7 +24,7 @@ DOCUMENTS = sorted(
     + [ROOT / "notebooks/GLOSSARY.md"]
     + [*(ROOT / "labkit").rglob("*.md"), *(ROOT / "tests/gpu").rglob("*.md")]
 )
-FOLDERS = ("labkit", "tests", "notebooks", "data", ".ci", ".github")
+FOLDERS = ("labkit", "tests", "notebooks", "data", ".ci", ".github", ".site")
 #: Endings by which a word without a folder is taken for a file's name.
 ENDINGS = (".py", ".md", ".toml", ".yml", ".yaml", ".lock", ".ipynb", ".cff", ".sh")
 #: What stands for a name: nbNN, exK, NAME, …, *, notebook.ipynb.
