@@ -135,8 +135,9 @@ def describe(app: Sphinx, doctree: nodes.document) -> None:
     for cell in list(doctree.findall(nodes.container)):
         if cell.get("nb_element") == "cell_code" and (number := cell.get("exec_count")):
             # A style sheet's text: it is neither copied with the code nor found by the search.
+            # First and last child stay the source and the output, by which MyST-NB folds a cell.
             label = f'<span class="cell-number" data-number="[{number}]"></span>'
-            cell[0].insert(0, nodes.raw("", label, format="html"))
+            cell.insert(1, nodes.raw("", label, format="html"))
 
 
 def deliver(app: Sphinx, exception: Exception | None) -> None:
