@@ -95,7 +95,7 @@ def start(
     UsageError
         If an argument is wrong.
     StartError
-        If the ranks cannot start; nothing is left running then.
+        If a package is too old, or the ranks cannot start; nothing is left running then.
 
     Examples
     --------
@@ -106,6 +106,9 @@ def start(
     [42, 42]
     >>> lab.stop()
     """
+    from . import versions
+
+    versions.check()  # what is too old may not even be imported below
     from .notebook import startup
 
     return startup.start(
@@ -120,6 +123,9 @@ def start(
 
 def load_ipython_extension(shell: _Any) -> None:
     """Give a notebook ``%%torchrun`` without a lab: ``%load_ext labkit``."""
+    from . import versions
+
+    versions.check()
     from .notebook import torchrun
 
     torchrun.load(shell)

@@ -38,6 +38,14 @@ def _one_sentence() -> Iterator[None]:
         raise typer.Exit(USAGE) from None
 
 
+def _check_versions() -> None:
+    """End with one sentence if a package is too old for labkit, before anything imports it."""
+    from .. import versions
+
+    with _one_sentence():
+        versions.check()
+
+
 class _PassesOn(TyperCommand):
     """A command that hands what stands after ``--`` on, as ``context.obj``."""
 
@@ -80,6 +88,7 @@ def lab(
 
     What stands after -- goes to JupyterLab as it is.
     """
+    _check_versions()
     from ..course import delivery
     from ..launch import zygote_owner
     from . import environment, jupyterlab
@@ -117,6 +126,7 @@ def run(
     ),
 ) -> None:
     """Run a notebook here in the terminal and write an executed copy of it."""
+    _check_versions()
     from ..launch import zygote_owner
     from . import environment, run_notebook, run_progress
 
@@ -157,6 +167,7 @@ def validate_notebooks(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that one cell may take.")] = 180,
 ) -> None:
     """Run notebooks and compare their output with the stored one; exit as pytest does."""
+    _check_versions()
     from . import environment, validate
 
     with _one_sentence():

@@ -11,8 +11,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from packaging.requirements import Requirement
-
+from ... import versions
 from ...launch import ipyparallel_internals, placement
 from ...wire.encoding import decode
 from ...wire.exit_code import describe_exit
@@ -37,23 +36,15 @@ def check_python() -> Finding:
 
 def check_packages(requirements: Sequence[str] | None = None) -> Finding:
     """Compare what is installed with what labkit asks for."""
-    if requirements is None:
-        requirements = metadata.requires("labkit") or []
-    wrong, versions = [], {}
-    for requirement in map(Requirement, requirements):
-        if requirement.marker and not requirement.marker.evaluate():
-            continue
-        try:
-            versions[requirement.name] = version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            wrong.append(f"{requirement.name} is missing")
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
+    found = versions.misfits(requirements)
+    wrong = [one for one in found if one.kind != "new"]
     if wrong:
-        return Finding("packages", "problem", "; ".join(wrong) + ". Run make setup.")
-    shown = [f"{name} {versions[name]}" for name in SHOWN if name in versions]
-    return Finding("packages", "ok", ", ".join([*shown, f"{len(versions)} as required"]))
+        return Finding("packages", "problem", versions.sentence(wrong, notebook=False))
+    if found:
+        return Finding("packages", "note", versions.sentence(found, notebook=False))
+    count = len(versions.required() if requirements is None else requirements)
+    shown = [f"{name} {metadata.version(name)}" for name in SHOWN]
+    return Finding("packages", "ok", ", ".join([*shown, f"{count} as required"]))
 
 
 def torch_facts(timeout: float = TORCH_SECONDS) -> dict[str, Any]:
