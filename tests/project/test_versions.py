@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.support.conda_versions import (
@@ -130,19 +134,76 @@ def test_the_newest_torch_that_is_allowed_is_the_locked_one(name):
     assert bound(name, "<") == Version(f"{locked.major}.{locked.minor + 1}")
 
 
-def test_a_job_installs_every_lower_bound_exactly():
-    script, *asked = command("oldest")
-    assert script == ".ci/test-with"
-    found = {r.name: str(r.specifier) for r in map(Requirement, asked)}
-    assert found == {name: f"=={bound(name, '>=')}" for name in BOUNDED}
+def lower_bounds(pyproject_text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a copy of ``.ci/lower-bounds`` beside some ``pyproject.toml``."""
+    (folder / ".ci").mkdir(exist_ok=True)
+    shutil.copy2(ROOT / ".ci/lower-bounds", folder / ".ci")
+    (folder / "pyproject.toml").write_text(pyproject_text)
+    command = [sys.executable, folder / ".ci/lower-bounds"]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_jobs_run_on_the_oldest_python_and_on_a_newer_one():
+def test_a_job_installs_every_lower_bound_exactly(tmp_path):
+    assert command("oldest") == [".ci/test-with", "--lowest"]
+    asked = lower_bounds(PYPROJECT_TEXT, tmp_path).stdout.splitlines()
+    found = {canonicalize_name(r.name): str(r.specifier) for r in map(Requirement, asked)}
+    assert found == {name: f"=={bound(name, '>=')}" for name in DEPENDENCIES}
+
+
+def test_a_dependency_without_a_lower_bound_is_refused(tmp_path):
+    done = lower_bounds(PYPROJECT_TEXT.replace('"psutil>=', '"psutil<'), tmp_path)
+    assert done.returncode
+    assert "'psutil<" in done.stderr
+    assert "has no lower bound" in done.stderr
+
+
+def test_what_labkit_imports_is_declared():
+    """Only what pyproject.toml names has a lower bound that is tested."""
+    packages = packages_distributions()
+    packages.pop("labkit", None)
+    names = {name for path in (ROOT / "labkit").rglob("*.py") for name in imported(path)}
+    # What is no package is of Python itself, or a file beside a notebook.
+    used = {canonicalize_name(packages[name][0]) for name in names if name in packages}
+    assert used <= set(DEPENDENCIES)
+    assert {"traitlets", "pyzmq", "nbformat", "jupyter-client", "numpy"} <= used
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top-level modules that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_jobs_run_on_the_oldest_python_and_on_newer_ones():
     assert python_of("test") == python_of("oldest") == oldest_python(PYPROJECT)
     assert command("test")[0] == ".ci/run"
     assert command("python") == [".ci/test-with"]
-    assert Version(python_of("python")) > Version(oldest_python(PYPROJECT))
-    assert python_of("python") in SpecifierSet(PYPROJECT["project"]["requires-python"])
+    assert python_of("python") == "${{ matrix.python }}"
+    oldest = Version(oldest_python(PYPROJECT))
+    newer = JOBS["python"]["strategy"]["matrix"]["python"]
+    supported = [
+        classifier.rpartition(" ")[2]
+        for classifier in PYPROJECT["project"]["classifiers"]
+        if classifier.startswith("Programming Language :: Python :: 3.")
+    ]
+    assert [str(oldest), *newer] == supported
+    assert all(
+        version in SpecifierSet(PYPROJECT["project"]["requires-python"]) for version in newer
+    )
+
+
+def test_macos_runs_what_starts_no_rank():
+    assert JOBS["macos"]["runs-on"] == "macos-latest"
+    assert python_of("macos") in JOBS["python"]["strategy"]["matrix"]["python"]
+    assert [step["run"] for step in JOBS["macos"]["steps"] if "run" in step] == [
+        "make lint",
+        ".ci/test-with -- tests/unit",
+    ]
 
 
 def test_only_the_job_with_the_nightly_torch_may_fail_and_it_begins_where_the_bounds_end():
@@ -162,6 +223,7 @@ STAND_IN = """#!/bin/sh
 echo "$(basename "$0") $*" >> "{calls}"
 case "$*" in
   -c*) echo 3.11 ;;
+  .ci/lower-bounds) exec "{python}" "$@" ;;
   "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/uv" ;;
 esac
 """
@@ -171,11 +233,13 @@ esac
 def test_with(tmp_path: Path) -> Callable[..., list[str]]:
     """Run a copy of the script with some arguments; return the commands that it called."""
     calls, python = tmp_path / "calls", tmp_path / "python"
-    python.write_text(STAND_IN.format(calls=calls))
+    python.write_text(STAND_IN.format(calls=calls, python=sys.executable))
     python.chmod(0o755)
     (tmp_path / ".ci").mkdir()
     shutil.copy2(ROOT / ".ci/test-with", tmp_path / ".ci")
-    shutil.copy2(ROOT / "requirements.lock", tmp_path)
+    shutil.copy2(ROOT / ".ci/lower-bounds", tmp_path / ".ci")
+    for name in ("requirements.lock", "pyproject.toml"):
+        shutil.copy2(ROOT / name, tmp_path)
 
     def run(*arguments: str) -> list[str]:
         environment = {**os.environ, "PYTHON": str(python)}
@@ -199,6 +263,17 @@ def test_other_versions_are_resolved_from_the_lock_and_tested_beside_it(test_wit
     (sync,) = [call for call in calls if call.startswith("uv pip sync")]
     assert sync.endswith(f"--require-hashes build/{folder.name}/requirements.lock")
     assert calls[-1] == "python -m pytest tests/unit tests/ranks"
+
+
+def test_the_lower_bounds_are_installed_exactly_when_asked_to(test_with, tmp_path):
+    calls = test_with("--lowest", "--", "tests/unit/wire")
+    (folder,) = (tmp_path / "build").iterdir()
+    assert folder.name == "with-python3.11-lowest"
+    wanted = (folder / "wanted.txt").read_text().splitlines()
+    assert f"psutil=={bound('psutil', '>=')}" in wanted
+    assert len(wanted) == len(DEPENDENCIES)
+    assert any("--constraint" in call for call in calls)
+    assert calls[-1] == "python -m pytest tests/unit/wire"
 
 
 def test_bounds_are_left_only_when_asked_to(test_with, tmp_path):

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 #: conda-forge's names, where they are not PyPI's.
-CONDA_NAMES = {"torch": "pytorch"}
+CONDA_NAMES = {"jupyter-client": "jupyter_client", "torch": "pytorch"}
 HEADER = """\
 # The versions of requirements.lock, for conda users; written by `make lock`.
 #   conda env create --file environment.yml && conda activate labkit && labkit lab
