@@ -195,8 +195,8 @@ def may_issue(function: object) -> bool:
 @functools.cache
 def package(file: str) -> str:
     """Return the package that a file belongs to: "python", a library's, "" for the user's; what
-    an exercise runs counts as the user's."""
-    if file.startswith(_EXERCISES):
+    an exercise runs and the course's own notebooks and modules count as the user's."""
+    if file.startswith(_COURSE):
         return ""
     if file.startswith("<frozen"):
         return "python"
@@ -204,13 +204,18 @@ def package(file: str) -> str:
     for site in _SITE:
         if site in parts[:-1]:
             return parts[parts.index(site) + 1].removesuffix(".py")
-    if file.startswith(_STDLIB) or os.path.realpath(file).startswith(_STDLIB):
+    # A cell's name is no path: it is not inside the folder that the notebook happens to be in.
+    real = os.path.realpath(file) if os.path.isabs(file) else file
+    if file.startswith(_STDLIB) or real.startswith(_STDLIB):
         return "python"
     return "labkit" if file.startswith(_LABKIT) else ""
 
 
 _LABKIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_EXERCISES = os.path.join(_LABKIT, "course", "exercises") + os.sep
+#: A wheel has the course inside the package.
+_COURSE = tuple(
+    os.path.join(_LABKIT, *parts, "") for parts in (("course", "exercises"), ("_course",))
+)
 
 
 def joins(frame: FrameType) -> bool:

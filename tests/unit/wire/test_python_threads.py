@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import io
 import logging.handlers
+import os
 import queue
 import sys
 import threading
@@ -235,6 +236,22 @@ class Callee:
 )
 def test_what_may_issue_something_when_it_is_called_later(function: object, expected: bool) -> None:
     assert python_threads.may_issue(function) is expected
+
+
+def test_a_cell_is_the_users_in_whatever_folder_the_notebook_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as that of an installed labkit's own notebooks: the name of a cell is no path."""
+    for folder in (os.path.dirname(threading.__file__), os.path.dirname(__file__)):
+        monkeypatch.chdir(folder)
+        assert python_threads.package("<ipython-input-1>") == ""
+
+
+def test_what_the_course_brings_is_the_users() -> None:
+    package = Path(python_threads.__file__).parents[1]
+    for file in ("_course/notebooks/race.py", "course/exercises/nb03/ex1.py"):
+        assert python_threads.package(str(package / file)) == ""
+    assert python_threads.package(str(package / "course/check.py")) == "labkit"
 
 
 @pytest.mark.parametrize(
