@@ -84,6 +84,8 @@ def test_several_devices_in_one_text_are_told_apart() -> None:
         )
 
 
+# torch 2.11 says so even to who opts out.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")
 def test_the_meta_device_is_one_like_others() -> None:
     x = empty(META)
     assert repr(x) == "tensor(..., device='meta', size=(3,))"
