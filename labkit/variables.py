@@ -15,9 +15,11 @@ from .errors import UsageError
 
 T = TypeVar("T")
 
-#: What replaces the number of ranks of a notebook; for how long a deadlock may be suspected; how
+#: What replaces the number of ranks of a notebook; the most that it may start (set by whoever runs
+#: a JupyterHub); for how long a deadlock may be suspected; how
 #: many threads OpenMP gives to an operation.
-RANKS, SUSPECT, THREADS = "LABKIT_RANKS", "LABKIT_SUSPECT_SECONDS", "OMP_NUM_THREADS"
+RANKS, MAX_RANKS = "LABKIT_RANKS", "LABKIT_MAX_RANKS"
+SUSPECT, THREADS = "LABKIT_SUSPECT_SECONDS", "OMP_NUM_THREADS"
 #: ASCII digits: ``str.isdigit`` and ``int`` take more than any other program does.
 _WHOLE = re.compile(r"\+?[0-9]+")
 #: What torch, OpenMP and MPI keep in a C int.

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: Ranks that `start()` gives on a machine without a GPU.
 DEFAULT_RANKS = 4
 MAX_LOCAL_RANKS = 256
+#: Where the variable LABKIT_MAX_RANKS is not set: no limit.
+MAX_RANKS = sys.maxsize
 #: What to leave for one idle rank, bytes (`make bench` measures what it takes).
 RANK_BYTES = 64 << 20
 
@@ -54,6 +56,7 @@ def start(
     log.begin()
     cell_functions.send_whole()
     n = check_size(override_size(n), engines)
+    most = check_most(n)
     check_engines(engines)
     check_timeout(timeout)
     check_preload(preload, engines)
@@ -64,6 +67,7 @@ def start(
         from ..launch import external
 
         n = external.check(n, engines, config)
+        check_most(n)
     else:
         preconditions.check_open_files(n or DEFAULT_RANKS)
         preconditions.check_threads(n or DEFAULT_RANKS)
@@ -79,7 +83,7 @@ def start(
         from .lab import Lab, make_current
 
         ipyparallel_internals.mend_magics()
-        size = n or launcher.count_gpus() or DEFAULT_RANKS
+        size = n or min(launcher.count_gpus() or DEFAULT_RANKS, most)
         cluster = RankCluster.start(size, launcher)
         undo.callback(cluster.close)
         launcher.check_preload()
@@ -151,6 +155,23 @@ def check_size(n: object, engines: str) -> int | None:
         if n > limit:
             raise StartError(f"{n} ranks are more than this machine can hold: at most {limit} now.")
     return n
+
+
+def check_most(n: int | None) -> int:
+    """Return how many ranks a lab may have here, by the variable LABKIT_MAX_RANKS.
+
+    Raises
+    ------
+    StartError
+        If ``n`` is more.
+    """
+    most = variables.whole_number(variables.MAX_RANKS) or MAX_RANKS
+    if n is not None and n > most:
+        raise StartError(
+            f"{n} ranks are more than the {most} that {variables.MAX_RANKS} allows here; "
+            f"labkit.start({most}) starts as many."
+        )
+    return most
 
 
 def override_size(n: int | None) -> int | None:

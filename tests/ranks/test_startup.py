@@ -171,3 +171,11 @@ def test_where_fork_is_not_safe_the_stock_launcher_is_used_and_said(monkeypatch,
         with pytest.raises(LabError, match="There is no variable 'x'"):
             lab["x"]
     assert descendants() == []
+
+
+def test_a_start_without_a_number_keeps_to_the_most_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LABKIT_MAX_RANKS", "1")
+    with labkit.start() as lab:
+        assert lab["world_size"] == [1]

@@ -38,7 +38,11 @@ TOOLS = {
 def check_room() -> Finding:
     """Say how many ranks fit, by labkit's own limits."""
     memory = psutil.virtual_memory()
-    fit = min(startup.MAX_LOCAL_RANKS, memory.available // startup.RANK_BYTES)
+    try:
+        most = min(startup.MAX_LOCAL_RANKS, startup.check_most(None))
+    except LabError as error:
+        return Finding("memory", "problem", str(error))
+    fit = min(most, memory.available // startup.RANK_BYTES)
     text = (
         f"{count_cores()} cores; {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
     )

@@ -157,6 +157,10 @@ def test_room_follows_labkits_own_limits(monkeypatch: pytest.MonkeyPatch) -> Non
     room = machine.check_room()
     assert room.state == "ok"
     assert f"about {startup.MAX_LOCAL_RANKS} ranks" in room.text
+    monkeypatch.setenv("LABKIT_MAX_RANKS", "6")
+    assert "room for about 6 ranks" in machine.check_room().text
+    monkeypatch.setenv("LABKIT_MAX_RANKS", "six")
+    assert machine.check_room().state == "problem"
 
 
 def test_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
