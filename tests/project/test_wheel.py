@@ -1,0 +1,127 @@
+"""The wheel alone: every command from an environment where the checkout is not, in any folder.
+
+Its environment has labkit from the wheel and everything else from the one that runs the tests, so
+nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from labkit.course import delivery
+from tests.browser.server import course_server
+from tests.support.conda_versions import ROOT
+
+pytestmark = pytest.mark.slow
+FIRST = "00_start_here.ipynb"
+
+
+@dataclass
+class Installed:
+    """An environment with labkit's wheel in it."""
+
+    venv: Path
+
+    @property
+    def labkit(self) -> str:
+        """The command that the wheel has installed."""
+        return str(self.venv / "bin" / "labkit")
+
+    def run(self, *command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a command of this environment in some folder; the checkout is not on its path."""
+        variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        return subprocess.run(
+            command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300
+        )
+
+    def ask(self, expression: str, folder: Path) -> str:
+        """Evaluate an expression about labkit in a Python of this environment."""
+        code = f"import labkit; from labkit.course import material; print({expression})"
+        done = self.run(str(self.venv / "bin" / "python"), "-c", code, folder=folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Build the wheel and install it, without a network."""
+    base = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", base]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = base.glob("*.whl")
+    venv = base / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    # The rest comes from this environment, whose own .pth files (the checkout's among them) are
+    # not read: Python reads those of its site folders only.
+    inside = next(venv.glob("lib/python*/site-packages"))
+    (inside / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for folder in ("share", "etc"):  # JupyterLab's pages and settings
+        (venv / folder).symlink_to(Path(sys.prefix, folder))
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--offline", "--no-deps"]
+    subprocess.run([*uv, "--python", venv / "bin" / "python", wheel], check=True, env={
+        **os.environ, "UV_LINK_MODE": "copy"})  # fmt: skip
+    return Installed(venv)
+
+
+def notebook_of(installed: Installed, folder: Path) -> str:
+    return f"{installed.ask('material.root()', folder)}/notebooks/{FIRST}"
+
+
+def test_labkit_is_the_wheels_and_has_the_course(installed: Installed, tmp_path: Path) -> None:
+    inside = str(installed.venv)
+    assert installed.ask("labkit.__file__", tmp_path).startswith(inside)
+    assert installed.ask("material.root()", tmp_path).startswith(inside)
+
+
+def test_new_gives_the_same_course_as_the_checkout(installed: Installed, tmp_path: Path) -> None:
+    done = installed.run(installed.labkit, "new", "x", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    delivery.new_course(tmp_path / "oracle")
+    assert contents(tmp_path / "x") == contents(tmp_path / "oracle")
+    assert (tmp_path / "x" / "notebooks" / FIRST).is_file()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_lab_serves_the_course_from_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
+    command = (installed.labkit, "lab", "--no-browser", "--port", "0")
+    with course_server(tmp_path, command=command) as server:
+        url = urlsplit(server.url)
+        address = f"http://127.0.0.1:{url.port}/api/contents/notebooks?{url.query}"
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            listed = {entry["name"] for entry in json.load(answer)["content"]}
+    assert FIRST in listed
+    assert (tmp_path / "work" / "data").is_dir()
+
+
+def test_the_first_notebook_runs(installed: Installed, tmp_path: Path) -> None:
+    notebook = notebook_of(installed, tmp_path)
+    done = installed.run(installed.labkit, "run", notebook, "--output", "done.ipynb",
+                         folder=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "done.ipynb").is_file()
+
+
+def test_the_first_notebook_shows_what_is_stored(installed: Installed, tmp_path: Path) -> None:
+    notebook = notebook_of(installed, tmp_path)
+    done = installed.run(installed.labkit, "test", notebook, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_the_doctor_finds_what_it_needs(installed: Installed, tmp_path: Path) -> None:
+    done = installed.run(installed.labkit, "doctor", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "This machine can run the course." in done.stdout
