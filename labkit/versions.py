@@ -110,8 +110,9 @@ def sentence(found: Sequence[Misfit], *, notebook: bool | None = None) -> str:
     if found[0].kind == "loaded":
         loaded = _listed([f"{one.name} {one.loaded}" for one in found])
         installed = _listed([one.version for one in found])
+        were = "was" if len(found) == 1 else "were"
         what = "the kernel (in Colab: Runtime > Restart session)" if in_notebook else "Python"
-        return f"{loaded} had been imported before {installed} was installed: restart {what}."
+        return f"{loaded} had been imported before {installed} {were} installed: restart {what}."
     needed = _listed([one.name + one.needed for one in found])
     here = _listed([f"{one.name} is {one.version or 'missing'}" for one in found])
     mend = command(found, notebook=in_notebook)
