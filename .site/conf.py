@@ -33,6 +33,7 @@ include_patterns = [
     "notebooks/*.ipynb",
     "notebooks/*.md",
     "data/README.md",
+    "labkit/TEACHING.md",
     "labkit/THREATS.md",
     "labkit/deadlock/THEORY.md",
     "tests/README.md",
