@@ -15,6 +15,7 @@ SLOW = {
     "labkit.launch.fork_server",
     "labkit.launch.controller",
     "labkit.launch.external_engine",
+    "labkit.launch.zygote",
     "labkit.tools.validate",
     "ipyparallel",
     "ipyparallel.controller",

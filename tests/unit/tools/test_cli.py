@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import labkit
 from labkit.course import material
+from labkit.launch import zygote_owner
 from labkit.tools import environment
 from labkit.tools.cli import app
 from labkit.tools.doctor import examine
@@ -30,6 +31,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Collect the programs that a command would turn into, instead of doing so."""
     commands: list[list[str]] = []
     monkeypatch.setattr(environment, "become", lambda argv: commands.append(list(argv)))
+    monkeypatch.setattr(zygote_owner.Zygote, "start", lambda *_, **__: None)
     return commands
 
 
@@ -120,6 +122,18 @@ def test_lab_makes_the_copy_and_opens_it(tmp_path: Path, started: list[list[str]
         "--no-browser",
     } <= set(argv)
     assert argv[-1] == "--ServerApp.shutdown_no_activity=9"
+
+
+def test_lab_has_a_zygote_that_belongs_to_what_it_becomes(
+    tmp_path: Path, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(
+        zygote_owner.Zygote, "start", lambda *_, survive_exec: asked.append(survive_exec)
+    )
+    assert labkit_command("lab", tmp_path / "mine").exit_code == 0
+    assert asked == [True]
+    assert len(started) == 1
 
 
 def test_lab_without_options_leaves_port_and_browser_to_jupyter(
