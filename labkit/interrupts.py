@@ -109,6 +109,32 @@ def stoppable(after: float = 0.0) -> Iterator[None]:
         _state.grace = before
 
 
+@contextlib.contextmanager
+def released() -> Iterator[None]:
+    """Let an interrupt cut what is inside wherever it stands, as if nothing were held.
+
+    For what waits in its own way, as ``input`` does, where a wait could be stoppable.
+    """
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or not _state.depth or _state.previous is None:
+        yield
+        return
+    check()
+    signal.signal(signal.SIGINT, _cut)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _note)
+
+
+def _cut(signum: int, frame: FrameType | None) -> None:
+    """Handle SIGINT where what is held is released."""
+    if _state.first is None:
+        _state.first = time.monotonic()
+    if _state.previous is not None:
+        _state.previous(signum, frame)
+
+
 def check() -> None:
     """Raise an interrupt that has come, where this is stoppable."""
     if _state.waiting is None or _state.grace is None or not _state.depth:

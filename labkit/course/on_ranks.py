@@ -23,6 +23,7 @@ from ..runtime.finish import values
 from ..runtime.process_group import GroupKeeper
 from ..runtime.watchdog import sample
 from ..wire import errands
+from ..wire.asking import May
 from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
 from ..wire.samples import GroupKey
@@ -72,7 +73,7 @@ def _try_on_ranks(exercise: Exercise) -> Result:
     asked = errands.run_trial(exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
     payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
     groups_before = _groups(cluster)
-    sent = request.call(group, range(cluster.size), payload, noted=False)
+    sent = request.call(group, range(cluster.size), payload, noted=False, may=May.CHECK)
     finished, crossed = None, ""
     try:
         finished = run(sent, timeout=exercise.seconds, tolerate=True)

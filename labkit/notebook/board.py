@@ -21,7 +21,7 @@ _GREY = "color: var(--jp-ui-font-color2, #757575)"
 #: As JupyterLab sets text output, so that nothing moves when that takes its place.
 _SMALL = f"font-family: {show.FONT}; font-size: 90%; line-height: 1.5"
 #: Shapes, for colours belong to ranks; what needs help is red.
-_MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○"}
+_MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○", "asking": "?"}
 _ALARM = "#D62828"
 
 #: Seconds after which the stop button is offered for what is suspected.

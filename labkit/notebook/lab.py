@@ -19,7 +19,7 @@ from ..runtime.survey import find_fault, survey
 from ..timeline.request import Cell, record
 from ..timeline.timeline import Timeline
 from ..wire.features import sentences
-from . import shell
+from . import person, shell
 from .run import run
 from .status_table import Table
 
@@ -157,7 +157,8 @@ class Lab:
         self._check_idle(chosen)
         payload = cloudpickle.dumps((fn, args, kwargs))
         with interrupts.held():
-            finished = run(request.call(self._session.group, chosen, payload))
+            group = self._session.group
+            finished = run(request.call(group, chosen, payload, may=person.may_ask()))
         return values(finished.outcomes)
 
     def timeline(

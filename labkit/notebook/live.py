@@ -128,6 +128,20 @@ class Live:
             # A rank that gives no answer makes a look last: the cell has to be followed between.
             self._board_due = now + max(BOARD_SECONDS, 3 * (time.monotonic() - now))
 
+    def before_question(self, rank: int, out: str, err: str) -> bool:
+        """Show what one rank has written and nothing else: it asks a person, just below.
+
+        False if this is no place to show it: a terminal's one line, or none.
+        """
+        if not isinstance(self._screen, Page):
+            self.clear()
+            return False
+        # What the front end has made of the last question and its answer goes, too.
+        self._screen.clear(wait=True)
+        self._screen.show({rank: out}, {rank: err}, (), 0)
+        self._shown = (rank, out, err)
+        return True
+
     def clear(self, *, wait: bool = False) -> None:
         """Take all of it away; with ``wait`` when the next output comes, so that nothing jumps."""
         if self._screen is not None and self._shown is not None:
@@ -163,6 +177,7 @@ class Page:
 
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
+        self._there = False
 
 
 # -- in a terminal ------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
 from ..runtime.diagnosis import Ending
 from ..wire.outcome import Outcome
-from . import async_result, cell_output, lab, live, show
+from . import async_result, cell_output, lab, live, person, show
 from . import shell as ipython
 from .run import run
 
@@ -176,7 +176,8 @@ class LabMagics(ParallelMagics):
                 show.show(outcomes, results=not quiet)
 
         with interrupts.held():
-            sent = request.cell(lab.session_of(current).group, ranks, code)
+            group = lab.session_of(current).group
+            sent = request.cell(group, ranks, code, may=person.may_ask())
             self.last_result = sent.result
             if save_name:
                 self.shell.user_ns[save_name] = sent.result

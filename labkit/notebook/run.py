@@ -8,8 +8,10 @@ from .. import interrupts
 from ..runtime.finish import Finished, finish
 from ..runtime.follow import follow
 from ..runtime.request import Request
+from ..wire.asking import May
 from ..wire.outcome import Outcome
 from .live import Live, patience, screen
+from .person import Person
 from .show import show as show_outcomes
 
 
@@ -39,9 +41,12 @@ def run(
         live.clear(wait=finished.shows_more())
         show(finished.outcomes)
 
+    ask = Person(live, request.texts).ask if request.may is May.ASK else None
     with interrupts.held():
         try:
-            ending = follow(request, timeout=timeout, suspect=patience(), on_tick=live.offer)
+            ending = follow(
+                request, timeout=timeout, suspect=patience(), on_tick=live.offer, ask=ask
+            )
             return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
         finally:
             live.clear(wait=True)  # where it came to nothing else

@@ -12,9 +12,11 @@ import cloudpickle
 import torch
 
 from ..wire.outcome import Returned
-from . import children, device, interrupts, ipython_internals, tracebacks
+from . import children, debugger_internals, device, interrupts, ipython_internals, tracebacks
 from .observe import cell_messages, p2p_record
 
+#: In a cell that looks at the error of the one before.
+DEBUG = "%debug"
 #: True while a function of `lab.run` runs here.
 running = False
 #: True while a cell runs here, also while it awaits something.
@@ -27,6 +29,8 @@ def begin_cell(info: object = None) -> None:
     """Note that a cell begins."""
     global in_cell
     in_cell = True
+    if DEBUG not in getattr(info, "raw_cell", ""):
+        ipython_internals.forget_error()
     children.note()
     cell_messages.begin()
 
@@ -35,6 +39,7 @@ def end_cell(result: object = None) -> None:
     """Note that a cell has ended."""
     global in_cell
     in_cell = False
+    debugger_internals.end()
     if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
         children.end(_later)
     cell_messages.publish()
@@ -69,6 +74,7 @@ def dump(value: Any) -> bytes:
 
 
 def _failed(error: BaseException) -> Returned:
+    ipython_internals.remember_error(error)
     lines = tracebacks.format_exception(error)
     return Returned("error", (type(error).__name__, tracebacks.tidy(error), lines))
 
@@ -78,6 +84,7 @@ def call(payload: bytes) -> Returned:
     """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
     global running
     running = True
+    ipython_internals.forget_error()
     p2p_record.places.clear()
     children.note()
     cell_messages.begin()
@@ -93,6 +100,7 @@ def call(payload: bytes) -> Returned:
         return _failed(error)
     finally:
         running = False
+        debugger_internals.end()
         cell_messages.publish()
 
 

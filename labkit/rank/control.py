@@ -15,6 +15,7 @@ from ..wire.requests import (
     REFUSED,
     REPLY,
     Activity,
+    Answer,
     AskActivity,
     AskConnections,
     AskSample,
@@ -27,7 +28,7 @@ from ..wire.requests import (
     Waiting,
     Wake,
 )
-from . import ipython_internals, memory, tracebacks, unblock
+from . import ipython_internals, memory, person, tracebacks, unblock
 from .observe import blocked_call, sampler
 
 
@@ -54,6 +55,7 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
         Shut.answered_by(lambda asked: Count(unblock.free(asked.pairs))),
         Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),
         AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
+        Answer.answered_by(lambda given: Count(person.answer(given))),
     ]
 
 
@@ -81,7 +83,8 @@ def look() -> Activity:
     begun = tracebacks.outermost(frame)
     if begun and begun.partition(",")[0] != where.partition(",")[0]:
         where = f"{begun} → {where}"  # it is in a function that an earlier cell has made
-    return Activity(sampler.is_busy(), where, line, memory.used(), memory.gpu())
+    asks = person.prompt()
+    return Activity(sampler.is_busy(), where, line, memory.used(), memory.gpu(), asks)
 
 
 def _connections() -> Connections:

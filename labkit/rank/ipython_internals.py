@@ -10,6 +10,7 @@ import asyncio
 import functools
 import inspect
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -36,6 +37,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("XCachingCompiler.get_code_name",),
             "errors and deadlocks do not say in which cell a line stands",
         ),
+        "input": Feature(
+            ("Kernel.raw_input", "Kernel.get_parent"),
+            "input() and a debugger on a rank cannot ask the person at the notebook",
+        ),
     },
     "IPython": {
         "errors": Feature(
@@ -53,6 +58,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
         "outputs": Feature(
             ("HistoryManager.outputs",),
             "a rank may keep in memory what its cells have shown",
+        ),
+        "post mortem": Feature(
+            ("InteractiveShell.debugger_cls",),
+            "%debug on a rank shows no line of a cell, and asks on after the stop button",
         ),
     },
 }
@@ -113,6 +122,41 @@ def let_cells_await(kernel: Any) -> None:
     if getattr(kernel, "shell_channel_thread", False) is None:
         kernel.shell_channel_thread = _NoSubshells()
         type(kernel)._supports_kernel_subshells = property(lambda self: False)
+
+
+# -- what asks a person -------------------------------------------------------------------------
+
+
+def take_input(kernel: Any, read: Callable[..., str], read_secret: Callable[..., str]) -> None:
+    """Let ``input`` and ``getpass.getpass`` be these in the cells of a kernel."""
+    if hasattr(kernel, "raw_input"):
+        kernel.raw_input, kernel.getpass = read, read_secret
+
+
+def request_of(kernel: Any) -> Mapping[str, Any]:
+    """Return the request that a kernel's main thread serves, with its header and metadata; an
+    empty one where ipykernel hides it."""
+    get_parent = getattr(kernel, "get_parent", None)
+    return {} if get_parent is None else get_parent("shell") or {}
+
+
+def use_debugger(shell: Any, make: Callable[[], Any]) -> None:
+    """Let ``make()`` be the debugger that ``%debug`` and ``%pdb`` of a shell open."""
+    formatter: Any = getattr(shell, "InteractiveTB", None)
+    if hasattr(formatter, "debugger_cls"):
+        formatter.debugger_cls = make
+
+
+def remember_error(error: BaseException) -> None:
+    """Note an error for ``%debug``, where Python and IPython look for the last one."""
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    sys.last_exc = error  # type: ignore[attr-defined]
+
+
+def forget_error() -> None:
+    """Drop the last error, with all that the variables of its frames hold: a GPU's memory, say."""
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
 
 
 # -- what may run after a cell ------------------------------------------------------------------
@@ -232,6 +276,7 @@ def format_errors(shell: Any, lines_of: Callable[[BaseException], list[str]]) ->
         shell: Any, etype: type, value: BaseException, tb: object, tb_offset: object = None
     ) -> list[str]:
         lines = lines_of(value)
+        remember_error(value)
         shell._showtraceback(etype, value, lines)
         return lines
 

@@ -6,6 +6,7 @@ The package itself imports nothing, so that one module of it can be had alone.
 from . import (
     calls,
     control,
+    debugger_internals,
     device,
     errands,
     gpus,
@@ -14,6 +15,7 @@ from . import (
     last_receives,
     memory,
     own_names,
+    person,
     process_group,
     setup,
     tracebacks,
@@ -37,6 +39,7 @@ from .torch_internals import (
 from .trial import call_counter, trial
 
 # Look at all names once here, not on every rank.
+debugger_internals.check()
 ipython_internals.check()
 names.check()
 
@@ -48,6 +51,7 @@ __all__ = [
     "clocks",
     "control",
     "cpu_clock",
+    "debugger_internals",
     "default_arguments",
     "device",
     "errands",
@@ -65,6 +69,7 @@ __all__ = [
     "names",
     "own_names",
     "p2p_record",
+    "person",
     "process_group",
     "profiler",
     "profiling",

@@ -20,6 +20,7 @@ from ..wire.state import ProcessFacts
 from . import (
     calls,
     control,
+    debugger_internals,
     file_stores,
     forks,
     gpus,
@@ -29,6 +30,7 @@ from . import (
     last_receives,
     memory,
     own_names,
+    person,
     process_group,
     streams,
     tracebacks,
@@ -59,7 +61,12 @@ def describe() -> ProcessFacts:
         gpus=found,
         nccl=nccl_version() if found else None,
         cores=count_cores(),
-        missing=(*gpus.check(), *names.check(), *ipython_internals.check()),
+        missing=(
+            *gpus.check(),
+            *names.check(),
+            *ipython_internals.check(),
+            *debugger_internals.check(),
+        ),
     )
 
 
@@ -125,6 +132,8 @@ def assign(
     shell.events.register("pre_run_cell", calls.begin_cell)
     shell.events.register("post_run_cell", calls.end_cell)
     calls.note_loop()
+    person.install(shell.kernel, lambda: calls.running or calls.in_cell)
+    debugger_internals.install(shell)
     ipython_internals.note_sessions(shell.kernel)
     ipython_internals.let_cells_await(shell.kernel)
     control.install(shell.kernel)

@@ -11,6 +11,7 @@ from .. import interrupts
 from ..deadlock.cause import Case
 from ..wire.state import RankState
 from . import diagnosis
+from .asks import Ask, Asks
 from .diagnosis import Ending
 from .request import Request
 from .survey import look
@@ -37,6 +38,7 @@ def follow(
     suspect: float | None = None,
     on_tick: OnTick | None = None,
     watch: Watch | None = None,
+    ask: Ask | None = None,
 ) -> Ending:
     """Wait until every rank has ended, one has died, or some are proved to wait in vain.
 
@@ -53,6 +55,8 @@ def follow(
         Called a few times a second after the first moment, to show how it goes.
     watch
         The watch of an earlier call for the same request, to go on with.
+    ask
+        Lets a person answer what a rank asks (``input()``, a debugger); None: nobody can.
 
     Returns
     -------
@@ -63,7 +67,7 @@ def follow(
     with interrupts.held():
         try:
             with interrupts.stoppable():
-                ending = _follow(watch, timeout, suspect, on_tick)
+                ending = _follow(watch, timeout, suspect, on_tick, Asks(request, ask))
         except KeyboardInterrupt:
             ending = Ending("interrupted", case=watch.suspected())
     _log.debug("what ran on ranks %s: %s", request.ranks, ending.kind or "ended")
@@ -80,9 +84,13 @@ class Watch:
     def look(self, busy: Sequence[int], seconds: float = TICK) -> Case | None:
         """Wait for news; return a deadlock of these ranks that is proved."""
         self.watcher = self.watcher or Watcher(self.request.cluster, self.request.ranks)
-        replies = [self.request.replies[r] for r in busy]
+        replies = [*(self.request.replies[r] for r in busy), *self.request.asked(busy)]
         case = self.watcher.look(replies, self.request.failures(), seconds)
         return case if case is not None and self._concerns(case) else None
+
+    def waiting(self) -> set[int]:
+        """Return the ranks that are known to wait for others."""
+        return set() if self.watcher is None else set(self.watcher.waiting)
 
     def suspicion(self) -> Suspicion | None:
         """Return what is suspected of these ranks."""
@@ -99,7 +107,11 @@ class Watch:
 
 
 def _follow(
-    watch: Watch, timeout: float | None, suspect: float | None, on_tick: OnTick | None
+    watch: Watch,
+    timeout: float | None,
+    suspect: float | None,
+    on_tick: OnTick | None,
+    asks: Asks,
 ) -> Ending:
     request = watch.request
     cluster = request.cluster
@@ -115,6 +127,8 @@ def _follow(
             return Ending("died", hint=hint)
         if not (busy := request.busy()):
             return Ending()
+        if asks.serve(busy, watch.waiting()):
+            continue
         left = max(0.0, deadline - time.monotonic())
         if (case := watch.look(busy, min(TICK, left))) is not None:
             return Ending("deadlock", case=case)

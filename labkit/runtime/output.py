@@ -6,11 +6,15 @@ terminal would show, and joins text again and again.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import gc
 import threading
 from typing import Any
 
 from ..launch import ipyparallel_internals
+from ..wire.asking import ASKED, Asked
+from ..wire.encoding import ProtocolError, decode
 from ..wire.outcome import Bundle, Outcome
 from ..wire.protocol import MESSAGES
 from .terminal_text import Screen
@@ -36,12 +40,18 @@ class Output:
         self.result: Bundle | None = None  #: the last expression's
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
+        #: What the rank asks a person, once it does: made anew by each ``take_asked``.
+        self.asked: concurrent.futures.Future[Asked] = concurrent.futures.Future()
 
     def note(self, message: dict[str, Any]) -> None:
         """Take in a message of the engine's output channel. Called in ipyparallel's thread."""
         kind, content = message["header"]["msg_type"], message["content"]
         if kind == "display_data" and MESSAGES in content["data"]:
             self.messages = content["data"][MESSAGES]
+            return
+        if kind == "display_data" and ASKED in content["data"]:
+            with contextlib.suppress(ProtocolError):
+                self._ask(decode(Asked, content["data"][ASKED]))
             return
         with self._lock:
             if kind == "stream":
@@ -55,6 +65,20 @@ class Output:
             elif kind in ("display_data", "execute_result", "update_display_data"):
                 _count(*content["data"].values())
                 self._note_bundle(kind, content)
+
+    def _ask(self, asked: Asked) -> None:
+        with self._lock:
+            if self.asked.done():  # the one before was given up
+                self.asked = concurrent.futures.Future()
+            self.asked.set_result(asked)
+
+    def take_asked(self) -> Asked | None:
+        """Return what the rank asks, once; None if it has asked nothing since."""
+        with self._lock:
+            if not self.asked.done():
+                return None
+            taken, self.asked = self.asked.result(), concurrent.futures.Future()
+            return taken
 
     def _note_bundle(self, kind: str, content: dict[str, Any]) -> None:
         bundle = {"data": content["data"], "metadata": content["metadata"]}

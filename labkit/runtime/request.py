@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from ..deadlock.samples import renumber
 from ..errors import RankDied
 from ..launch import ipyparallel_internals
 from ..wire import errands
+from ..wire.asking import Asked, May
 from ..wire.encoding import ProtocolError, decode
 from ..wire.legible import legible
 from ..wire.outcome import Outcome
@@ -35,13 +37,21 @@ class Request:
     result: Any  #: ipyparallel's AsyncResult
     replies: dict[int, Any]  #: rank -> ipyparallel's future of its reply
     noted: bool = False  #: it is a cell of the learner's: what it sends is what was sent last
+    may: May = May.NOBODY  #: whether it may ask a person
 
     @classmethod
-    def send(cls, group: GroupKeeper, ranks: Sequence[int], send: Callable[[Any], Any]) -> Request:
+    def send(
+        cls,
+        group: GroupKeeper,
+        ranks: Sequence[int],
+        send: Callable[[Any], Any],
+        may: May = May.NOBODY,
+    ) -> Request:
         """Send something to some ranks.
 
         ``send`` takes a view of their engines and returns ipyparallel's AsyncResult for all of
-        them: one for each rank would double the cost of an empty cell (``make bench``).
+        them: one for each rank would double the cost of an empty cell (``make bench``). ``may``
+        travels with it, as its label.
 
         Raises
         ------
@@ -53,9 +63,11 @@ class Request:
         if dead := [r for r in ranks if r in cluster.deaths]:
             raise RankDied(*diagnosis.died(cluster, dead))
         cluster.note_asked(ranks)
-        result = send(cluster.client.direct_view([cluster.places[r].engine for r in ranks]))
+        view = cluster.client.direct_view([cluster.places[r].engine for r in ranks])
+        view.label = may.value or None
+        result = send(view)
         replies = ipyparallel_internals.replies(result)
-        return cls(group, list(ranks), result, dict(zip(ranks, replies, strict=True)))
+        return cls(group, list(ranks), result, dict(zip(ranks, replies, strict=True)), may=may)
 
     @property
     def cluster(self) -> RankCluster:
@@ -85,6 +97,15 @@ class Request:
         written = {r: reply.labkit_output for r, reply in self.replies.items()}
         err = {r: seen.text("stderr") for r, seen in written.items()}
         return {r: seen.shown() for r, seen in written.items()}, err
+
+    def asked(self, ranks: Sequence[int]) -> list[concurrent.futures.Future[Asked]]:
+        """Return the futures of what some ranks may ask a person."""
+        return [self.replies[r].labkit_output.asked for r in ranks]
+
+    def take_asked(self, ranks: Sequence[int]) -> dict[int, Asked]:
+        """Return what some ranks ask a person, each question once."""
+        found = {r: self.replies[r].labkit_output.take_asked() for r in ranks}
+        return {r: asked for r, asked in found.items() if asked is not None}
 
     def messages(self) -> dict[int, Sample]:
         """Return what ranks say of the messages that they have posted; who has none, says nothing.
@@ -126,25 +147,40 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
     return None
 
 
-def cell(group: GroupKeeper, ranks: Sequence[int], code: str) -> Request:
-    """Send a cell to some ranks, after a repair of their group if it needs one."""
+def cell(group: GroupKeeper, ranks: Sequence[int], code: str, *, may: May = May.NOBODY) -> Request:
+    """Send a cell to some ranks, after a repair of their group if it needs one.
+
+    ``may`` says whether it may ask a person: only if somebody follows it who can be asked.
+    """
     group.check()
-    sent = Request.send(group, ranks, lambda view: view.execute(code, silent=False, block=False))
+    sent = Request.send(
+        group, ranks, lambda view: view.execute(code, silent=False, block=False), may
+    )
     return replace(sent, noted=True)
 
 
 def call(
-    group: GroupKeeper, ranks: Sequence[int], payload: bytes, *, noted: bool = True
+    group: GroupKeeper,
+    ranks: Sequence[int],
+    payload: bytes,
+    *,
+    noted: bool = True,
+    may: May = May.NOBODY,
 ) -> Request:
     """Send a pickled ``(function, args, kwargs)`` to some ranks, after a repair as for a cell.
 
     ``labkit.rank.calls`` answers; :func:`.finish.values` reads that. ``noted`` is False for what
-    is none of the learner's own calls.
+    is none of the learner's own calls, ``may`` as for a cell.
     """
     group.check()
-    return replace(send_errand(group, ranks, errands.call(payload)), noted=noted)
+    return replace(send_errand(group, ranks, errands.call(payload), may), noted=noted)
 
 
-def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:
+def send_errand(
+    group: GroupKeeper,
+    ranks: Sequence[int],
+    errand: errands.Call[Any],
+    may: May = May.NOBODY,
+) -> Request:
     """Let some ranks run one errand."""
-    return Request.send(group, ranks, lambda view: view.apply_async(errands.on_rank, errand))
+    return Request.send(group, ranks, lambda view: view.apply_async(errands.on_rank, errand), may)

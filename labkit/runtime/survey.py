@@ -84,8 +84,8 @@ def _state(
     elif answer is None:
         about = {"state": "no answer", "detail": _why_silent(cluster, rank)}
     else:
-        state = "running" if answer.busy else "idle"
-        about = {"state": state, "where": answer.where, "line": answer.line}
+        state = "asking" if answer.asks else "running" if answer.busy else "idle"
+        about = {"state": state, "where": answer.where, "line": answer.line, "detail": answer.asks}
     if answer is not None:
         about |= {"memory": answer.memory, "gpu": answer.gpu}
     return RankState(place.rank, place.host, place.pid, place.device, place.backend, **about)

@@ -34,6 +34,7 @@ class Request(StrEnum):
     SHUT = "labkit_shut"
     WAKE = "labkit_wake"
     WAIT = "labkit_wait"
+    ANSWER = "labkit_answer"
 
 
 class Question(Generic[A]):
@@ -81,6 +82,7 @@ class Activity:
     line: str  #: "dist.barrier()"
     memory: int  #: bytes that would be free if it ended
     gpu: Gpu | None
+    asks: str = ""  #: the prompt at which it waits for a person: "ipdb>"
 
 
 @dataclass(frozen=True)
@@ -166,3 +168,13 @@ class AskWait(Question[Waiting]):
     """What does the main thread wait for, whether it stands still or not?"""
 
     request = Request.WAIT
+
+
+@dataclass(frozen=True)
+class Answer(Question[Count]):
+    """Take a person's answer to the question of this number; count 0: it is not open any more."""
+
+    request = Request.ANSWER
+    number: int
+    text: str | None  #: None: the end of the input (Ctrl-D)
+    refused: bool = False  #: nobody can answer

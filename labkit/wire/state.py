@@ -38,10 +38,10 @@ class RankState:
     pid: int
     device: str
     backend: str
-    state: str  #: "idle", "running", "waiting", "no answer" or "dead"
+    state: str  #: "idle", "running", "waiting", "asking", "no answer" or "dead"
     where: str = ""  #: "In[7], line 3"
     line: str = ""  #: "dist.barrier()"
-    detail: str = ""  #: what it waits for, how it died, why it gives no answer
+    detail: str = ""  #: what it waits for or asks, how it died, why it gives no answer
     seconds: float | None = None  #: it has waited so long
     memory: int | None = None  #: bytes that would be free if it ended
     gpu: Gpu | None = None
@@ -55,6 +55,8 @@ class RankState:
             case "waiting":
                 since = "" if self.seconds is None else f", for {self.seconds:.0f} s"
                 return f"waiting in {self.detail}{since}" + (f" at {place}" if place else "")
+            case "asking":
+                return f"asks {self.detail}" + (f" at {place}" if place else "")
             case "dead":
                 return f"dead: {self.detail}"
             case "no answer" if self.detail:

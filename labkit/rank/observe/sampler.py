@@ -20,7 +20,7 @@ import torch.distributed as dist
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import calls, ipython_internals, tracebacks
+from .. import calls, ipython_internals, person, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
@@ -157,6 +157,8 @@ class Looker:
     def _describe(self, frame: FrameType | None) -> Wait | None:
         """Say what a main thread that stands still waits for, None for no other rank."""
         if frame is None or not is_busy():
+            return None
+        if person.prompt():  # who gives an answer lets it go on
             return None
         if device_wait.is_wait(frame):
             return device_wait.describe()

@@ -1,0 +1,84 @@
+"""Let a person answer what ranks ask: one question at a time, in the order of the ranks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from .. import interrupts
+from ..wire.asking import Asked
+from ..wire.requests import Answer
+from . import control
+from .request import Request
+
+_log = logging.getLogger(__name__)
+
+#: Seconds for which a rank that was answered keeps its turn: in a debugger it asks again at once.
+TURN_SECONDS = 1.0
+
+#: Shows a person what a rank asks, and returns the answer. EOFError: the end of the input; any
+#: other error but an interrupt: nobody can answer.
+Ask = Callable[[int, Asked], str]
+
+
+class Asks:
+    """What the ranks of one request ask, and whose turn it is.
+
+    Parameters
+    ----------
+    ask
+        None: nobody can answer, and every question is refused.
+    """
+
+    def __init__(self, request: Request, ask: Ask | None) -> None:
+        self._request = request
+        self._ask = ask
+        self._open: dict[int, Asked] = {}  # by rank
+        self._turn: tuple[int, float] | None = None  # the rank that was answered, until when
+
+    def serve(self, busy: Sequence[int], waiting: Collection[int]) -> bool:
+        """Let one question be answered, if there is one; tell whether it was.
+
+        Parameters
+        ----------
+        busy
+            The ranks that have not ended.
+        waiting
+            Those of them that are known to wait for others: these do not ask again soon.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If somebody presses stop instead of giving an answer.
+        """
+        self._open |= self._request.take_asked(busy)
+        self._open = {r: asked for r, asked in self._open.items() if r in busy}
+        if not self._open:
+            return False
+        rank = min(self._open)
+        if self._turn is not None:
+            last, until = self._turn
+            if last in self._open:
+                rank = last
+            elif last in busy and last not in waiting and time.monotonic() < until:
+                return False
+        asked = self._open.pop(rank)
+        self._answer(rank, asked)
+        self._turn = (rank, time.monotonic() + TURN_SECONDS)
+        return True
+
+    def _answer(self, rank: int, asked: Asked) -> None:
+        text: str | None = None
+        refused = self._ask is None
+        if self._ask is not None:
+            try:
+                with interrupts.released():
+                    text = self._ask(rank, asked)
+            except EOFError:
+                pass
+            except Exception as error:
+                _log.info("nobody can answer rank %d: %r", rank, error)
+                refused = True
+        # A rank that has died meanwhile is not there; one that was stopped waits for no answer.
+        control.ask(self._request.cluster, {rank: Answer(asked.number, text, refused)})
