@@ -128,18 +128,17 @@ class Live:
             # A rank that gives no answer makes a look last: the cell has to be followed between.
             self._board_due = now + max(BOARD_SECONDS, 3 * (time.monotonic() - now))
 
-    def before_question(self, rank: int, out: str, err: str) -> bool:
-        """Show what one rank has written and nothing else: it asks a person, just below.
+    def before_question(self, rank: int, text: str) -> bool:
+        """Show what one rank has written last, and nothing else: it asks a person, just below.
 
-        False if this is no place to show it: a terminal's one line, or none.
+        What comes later is shown below the question. False if this is no place to show it: a
+        terminal's one line, or none.
         """
         if not isinstance(self._screen, Page):
             self.clear()
             return False
-        # What the front end has made of the last question and its answer goes, too.
-        self._screen.clear(wait=True)
-        self._screen.show({rank: out}, {rank: err}, (), 0)
-        self._shown = (rank, out, err)
+        self._screen.settle({rank: text})
+        self._shown = (rank, text)
         return True
 
     def clear(self, *, wait: bool = False) -> None:
@@ -175,9 +174,18 @@ class Page:
         self._cell.show(bundle, self._name, update=self._there)
         self._there = True
 
+    def settle(self, out: Texts) -> None:
+        """Show something that stays where it is until all is cleared.
+
+        Nothing is cleared for it: the question below may reach the front end before this does.
+        """
+        bundle = {"text/html": board.output_html(out, {}), "text/plain": "asking"}
+        if self._there or bundle["text/html"]:
+            self._cell.show(bundle, self._name, update=self._there)
+        self._name, self._there = uuid.uuid4().hex, False
+
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
-        self._there = False
 
 
 # -- in a terminal ------------------------------------------------------------------------------

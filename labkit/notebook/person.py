@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 
 from ..rank_names import label
+from ..runtime.watchdog import Suspicion
 from ..wire.asking import Asked, May
 from . import shell
-from .live import Live, Texts
+from .board import Texts
+from .live import Live, Look
 
 
 def may_ask() -> May:
@@ -38,7 +40,8 @@ class Person:
     def __init__(self, live: Live, texts: Callable[[], tuple[Texts, Texts]]) -> None:
         self._live = live
         self._texts = texts
-        self._printed: dict[int, str] = {}
+        #: What ranks had written at their last answers, to stdout and to stderr.
+        self._seen: tuple[dict[int, str], dict[int, str]] = ({}, {})
 
     def ask(self, rank: int, asked: Asked) -> str:
         """Return the answer to a question of a rank.
@@ -48,16 +51,35 @@ class Person:
         EOFError
             If the input has ended (Ctrl-D).
         """
-        out, err = self._texts()
-        if not self._live.before_question(rank, out[rank], err[rank]):
-            self._print(rank, out[rank] + err[rank])
-        prompt = f"{label([rank])}: {asked.prompt}"
-        return getpass.getpass(prompt) if asked.secret else input(prompt)
-
-    def _print(self, rank: int, text: str) -> None:
-        """Print what a rank has written since its last question."""
-        before = self._printed.get(rank, "")
-        new = text[len(before) :] if text.startswith(before) else text
-        self._printed[rank] = text
-        if new:
+        texts = self._texts()
+        new = "".join(part[rank] for part in self._without_seen(texts))
+        if not self._live.before_question(rank, new) and new:
             print(new, end="" if new.endswith("\n") else "\n", flush=True)
+        for seen, part in zip(self._seen, texts, strict=True):
+            seen[rank] = part[rank]
+        prompt = f"{label([rank])}: {asked.prompt}"
+        answer = getpass.getpass(prompt) if asked.secret else input(prompt)
+        # The rank writes it down as well, for the text that stays.
+        self._seen[0][rank] += asked.prompt + ("" if asked.secret else answer) + "\n"
+        return answer
+
+    def show(
+        self,
+        texts: Callable[[], tuple[Texts, Texts]],
+        look: Look,
+        suspicion: Suspicion | None = None,
+    ) -> None:
+        """Show what is new as ``Live.offer`` does, without what stands above the last answers."""
+
+        self._live.offer(lambda: self._without_seen(texts()), look, suspicion)
+
+    def _without_seen(self, texts: tuple[Texts, Texts]) -> tuple[Texts, Texts]:
+        """Return what ranks have written since their last answers."""
+        out, err = texts
+        seen_out, seen_err = self._seen
+        return _cut(out, seen_out), _cut(err, seen_err)
+
+
+def _cut(texts: Texts, seen: Texts) -> Texts:
+    """Return texts without what they begin with; one that was written over stays whole."""
+    return {rank: text.removeprefix(seen.get(rank, "")) for rank, text in texts.items()}

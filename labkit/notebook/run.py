@@ -41,11 +41,12 @@ def run(
         live.clear(wait=finished.shows_more())
         show(finished.outcomes)
 
-    ask = Person(live, request.texts).ask if request.may is May.ASK else None
+    person = Person(live, request.texts)
+    ask = person.ask if request.may is May.ASK else None
     with interrupts.held():
         try:
             ending = follow(
-                request, timeout=timeout, suspect=patience(), on_tick=live.offer, ask=ask
+                request, timeout=timeout, suspect=patience(), on_tick=person.show, ask=ask
             )
             return finish(request, ending, signum=signum, show=show_instead, tolerate=tolerate)
         finally:

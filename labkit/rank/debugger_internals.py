@@ -29,6 +29,9 @@ FEATURES: dict[str, dict[str, Feature]] = {
 }
 _FILES = {"Pdb": ("IPython", "core/debugger.py")}
 
+#: Whether Python's debugger stops at the line that opens it, not at the next one: the last
+#: statement of a cell has none.
+STOPS_AT_ONCE = sys.version_info >= (3, 13)
 #: The debugger that was opened last; its trace ends with the cell.
 _last: Any = None
 
@@ -90,7 +93,6 @@ def _debugger() -> Callable[[], Any]:
         """IPython's debugger, in a cell of a rank."""
 
         over = False  # its cell has ended
-        fresh = False  # it has not stopped since it was opened
         stopped = False  # by the stop button
 
         def __init__(self) -> None:
@@ -103,10 +105,16 @@ def _debugger() -> Callable[[], Any]:
             return filename if is_cell else str(super().canonic(filename))
 
         def set_trace(self, frame: FrameType | None = None, **named: Any) -> None:
-            """Stop as soon as possible in a frame."""
+            """Stop in a frame, at the line that it is in."""
             global _last
-            _last, self.fresh = self, True
+            _last = self
             super().set_trace(frame, **named)
+            if STOPS_AT_ONCE or frame is None:
+                return
+            sys.settrace(None)
+            self.interaction(frame, None)
+            if frame.f_trace is not None:  # it is to stop again
+                sys.settrace(self.trace_dispatch)
 
         def stop_here(self, frame: FrameType) -> bool:
             """Tell whether to stop in a frame: never in what runs the statements of a cell."""
@@ -120,12 +128,9 @@ def _debugger() -> Callable[[], Any]:
                 super().user_call(frame, argument_list)
 
         def user_return(self, frame: FrameType, return_value: Any) -> None:
-            """Stop where a function returns; not at the end of a statement of a cell, unless
-            it is the one that has opened the debugger."""
+            """Stop where a function returns; not at the end of a statement of a cell."""
             if not _is_top(frame):
                 super().user_return(frame, return_value)
-            elif self.fresh:
-                self.interaction(frame, None)
 
         def cmdloop(self, intro: Any = None) -> None:
             """Read and obey commands."""
@@ -145,7 +150,6 @@ def _debugger() -> Callable[[], Any]:
                 If they pressed stop.
             """
             person.check("breakpoint()" if frame is not None else "%debug")
-            self.fresh = False
             super().interaction(frame, tb_or_exc)
             if self.stopped:
                 sys.settrace(None)
