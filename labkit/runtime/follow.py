@@ -90,7 +90,7 @@ class Watch:
 
     def waiting(self) -> set[int]:
         """Return the ranks that are known to wait for others."""
-        return set() if self.watcher is None else set(self.watcher.waiting)
+        return set() if self.watcher is None else set(self.watcher.waits())
 
     def suspicion(self) -> Suspicion | None:
         """Return what is suspected of these ranks."""
