@@ -128,10 +128,10 @@ class Live:
             # A rank that gives no answer makes a look last: the cell has to be followed between.
             self._board_due = now + max(BOARD_SECONDS, 3 * (time.monotonic() - now))
 
-    def before_question(self, rank: int, text: str) -> bool:
+    def before_input(self, rank: int, text: str) -> bool:
         """Show what one rank has written last, and nothing else: it asks a person, just below.
 
-        What comes later is shown below the question. False if this is no place to show it: a
+        What comes later is shown below the answer. False if this is no place to show it: a
         terminal's one line, or none.
         """
         if not isinstance(self._screen, Page):
@@ -177,7 +177,7 @@ class Page:
     def settle(self, out: Texts) -> None:
         """Show something that stays where it is until all is cleared.
 
-        Nothing is cleared for it: the question below may reach the front end before this does.
+        Nothing is cleared for it: the input request below may reach the front end before this does.
         """
         bundle = {"text/html": board.output_html(out, {}), "text/plain": "asking"}
         if self._there or bundle["text/html"]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..rank_names import label
 from ..runtime.watchdog import Suspicion
-from ..wire.asking import Asked, May
+from ..wire.asking import InputRequest, May
 from . import shell
 from .board import Texts
 from .live import Live, Look
@@ -27,7 +27,7 @@ def may_ask() -> May:
 
 
 class Person:
-    """Who answers the questions of one cell.
+    """Who answers the input requests of one cell.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class Person:
         #: What ranks had written at their last answers, to stdout and to stderr.
         self._seen: tuple[dict[int, str], dict[int, str]] = ({}, {})
 
-    def ask(self, rank: int, asked: Asked) -> str:
-        """Return the answer to a question of a rank.
+    def ask(self, rank: int, asked: InputRequest) -> str:
+        """Return the answer to an input request of a rank.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class Person:
         """
         texts = self._texts()
         new = "".join(part[rank] for part in self._without_seen(texts))
-        if not self._live.before_question(rank, new) and new:
+        if not self._live.before_input(rank, new) and new:
             print(new, end="" if new.endswith("\n") else "\n", flush=True)
         for seen, part in zip(self._seen, texts, strict=True):
             seen[rank] = part[rank]

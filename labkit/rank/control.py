@@ -1,4 +1,4 @@
-"""Answer the notebook's questions while this rank's main thread is busy.
+"""GiveInput the notebook's questions while this rank's main thread is busy.
 
 The control channel of an engine has a thread of its own: it answers as long as that thread gets
 the interpreter, which a rank that waits inside a collective leaves free.
@@ -15,7 +15,6 @@ from ..wire.requests import (
     REFUSED,
     REPLY,
     Activity,
-    Answer,
     AskActivity,
     AskConnections,
     AskSample,
@@ -23,6 +22,7 @@ from ..wire.requests import (
     AskWatch,
     Connections,
     Count,
+    GiveInput,
     Handler,
     Shut,
     Waiting,
@@ -55,7 +55,7 @@ def handlers(eyes: sampler.Looker) -> list[Handler]:
         Shut.answered_by(lambda asked: Count(unblock.free(asked.pairs))),
         Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),
         AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
-        Answer.answered_by(lambda given: Count(person.answer(given))),
+        GiveInput.answered_by(lambda given: Count(person.answer(given))),
     ]
 
 

@@ -38,7 +38,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
             "errors and deadlocks do not say in which cell a line stands",
         ),
         "input": Feature(
-            ("Kernel.raw_input", "Kernel.get_parent"),
+            ("Kernel.raw_input",),
             "input() and a debugger on a rank cannot ask the person at the notebook",
         ),
     },
@@ -131,13 +131,6 @@ def take_input(kernel: Any, read: Callable[..., str], read_secret: Callable[...,
     """Let ``input`` and ``getpass.getpass`` be these in the cells of a kernel."""
     if hasattr(kernel, "raw_input"):
         kernel.raw_input, kernel.getpass = read, read_secret
-
-
-def request_of(kernel: Any) -> Mapping[str, Any]:
-    """Return the request that a kernel's main thread serves, with its header and metadata; an
-    empty one where ipykernel hides it."""
-    get_parent = getattr(kernel, "get_parent", None)
-    return {} if get_parent is None else get_parent("shell") or {}
 
 
 def use_debugger(shell: Any, make: Callable[[], Any]) -> None:

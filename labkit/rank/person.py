@@ -1,51 +1,54 @@
 """Ask the person at the notebook from the code of a cell: ``input()``, ``getpass``, a debugger.
 
-The question goes out as a display, behind all that this rank has printed; the answer comes on the
-control channel, whose thread is free while the main thread waits here.
+The input request goes out as a display, behind all that this rank has printed; the answer comes on
+the control channel, whose thread is free while the main thread waits here.
 """
 
 from __future__ import annotations
 
 import builtins
 import getpass
+import os
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import LabError
-from ..wire.asking import ASKED, Asked, May, refusal
+from ..wire.asking import INPUT_REQUEST, InputRequest, May, refusal
 from ..wire.encoding import encode
-from ..wire.requests import Answer
+from ..wire.requests import GiveInput
 from . import ipython_internals, tracebacks
 
 #: Said after the stop button: a debugger that catches the interrupt would only ask again.
 STOPPED = "The cell was stopped while it asked."
 
 
-class _Question:
-    """A question that is open: the main thread waits for its answer."""
+class _Open:
+    """An input request that is open: the main thread waits for the answer."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: InputRequest) -> None:
         self.asked = asked
-        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[GiveInput] = queue.SimpleQueue()
 
 
 _lock = threading.Lock()
-_open: _Question | None = None
-#: Number of the last question.
+_open: _Open | None = None
+#: Number of the last input request.
 _last = 0
-#: The request whose questions were stopped.
+#: The cell or call that was stopped while it asked, by the id of its message.
 _stopped: object = None
 #: Tells whether a cell or a function of the notebook runs, set by :func:`install`.
 _runs: Callable[[], bool] = bool
+#: The process that this was for: one forked from it has neither channel.
+_home = 0
 
 
 def install(kernel: Any, runs: Callable[[], bool]) -> None:
     """Let what reads from a person ask the notebook's; ``runs`` tells whether a request runs."""
-    global _runs
-    _runs = runs
+    global _runs, _home
+    _runs, _home = runs, os.getpid()
     ipython_internals.take_input(kernel, read, read_secret)
     # Also where ipykernel puts nothing in their place: in a call of the notebook, in a thread.
     builtins.input = read
@@ -64,9 +67,9 @@ def read_secret(prompt: str = "Password: ", stream: object = None, **named: obje
 
 def check(call: str) -> None:
     """Raise LabError if nobody can answer what asks a person."""
-    if threading.current_thread() is not threading.main_thread():
-        raise LabError(f"{call} asks a person; only the main thread of a cell can.")
-    request = ipython_internals.request_of(tracebacks.get_shell().kernel)
+    if threading.current_thread() is not threading.main_thread() or os.getpid() != _home:
+        raise LabError(f"{call} asks a person, which only the main thread of a rank can do.")
+    request = _request()
     if _stopped is not None and _identity(request) == _stopped:
         raise LabError(STOPPED)
     may = May.read(request.get("metadata", {}).get("label")) if _runs() else May.NOBODY
@@ -76,14 +79,14 @@ def check(call: str) -> None:
 
 def prompt() -> str:
     """Return the prompt at which the main thread waits for a person, "" if it does not."""
-    question = _open
-    if question is None:
+    opened = _open
+    if opened is None:
         return ""
-    *_, last = question.asked.prompt.strip().split("\n")
+    *_, last = opened.asked.prompt.strip().split("\n")
     return last or "input()"
 
 
-def answer(given: Answer) -> int:
+def answer(given: GiveInput) -> int:
     """Take an answer, in the thread of the control channel; return 0 if nothing waits for it."""
     with _lock:
         if _open is None or _open.asked.number != given.number:
@@ -98,14 +101,14 @@ def _ask(text: str, call: str, *, secret: bool = False) -> str:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     _last += 1
-    question = _Question(Asked(_last, text, secret))
+    opened = _Open(InputRequest(_last, text, secret))
     try:
         with _lock:
-            _open = question
-        tracebacks.get_shell().display_pub.publish({ASKED: encode(question.asked)})
-        given = question.answers.get()
+            _open = opened
+        tracebacks.get_shell().display_pub.publish({INPUT_REQUEST: encode(opened.asked)})
+        given = opened.answers.get()
     except KeyboardInterrupt:
-        _stopped = _identity(ipython_internals.request_of(tracebacks.get_shell().kernel))
+        _stopped = _identity(_request())
         raise
     finally:
         with _lock:
@@ -119,5 +122,10 @@ def _ask(text: str, call: str, *, secret: bool = False) -> str:
     return given.text
 
 
-def _identity(request: Any) -> object:
+def _request() -> Mapping[str, Any]:
+    """Return the request that the main thread serves."""
+    return tracebacks.get_shell().kernel.get_parent("shell") or {}
+
+
+def _identity(request: Mapping[str, Any]) -> object:
     return (request.get("header") or {}).get("msg_id")

@@ -1,4 +1,4 @@
-"""Let a person answer what ranks ask: one question at a time, in the order of the ranks."""
+"""Let a person answer what ranks ask: one input request at a time, in the order of the ranks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from .. import interrupts
-from ..wire.asking import Asked
-from ..wire.requests import Answer
+from ..wire.asking import InputRequest
+from ..wire.requests import GiveInput
 from . import control
 from .request import Request
 
@@ -19,7 +19,7 @@ TURN_SECONDS = 1.0
 
 #: Shows a person what a rank asks, and returns the answer. EOFError: the end of the input; any
 #: other error but an interrupt: nobody can answer.
-Ask = Callable[[int, Asked], str]
+Ask = Callable[[int, InputRequest], str]
 
 
 class Asks:
@@ -28,17 +28,17 @@ class Asks:
     Parameters
     ----------
     ask
-        None: nobody can answer, and every question is refused.
+        None: nobody can answer, and every input request is refused.
     """
 
     def __init__(self, request: Request, ask: Ask | None) -> None:
         self._request = request
         self._ask = ask
-        self._open: dict[int, Asked] = {}  # by rank
+        self._open: dict[int, InputRequest] = {}  # by rank
         self._turn: tuple[int, float] | None = None  # the rank that was answered, until when
 
     def serve(self, busy: Sequence[int], waiting: Collection[int]) -> bool:
-        """Let one question be answered, if there is one; tell whether it was.
+        """Let one input request be answered, if there is one; tell whether it was.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Asks:
         self._turn = (rank, time.monotonic() + TURN_SECONDS)
         return True
 
-    def _answer(self, rank: int, asked: Asked) -> None:
+    def _answer(self, rank: int, asked: InputRequest) -> None:
         text: str | None = None
         refused = self._ask is None
         if self._ask is not None:
@@ -81,4 +81,4 @@ class Asks:
                 _log.info("nobody can answer rank %d: %r", rank, error)
                 refused = True
         # A rank that has died meanwhile is not there; one that was stopped waits for no answer.
-        control.ask(self._request.cluster, {rank: Answer(asked.number, text, refused)})
+        control.ask(self._request.cluster, {rank: GiveInput(asked.number, text, refused)})

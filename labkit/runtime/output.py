@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from ..launch import ipyparallel_internals
-from ..wire.asking import ASKED, Asked
+from ..wire.asking import INPUT_REQUEST, InputRequest
 from ..wire.encoding import ProtocolError, decode
 from ..wire.outcome import Bundle, Outcome
 from ..wire.protocol import MESSAGES
@@ -41,7 +41,7 @@ class Output:
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
         #: What the rank asks a person, once it does: made anew by each ``take_asked``.
-        self.asked: concurrent.futures.Future[Asked] = concurrent.futures.Future()
+        self.asked: concurrent.futures.Future[InputRequest] = concurrent.futures.Future()
 
     def note(self, message: dict[str, Any]) -> None:
         """Take in a message of the engine's output channel. Called in ipyparallel's thread."""
@@ -49,9 +49,9 @@ class Output:
         if kind == "display_data" and MESSAGES in content["data"]:
             self.messages = content["data"][MESSAGES]
             return
-        if kind == "display_data" and ASKED in content["data"]:
+        if kind == "display_data" and INPUT_REQUEST in content["data"]:
             with contextlib.suppress(ProtocolError):
-                self._ask(decode(Asked, content["data"][ASKED]))
+                self._ask(decode(InputRequest, content["data"][INPUT_REQUEST]))
             return
         with self._lock:
             if kind == "stream":
@@ -66,13 +66,13 @@ class Output:
                 _count(*content["data"].values())
                 self._note_bundle(kind, content)
 
-    def _ask(self, asked: Asked) -> None:
+    def _ask(self, asked: InputRequest) -> None:
         with self._lock:
             if self.asked.done():  # the one before was given up
                 self.asked = concurrent.futures.Future()
             self.asked.set_result(asked)
 
-    def take_asked(self) -> Asked | None:
+    def take_asked(self) -> InputRequest | None:
         """Return what the rank asks, once; None if it has asked nothing since."""
         with self._lock:
             if not self.asked.done():

@@ -14,7 +14,7 @@ from ..deadlock.samples import renumber
 from ..errors import RankDied
 from ..launch import ipyparallel_internals
 from ..wire import errands
-from ..wire.asking import Asked, May
+from ..wire.asking import InputRequest, May
 from ..wire.encoding import ProtocolError, decode
 from ..wire.legible import legible
 from ..wire.outcome import Outcome
@@ -98,11 +98,11 @@ class Request:
         err = {r: seen.text("stderr") for r, seen in written.items()}
         return {r: seen.shown() for r, seen in written.items()}, err
 
-    def asked(self, ranks: Sequence[int]) -> list[concurrent.futures.Future[Asked]]:
+    def asked(self, ranks: Sequence[int]) -> list[concurrent.futures.Future[InputRequest]]:
         """Return the futures of what some ranks may ask a person."""
         return [self.replies[r].labkit_output.asked for r in ranks]
 
-    def take_asked(self, ranks: Sequence[int]) -> dict[int, Asked]:
+    def take_asked(self, ranks: Sequence[int]) -> dict[int, InputRequest]:
         """Return what some ranks ask a person, each question once."""
         found = {r: self.replies[r].labkit_output.take_asked() for r in ranks}
         return {r: asked for r, asked in found.items() if asked is not None}

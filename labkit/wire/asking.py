@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: What a rank displays for the notebook alone when it asks: an :class:`Asked`.
-ASKED = "application/vnd.labkit.asked+json"
+#: What a rank displays for the notebook alone when it asks: an :class:`InputRequest`.
+INPUT_REQUEST = "application/vnd.labkit.asked+json"
 
 
 class May(StrEnum):
@@ -42,8 +42,8 @@ def refusal(call: str, why: May) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question of a rank."""
+class InputRequest:
+    """What a rank asks: once, as the code in it calls ``input``."""
 
     number: int  #: counts on, so that an answer that comes too late is no answer to the next one
     prompt: str  #: "ipdb> "

@@ -34,7 +34,7 @@ class Request(StrEnum):
     SHUT = "labkit_shut"
     WAKE = "labkit_wake"
     WAIT = "labkit_wait"
-    ANSWER = "labkit_answer"
+    INPUT = "labkit_input"
 
 
 class Question(Generic[A]):
@@ -171,10 +171,10 @@ class AskWait(Question[Waiting]):
 
 
 @dataclass(frozen=True)
-class Answer(Question[Count]):
-    """Take a person's answer to the question of this number; count 0: it is not open any more."""
+class GiveInput(Question[Count]):
+    """Take what a person has typed at the input request of this number; count 0: none is open."""
 
-    request = Request.ANSWER
+    request = Request.INPUT
     number: int
     text: str | None  #: None: the end of the input (Ctrl-D)
     refused: bool = False  #: nobody can answer

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import labkit
 from labkit.launch import ipyparallel_internals
-from labkit.rank import ipython_internals
+from labkit.rank import debugger_internals, ipython_internals
 
 PACKAGE = Path(labkit.__file__).parent
-OWN = {Path(module.__file__ or "") for module in (ipyparallel_internals, ipython_internals)}
+MODULES = (ipyparallel_internals, ipython_internals, debugger_internals)
+OWN = {Path(module.__file__ or "") for module in MODULES}
 #: Also what something public is called: an output of a notebook's cell (nbformat).
 PUBLIC = {"outputs"}
 
 
 def private_names() -> set[str]:
     """Return the names that the lists of features have, without their classes."""
-    lists = [ipyparallel_internals.FEATURES, ipython_internals.FEATURES]
+    lists = [module.FEATURES for module in MODULES]
     features = [f for found in lists for library in found.values() for f in library.values()]
     return {name.partition(".")[2] for feature in features for name in feature.names} - PUBLIC
 

@@ -23,7 +23,7 @@ import labkit
 from labkit import Interrupted, RankDied, RankError
 from labkit.course.catalogue import find
 from labkit.runtime import control
-from labkit.wire.requests import Answer
+from labkit.wire.requests import GiveInput
 from tests.support.cells import inside
 
 pytestmark = pytest.mark.slow
@@ -273,12 +273,20 @@ def test_the_stop_button_ends_a_question(px, person, lab, code):
     assert "'fresh'" in px("input()", "--ranks 1")
 
 
+def test_after_the_stop_button_the_rest_of_the_cell_does_not_run(px, person, lab):
+    lab["reached"] = 0
+    person.answers = [press]
+    with pytest.raises(Interrupted, match=r"In\[\d+\], line 2|stopped"):
+        px("breakpoint()\nreached = 1", "--ranks 2")
+    assert lab["reached"] == [0] * 4
+
+
 def test_an_answer_that_comes_too_late_is_no_answer_to_the_next_question(px, person, lab):
     counts = []
 
     def late():
         for number in (0, 9999):
-            told = control.ask(inside(lab).cluster, {0: Answer(number, "late")})
+            told = control.ask(inside(lab).cluster, {0: GiveInput(number, "late")})
             counts.append(told[0].count)
         return "right"
 
@@ -331,22 +339,30 @@ def test_a_check_asks_nobody(px, person, capsys):
     assert person.asked == []
 
 
-def test_a_thread_and_a_timer_ask_nobody(px, person):
-    code = """import asyncio, threading
+def test_a_thread_a_timer_and_a_forked_process_ask_nobody(px, person):
+    code = """import asyncio, os, threading
 said = []
 def ask():
     try:
         input()
     except Exception as error:
         said.append(str(error))
+if (child := os.fork()) == 0:
+    try:
+        input()
+    except Exception:
+        os._exit(7)
+    os._exit(0)
+ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 thread = threading.Thread(target=ask)
 thread.start()
 thread.join()
 timer = asyncio.get_running_loop().call_later(0.1, ask)"""
     px(code, "--ranks 0")
-    time.sleep(0.3)
+    time.sleep(0.3)  # the timer comes between cells
+    assert "7" in px("ended", "--ranks 0")
     out = px("said", "--ranks 0")
-    assert "only the main thread of a cell can" in out
+    assert "only the main thread of a rank can do" in out
     assert "the notebook does not wait for it" in out
     assert person.asked == []
 

@@ -223,3 +223,38 @@ def test_none_gets_through_at_any_moment() -> None:
         signal.signal(signal.SIGINT, before)
     assert seen
     assert not any(seen)
+
+
+def test_what_is_released_is_cut_at_once_and_what_is_held_around_it_is_not() -> None:
+    done = []
+
+    def work() -> None:
+        with interrupts.held():
+            timer = press_later()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt), interrupts.released():
+                time.sleep(5)
+            timer.join()
+            assert time.monotonic() - began < 4
+            assert interrupts.has_come()
+            press()
+            done.append("held again")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["held again"]
+
+
+def test_an_interrupt_that_came_before_is_raised_where_it_is_released() -> None:
+    def work() -> None:
+        press()
+        with interrupts.released():
+            pytest.fail("it came before")
+
+    with interrupts.held(), interrupts.stoppable(), pytest.raises(KeyboardInterrupt):
+        work()
+
+
+def test_nothing_is_released_where_nothing_is_held() -> None:
+    with interrupts.released():
+        pass
