@@ -230,6 +230,14 @@ class NotebookPage:
         """Press the stop button."""
         self.page.locator('[data-command="notebook:interrupt-kernel"]').first.click()
 
+    def answer(self, prompt: str, text: str, seconds: float = CELL_SECONDS) -> None:
+        """Type an answer into the input box that has a prompt, once there is one."""
+        box = self.page.locator(".jp-Stdin", has_text=prompt).locator("input")
+        box.fill(text, timeout=seconds * 1000)
+        answered = box.element_handle()
+        box.press("Enter")
+        answered.wait_for_element_state("hidden")  # it stays for half a second
+
     def wait_text(self, at: int, pattern: str, seconds: float = CELL_SECONDS) -> None:
         """Wait until a cell's outputs show a text that matches a regular expression."""
         outputs = self.cell(at).locator(".jp-Cell-outputArea")

@@ -95,6 +95,31 @@ def test_the_stop_button_ends_a_cell(own: page.NotebookPage) -> None:
     assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
 
 
+def test_a_debugger_asks_below_what_its_rank_has_printed(own: page.NotebookPage) -> None:
+    """Each rank in turn; the page is not cleared from under the input box."""
+    at = own.append("%%px\nz = torch.ones(1) * rank\nbreakpoint()\ndist.all_reduce(z)\nz.item()")
+    own.start(at)
+    for rank in range(4):
+        own.answer(f"rank {rank}: ipdb>", "p rank + 70")
+        own.wait_text(at, f"rank {rank}:.*-> 3 breakpoint.*rank {rank}:.*p rank.*7{rank}")
+        if rank == 2:
+            own.keep("a_debugger")
+        own.answer(f"rank {rank}: ipdb>", "c")
+    own.wait_ended(at)
+    text = own.text(at)
+    assert "ipdb> p rank + 70\n  73\n  ipdb> c" in text
+    assert text.strip().endswith("ranks 0–3: 6.0")
+    assert own.page.locator(".jp-Stdin").count() == 0
+    at = own.append("%%px\nif rank == 2:\n    input('Name? ')\ndist.barrier()")
+    own.start(at)
+    own.page.locator(".jp-Stdin", has_text="rank 2: Name?").wait_for()
+    own.interrupt()
+    own.wait_ended(at, 10)
+    assert own.page.locator(".jp-Stdin").count() == 0
+    assert own.errors(at)[0].startswith("Interrupted: the cell was stopped.")
+    assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
+
+
 def test_what_is_suspected_is_told_and_ends_at_the_stop_button(own: page.NotebookPage) -> None:
     """A thread of rank 2 could still come: nothing is ended for the learner."""
     own.run_new(BESIDE)
