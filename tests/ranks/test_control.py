@@ -18,6 +18,7 @@ from labkit.wire.requests import (
     AskWait,
     AskWatch,
     Count,
+    GiveInput,
     Request,
     Shut,
     Wake,
@@ -91,6 +92,7 @@ def test_every_question_has_an_answer(lab4):
         Shut(()),
         Wake("no such group", 0, 0),
         AskWait(),
+        GiveInput(0, None),
     ]
     assert {question.request for question in questions} == set(Request)
     for question in questions:
