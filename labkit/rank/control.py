@@ -1,4 +1,4 @@
-"""GiveInput the notebook's questions while this rank's main thread is busy.
+"""Answer the notebook's questions while this rank's main thread is busy.
 
 The control channel of an engine has a thread of its own: it answers as long as that thread gets
 the interpreter, which a rank that waits inside a collective leaves free.
