@@ -24,6 +24,7 @@ from traitlets.config import Config
 
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import import_path, ipyparallel_internals
+from .app_log import skip_unwritten
 
 
 class LabController(IPController):
@@ -62,6 +63,7 @@ class LabController(IPController):
     def initialize(self, argv: list[str] | None = None) -> None:
         with import_path.closed():
             super().initialize(argv)
+        skip_unwritten(self.log)
 
     def init_hub(self) -> None:
         settings = self.settings()

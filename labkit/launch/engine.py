@@ -12,6 +12,7 @@ from ipyparallel.engine.app import IPEngine
 from traitlets import Unicode, default
 
 from . import import_path, ipyparallel_internals
+from .app_log import skip_unwritten
 
 
 class LabEngine(IPEngine):
@@ -41,6 +42,7 @@ class LabEngine(IPEngine):
     def after_registration(self, maybe_tunnel: Any) -> None:
         """Do what has to wait for the id that the hub gives."""
         self._starting.close()
+        skip_unwritten(self.log)
         ipyparallel_internals.answer_control(self.kernel, "signal_request", self._signal_request)
         if self.id_file:
             with contextlib.suppress(OSError):

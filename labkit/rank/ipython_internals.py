@@ -33,6 +33,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("Kernel.pre_handler_hook", "Kernel.post_handler_hook"),
             "the stop button, pressed while a rank sends its reply, may cost the rank",
         ),
+        "quiet": Feature(
+            ("Kernel._publish_status", "Kernel._publish_execute_input", "Kernel.finish_metadata"),
+            "each cell costs each rank three more messages",
+        ),
         "cells": Feature(
             ("XCachingCompiler.get_code_name",),
             "errors and deadlocks do not say in which cell a line stands",
@@ -150,6 +154,42 @@ def forget_error() -> None:
     """Drop the last error, with all that the variables of its frames hold: a GPU's memory, say."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
+
+
+# -- what is sent about a request ---------------------------------------------------------------
+
+
+def choose_messages(
+    kernel: Any,
+    is_wanted: Callable[[Mapping[str, Any], str], bool],
+    note_reply: Callable[[Mapping[str, Any], dict[str, Any]], None],
+) -> None:
+    """Let a kernel ask before it publishes that it is "busy" with a request or "idle" again, and
+    the code of the request ("execute_input"): ``is_wanted(request, what)``.
+
+    ``note_reply(request, content)`` may add to the content of each reply, after the last output of
+    the request. Where ipykernel hides any of it, nothing is done.
+    """
+    names = ("_publish_status", "_publish_execute_input", "finish_metadata")
+    status, code_of_cell, finish = (getattr(kernel, name, None) for name in names)
+    if status is None or code_of_cell is None or finish is None:
+        return
+
+    def _publish_status(state: str, channel: str, parent: Any = None) -> None:
+        if channel != "shell" or is_wanted(parent or kernel.get_parent(channel), state):
+            status(state, channel, parent)
+
+    def _publish_execute_input(code: str, parent: Any, number: int) -> None:
+        if is_wanted(parent, "execute_input"):
+            code_of_cell(code, parent, number)
+
+    def finish_metadata(parent: Any, metadata: Any, content: dict[str, Any]) -> Any:
+        note_reply(parent, content)
+        return finish(parent, metadata, content)
+
+    kernel._publish_status = _publish_status
+    kernel._publish_execute_input = _publish_execute_input
+    kernel.finish_metadata = finish_metadata
 
 
 # -- what may run after a cell ------------------------------------------------------------------

@@ -32,6 +32,7 @@ from . import (
     own_names,
     person,
     process_group,
+    quiet,
     streams,
     tracebacks,
 )
@@ -136,6 +137,7 @@ def assign(
     debugger_internals.install(shell)
     ipython_internals.note_sessions(shell.kernel)
     ipython_internals.let_cells_await(shell.kernel)
+    quiet.install(shell.kernel)
     control.install(shell.kernel)
 
 

@@ -1,4 +1,4 @@
-"""Let a rank flush its output as often as it likes.
+"""Let a rank flush its output as often as it likes, and wait for none that has nothing to send.
 
 Each flush of ipykernel's streams is a message and waits for another thread: 160 µs here and 400 µs
 in the notebook's kernel. A bar that is flushed with each of half a million steps took 70 s so, and
@@ -7,11 +7,16 @@ the end of its output came too late to be shown.
 The first flushes are served at once, so what a rank says last before it dies is seen. One that
 flushes thousands of times in a second is served every ``INTERVAL`` instead, as one that never
 flushes is, and before anything else leaves the rank: results, pictures, the end of the cell.
+
+ipykernel flushes both streams twice at the end of each request. Where neither Python nor C code
+has written anything since the last flush, there is nothing to wait for.
 """
 
 from __future__ import annotations
 
+import fcntl
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -20,25 +25,80 @@ from typing import Any
 from ipykernel.iostream import OutStream
 
 from ..wire.legible import packer
+from .observe import system_call
 
 #: Flushes that are served at once in a row, and how many more of them each second.
 BURST, RATE = 1000, 100
 #: Seconds after which text leaves the rank that nobody flushes.
 INTERVAL = 0.1
+#: Seconds between looks at what C code has written, and for all of them.
+LOOK_SECONDS, LOOKS_SECONDS = 0.0003, 0.1
+
+
+class Tap:
+    """Where what C code writes to a descriptor comes in: a pipe that a thread of ipykernel reads.
+
+    Parameters
+    ----------
+    descriptor
+        The end of the pipe that is written to.
+    thread
+        The thread that reads the other end and gives it to the stream.
+    """
+
+    def __init__(self, descriptor: int, thread: threading.Thread) -> None:
+        self._descriptor = descriptor
+        self._thread = thread
+        self._clock = time.pthread_getcpuclockid(thread.ident or 0)
+
+    def mark(self) -> int | None:
+        """Return a number that is another one when the thread has read something since; None where
+        something waits to be read, or that cannot be told."""
+        try:
+            waiting = fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0\0\0\0")
+            return None if any(waiting) else time.clock_gettime_ns(self._clock)
+        except OSError:  # the descriptor is another one's now, or the thread has ended
+            return None
+
+    def settle(self) -> None:
+        """Wait until the thread has given all that is there to the stream, and waits for more."""
+        deadline = time.monotonic() + LOOKS_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+            if system_call.reads(self._thread.native_id) and self.mark() is not None:
+                return
 
 
 class Flushing:
-    """Decides about the flushes of one stream; takes the place of its ``flush``."""
+    """Decides about the flushes of one stream; takes the place of its ``flush``.
 
-    def __init__(self, stream: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    Parameters
+    ----------
+    tap
+        Where what C code writes comes in, None if that is not for the stream.
+    """
+
+    def __init__(
+        self, stream: Any, clock: Callable[[], float] = time.monotonic, tap: Tap | None = None
+    ) -> None:
         self._stock: Callable[[], None] = stream.flush
         self._thread: threading.Thread = stream.pub_thread.thread
         self._clock = clock
         self._left, self._seen = float(BURST), clock()
+        self._tap = tap
+        # Not a count: threads would lose some. Another object than before: another state.
+        self._written: object = object()
+        self._flushed: tuple[object, int | None] = (None, None)
         self.owes = False  #: a flush was asked for and is still to come
+
+    def note_write(self) -> None:
+        """Note that something was written."""
+        self._written = object()
 
     def __call__(self) -> None:
         """Flush now, or leave it to the stream, which does so after ``INTERVAL`` by itself."""
+        if not self.owes and self._is_flushed():
+            return
         now = self._clock()
         self._left = min(BURST, self._left + RATE * (now - self._seen))
         self._seen = now
@@ -52,7 +112,30 @@ class Flushing:
         """Flush now if a flush is still to come."""
         if always or self.owes:
             self.owes = False
+            state = self._state()
             self._stock()
+            # Not before: another thread that flushes now has to wait for this one's text as well.
+            self._flushed = state
+
+    def wait_for_c(self) -> None:
+        """Wait until what C code has written until now is written to the stream."""
+        if self._tap is not None:
+            mark = self._tap.mark()
+            if mark is None or mark != self._flushed[1]:
+                self._tap.settle()
+
+    def _state(self) -> tuple[object, int | None]:
+        return self._written, 0 if self._tap is None else self._tap.mark()
+
+    def _is_flushed(self) -> bool:
+        state = self._state()
+        return state[1] is not None and state == self._flushed
+
+
+#: The streams of this process whose flushes are counted.
+_streams: list[Any] = []
+#: Another object when something has been sent to the notebook since.
+_sent: object = object()
 
 
 def install(session: Any = None) -> None:
@@ -62,12 +145,47 @@ def install(session: Any = None) -> None:
     """
     if session is not None and session.packer in ("json", "orjson"):
         session.pack = packer(session.pack)
-    streams = [s for s in (sys.stdout, sys.stderr) if type(s) is OutStream and s.pub_thread]
-    for stream in streams:
-        if not isinstance(stream.flush, Flushing):
-            stream.flush_interval = INTERVAL
-            stream.flush = Flushing(stream)  # type: ignore[method-assign]
-            _settle_before_others(stream)
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        if type(stream) is OutStream and stream.pub_thread:
+            if not isinstance(stream.flush, Flushing):
+                stream.flush_interval = INTERVAL
+                stream.flush = Flushing(stream, tap=_tap(stream, descriptor))  # type: ignore[method-assign]
+                _note_writes(stream)
+                _settle_before_others(stream)
+                _streams.append(stream)
+
+
+def flush() -> object:
+    """Let all that was written leave this rank.
+
+    It also waits for what C code has written.
+    """
+    for stream in _streams:
+        stream.flush.wait_for_c()
+        stream.flush()
+
+
+def sent() -> object:
+    """Return another object than before if anything has left this rank since: text, or others."""
+    return _sent
+
+
+def _tap(stream: Any, descriptor: int) -> Tap | None:
+    thread = getattr(stream, "watch_fd_thread", None)
+    return None if thread is None else Tap(descriptor, thread)
+
+
+def _note_writes(stream: Any) -> None:
+    stock, note = stream.write, stream.flush.note_write
+
+    def write(string: str) -> int | None:
+        try:
+            written: int | None = stock(string)
+        finally:
+            note()
+        return written
+
+    stream.write = write
 
 
 def _settle_before_others(stream: Any) -> None:
@@ -76,6 +194,8 @@ def _settle_before_others(stream: Any) -> None:
     stock = publisher.send_multipart
 
     def send_multipart(*args: Any, **named: Any) -> Any:
+        global _sent
+        _sent = object()
         if threading.current_thread() is not publisher.thread:
             stream.flush.settle()
         return stock(*args, **named)

@@ -153,9 +153,7 @@ def cell(group: GroupKeeper, ranks: Sequence[int], code: str, *, may: May = May.
     ``may`` says whether it may ask a person: only if somebody follows it who can be asked.
     """
     group.check()
-    sent = Request.send(
-        group, ranks, lambda view: view.execute(code, silent=False, block=False), may
-    )
+    sent = Request.send(group, ranks, lambda view: ipyparallel_internals.execute(view, code), may)
     return replace(sent, noted=True)
 
 

@@ -33,6 +33,12 @@ SHARED_WORK = "LABKIT_SHARED_WORK"
 #: The messages of a cell or a call: a ``samples.Sample`` as ``encoding`` writes it.
 MESSAGES = "application/vnd.labkit.messages+json"
 
+# -- what notebook and ranks add to ipyparallel's messages -----------------------------------------
+
+#: In the metadata of a request: the rank need not tell that it is busy, nor what it was asked.
+#: In the content of its reply: whether no output comes, so that it does not tell of the end either.
+QUIET = "labkit_quiet"
+
 # -- torch's collectives --------------------------------------------------------------------------
 
 #: Collectives in which one rank gives to the others, or takes from them: one end can finish

@@ -15,6 +15,7 @@ _OUTSIDE = {
     "x86_64": {0, 35, 45, 47, 61, 230, 247},  # read nanosleep recv(2) wait4 clock_nanosleep waitid
     "aarch64": {63, 101, 115, 207, 212, 260, 95},
 }
+_READ = {"x86_64": 0, "aarch64": 63}
 #: Place of a futex's time limit among its arguments.
 _LIMIT = 4
 
@@ -26,6 +27,12 @@ def _current(task: int | None) -> list[str]:
             return file.read().split()
     except OSError:
         return []
+
+
+def reads(task: int | None) -> bool:
+    """Tell whether a thread waits for something to read."""
+    call = _current(task)
+    return bool(call) and call[0] == str(_READ.get(platform.machine(), -1))
 
 
 def waits_for_time(task: int | None = None) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from labkit.rank import streams
-from labkit.rank.streams import BURST, RATE, Flushing
+from labkit.rank.streams import BURST, RATE, Flushing, Tap
 
 
 class Stream:
@@ -27,13 +30,19 @@ class Stream:
         self.sent.append(f"{message} after {self.flushes}")
 
 
+def write(flush: Flushing) -> None:
+    """Flush a stream after something was written to it."""
+    flush.note_write()
+    flush()
+
+
 def test_the_first_flushes_are_served_at_once_and_later_ones_are_owed() -> None:
     stream, now = Stream(), [0.0]
     flush = Flushing(stream, lambda: now[0])
     for _ in range(BURST):
-        flush()
+        write(flush)
     assert (stream.flushes, flush.owes) == (BURST, False)
-    flush()
+    write(flush)
     assert (stream.flushes, flush.owes) == (BURST, True)
     flush.settle()
     flush.settle()
@@ -45,8 +54,72 @@ def test_who_flushes_now_and_then_never_waits() -> None:
     flush = Flushing(stream, lambda: now[0])
     for _ in range(2 * BURST):
         now[0] += 1.01 / RATE
-        flush()
+        write(flush)
     assert stream.flushes == 2 * BURST
+
+
+def test_a_flush_waits_for_nothing_where_nothing_was_written() -> None:
+    stream = Stream()
+    flush = Flushing(stream)
+    flush()  # what was written before is not known
+    flush()
+    assert stream.flushes == 1
+    write(flush)
+    assert stream.flushes == 2
+
+
+def test_what_is_written_during_a_flush_waits_for_the_next_one() -> None:
+    stream: Any = Stream()
+    stock = stream.flush
+    stream.flush = lambda: [stock(), flush.note_write()]  # another thread, in between
+    flush = Flushing(stream)
+    flush()
+    flush()
+    assert stream.flushes == 2
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, list[bytes], Tap]]:
+    """A pipe, what a thread has read from it, and the tap of both."""
+    reader, writer = os.pipe()
+    found: list[bytes] = []
+
+    def read() -> None:
+        while part := os.read(reader, 100):
+            time.sleep(0.01)  # as one that has to wait for the interpreter
+            found.append(part)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    time.sleep(0.01)
+    yield writer, found, Tap(writer, thread)
+    os.close(writer)
+    thread.join()
+    os.close(reader)
+
+
+def test_a_tap_tells_that_something_came(pipe: tuple[int, list[bytes], Tap]) -> None:
+    writer, _, tap = pipe
+    before = tap.mark()
+    assert before is not None
+    assert tap.mark() == before
+    os.write(writer, b"text")
+    assert tap.mark() != before
+
+
+def test_what_c_code_has_written_is_waited_for(pipe: tuple[int, list[bytes], Tap]) -> None:
+    writer, found, tap = pipe
+    stream = Stream()
+    flush = Flushing(stream, tap=tap)
+    flush()
+    for number in range(1, 4):
+        os.write(writer, b"text")
+        flush.wait_for_c()
+        assert len(found) == number
+        flush()
+        assert stream.flushes == number + 1
+    flush()
+    assert stream.flushes == 4
 
 
 def test_what_is_owed_leaves_before_anything_else() -> None:
@@ -74,7 +147,7 @@ def test_a_forked_process_flushes_by_itself() -> None:
     stream.pub_thread.thread = threading.Thread()  # a fork leaves no other thread alive
     flush = Flushing(stream, lambda: 0.0)
     for _ in range(BURST + 5):
-        flush()
+        write(flush)
     assert (stream.flushes, flush.owes) == (BURST + 5, False)
 
 
