@@ -35,11 +35,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             "labkit cannot follow what runs on the ranks",
             needed=True,
         ),
-        "cells": Feature(
+        "few messages": Feature(
             (
                 "Client._build_targets",
                 "Client._io_loop",
-                "Client._mux_socket",
                 "Client._mux_stream",
                 "Client._output_futures",
                 "Client._queue_handlers",
@@ -186,7 +185,7 @@ def execute(view: Any, code: str) -> Any:
     with _sent_together(client):
         for identity, engine in zip(identities, engines, strict=True):
             future = client.send_execute_request(
-                client._mux_socket, code, silent=False, ident=identity, metadata=metadata
+                client._mux_stream, code, silent=False, ident=identity, metadata=metadata
             )
             # What the engine would have told of it.
             future.output.metadata.update(
@@ -199,7 +198,7 @@ def execute(view: Any, code: str) -> Any:
 
 def _hears_quiet(client: Any) -> bool:
     """Let a client take it from a reply that no output comes; tell whether it can."""
-    names = FEATURES["ipyparallel"]["cells"].names
+    names = FEATURES["ipyparallel"]["few messages"].names
     if not all(hasattr(client, name.partition(".")[2]) for name in names):
         return False
     handlers = client._queue_handlers
@@ -239,9 +238,8 @@ class _Collected:
                 for call in calls:
                     call()
             finally:
-                # Sending takes notice of a reply that has come meanwhile; ZeroMQ tells of it, and
-                # of those behind it, once only.
-                stream.flush(POLLIN)
+                # Else one each time that the loop has looked at everything else.
+                stream.flush(POLLOUT)
 
         with self._lock:
             calls, self._calls = self._calls or [], None
@@ -260,8 +258,8 @@ def _sent_together(client: Any) -> Iterator[None]:
         collected.hand_over(client._mux_stream)
 
 
-#: ZeroMQ's flag for messages that have come; this module does not import it.
-POLLIN = 1
+#: ZeroMQ's flag for what can be sent; this module does not import it.
+POLLOUT = 2
 
 
 def send_control(client: Any, engine: int, message: str, content: Mapping[str, Any]) -> Any:

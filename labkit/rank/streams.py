@@ -97,7 +97,7 @@ class Flushing:
 
     def __call__(self) -> None:
         """Flush now, or leave it to the stream, which does so after ``INTERVAL`` by itself."""
-        if not self.owes and self._is_flushed():
+        if self._has_nothing():
             return
         now = self._clock()
         self._left = min(BURST, self._left + RATE * (now - self._seen))
@@ -106,6 +106,11 @@ class Flushing:
             self.owes = True
         else:
             self._left -= 1
+            self.settle(always=True)
+
+    def now(self) -> None:
+        """Flush now, however often it was asked for."""
+        if not self._has_nothing():
             self.settle(always=True)
 
     def settle(self, *, always: bool = False) -> None:
@@ -127,9 +132,9 @@ class Flushing:
     def _state(self) -> tuple[object, int | None]:
         return self._written, 0 if self._tap is None else self._tap.mark()
 
-    def _is_flushed(self) -> bool:
+    def _has_nothing(self) -> bool:
         state = self._state()
-        return state[1] is not None and state == self._flushed
+        return not self.owes and state[1] is not None and state == self._flushed
 
 
 #: The streams of this process whose flushes are counted.
@@ -145,24 +150,22 @@ def install(session: Any = None) -> None:
     """
     if session is not None and session.packer in ("json", "orjson"):
         session.pack = packer(session.pack)
-    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
-        if type(stream) is OutStream and stream.pub_thread:
-            if not isinstance(stream.flush, Flushing):
-                stream.flush_interval = INTERVAL
-                stream.flush = Flushing(stream, tap=_tap(stream, descriptor))  # type: ignore[method-assign]
-                _note_writes(stream)
-                _settle_before_others(stream)
-                _streams.append(stream)
+    found: list[tuple[int, Any]] = [(1, sys.stdout), (2, sys.stderr)]
+    for descriptor, stream in found:
+        own = type(stream) is OutStream and stream.pub_thread
+        if own and not isinstance(stream.flush, Flushing):
+            stream.flush_interval = INTERVAL
+            stream.flush = Flushing(stream, tap=_tap(stream, descriptor))
+            _note_writes(stream)
+            _settle_before_others(stream)
+            _streams.append(stream)
 
 
-def flush() -> object:
-    """Let all that was written leave this rank.
-
-    It also waits for what C code has written.
-    """
+def flush() -> None:
+    """Let all that was written leave this rank, by C code too."""
     for stream in _streams:
         stream.flush.wait_for_c()
-        stream.flush()
+        stream.flush.now()
 
 
 def sent() -> object:

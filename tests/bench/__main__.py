@@ -37,9 +37,11 @@ from .claim import Claim
 
 
 class Benchmark(Protocol):
-    """What one module of this package offers."""
+    """What one module of this package offers, or one of its sizes."""
 
-    CLAIM: Claim
+    @property
+    def CLAIM(self) -> Claim: ...
+
     measure: Callable[[int, Mapping[str, str]], Claim]
 
 
@@ -51,7 +53,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     scale,
     restart,
     memory,
-    cell,
+    *cell.SIZES,
     ddp,
     watch,
     board,

@@ -46,6 +46,8 @@ OFF = {
     "control_handlers": "Kernel.control_handlers: ranks cannot be asked while a cell runs",
     "control_thread": "Kernel.control_thread: ranks cannot be asked while a cell runs",
     "get_code_name": "XCachingCompiler.get_code_name: errors and deadlocks do not say",
+    "_publish_execute_input": "Kernel._publish_execute_input: each cell costs each rank three more",
+    "_queue_handlers": "Client._queue_handlers: each cell costs the notebook three more messages",
     "_showtraceback": "InteractiveShell._showtraceback: errors of a rank show IPython's long",
 }
 

@@ -90,9 +90,8 @@ def test_output_that_waits_in_a_stream_leaves_first(monkeypatch: pytest.MonkeyPa
     def flush() -> None:
         streams._sent = object()
 
-    late = SimpleNamespace(flush=flush)
-    late.flush.wait_for_c = lambda: None  # type: ignore[attr-defined]
-    monkeypatch.setattr(streams, "_streams", [late])
+    late = SimpleNamespace(now=flush, wait_for_c=lambda: None)
+    monkeypatch.setattr(streams, "_streams", [SimpleNamespace(flush=late)])
     assert kernel.handle({QUIET: True})[QUIET] is False
     assert kernel.published == ["idle"]
 

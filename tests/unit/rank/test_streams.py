@@ -49,6 +49,18 @@ def test_the_first_flushes_are_served_at_once_and_later_ones_are_owed() -> None:
     assert (stream.flushes, flush.owes) == (BURST + 1, False)
 
 
+def test_the_end_of_a_cell_waits_for_no_rate() -> None:
+    stream = Stream()
+    flush = Flushing(stream, lambda: 0.0)
+    for _ in range(BURST + 1):
+        write(flush)
+    assert flush.owes
+    flush.now()
+    assert (stream.flushes, flush.owes) == (BURST + 1, False)
+    flush.now()
+    assert stream.flushes == BURST + 1
+
+
 def test_who_flushes_now_and_then_never_waits() -> None:
     stream, now = Stream(), [0.0]
     flush = Flushing(stream, lambda: now[0])

@@ -1,0 +1,98 @@
+"""What ranks send about a cell, and that its output and its AsyncResult lose nothing by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import labkit
+from labkit.launch import ipyparallel_internals
+from labkit.rank.streams import BURST
+from tests.support.cells import run_cell, send_cell
+
+
+@pytest.fixture
+def heard(lab4: Any) -> Iterator[list[list[str]]]:
+    """The kinds of messages that came of each request beside its reply, in order.
+
+    The last one, that the rank is idle, ends the request: ipyparallel may call nobody with it.
+    """
+    client = lab4.client
+    stock = client.create_message_futures
+    requests: list[list[str]] = []
+
+    def listen(future: Any) -> None:
+        kinds: list[str] = []
+        requests.append(kinds)
+        ipyparallel_internals.on_output(future, lambda m: kinds.append(m["header"]["msg_type"]))
+
+    ipyparallel_internals.on_new_future(client, listen)
+    yield requests
+    client.create_message_futures = stock
+
+
+def test_a_cell_without_output_costs_its_reply_alone(lab4, heard):
+    run_cell(lab4, "a = 1")
+    assert heard == [[]] * 4
+
+
+def test_the_end_is_told_where_there_is_output(lab4, heard):
+    run_cell(lab4, "if rank == 1: print('one')\nif rank == 2: display(2)\nif rank == 3: 3")
+    assert heard[0] == heard[3] == []
+    assert [kinds[:1] for kinds in heard[1:3]] == [["stream"], ["display_data"]]
+    with pytest.raises(labkit.RankError, match="ZeroDivisionError"):
+        run_cell(lab4, "1 / 0", [0])
+    assert heard[4][:1] == ["error"]
+
+
+def test_requests_of_others_are_told_as_ever(lab4, heard):
+    lab4.client[:].execute("a = 1", silent=False, block=True)
+    assert [kinds[:2] for kinds in heard] == [["status", "execute_input"]] * 4
+
+
+def test_an_async_result_says_what_a_stock_one_says(lab4):
+    code = "print('x', rank)\nrank"
+    ours = send_cell(lab4, code).result
+    stock = lab4.client[:].execute(code, silent=False, block=False)
+    for result in (ours, stock):
+        result.wait_for_output(10)
+    own = {"msg_id", "submitted", "started", "completed", "received"}
+    for a, b in zip(ours.metadata, stock.metadata, strict=True):
+        assert {k: v for k, v in a.items() if k not in own | {"execute_result"}} == {
+            k: v for k, v in b.items() if k not in own | {"execute_result"}
+        }
+        assert a["execute_result"]["data"] == b["execute_result"]["data"]
+    empty = send_cell(lab4, "a = 1").result
+    assert empty.wait_for_output(10)
+    assert [m["execute_input"] for m in empty.metadata] == ["a = 1"] * 4
+    assert [m["engine_id"] for m in empty.metadata] == lab4.engine_ids
+
+
+def test_requests_are_run_in_the_order_in_which_they_were_sent(lab4):
+    lab4["seen"] = []
+    view = lab4.client[:]
+    assert lab4["seen"] == [[]] * 4
+    for number in range(0, 20, 2):
+        send_cell(lab4, f"seen.append({number})")
+        view.execute(f"seen.append({number + 1})", block=False)
+    assert lab4["seen"] == [list(range(20))] * 4
+
+
+def test_the_end_of_a_bar_that_flushes_all_the_time_is_there(lab4):
+    code = f"for i in range({2 * BURST}):\n    print(i, flush=True)\nprint('end', end='')"
+    for _ in range(3):
+        assert [o.stdout.splitlines()[-1] for o in run_cell(lab4, code)] == ["end"] * 4
+        assert [o.stdout for o in run_cell(lab4, "print(rank, flush=True)")] == [
+            f"{rank}\n" for rank in range(4)
+        ]
+
+
+def test_what_c_code_writes_last_is_there(monkeypatch):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # where it is set, ipykernel does not look for it
+    code = "import os\n_ = os.write({}, b'from C\\n')"
+    with labkit.start(2) as lab:
+        for number in (1, 2) * 5:
+            written = [o.stdout + o.stderr for o in run_cell(lab, code.format(number))]
+            assert written == ["from C\n"] * 2
