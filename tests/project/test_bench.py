@@ -19,7 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench import __main__ as bench
-from tests.bench import watch
+from tests.bench import cell, watch
 from tests.bench.child import BenchError, Child, time_to_answer
 from tests.bench.claim import Claim, alternate, median_ratio
 
@@ -214,3 +214,16 @@ def test_the_command_line_runs_what_was_chosen(monkeypatch, tmp_path):
     assert claim["name"] == "nap"
     assert claim["verdict"] == "over"
     assert len(claim["measurements"]["a"]) == 1
+
+
+def test_cells_are_compared_pair_by_pair_and_their_processor_time_is_told():
+    answers = [
+        {"seconds": [[1.0, 30.0], [2.0, 60.0]], "processors": [0.01, 0.04]},
+        {"seconds": [[2.0, 9.0], [4.0, 10.0]], "processors": [0.03, 0.12]},
+    ]
+    claim = cell.judge(cell.SIZES[0].CLAIM, answers)
+    assert claim.figure == 0.5
+    assert claim.measurements["a"] == [1.0, 30.0, 2.0, 9.0]
+    assert claim.measurements["processors of b"] == [0.04, 0.12]
+    assert claim.note == "0.25 × in time of processors, 20 ms per cell instead of 80"
+    assert [size.CLAIM.name for size in cell.SIZES] == ["cell-4", "cell-16", "cell-32"]
