@@ -106,6 +106,9 @@ class Looker:
             self._forget()
             return
         try:
+            if over > 0 and not is_busy():  # it waits for the next cell, of which it will tell
+                self._forget()
+                return
             self._look()
             if self._tell is not None and self._wait is not None and self._stamp() != self._known:
                 found = self._sample()

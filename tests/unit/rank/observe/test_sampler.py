@@ -77,6 +77,20 @@ def test_a_wait_is_told_once_after_two_looks_that_agree(rank):
     assert told[0].sample.stamp == (100,)
 
 
+def test_a_rank_whose_cell_has_ended_looks_no_further_and_tells_of_the_next_cell(rank):
+    told, looks = [], []
+    rank.eyes._threads.look = lambda: looks.append(rank.now)
+    rank.eyes.watch((), told.append)
+    rank.busy = False
+    rank.look(round((sampler.LINGER_SECONDS + 1) / sampler.LOOK_SECONDS))
+    assert looks  # somebody could ask again just now
+    assert max(looks) <= sampler.LINGER_SECONDS
+    rank.busy, rank.wait = True, Wait("recv")
+    rank.main += 1
+    rank.look(5)
+    assert [answer.sample.state for answer in told] == ["waiting"]
+
+
 def test_a_thread_that_runs_is_never_said_to_wait(rank):
     told = []
     rank.wait = Wait("recv")  # what its frame looks like
