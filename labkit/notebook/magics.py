@@ -40,6 +40,14 @@ def parse_ranks(text: str) -> list[int]:
     return ranks
 
 
+def fill_empty(lines: list[str]) -> list[str]:
+    """Give a ``%%px`` cell without a body one that does nothing: IPython would refuse it."""
+    first, *body = lines or [""]
+    if first.split(None, 1)[:1] != ["%%px"] or any(line.strip() for line in body):
+        return lines
+    return [first.rstrip("\n") + "\n", "\n"]
+
+
 class LabMagics(ParallelMagics):
     """The parallel magics of the current lab."""
 
@@ -55,6 +63,8 @@ class LabMagics(ParallelMagics):
         if ipython.of_notebook() is not None:
             cell_output.install(shell)
         shell.register_magics(cls(shell, view))
+        if fill_empty not in shell.input_transformers_cleanup:
+            shell.input_transformers_cleanup.append(fill_empty)
 
     @magic_arguments.magic_arguments()
     @exec_args

@@ -65,6 +65,18 @@ def test_equal_tensors_share_a_block_whatever_gpu_they_are_on(px):
     )
 
 
+@pytest.mark.parametrize("text", ["%%px", "%%px\n", "%%px --ranks 2\n\n  \n"])
+def test_a_cell_without_a_body_does_nothing(shell, px, capsys, text):
+    px("pass\n")  # after the start of the lab
+    done = shell.run_cell(text)
+    assert done.success
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrong_option_of_a_cell_without_a_body_is_told_all_the_same(shell, lab, capsys):
+    assert not shell.run_cell("%%px --ranks 7").success
+
+
 def test_long_outputs_stand_below_their_label(px):
     assert px("print('a\\nb')\n", "--ranks 2")[0] == "rank 2:\n  a\n  b\n"
 
