@@ -65,6 +65,12 @@ def test_equal_tensors_share_a_block_whatever_gpu_they_are_on(px):
     )
 
 
+def test_a_value_that_cannot_be_shown_is_an_error_with_a_name(px):
+    broken = "class Broken:\n    def __repr__(self):\n        raise ValueError('no picture')\n"
+    with pytest.raises(RankError, match=r"^ranks 0–3: ValueError: no picture$"):
+        px(broken + "Broken()\n")
+
+
 @pytest.mark.parametrize("text", ["%%px", "%%px\n", "%%px --ranks 2\n\n  \n"])
 def test_a_cell_without_a_body_does_nothing(shell, px, capsys, text):
     px("pass\n")  # after the start of the lab
