@@ -76,7 +76,7 @@ def shell():
 
 @pytest.fixture
 def lab(shell, lab4):
-    if lab4._session.cluster.deaths or inside(lab4).cluster.busy_ranks():
+    if inside(lab4).cluster.deaths or inside(lab4).cluster.busy_ranks():
         lab4.restart()
     return lab4
 
