@@ -1468,7 +1468,7 @@ ERRORS = [
         """,
         but(0),
         4,
-        ("^rank 0: StdinNotImplementedError", r"waited in In\[7\], line 4 for rank 0"),
+        (r"^rank 0: LabError: input\(\) asks a person", r"waited in In\[7\], line 4 for rank 0"),
         errors=(RankError,),
     ),
     Program(
