@@ -3,8 +3,9 @@
 Each is executed on gloo with the manners of NCCL (``tests.support.nccl_manners``), and what its
 compared cells show is compared with what is stored. That proves nothing about NCCL itself; it finds
 a wait that nobody makes, and a None that nobody expects. What rightly differs stands in
-``OTHERWISE``, each cell with its reason. On one rank, as one GPU gives, the outputs are others, and
-cells that name rank 2 fail: there they are compared with those of one rank without the manners.
+``OTHERWISE`` and ``PERHAPS``, each cell with its reason. On one rank, as one GPU gives, the outputs
+are others, and cells that name rank 2 fail: there they are compared with those of one rank without
+the manners.
 
 ``make test`` runs the notebooks of ``SHARE``; ``LABKIT_STAND_IN=all`` runs all of them.
 """
@@ -57,6 +58,12 @@ OTHERWISE: dict[str, dict[str, str]] = {
     },
     "04_sync_sgd": {"e63a11c4": BEHIND},
     "11_model_parallel": {"822d928e": BEHIND},
+}
+#: The same of cells that show something else now and then.
+PERHAPS: dict[str, dict[str, str]] = {
+    "02_collectives": {
+        "8697e3a4": "calls return at once, and the cell waits for a GPU only: it times the calls"
+    },
 }
 
 
@@ -123,7 +130,8 @@ def test_compared_cells_show_what_is_stored(
 ) -> None:
     found = differences(nbformat.read(FOLDER / f"{name}.ipynb", as_version=4), execute(name))
     known = OTHERWISE.get(name, {})
-    wrong = [f"[{id}] {text}" for id, text in found.items() if id not in known]
+    may = {*known, *PERHAPS.get(name, {})}
+    wrong = [f"[{id}] {text}" for id, text in found.items() if id not in may]
     assert not wrong, "\n\n".join(wrong)
     alike = sorted(known.keys() - found.keys())
     assert not alike, f"these cells of OTHERWISE show what is stored: {alike}"
