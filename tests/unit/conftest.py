@@ -33,6 +33,7 @@ SLOW = {
 @pytest.fixture(autouse=True)
 def _no_rank_or_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a test that starts a rank or a kernel; a plain ``python -c`` is fine."""
+    monkeypatch.delenv("LABKIT_ZYGOTE", raising=False)  # which would start it in its stead
     start = subprocess.Popen.__init__
 
     def checked(self: Any, args: Any, *rest: Any, **options: Any) -> None:
