@@ -22,6 +22,7 @@ from ipyparallel.controller.app import IPController
 from traitlets import Unicode, default
 from traitlets.config import Config
 
+from ..wire.family import leave
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import import_path, ipyparallel_internals
 from .app_log import skip_unwritten
@@ -131,8 +132,7 @@ def main(argv: list[str], kind: type[LabController] = LabController) -> None:
     app.initialize(argv)
     app.start()
     # Its threads would go on for as long as it may take to end, and there is nothing to be saved.
-    sys.stderr.flush()
-    os._exit(0)
+    leave()
 
 
 if __name__ == "__main__":

@@ -35,9 +35,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from ..wire.family import end_descendants, end_with_parent, inherit_orphans
+from ..wire.family import end_descendants, end_with_parent, inherit_orphans, leave
 from . import connection_guard
 
 #: What a child runs, by kind: "module:function", called with the request's argv.
@@ -288,13 +288,6 @@ def run(job: Callable[[], Any] | None) -> None:
     """Do what a child is there for, outside every frame and handler of who has forked it."""
     while callable(job):
         job = job()
-
-
-def leave() -> NoReturn:
-    """End at once: torch takes a quarter of a second to be torn down, for which whoever stops a
-    lab would wait."""
-    sys.stderr.flush()
-    os._exit(0)
 
 
 if __name__ == "__main__":

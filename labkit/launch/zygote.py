@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from ..wire import peers
+from ..wire.family import leave
 from . import fork_server, surroundings
 from .zygote_line import READY, SOCKET, receive, send
 
@@ -168,7 +169,7 @@ def main(argv: list[str]) -> Callable[[], Any]:
     if job := zygote.serve():
         return job
     shutil.rmtree(folder, ignore_errors=True)
-    fork_server.leave()
+    leave()
 
 
 if __name__ == "__main__":

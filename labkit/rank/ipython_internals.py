@@ -192,6 +192,22 @@ def choose_messages(
     kernel.finish_metadata = finish_metadata
 
 
+def name_errors(kernel: Any) -> None:
+    """Let a reply name the error of a value that could not be shown: ipykernel has that of the
+    cell's code at hand only, which is None, and calls it NoneType."""
+    stock = getattr(kernel, "finish_metadata", None)
+    if stock is None:
+        return
+
+    def finish_metadata(parent: Any, metadata: Any, content: dict[str, Any]) -> Any:
+        error = getattr(sys, "last_value", None)  # see remember_error
+        if content.get("ename") == type(None).__name__ and error is not None:
+            content.update(ename=type(error).__name__, evalue=str(error))
+        return stock(parent, metadata, content)
+
+    kernel.finish_metadata = finish_metadata
+
+
 # -- what may run after a cell ------------------------------------------------------------------
 
 

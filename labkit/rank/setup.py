@@ -137,6 +137,7 @@ def assign(
     debugger_internals.install(shell)
     ipython_internals.note_sessions(shell.kernel)
     ipython_internals.let_cells_await(shell.kernel)
+    ipython_internals.name_errors(shell.kernel)
     quiet.install(shell.kernel)
     control.install(shell.kernel)
 

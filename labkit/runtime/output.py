@@ -38,7 +38,6 @@ class Output:
         #: what displays under a name shall be, also earlier cells'
         self.updates: dict[str, Bundle] = {}
         self.result: Bundle | None = None  #: the last expression's
-        self.raised: tuple[str, str] | None = None  #: name and message of an error that was shown
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
         #: What the rank asks a person, once it does: made anew by each ``take_asked``.
@@ -59,8 +58,6 @@ class Output:
                 self._begin()
                 _count(content["text"])
                 self._screens[content["name"]].write(content["text"])
-            elif kind == "error":
-                self.raised = content["ename"], content["evalue"]
             elif kind == "clear_output":
                 self._clear_next = True
                 if not content.get("wait"):

@@ -124,17 +124,11 @@ class Request:
         return [_outcome(rank, self.replies[rank]) for rank in self.ranks]
 
 
-#: What ipykernel calls an error in showing a value: it has no other at hand.
-NO_NAME = type(None).__name__
-
-
 def _outcome(rank: int, reply: Any) -> Outcome:
     seen: Output = reply.labkit_output
     out = seen.outcome(rank)
     value = reply.result() if reply.done() else None
     out.error = _unwrap_error(value)
-    if out.error is not None and out.error[0] == NO_NAME and seen.raised is not None:
-        out.error = (seen.raised[0], legible(seen.raised[1]), out.error[2])
     out.value = value if out.error is None else None
     return out
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from labkit.launch import zygote_line
+
 #: Modules and programs that are, or start, a rank or a kernel.
 SLOW = {
     "labkit.launch.fork_server",
@@ -33,7 +35,7 @@ SLOW = {
 @pytest.fixture(autouse=True)
 def _no_rank_or_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a test that starts a rank or a kernel; a plain ``python -c`` is fine."""
-    monkeypatch.delenv("LABKIT_ZYGOTE", raising=False)  # which would start it in its stead
+    monkeypatch.delenv(zygote_line.VARIABLE, raising=False)  # which would start it in its stead
     start = subprocess.Popen.__init__
 
     def checked(self: Any, args: Any, *rest: Any, **options: Any) -> None:

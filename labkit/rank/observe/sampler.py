@@ -101,12 +101,13 @@ class Looker:
 
     def _tick(self) -> None:
         over = time.monotonic() - self._until
-        if over > 0 and (self._tell is None or (over > IDLE_SECONDS and not is_busy())):
+        idle = over > 0 and not is_busy()
+        if over > 0 and (self._tell is None or (idle and over > IDLE_SECONDS)):
             self._looking = False
             self._forget()
             return
         try:
-            if over > 0 and not is_busy():  # it waits for the next cell, of which it will tell
+            if idle:  # it waits for the next cell, of which it will tell
                 self._forget()
                 return
             self._look()

@@ -16,11 +16,11 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+from ...wire.family import leave
 from ...wire.machine import count_cores
 from ...wire.torchrun import CELL, LOGS, REPORT, SCRIPT, SOCKET
 from ..process_group import loopback_only
@@ -135,14 +135,6 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
         args.training_script, args.module = worker.__name__, True
         # Until the script begins, nothing beside the notebook is taken for Python's own.
         os.environ[worker.SAFE_PATH] = "1"
-
-
-def leave(code: int) -> NoReturn:
-    """End this process: all is written, and Python would tidy up torch for half a second."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

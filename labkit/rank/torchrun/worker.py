@@ -20,7 +20,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from ...wire.family import end_with_parent
+from ...wire.family import end_with_parent, leave
 from ...wire.torchrun import DONE, ERROR, ERROR_FILE, FAILED, RANK
 from . import others, training, watch
 
@@ -98,16 +98,11 @@ def _without_ours(told: traceback.TracebackException) -> traceback.TracebackExce
 
 
 def _leave(code: list[int]) -> None:
-    """End this process with the code that stands there, if one does. It goes as Python ends it, but
-    for tidying up torch: half a second of a core in which the others, and who looks on, would wait.
-    Threads and exit handlers have ended."""
-    if not code:
-        return
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code[-1])
+    """End this process with the code that stands there, if one does, as Python ends it, but for
+    tearing torch down. Threads and exit handlers have ended."""
+    if code:
+        logging.shutdown()
+        leave(code[-1])
 
 
 def _have_ended() -> bool:
