@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit.launch import zygote_line
@@ -53,6 +54,15 @@ def lab4() -> Iterator[labkit.Lab]:
     """Four ranks in a process group, shared by the tests of one file."""
     with labkit.start(4) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[InteractiveShell]:
+    """IPython's shell, as a terminal has it: it runs cells of the notebook's side."""
+    instance = InteractiveShell.instance()
+    instance.history_manager.enabled = False
+    yield instance
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="module")

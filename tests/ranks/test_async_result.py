@@ -10,7 +10,6 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
 
 import ipyparallel as ipp
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit import Deadlock, LabError, RankDied, RankError
@@ -18,14 +17,6 @@ from tests.support.cells import inside, run_cell
 
 SKIP = "x = torch.ones(1)\nif rank != 0:\n    dist.all_reduce(x)\n"
 SLOW = "import time\ntime.sleep(0.7)\nprint('late', rank)\nrank\n"
-
-
-@pytest.fixture(scope="module")
-def shell():
-    instance = InteractiveShell.instance()
-    instance.history_manager.enabled = False
-    yield instance
-    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="module")

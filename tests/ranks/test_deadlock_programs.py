@@ -7,7 +7,6 @@ same ranks are suspected, with the reason.
 from __future__ import annotations
 
 import re
-import signal
 import socket
 import statistics
 import time
@@ -17,6 +16,7 @@ import pytest
 import labkit
 from labkit import Deadlock, RankDied, RankError, SuspectedDeadlock
 from tests.support import deadlocks
+from tests.support.alarm import alarm
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
 from tests.support.deadlocks import EITHER, PROVED, Program
 
@@ -91,16 +91,8 @@ def lab_without_group(module_lab_without_group):
 
 @pytest.fixture(autouse=True)
 def _alarm():
-    """Fail a test that hangs."""
-
-    def ring(signum, frame):
-        raise TimeoutError(f"not over after {ALARM_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(ALARM_SECONDS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with alarm(ALARM_SECONDS):
+        yield
 
 
 def check(lab, program: Program, seconds: list[float], again=lambda: None) -> None:

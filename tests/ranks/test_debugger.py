@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -24,6 +23,7 @@ from labkit import Interrupted, RankDied, RankError
 from labkit.course.catalogue import find
 from labkit.runtime import control
 from labkit.wire.requests import GiveInput
+from tests.support.alarm import alarm
 from tests.support.cells import inside
 
 pytestmark = pytest.mark.slow
@@ -66,14 +66,6 @@ def person(monkeypatch, capsys):
     return made
 
 
-@pytest.fixture(scope="module")
-def shell():
-    instance = InteractiveShell.instance()
-    instance.history_manager.enabled = False
-    yield instance
-    InteractiveShell.clear_instance()
-
-
 @pytest.fixture
 def lab(shell, lab4):
     if inside(lab4).cluster.deaths or inside(lab4).cluster.busy_ranks():
@@ -95,16 +87,8 @@ def px(shell, lab, capsys):
 
 @pytest.fixture(autouse=True)
 def _alarm():
-    """Fail a test that hangs."""
-
-    def ring(signum, frame):
-        raise TimeoutError(f"not over after {ALARM_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(ALARM_SECONDS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with alarm(ALARM_SECONDS):
+        yield
 
 
 def prompts(person):

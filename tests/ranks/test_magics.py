@@ -5,21 +5,12 @@ import re
 import signal
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import start_new_kernel
 
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError, UsageError
 from labkit.errors import Interrupted
 from labkit.notebook.magics import parse_ranks
-
-
-@pytest.fixture(scope="module")
-def shell():
-    instance = InteractiveShell.instance()
-    instance.history_manager.enabled = False
-    yield instance
-    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="module")

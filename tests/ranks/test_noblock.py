@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit import Deadlock
+from tests.support.alarm import alarm
 from tests.support.cells import inside
 
 pytestmark = pytest.mark.slow
@@ -19,14 +18,6 @@ SKIP = "if rank:\n    dist.all_reduce(torch.ones(1))\n"
 SUM = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()\n"
 #: Nothing here takes longer, unless it hangs.
 ALARM_SECONDS = 12
-
-
-@pytest.fixture(scope="module")
-def shell():
-    instance = InteractiveShell.instance()
-    instance.history_manager.enabled = False
-    yield instance
-    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="module", params=[2, 4])
@@ -45,16 +36,8 @@ def lab(module_lab):
 
 @pytest.fixture(autouse=True)
 def _alarm():
-    """Fail a test that hangs."""
-
-    def ring(signum, frame):
-        raise TimeoutError(f"not over after {ALARM_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(ALARM_SECONDS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with alarm(ALARM_SECONDS):
+        yield
 
 
 def send(shell, code=SKIP):

@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +39,10 @@ PATIENCE = 3.0
 
 
 @pytest.fixture(scope="module")
-def shell() -> Iterator[InteractiveShell]:
-    instance = InteractiveShell.instance()
-    instance.history_manager.enabled = False
-    labkit.load_ipython_extension(instance)
-    yield instance
-    InteractiveShell.clear_instance()
+def shell(shell: InteractiveShell) -> InteractiveShell:
+    """Return a shell with the magics, as ``%load_ext labkit`` gives them."""
+    labkit.load_ipython_extension(shell)
+    return shell
 
 
 def run(shell: InteractiveShell, text: str, workers: int = 2, options: str = "") -> None:

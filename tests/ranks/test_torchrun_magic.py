@@ -37,13 +37,10 @@ GROUP = (
 
 
 @pytest.fixture(scope="module")
-def shell() -> Iterator[InteractiveShell]:
+def shell(shell: InteractiveShell) -> InteractiveShell:
     """Return a shell with the magics, as ``%load_ext labkit`` gives them."""
-    instance = InteractiveShell.instance()
-    instance.history_manager.enabled = False
-    labkit.load_ipython_extension(instance)
-    yield instance
-    InteractiveShell.clear_instance()
+    labkit.load_ipython_extension(shell)
+    return shell
 
 
 def plain(text: str) -> str:
