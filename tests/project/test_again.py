@@ -1,4 +1,4 @@
-"""Files whose tests have failed beside others are run once more, alone."""
+"""Tests that have failed beside others are run once more, alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import again
 from tests.support.conda_versions import ROOT
 
 PASSES_ALONE = """
@@ -49,7 +50,7 @@ def run_both(folder: Path, *files: tuple[str, str]) -> tuple[int, subprocess.Com
 def test_what_passes_alone_passes_and_is_named(folder: Path) -> None:
     first, second = run_both(folder, ("test_a.py", PASSES_ALONE))
     assert (first, second.returncode) == (1, 0)
-    assert "2 passed" in second.stdout  # the whole file: a notebook's cells need one another
+    assert "1 passed" in second.stdout
     assert second.stdout.endswith("passed alone:\n  test_a.py::test_one\n")
 
 
@@ -57,12 +58,28 @@ def test_what_fails_alone_too_fails(folder: Path) -> None:
     files = ("test_a.py", PASSES_ALONE), ("test_b.py", ALWAYS_FAILS)
     first, second = run_both(folder, *files)
     assert (first, second.returncode) == (1, 1)
-    assert "1 failed, 2 passed" in second.stdout
+    assert "1 failed, 1 passed" in second.stdout
     assert "passed alone" not in second.stdout
 
 
+def test_a_notebook_runs_from_its_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    failed = ["a/b.ipynb::Cell 3", "a/test_c.py::test_1[x::y]", "a/b.ipynb::Cell 4"]
+    monkeypatch.setattr(again, "failed", lambda: failed)
+    monkeypatch.setattr(again.subprocess, "run", run)
+    assert again.main() == 0
+    assert ran[0][-2:] == ["a/b.ipynb", "a/test_c.py::test_1[x::y]"]
+
+
 def test_many_do_not_fail_by_chance(folder: Path) -> None:
-    first, second = run_both(folder, *[(f"test_{i}.py", PASSES_ALONE) for i in range(4)])
+    first, second = run_both(
+        folder, *[(f"test_{i}.py", PASSES_ALONE) for i in range(again.MOST + 1)]
+    )
     assert (first, second.returncode, second.stdout) == (1, 1, "")
 
 
