@@ -74,13 +74,17 @@ def cold() -> Iterator[None]:
 
 
 @pytest.fixture
-def eventually() -> Callable[[Callable[[], object], float], None]:
-    """Wait until something is true; fail after a bound."""
+def eventually() -> Callable[..., None]:
+    """Wait until something is true; fail after a bound, with what is the case instead."""
 
-    def wait(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    def wait(
+        condition: Callable[[], object],
+        seconds: float = 5.0,
+        instead: Callable[[], object] = lambda: "",
+    ) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < deadline, f"not true within {seconds} s"
+            assert time.monotonic() < deadline, f"not true within {seconds} s {instead()}".rstrip()
             time.sleep(0.02)
 
     return wait

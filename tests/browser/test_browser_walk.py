@@ -215,4 +215,4 @@ def test_it_looks_the_same_after_a_reload(notebook: page.NotebookPage) -> None:
 @pytest.mark.usefixtures("steps")
 def test_its_ranks_have_gone(lab: server.CourseServer, eventually: Callable[..., None]) -> None:
     """What goes on until the learner ends JupyterLab is the server and the kernel."""
-    eventually(lambda: len(lab.family()) == 2)
+    eventually(lambda: len(lab.family()) == 2, 15, lab.family)

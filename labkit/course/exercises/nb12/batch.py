@@ -28,6 +28,8 @@ from . import stand_in
 
 #: Seconds for a job of stand-ins to do what it does.
 SECONDS = 15.0
+#: Seconds for a process that was killed to be gone.
+END_SECONDS = 5.0
 #: The commands that are played in each job; those behind are, unless it runs for real.
 PLAYED = ("srun", "scontrol", "hostname", "sbatch", "salloc", "scancel", "squeue", "sinfo", "sacct")
 RECORDED = ("torchrun", "python", "python3")
@@ -282,3 +284,14 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    # A signal takes effect when the process is next given a core.
+    wait_until(lambda: not _is_running(process.pid), END_SECONDS)
+
+
+def _is_running(group: int) -> bool:
+    """Tell whether a process of the group still runs."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError, psutil.Error):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
