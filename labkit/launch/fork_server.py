@@ -79,6 +79,15 @@ def import_without_debugger() -> None:
     del sys.modules["debugpy"]
 
 
+def draw_anew() -> None:
+    """Seed what a forked process has seeded in common with others; a fresh one draws its own seeds,
+    too (``random`` sees to it by itself)."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+
+
 def call(argv: list[str]) -> None:
     """Call ``argv[0]`` ("module:function") with the rest of ``argv``."""
     _resolve(argv[0])(*argv[1:])
@@ -188,8 +197,7 @@ class ForkServer:
         os.close(log)
         os.environ.update(request["env"])
         sys.argv = [request["kind"], *request["argv"]]
-        if "numpy" in sys.modules:  # forked ranks would all draw the same numbers
-            sys.modules["numpy"].random.seed()
+        draw_anew()
 
     def reap(self) -> None:
         """Collect dead children, end what they left behind, tell the owner."""
