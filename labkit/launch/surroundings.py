@@ -22,20 +22,25 @@ FREE = (
     "COLUMNS",
     "FORCE_COLOR",
     "GIT_PAGER",
+    "GLOO_SOCKET_IFNAME",  # by each process group
     "IPP_*",
     "JPY_*",
     "LABKIT_*",
     "LINES",
     "MPLBACKEND",
+    "NCCL_SOCKET_IFNAME",  # by each process group
     "NO_COLOR",
     "OLDPWD",
     "OMP_NUM_THREADS",  # set by torch.set_num_threads
     "PAGER",
+    "PET_*",  # by torchrun's parser
     "PWD",
     "PYDEVD_*",
     "PYTEST_*",
     "SHLVL",
     "TERM",
+    "TMPDIR",  # noted at the first use; see ``forker.adapt``
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",  # by torchrun at each start of its workers
 )
 #: Of a process's state as the kernel has it: users, groups, rights.
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap")

@@ -1,6 +1,8 @@
 """Start torchrun as a notebook's kernel does: what it runs, in which folder, and who ends it.
 
-The command is torchrun's own; ``labkit.rank.torchrun.agent`` reads it with torchrun's parser.
+The command is torchrun's own; ``labkit.rank.torchrun.agent`` reads it with torchrun's parser. Where
+somebody keeps a process that has imported torch (``zygote``), torchrun and its workers are forked
+from there; else they are started as anywhere (``torchrun_owner``).
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
-from . import import_path, torchrun_owner
+from . import import_path, torchrun_owner, zygote_line
 from .private_folder import PrivateFolder, sweep
+from .warm_process import Process
 
 #: Seconds for all of it to be gone: longer than the owner takes to kill.
 END_SECONDS = 10.0
@@ -43,9 +46,7 @@ class Report:
 class Torchrun:
     """One run of torchrun. Made by :meth:`start`."""
 
-    def __init__(
-        self, folder: PrivateFolder, process: subprocess.Popen[bytes], line: socket.socket
-    ) -> None:
+    def __init__(self, folder: PrivateFolder, process: Process, line: socket.socket) -> None:
         self._folder = folder
         self._process = process
         self._line = line
@@ -81,18 +82,16 @@ class Torchrun:
             (path / LOGS).mkdir()
             if script is not None:
                 (path / SCRIPT).write_text(script, encoding="utf-8")
-            agent = [sys.executable, "-P", "-m", "labkit.rank.torchrun.agent", str(path), *words]
-            owner = [sys.executable, "-P", "-m", torchrun_owner.__name__]
-            with theirs, open(path / torchrun_owner.LOG, "wb") as log:
-                process = subprocess.Popen(
-                    [*owner, str(theirs.fileno()), str(path), *agent],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**_environment(), **variables, CELL: cell},
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
+            environment = {**_environment(), **variables, CELL: cell}
+            try:
+                process: Process | None = _ask(theirs, path, words, environment)
+            except TimeoutError:  # what may still begin finds its line closed
+                ours.close()
+                theirs.close()
+                ours, theirs = socket.socketpair()
+                process = None
+            with theirs:
+                process = process or _begin(theirs, path, words, environment)
         except BaseException:
             ours.close()
             raise
@@ -109,6 +108,8 @@ class Torchrun:
 
     def end(self) -> None:
         """End it with all its workers, if it runs, and wait for it. Safe to call twice."""
+        with contextlib.suppress(OSError):
+            self._line.send(b".")  # this process lives, and will remove the folder
         self._line.close()
         try:
             self._process.wait(END_SECONDS)
@@ -134,6 +135,32 @@ class Torchrun:
                 if text:
                     return "\n".join(text.splitlines()[-lines:])
         return ""
+
+
+def _ask(
+    theirs: socket.socket, folder: Path, words: Sequence[str], environment: Mapping[str, str]
+) -> Process | None:
+    """Ask somebody who has imported torch; None if nobody has."""
+    with open(folder / torchrun_owner.LOG, "wb") as log:
+        files = [theirs.fileno(), log.fileno()]
+        return zygote_line.ask(zygote_line.TORCHRUN, [str(folder), *words], environment, files)
+
+
+def _begin(
+    theirs: socket.socket, folder: Path, words: Sequence[str], environment: Mapping[str, str]
+) -> Process:
+    agent = [sys.executable, "-P", "-m", "labkit.rank.torchrun.agent", str(folder), *words]
+    owner = [sys.executable, "-P", "-m", torchrun_owner.__name__]
+    with open(folder / torchrun_owner.LOG, "wb") as log:
+        return subprocess.Popen(
+            [*owner, str(theirs.fileno()), str(folder), *agent],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
 
 
 def make_folder() -> PrivateFolder:

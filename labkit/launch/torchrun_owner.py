@@ -17,9 +17,10 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from ..wire.family import end_descendants, end_with_parent, inherit_orphans
+from ..wire.family import end_by_signal, end_descendants, end_with_parent, inherit_orphans
 
 #: Seconds until a kernel is missed that left its end of the socket open in a process it forked.
 LOOK_SECONDS = 0.5
@@ -36,15 +37,21 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the kernel decides
     process = _start(command, Path(folder))
     _wait(process, line, kernel)
-    code = process.poll()
+    return end(process.poll(), folder, lambda: os.getppid() != kernel)
+
+
+def end(code: int | None, folder: str, has_no_kernel: Callable[[], bool]) -> int:
+    """Kill every descendant, and end as torchrun has ended, or return its exit status.
+
+    The folder is removed if the kernel, which would do that, has gone.
+    """
     end_descendants()
-    if os.getppid() != kernel:
+    if has_no_kernel():
         shutil.rmtree(folder, ignore_errors=True)
     if code is None:
         return 1
-    if code < 0:  # end as it has ended
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
+    if code < 0:
+        end_by_signal(-code)
     return code
 
 
@@ -76,7 +83,7 @@ def _wait(process: subprocess.Popen[bytes], line: socket.socket, kernel: int) ->
             for key, _ in selector.select(LOOK_SECONDS):
                 if key.fileobj is woken:
                     woken.recv(4096)
-                else:  # closed: nothing is ever sent
+                else:  # closed, or about to be
                     wanted = False
     signal.set_wakeup_fd(-1)
 

@@ -24,10 +24,11 @@ from typing import Any, TypeAlias
 
 from ..errors import LabError, LabStopped
 from ..wire.exit_code import describe_exit
+from ..wire.forked import ForkedProcess
 from . import private_folder, zygote_line
 
 #: One that this process has started, or that a zygote has forked for it.
-Process: TypeAlias = "subprocess.Popen[bytes] | zygote_line.ForkedProcess"
+Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
 
 _log = logging.getLogger(__name__)
 _SERVER = f"{__package__}.fork_server"
@@ -101,7 +102,7 @@ class WarmProcess:
         """
         private_folder.sweep()
         try:
-            folder, process, ours = _begin(preload, environment or {}, zygote_line.ask)
+            folder, process, ours = _begin(preload, environment or {}, _ask_zygote)
         except TimeoutError:  # it may still use the folder: another one is needed
             folder, process, ours = _begin(preload, environment or {}, _ask_nobody)
         forget_in_children(ours)
@@ -291,7 +292,7 @@ def _begin(
             env = {
                 **os.environ,
                 **private_folder.home_variables(folder.path),
-                "OPENBLAS_NUM_THREADS": "1",
+                **zygote_line.ONE_THREAD,
                 **environment,
             }
             process = ask(args, env, [theirs.fileno(), log.fileno()]) or subprocess.Popen(
@@ -309,6 +310,10 @@ def _begin(
         folder.remove()
         raise
     return folder, process, ours
+
+
+def _ask_zygote(*args: Any) -> Process | None:
+    return zygote_line.ask(zygote_line.WARM, *args)
 
 
 def _ask_nobody(*_: object) -> None:

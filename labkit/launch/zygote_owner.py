@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from ..errors import StartError
 from . import private_folder
 from .warm_process import PRELOAD, forget_in_children, fork_is_safe
-from .zygote_line import VARIABLE
+from .zygote_line import ONE_THREAD, VARIABLE
 
 #: What is imported beside ``PRELOAD``, where it is installed: the course's notebooks ask for it.
 MORE = ("torchvision",)
@@ -72,7 +72,7 @@ class Zygote:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**(environment or os.environ), "OPENBLAS_NUM_THREADS": "1"},
+                env={**(environment or os.environ), **ONE_THREAD},
                 # The folder is locked for as long as one of the two lives.
                 pass_fds=[theirs.fileno(), *folder.locks()],
                 start_new_session=True,

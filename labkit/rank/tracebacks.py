@@ -36,7 +36,8 @@ scripts: set[str] = set()
 
 def has_shell() -> bool:
     """Tell whether this process is an engine: a worker of torchrun has no shell."""
-    return "ipykernel.zmqshell" in sys.modules
+    module = sys.modules.get("ipykernel.zmqshell")
+    return module is not None and bool(module.ZMQInteractiveShell.initialized())
 
 
 def get_shell() -> Any:

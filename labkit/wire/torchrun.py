@@ -14,6 +14,8 @@ FAILED = 1
 CELL = "LABKIT_CELL"
 #: Where torchrun tells a worker which file, beside those, is for its error.
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+#: The socket at which torchrun asks for workers, where they are forked.
+WORKERS = "workers"
 #: The socket by which workers say what they wait for.
 SOCKET = "watch"
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 HEAD = "import os, threading, time\nimport torch\nimport torch.distributed as dist\n"
 #: The last line before a fault: from here on it is certain, but for the time that the calls take.
 #: It stands behind the group, or in the body where calls that take long come first.
-MARK = "open(f\"{os.environ['MARKS']}/{os.environ['RANK']}\", 'w').close()\n"
+MARK = "open(f\"{os.environ['LABKIT_MARKS']}/{os.environ['RANK']}\", 'w').close()\n"
 INIT = (
     "dist.init_process_group('gloo')\n"
     "rank, size = dist.get_rank(), dist.get_world_size()\n"
@@ -135,7 +135,7 @@ def test_a_fault_is_named_and_nothing_goes_on(
     record_property: Callable[[str, object], None],
 ) -> None:
     monkeypatch.setenv("LABKIT_SUSPECT_SECONDS", "1")
-    monkeypatch.setenv("MARKS", str(tmp_path))
+    monkeypatch.setenv("LABKIT_MARKS", str(tmp_path))
     init = fault.init if MARK in fault.body else f"{fault.init.rstrip()}; {MARK}"
     with pytest.raises(fault.error) as caught:
         run(shell, init + fault.body, fault.workers)
@@ -203,8 +203,8 @@ def test_the_stop_button_says_what_was_suspected(
 ) -> None:
     # A key that nobody sets, but anybody could.
     monkeypatch.setenv("LABKIT_SUSPECT_SECONDS", "inf")
-    monkeypatch.setenv("MARK", str(tmp_path / "mark"))
-    body = "open(f\"{os.environ['MARK']}{rank}\", 'w').close()\n" + (
+    monkeypatch.setenv("LABKIT_MARK", str(tmp_path / "mark"))
+    body = "open(f\"{os.environ['LABKIT_MARK']}{rank}\", 'w').close()\n" + (
         "dist.distributed_c10d._get_default_store().get('never')\n"
     )
 

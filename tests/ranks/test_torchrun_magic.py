@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -19,6 +20,9 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit.errors import Interrupted, LabError, RankDied, UsageError
+from labkit.launch import zygote_line
+from labkit.launch.zygote_owner import Zygote
+from tests.support.zygotes import started
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +38,24 @@ GROUP = (
     "import torch\nimport torch.distributed as dist\n"
     "dist.init_process_group('gloo')\nrank = dist.get_rank()\n"
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def zygote() -> Iterator[Zygote]:
+    """What has imported torch: torchrun and its workers are forked from there."""
+    with pytest.MonkeyPatch.context() as patch, started(patch) as one:
+        yield one
+
+
+@pytest.fixture(autouse=True, params=["forked"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the processes come to be: forked, or started as in a terminal."""
+    if request.param == "started":
+        monkeypatch.delenv(zygote_line.VARIABLE)
+    return request.param
+
+
+both_ways = pytest.mark.parametrize("way", ["forked", "started"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +113,20 @@ def _nothing_left(
 
 
 def running() -> list[list[str]]:
-    """List the command lines of what ``%%torchrun`` has started below this process."""
+    """List the names and command lines of what ``%%torchrun`` has started below this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        try:
-            words = process.cmdline()
-        except psutil.Error:
-            continue
-        if any("torchrun" in word for word in words):
-            found.append(words)
+        with contextlib.suppress(psutil.Error):
+            words = [process.name(), *process.cmdline()]
+            if any("torchrun" in word or word == AGENT for word in words):
+                found.append(words)
     return found
 
+
+#: What torchrun calls itself in the list of processes.
+AGENT = "pt_elastic"
+#: Names a worker, in the list of processes.
+WORKER = re.compile(r"torchrun\.worker|torchrun-\d")
 
 SUM = GROUP + (
     "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nprint(x)\nprint(f'rank {rank}')\n"
@@ -109,6 +134,7 @@ SUM = GROUP + (
 )
 
 
+@both_ways
 def test_equal_outputs_share_a_block_and_a_second_run_gives_the_same_text(cell):
     first = cell(SUM)
     assert first == (
@@ -123,11 +149,12 @@ def test_four_workers(cell):
     assert (out, err) == ("ranks 0–3: tensor([10.])\n", "")
 
 
+@both_ways
 def test_all_that_listens_does_so_on_loopback_and_cores_are_shared(cell):
     ports = (
         "import psutil\n"
-        "agent = psutil.Process().parent()\n"
-        "found = [c for p in (agent, *agent.children()) for c in p.net_connections('inet')\n"
+        "above = psutil.Process().parent()\n"
+        "found = [c for p in (above, *above.children()) for c in p.net_connections('inet')\n"
         "         if c.status == psutil.CONN_LISTEN]\n"
         "print(len(found) > 1, {c.laddr.ip for c in found} <= {'127.0.0.1', '::1'})\n"
         "print(os.environ['MASTER_ADDR'], os.environ['GLOO_SOCKET_IFNAME'])\n"
@@ -142,6 +169,7 @@ def test_all_that_listens_does_so_on_loopback_and_cores_are_shared(cell):
     assert out == "ranks 0–1:\n  True True\n  127.0.0.1 lo\n  True\n"
 
 
+@both_ways
 def test_a_worker_that_is_terminated_is_named(cell):
     *_, error = cell(
         PLAIN + "if rank == 1:\n    os.kill(os.getpid(), 15)\ntime.sleep(60)\n", error=RankDied
@@ -160,9 +188,9 @@ FAULTS = {
 def test_a_worker_that_fails_is_named_once_and_what_follows_from_it_is_not(
     cell, fault, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("MARK", str(mark := tmp_path / "mark"))
+    monkeypatch.setenv("LABKIT_MARK", str(mark := tmp_path / "mark"))
     code, how = FAULTS[fault]
-    marked = "open(os.environ['MARK'], 'w').close()"
+    marked = "open(os.environ['LABKIT_MARK'], 'w').close()"
     text = f"{GROUP}import os, sys; rank or {marked}\nif rank == 1:\n    {code}\ndist.barrier()\n"
     out, err, error = cell(text, error=RankDied)
     assert time.time() - mark.stat().st_mtime < NAME_SECONDS
@@ -178,6 +206,7 @@ def test_a_worker_that_fails_is_named_once_and_what_follows_from_it_is_not(
         assert err == ""
 
 
+@both_ways
 def test_the_same_error_on_all_ranks_is_shown_once(cell):
     _, err, error = cell("x = 1\nprint(y)\n", error=RankDied)
     assert error == "ranks 0–1 ended with exit code 1 (NameError: name 'y' is not defined)."
@@ -185,6 +214,7 @@ def test_the_same_error_on_all_ranks_is_shown_once(cell):
     assert 'File "In[0]", line 3, in <module>' in err
 
 
+@both_ways
 def test_a_failure_that_a_restart_mends_is_none(cell):
     text = PLAIN + (
         "attempt = os.environ['TORCHELASTIC_RESTART_COUNT']\n"
@@ -201,6 +231,7 @@ def test_what_no_rank_prints_shows_nothing(cell):
     assert cell("x = 1\n") == ("", "")
 
 
+@both_ways
 def test_prints_without_an_end_and_much_output_are_whole(cell):
     out, err = cell(
         PLAIN + "print('a', end='')\nprint('b', end='', flush=True)\nos.write(1, b'c')\n"
@@ -213,6 +244,7 @@ def test_prints_without_an_end_and_much_output_are_whole(cell):
     assert out.rstrip().endswith("49999 " + "x" * 60)
 
 
+@both_ways
 def test_a_cell_imports_and_reads_from_the_notebooks_folder(cell, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("neighbour.py").write_text("VALUE = 7\n")
@@ -230,6 +262,7 @@ def test_a_cell_imports_and_reads_from_the_notebooks_folder(cell, tmp_path, monk
     assert out == "rank 0:\n  7 VALUE = 7 ['--epochs', '3']\n  3 False\n  [14]\n"
 
 
+@both_ways
 def test_a_line_runs_a_script_as_a_terminal_does(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scripts").mkdir()
@@ -258,12 +291,14 @@ def test_a_wrong_command_line_gives_one_sentence(line, text, pattern):
     assert "\n" not in str(caught.value)
 
 
+@both_ways
 def test_an_error_of_torchrun_itself_is_told(line, tmp_path):
     (tmp_path / "x.py").write_text("")
     with pytest.raises(LabError, match=r"torchrun ended with exit code 1: .*backend 'nothing'"):
         line(f"--rdzv-backend=nothing {tmp_path}/x.py")
 
 
+@both_ways
 def test_the_stop_button_ends_all_of_it_at_once(cell):
     waits = PLAIN + (
         "import subprocess, signal\n"
@@ -274,7 +309,7 @@ def test_the_stop_button_ends_all_of_it_at_once(cell):
     pressed = []
 
     def press() -> None:
-        while not any("torchrun.worker" in word for words in running() for word in words):
+        while not any(WORKER.search(word) for words in running() for word in words):
             time.sleep(0.05)
         time.sleep(1)
         pressed.append(time.monotonic())
@@ -296,30 +331,37 @@ labkit.load_ipython_extension(shell)
 shell.run_cell_magic("torchrun", "--standalone --nproc-per-node=2", '''
 import os, subprocess, time
 child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-with open(f"{os.environ['PIDS']}/{os.environ['RANK']}", "w") as file:
+with open(f"{os.environ['LABKIT_PIDS']}/{os.environ['RANK']}", "w") as file:
     file.write(f"{os.getppid()} {os.getpid()} {child.pid}.")
 time.sleep(1000)
 ''')
 """
 
 
-@pytest.mark.parametrize("victim", ["kernel", "owner"])
-def test_nothing_is_left_when_the_kernel_is_killed(tmp_path, eventually, victim):
-    env = {**os.environ, "PIDS": str(tmp_path)}
+@both_ways
+@pytest.mark.parametrize("victim", ["kernel", "owner", "torchrun"])
+def test_nothing_is_left_when_the_kernel_is_killed(tmp_path, eventually, victim, way):
+    env = {**os.environ, "LABKIT_PIDS": str(tmp_path)}
     kernel = subprocess.Popen([sys.executable, "-c", KERNEL], env=env)
     try:
         ready = [tmp_path / "0", tmp_path / "1"]
         eventually(lambda: all(p.exists() and p.read_text().endswith(".") for p in ready), 60)
         pids = {int(pid) for path in ready for pid in path.read_text().rstrip(".").split()}
-        (owner,) = psutil.Process(kernel.pid).children()
-        pids.add(owner.pid)
+        below = psutil.Process(int(ready[0].read_text().split()[0]))  # the workers' parent
+        if way == "forked":
+            owner, (torchrun,) = below, [p for p in below.children() if p.name() == AGENT]
+        else:
+            owner, torchrun = below.parent(), below
+        pids |= {owner.pid, torchrun.pid}
         assert len(pids) == 6
-        os.kill(kernel.pid if victim == "kernel" else owner.pid, signal.SIGKILL)
+        os.kill(
+            {"kernel": kernel, "owner": owner, "torchrun": torchrun}[victim].pid, signal.SIGKILL
+        )
         if victim == "owner":  # nobody is there then who could know of what workers have started
             for pid in (p for p in list(pids) if name_of(p) == "sleep"):
                 os.kill(pid, signal.SIGKILL)
         eventually(lambda: not any(map(is_alive, pids)), 10)
-        if victim == "owner":
+        if victim != "kernel":
             kernel.wait(30)  # it tells of it and ends
     finally:
         kernel.kill()
@@ -345,3 +387,103 @@ def test_beside_a_lab(shell, cell):
         out, _ = cell(SUM.replace("print(f'rank {rank}')\n", ""))
         assert out == "ranks 0–1: tensor([3.])\n"
         assert lab.run(lambda: 6 * 7) == [42, 42]
+
+
+# -- what a forked worker is --------------------------------------------------------------------
+
+#: What a script finds of its process.
+FACTS = """
+import gc, io, json, locale, logging, os, signal, sys, tempfile, threading, warnings
+import multiprocessing, resource, socket
+import torch, torch.distributed as dist
+signals = {n: str(signal.getsignal(n)) for n in sorted(signal.Signals)}
+facts = {
+    "argv": sys.argv, "path": sys.path, "flags": str(sys.flags), "main": __name__,
+    "file": __file__, "folder": os.getcwd(), "umask": os.umask(0o022), "signals": signals,
+    "variables": sorted(n for n in os.environ if n != "LABKIT_ZYGOTE"),
+    "streams": [(type(s.buffer).__name__, s.encoding, s.errors, s.write_through, s.line_buffering,
+                 s.isatty(), s.fileno()) for s in (sys.stdout, sys.stderr)],
+    "stdin": sys.stdin.read(), "temporary": tempfile.gettempdir(),
+    "own session": os.getsid(0) == os.getpid(), "threads": torch.get_num_threads(),
+    "between": torch.get_num_interop_threads(), "dtype": str(torch.get_default_dtype()),
+    "gradients": torch.is_grad_enabled(),
+    "limits": resource.getrlimit(resource.RLIMIT_NOFILE), "collector": gc.isenabled(),
+    "level": logging.getLogger().level, "handlers": len(logging.getLogger().handlers),
+    "recursion": sys.getrecursionlimit(), "start": multiprocessing.get_start_method(),
+    "group": dist.is_initialized(), "elastic": dist.is_torchelastic_launched(),
+    "timeout": socket.getdefaulttimeout(), "hook": sys.excepthook.__qualname__,
+    "files": sorted(f for f in map(int, os.listdir("/proc/self/fd")) if f < 3),
+    "dead": torch.cuda.is_initialized(), "locale": locale.setlocale(locale.LC_ALL),
+    "cores": sorted(os.sched_getaffinity(0)), "nice": os.nice(0),
+}
+print(json.dumps(facts, indent=1, default=str))
+"""
+
+
+def test_a_forked_worker_finds_what_one_that_is_started_finds(cell, monkeypatch):
+    forked, _ = cell(FACTS)
+    monkeypatch.delenv(zygote_line.VARIABLE)
+    started, _ = cell(FACTS)
+    assert forked == started
+
+
+def test_it_is_forked(cell, zygote):
+    text = (
+        "import os, psutil\nprint(psutil.Process().parent().name(), psutil.Process().name())\n"
+        "above = psutil.Process().parent()\n"
+        "print(above.ppid(), sorted(p.name() for p in above.children()))\n"
+    )
+    out, _ = cell(text, "--standalone --nproc-per-node=1")
+    assert out.split("\n")[1:3] == [
+        "  torchrun-owner torchrun-0",
+        f"  {zygote.process.pid} ['{AGENT}', 'torchrun-0']",
+    ]
+
+
+def test_forked_workers_draw_other_numbers(cell):
+    text = (
+        "import random\nimport numpy, torch\n"
+        "print(f'{random.random():.9f} {numpy.random.rand():.9f} {torch.rand(1).item():.9f}')\n"
+    )
+    out, _ = cell(text, FOUR)
+    drawn = re.findall(r"0\.\d+", out)
+    assert len(drawn) == len(set(drawn)) == 12
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("sys.exit()", ""),
+        ("sys.exit(0)", ""),
+        ("sys.exit(7)", "exit code 7"),
+        ("sys.exit('said')", "exit code 1"),
+        ("raise KeyboardInterrupt", "signal 2 (SIGINT) (KeyboardInterrupt)"),
+    ],
+)
+def test_exit_handlers_and_threads_end_before_it(cell, end, how):
+    text = (
+        "import atexit, sys, threading, time\n"
+        "atexit.register(print, 'handler')\n"
+        "def late():\n    time.sleep(0.2)\n    print('thread')\n"
+        f"threading.Thread(target=late).start()\n{end}\n"
+    )
+    one = "--standalone --nproc-per-node=1"
+    if how:
+        out, err, error = cell(text, one, error=RankDied)
+        assert error == f"rank 0 ended with {how}."
+    else:
+        out, err = cell(text, one)
+    assert out == "rank 0:\n  thread\n  handler\n"
+    assert "nanobind" not in err
+    assert ("said" in err) == ("said" in end)
+
+
+def test_a_variable_that_torch_may_have_read_is_not_overlooked(cell, monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    text = (
+        "import psutil, torch.distributed as dist\n"
+        "print(dist.get_debug_level(), psutil.Process().name().startswith('python'))\n"
+    )
+    out, _ = cell(text)
+    assert out == "ranks 0–1: DebugLevel.DETAIL True\n"

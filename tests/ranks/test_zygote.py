@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,32 +16,12 @@ import pytest
 import labkit
 from labkit.launch import zygote_line
 from labkit.launch.warm_process import WarmProcess
-from labkit.launch.zygote_owner import Zygote
+from labkit.wire import forked
 from labkit.wire.exit_code import describe_exit
+from labkit.wire.forked import ForkedProcess
 from tests.conftest import freeze
 from tests.support.cells import inside, run_cell
-
-#: Seconds for a zygote to import torch on a busy machine.
-READY_SECONDS = 60
-
-
-@contextmanager
-def started(monkeypatch, **variables):
-    """A zygote of our own, ready; the variables are those of its process."""
-    monkeypatch.delenv(zygote_line.VARIABLE, raising=False)
-    with monkeypatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        zygote = Zygote.start()
-    os.environ[zygote_line.VARIABLE] = str(zygote.folder.path)  # the patch has taken it away
-    try:
-        deadline = time.monotonic() + READY_SECONDS
-        while not (zygote.folder.path / zygote_line.READY).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        yield zygote
-    finally:
-        zygote.close()
+from tests.support.zygotes import READY_SECONDS, started
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +42,7 @@ def warm():
 
 
 def is_from(zygote, process):
-    return isinstance(process.process, zygote_line.ForkedProcess) and (
+    return isinstance(process.process, ForkedProcess) and (
         psutil.Process(process.process.pid).ppid() == zygote.process.pid
     )
 
@@ -264,8 +243,8 @@ def test_what_is_no_request_costs_it_nothing(zygote):
     for data in (
         b"",
         b"\x00",
-        zygote_line.LENGTH.pack(3) + b"[1]",
-        zygote_line.LENGTH.pack(2) + b"{}",
+        forked.LENGTH.pack(3) + b"[1]",
+        forked.LENGTH.pack(2) + b"{}",
     ):
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(where)
@@ -273,7 +252,7 @@ def test_what_is_no_request_costs_it_nothing(zygote):
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(where)
         message = json.dumps({"argv": [], "environment": {}, "surroundings": {}, "settings": {}})
-        line.sendall(zygote_line.LENGTH.pack(len(message)) + message.encode())
-        assert "refused" in zygote_line.receive(line, [])
+        line.sendall(forked.LENGTH.pack(len(message)) + message.encode())
+        assert "refused" in forked.receive(line, [])
     with warm() as process:
         assert is_from(zygote, process)

@@ -22,10 +22,10 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from ...wire.family import leave
 from ...wire.machine import count_cores
-from ...wire.torchrun import CELL, LOGS, REPORT, SCRIPT, SOCKET
+from ...wire.torchrun import CELL, LOGS, REPORT, SCRIPT, SOCKET, WORKERS
 from ..process_group import loopback_only
 from ..torch_internals import loopback_store
-from . import worker
+from . import fork, worker
 
 #: Sets the level of torchrun's own log; unset, nothing of it is shown here.
 LOG_LEVEL = "LOGLEVEL"
@@ -135,6 +135,8 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
         args.training_script, args.module = worker.__name__, True
         # Until the script begins, nothing beside the notebook is taken for Python's own.
         os.environ[worker.SAFE_PATH] = "1"
+        if (place := folder / WORKERS).exists():
+            fork.install(str(place), worker.__name__)
 
 
 if __name__ == "__main__":

@@ -21,29 +21,32 @@ MOST_SECONDS = 5.0
 _AT_WORK = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
-def wait(agent: int, have_ended: Callable[[], bool]) -> None:
+def wait(parent: int, have_ended: Callable[[], bool], agent: int = 0) -> None:
     """Wait until the other workers have ended, or none of them can be expected to soon.
 
     Parameters
     ----------
-    agent
-        The process id of torchrun, whose children they are.
+    parent
+        The process id of the workers' parent.
     have_ended
         Tells whether all have ended, as far as they say so.
+    agent
+        The process id of torchrun, which is no worker: the parent, or another child of it.
     """
     found: dict[int, _Other] = {}
     deadline = time.monotonic() + MOST_SECONDS
     while not have_ended() and time.monotonic() < deadline:
-        for process in _others(agent):
+        for process in _others(parent, agent):
             found.setdefault(process.pid, _Other(process)).look()
         if not any(other.may_follow() for other in found.values()):
             return
         time.sleep(0.02)
 
 
-def _others(agent: int) -> list[psutil.Process]:
+def _others(parent: int, agent: int) -> list[psutil.Process]:
     try:
-        return [p for p in psutil.Process(agent).children() if p.pid != os.getpid()]
+        family = psutil.Process(parent).children()
+        return [p for p in family if p.pid not in (os.getpid(), agent)]
     except psutil.Error:
         return []
 

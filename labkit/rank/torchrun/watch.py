@@ -60,7 +60,10 @@ def begin_with_torch(path: str, script: str, telling: Teller | None = None) -> N
 
     ``script`` is the file name of the code whose lines are told; ``telling`` begins then, too.
     """
-    sys.meta_path.insert(0, _AfterTorch(lambda: begin(path, script, telling)))
+    if "torch" in sys.modules:  # forked, as ranks are
+        begin(path, script, telling)
+    else:
+        sys.meta_path.insert(0, _AfterTorch(lambda: begin(path, script, telling)))
 
 
 def begin(path: str, script: str, telling: Teller | None = None) -> None:

@@ -1,8 +1,9 @@
 """Run a script as a worker of torchrun: as ``python script.py`` does, and tell of its end.
 
-Runs as ``python -m labkit.rank.torchrun.worker AGENT MODE SOCKET CELL SCRIPT ARGS...``: AGENT is
-the process id of torchrun, MODE what becomes of an error, SOCKET where the notebook asks what this
-worker waits for, CELL the name of the cell whose text SCRIPT is. Without a cell it is "".
+Is forked (``launch.torchrun_forker``), or runs as ``python -m labkit.rank.torchrun.worker AGENT
+MODE SOCKET CELL SCRIPT ARGS...``: AGENT is the process id of torchrun, MODE what becomes of an
+error, SOCKET where the notebook asks what this worker waits for, CELL the name of the cell whose
+text SCRIPT is. Without a cell it is "".
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import json
 import linecache
 import logging
 import os
+import signal
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from ...wire.family import end_with_parent, leave
+from ...wire.family import end_by_signal, end_with_parent, leave
 from ...wire.torchrun import DONE, ERROR, ERROR_FILE, FAILED, RANK
 from . import others, training, watch
 
@@ -34,9 +36,18 @@ SAFE_PATH = "PYTHONSAFEPATH"
 _RANK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str], *, forked: bool = False) -> None:
+    """Run a script, and end this process as Python ends it.
+
+    Parameters
+    ----------
+    argv
+        See above.
+    forked
+        Whether this process has been forked: what it has imported, but the script has not, is
+        then not torn down.
+    """
     agent, mode, socket, cell, script, *args = argv
-    end_with_parent(int(agent))
     os.environ.pop(SAFE_PATH, None)
     _note(RANK, os.environ["RANK"])
     name = cell or script  # as Python is to call it
@@ -56,9 +67,11 @@ def main(argv: list[str]) -> None:
         else:
             said = str(error).split("\n", 1)[0]
             _note(ERROR, json.dumps({"type": kind.__name__, "message": said, "text": text}))
-            others.wait(int(agent), _have_ended)
-        if kind is not KeyboardInterrupt:  # Python ends that with a signal
+            others.wait(os.getppid(), _have_ended, int(agent))
+        if kind is not KeyboardInterrupt:
             code.append(FAILED)
+        elif forked:  # Python ends that with a signal
+            code.append(-signal.SIGINT)
 
     sys.excepthook = tell
     main_module = ModuleType("__main__")
@@ -79,8 +92,12 @@ def main(argv: list[str]) -> None:
     try:
         exec(compiled, vars(main_module))
         _note(DONE, "")
-        if telling is not None:  # a check: nobody sees torch being tidied up
+        if forked or telling is not None:  # a check: nobody sees torch being tidied up
             code.append(0)
+    except SystemExit as left:
+        if forked:
+            code.append(_code_of(left))
+        raise
     finally:
         if telling is not None:
             telling.end()
@@ -102,7 +119,16 @@ def _leave(code: list[int]) -> None:
     tearing torch down. Threads and exit handlers have ended."""
     if code:
         logging.shutdown()
+        if code[-1] < 0:
+            end_by_signal(-code[-1])
         leave(code[-1])
+
+
+def _code_of(left: SystemExit) -> int:
+    """Return the exit code that Python makes of it."""
+    if left.code is None or isinstance(left.code, int):
+        return (left.code or 0) & 0xFF
+    return FAILED
 
 
 def _have_ended() -> bool:
@@ -123,4 +149,5 @@ def _note(name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]))
     main(sys.argv[1:])
