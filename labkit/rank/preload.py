@@ -24,6 +24,7 @@ from . import (
 from .observe import blocked_call, cpu_clock, flight_recorder, p2p_record, sampler
 from .profile import classify, clocks, marks, profiler
 from .torch_internals import (
+    backend_plugins,
     default_arguments,
     frames,
     groups,
@@ -39,11 +40,13 @@ from .torch_internals import (
 from .trial import call_counter, trial
 
 # Look at all names once here, not on every rank.
+backend_plugins.installed()
 debugger_internals.check()
 ipython_internals.check()
 names.check()
 
 __all__ = [
+    "backend_plugins",
     "blocked_call",
     "call_counter",
     "calls",
