@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec
@@ -369,20 +369,25 @@ def measure_heartbeats_in_thread(controller: Any) -> None:
         )
 
 
-@contextmanager
-def without_pause(controller: type) -> Iterator[None]:
+def without_pause(controller: type) -> AbstractContextManager[None]:
     """Let a controller be made without the quarter second that it waits for its database to be
     there: without one (``NoDB``), nothing is waited for."""
-    module = sys.modules[controller.__module__]
-    stock = getattr(module, "time", None)
+    return _seen_by(controller.__module__, "time", sleep=lambda seconds: None)
+
+
+@contextmanager
+def _seen_by(module: str, name: str, **attributes: Any) -> Iterator[None]:
+    """Let a module see other attributes of one that it imports by a name of its own."""
+    own = vars(sys.modules[module]) if module in sys.modules else {}
+    stock = own.get(name)
     if stock is None:
         yield
         return
-    vars(module)["time"] = SimpleNamespace(**{**vars(stock), "sleep": lambda seconds: None})
+    own[name] = SimpleNamespace(**{**vars(stock), **attributes})
     try:
         yield
     finally:
-        vars(module)["time"] = stock
+        own[name] = stock
 
 
 def add_notice(
@@ -429,10 +434,21 @@ def on_registered(kind: type, then: str) -> None:
     stock = kind.complete_registration  # type: ignore[attr-defined]
 
     async def complete_registration(self: Any, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
-        await stock(self, msg, connect, maybe_tunnel)
+        with _without_list_of_modules():
+            await stock(self, msg, connect, maybe_tunnel)
         getattr(self, then)(maybe_tunnel)
 
     kind.complete_registration = complete_registration  # type: ignore[attr-defined]
+
+
+def _without_list_of_modules() -> AbstractContextManager[None]:
+    """Let a kernel be made without the list of all modules that are imported, which its debugger
+    would need: without debugpy nobody reads it. To make it, a forked rank writes to the count of
+    references in each module, and so has pages of its own for all of them.
+    """
+    if getattr(sys.modules.get("ipykernel.debugger"), "_is_debugpy_available", True):
+        return nullcontext()
+    return _seen_by("ipykernel.ipkernel", "sys", modules={})
 
 
 def on_sigterm(kind: type, then: str) -> None:
