@@ -37,8 +37,8 @@ class LabController(IPController):
 
     name = "ipcontroller"
     #: Milliseconds between heartbeats, and how many may be missed. An engine counts as connected
-    #: after the second one. That an engine ended is known from the process that forked it, at
-    #: once; a heartbeat missed on a busy machine is no exit.
+    #: after the second one, or when it says so. That an engine ended is known from the process that
+    #: forked it, at once; a heartbeat missed on a busy machine is no exit.
     heartbeat_ms, misses = 100, 600
 
     socket_folder = Unicode(
@@ -78,6 +78,7 @@ class LabController(IPController):
             super().init_hub()
         ipyparallel_internals.measure_heartbeats_in_thread(self)
         ipyparallel_internals.on_client(self.hub, self._note_client)
+        ipyparallel_internals.hear_ready(self.hub)
 
     def _note_client(self, session: str) -> None:
         """Leave a file for each client, where the lab's owner can see how many there are."""

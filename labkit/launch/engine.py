@@ -6,13 +6,19 @@ import contextlib
 import os
 import signal
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ipyparallel.engine.app import IPEngine
-from traitlets import Unicode, default
+from traitlets import Bool, Unicode, default
 
 from . import import_path, ipyparallel_internals
 from .app_log import skip_unwritten
+from .handshakes import Handshakes
+
+#: Seconds for the connections with the controller to be made, which they are long before; an engine
+#: without them is connected by its heartbeat.
+CONNECT_SECONDS = 1.0
 
 
 class LabEngine(IPEngine):
@@ -25,6 +31,7 @@ class LabEngine(IPEngine):
 
     name = "ipengine"
     id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
+    says_ready = Bool(config=True, help="Whether to tell the hub when all is there: it listens.")
 
     @default("work_dir")
     def _default_work_dir(self) -> str:
@@ -39,6 +46,11 @@ class LabEngine(IPEngine):
         with import_path.closed():
             super().initialize(argv)
 
+    def before_registration(self, connect: Callable[..., None]) -> Callable[..., None]:
+        """Do what has to be done before sockets connect."""
+        self._handshakes = Handshakes(connect)
+        return self._handshakes.connect if self.says_ready else connect
+
     def after_registration(self, maybe_tunnel: Any) -> None:
         """Do what has to wait for the id that the hub gives."""
         self._starting.close()
@@ -50,6 +62,8 @@ class LabEngine(IPEngine):
                 os.symlink(str(self.id), self.id_file)
         if self.may_import_from_here():
             import_path.add_working_folder()
+        if self.says_ready and self._handshakes.wait(CONNECT_SECONDS):
+            ipyparallel_internals.say_ready(self)
 
     def may_import_from_here(self) -> bool:
         """Tell whether cells may import from the working folder: it is the notebook's."""
@@ -78,7 +92,7 @@ class LabEngine(IPEngine):
         os.kill(os.getpid(), signum)
 
 
-ipyparallel_internals.on_registered(LabEngine, "after_registration")
+ipyparallel_internals.on_registered(LabEngine, "before_registration", "after_registration")
 ipyparallel_internals.on_sigterm(LabEngine, "end_now")
 
 

@@ -334,6 +334,8 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         """Fork the engine with this index; also replaces one that has ended."""
         name = self.name_of(index)
         argv = [f"--LabEngine.id_file={self._id_file(name)}", *extra_args, *self.engine_args]
+        if isinstance(getattr(self.parent, "controller", None), LabkitControllerLauncher):
+            argv.append("--LabEngine.says_ready=True")
         env = {**self.get_env(), RANK_HINT: str(index), RECORD_FOLDER: str(self.warm.root)}
         self._alive[name] = index
         self.exits.pop(index, None)

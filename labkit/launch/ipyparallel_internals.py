@@ -21,7 +21,7 @@ from types import CodeType, SimpleNamespace
 from typing import Any
 
 from ..wire.features import Feature, Missing, find_missing_in_sources, is_defined
-from ..wire.protocol import QUIET
+from ..wire.protocol import QUIET, READY
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {
@@ -49,6 +49,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("IPEngine.complete_registration",),
             "labkit cannot tell when a rank is there",
             needed=True,
+        ),
+        "ready": Feature(
+            ("Hub.handle_new_heart", "IPEngine.registrar"),
+            "a start takes up to 0.2 s longer",
         ),
         "control": Feature(
             ("Client._build_targets", "Client._send", "Client._control_stream"),
@@ -409,6 +413,20 @@ def add_notice(
     hub.query_handlers["unregistration_request"] = unregister_engine
 
 
+def hear_ready(hub: Any) -> None:
+    """Let a hub take an engine for connected when it says so (:func:`say_ready`).
+
+    Stock, it is after the second heartbeat, which is not sooner than the period.
+    """
+    if not all(hasattr(hub, name) for name in ("handle_new_heart", "query_handlers")):
+        return
+
+    def ready(idents: Sequence[bytes], message: dict[str, Any]) -> None:
+        hub.handle_new_heart(idents[0])
+
+    hub.query_handlers[READY] = ready
+
+
 def on_client(hub: Any, note: Callable[[str], None]) -> None:
     """Call ``note(session)`` for each client that connects to a hub."""
     handlers = getattr(hub, "query_handlers", {})
@@ -426,19 +444,27 @@ def on_client(hub: Any, note: Callable[[str], None]) -> None:
 # -- the engine ---------------------------------------------------------------------------------
 
 
-def on_registered(kind: type, then: str) -> None:
-    """Let a class of engines call its method ``then(maybe_tunnel)`` when the hub has taken one.
+def on_registered(kind: type, before: str, then: str) -> None:
+    """Let a class of engines call two methods of its own when the hub has an id for one.
 
-    ``maybe_tunnel`` turns an address of the controller into one that can be reached from here.
+    ``before(connect)`` returns what connects the engine's sockets, from what would do it:
+    ``connect(socket, url)``. ``then(maybe_tunnel)`` is called when all is made; ``maybe_tunnel``
+    turns an address of the controller into one that can be reached from here.
     """
     stock = kind.complete_registration  # type: ignore[attr-defined]
 
     async def complete_registration(self: Any, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         with _without_list_of_modules():
-            await stock(self, msg, connect, maybe_tunnel)
+            await stock(self, msg, getattr(self, before)(connect), maybe_tunnel)
         getattr(self, then)(maybe_tunnel)
 
     kind.complete_registration = complete_registration  # type: ignore[attr-defined]
+
+
+def say_ready(engine: Any) -> None:
+    """Tell the hub that an engine is there, on the socket by which it has registered."""
+    if socket := getattr(engine, "registrar", None):
+        engine.session.send(socket, READY)
 
 
 def _without_list_of_modules() -> AbstractContextManager[None]:

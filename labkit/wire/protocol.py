@@ -39,6 +39,9 @@ MESSAGES = "application/vnd.labkit.messages+json"
 #: In the content of its reply: whether no output comes, so that it does not tell of the end either.
 QUIET = "labkit_quiet"
 
+#: What a rank tells the hub when it is there: it need not wait for two heartbeats.
+READY = "labkit_ready"
+
 # -- torch's collectives --------------------------------------------------------------------------
 
 #: Collectives in which one rank gives to the others, or takes from them: one end can finish
