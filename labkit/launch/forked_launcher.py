@@ -15,7 +15,7 @@ from ..rank_names import how_to_replace
 from ..wire.exit_code import describe_exit
 from ..wire.machine import has_gpu
 from ..wire.protocol import CLIENT
-from .ipp_launchers import CONTROLLER
+from .ipp_launchers import CONTROLLER, LabkitControllerLauncher, LabkitEngineSetLauncher
 from .launcher import Launcher
 from .warm_process import WarmProcess
 
@@ -54,7 +54,13 @@ class ForkedLauncher(Launcher):
         config = Config()
         config.LabkitControllerLauncher.controller_args = QUIET
         config.LabkitEngineSetLauncher.engine_args = QUIET
-        self._make_cluster(self.warm.root, engines="labkit", controller="labkit", config=config)
+        # Classes: to find one by its name, ipyparallel reads what every package has registered.
+        self._make_cluster(
+            self.warm.root,
+            engines=LabkitEngineSetLauncher,
+            controller=LabkitControllerLauncher,
+            config=config,
+        )
         self.cluster.warm = self.warm
         self.cluster.start_controller_sync()
         self._wait_for_controller()

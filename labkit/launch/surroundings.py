@@ -11,7 +11,7 @@ import os
 import resource
 import site
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,19 @@ def _code() -> list[Any]:
 
     Whatever is installed, or taken away, changes the folder that it is in.
     """
-    own = [path.stat().st_mtime_ns for path in _PACKAGE.rglob("*.py")]
+    own = list(_times(_PACKAGE))
     folders = [*site.getsitepackages(), site.getusersitepackages()]
     others = [os.stat(folder).st_mtime_ns for folder in folders if os.path.isdir(folder)]
     return [str(_PACKAGE), len(own), max(own), others]
+
+
+def _times(folder: str | Path) -> Iterator[int]:
+    """Go through the times of the last change of a folder's Python files (without ``Path``, which
+    takes four times as long).
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _times(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.stat().st_mtime_ns

@@ -182,6 +182,8 @@ def override_size(n: int | None) -> int | None:
 
 def check_engines(engines: object) -> None:
     """Raise UsageError unless ipyparallel has a launcher of that name."""
+    if engines == "local":  # always there: the others are looked up in every installed package
+        return
     known = {point.name for point in entry_points(group="ipyparallel.engine_launchers")}
     if engines not in known:
         raise UsageError(f"engines must be one of {', '.join(sorted(known))}, got {engines!r}.")
