@@ -57,9 +57,14 @@ class Forker(ABC):
 
     def serve(self) -> Job | None:
         """Serve until the owner goes away. Returns None then, or a child's job in a child."""
+        more = True
         while not self.is_over():
             self.reap()
-            ready = [key.fileobj for key, _ in self.selector.select(self.look_seconds)]
+            # Not while a child runs: what both have in common must not be moved.
+            quiet = more and not self.waiting
+            ready = [k.fileobj for k, _ in self.selector.select(0 if quiet else self.look_seconds)]
+            if quiet and not ready:
+                more = self.use_quiet()
             if self.owner in ready:  # closed, or about to be
                 return None
             with contextlib.suppress(BlockingIOError):
@@ -132,6 +137,10 @@ class Forker(ABC):
 
     def is_over(self) -> bool:
         """Tell whether nobody needs this process any more, though the owner is there."""
+        return False
+
+    def use_quiet(self) -> bool:
+        """Do a step of what is done while nobody asks; tell whether there is more."""
         return False
 
     @abstractmethod
