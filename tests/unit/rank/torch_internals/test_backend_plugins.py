@@ -1,4 +1,4 @@
-"""Plug-ins of backends are found as torch finds them, those of torch's own names without a search."""
+"""Plug-ins of backends are found as torch finds them; for its own names nothing is searched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def searched(monkeypatch):
     """The names of backends that torch has looked for, once ``install`` is called."""
     names = []
     monkeypatch.setattr(dist.Backend, "_ensure_backend_registered", names.append)
-    yield names
+    return names
 
 
 def test_torchs_own_are_not_looked_for(searched, monkeypatch):
