@@ -19,7 +19,7 @@ CLAIM = Claim(
     b="",
     unit="s",
     figure_unit="s",
-    bound=0.7,
+    bound=0.5,
 )
 
 

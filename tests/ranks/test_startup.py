@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
+import psutil
 import pytest
 
 import labkit
@@ -179,3 +181,25 @@ def test_a_start_without_a_number_keeps_to_the_most_that_is_allowed(
     monkeypatch.setenv("LABKIT_MAX_RANKS", "1")
     with labkit.start() as lab:
         assert lab["world_size"] == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    psutil.virtual_memory().available < 64 * startup.RANK_BYTES, reason="needs 4 GiB of memory"
+)
+def test_sixty_four_ranks_start():
+    """About 20 s of a processor."""
+
+    def add_up():
+        import torch
+        import torch.distributed as dist
+
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        return x.item()
+
+    began = time.monotonic()
+    with labkit.start(64) as lab:
+        assert lab.run(add_up) == [64] * 64
+        assert time.monotonic() - began < 60
+    assert descendants() == []
