@@ -15,14 +15,13 @@ from ..rank_names import how_to_replace
 from ..wire.exit_code import describe_exit
 from ..wire.machine import has_gpu
 from ..wire.protocol import CLIENT
-from .ipp_launchers import CONTROLLER, LabkitControllerLauncher, LabkitEngineSetLauncher
+from .ahead import CONTROLLER, QUIET
+from .ipp_launchers import LabkitControllerLauncher, LabkitEngineSetLauncher
 from .launcher import Launcher
 from .warm_process import WarmProcess
 
 #: Seconds to count the GPUs, and for the controller: torch is imported first.
 COUNT_SECONDS = 120.0
-#: What the controller and the ranks write is shown when a start fails: not all that they log.
-QUIET = ["--log-level=30"]
 
 
 class ForkedLauncher(Launcher):

@@ -31,12 +31,12 @@ from traitlets import Any as AnyTrait
 from traitlets import Float, List, Unicode
 
 from ..wire.protocol import RANK_HINT, RECORD_FOLDER
+from . import ahead
+from .ahead import CONTROLLER
 from .attached import AttachedWarmProcess, identify
 from .exit_notice import unregister
 from .warm_process import PATIENCE, PRELOAD, WarmProcess
 
-#: What the warm process calls the controller.
-CONTROLLER = "controller"
 #: Seconds for the warm process to fork a child that was asked for: torch is imported first.
 FORK_SECONDS = 120.0
 #: Seconds between looks at processes that somebody else started.
@@ -217,8 +217,9 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
 
     async def start(self) -> int:
         warm = self.get_warm()
-        argv = [f"--LabController.socket_folder={warm.root}/zmq", *self.controller_args]
-        warm.fork(CONTROLLER, "controller", argv, self.get_env(), self._exited)
+        if not warm.adopt(CONTROLLER, self._exited):
+            argv = [*ahead.arguments(warm.root), *self.controller_args]
+            warm.fork(CONTROLLER, "controller", argv, self.get_env(), self._exited)
         result = self.notify_start(0)
         await self._wait_for_forks()
         return result

@@ -17,6 +17,7 @@ from typing import Any
 import ipyparallel as ipp
 
 from . import ipyparallel_internals
+from .ahead import profile_folder
 from .warm_process import KILL_SECONDS
 
 
@@ -57,7 +58,7 @@ class Launcher(ABC):
 
     def _make_cluster(self, root: Path, **settings: Any) -> None:
         """Make the ``ipyparallel.Cluster``, with its files in ``root``; nothing starts yet."""
-        profile = root / "profile"
+        profile = profile_folder(root)
         with contextlib.suppress(FileExistsError):
             profile.mkdir(mode=0o700)
         self.cluster = ipp.Cluster(

@@ -78,6 +78,7 @@ class WarmProcess:
         self.closed = threading.Event()
         self.problems: dict[str, str] = {}  #: module -> why it could not be imported
         self._lock = threading.Lock()
+        self._ahead: set[str] = set()  # forked before anybody could say what to do at their ends
         self._sock = sock
         self._began = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="labkit-warm", daemon=True)
@@ -154,6 +155,25 @@ class WarmProcess:
             child.exited.set()
             raise
         return child
+
+    def fork_ahead(self, name: str, kind: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        """Ask for a child that somebody else will :meth:`adopt`; returns at once."""
+        self.fork(name, kind, argv, env)
+        self._ahead.add(name)
+
+    def adopt(self, name: str, on_exit: Callable[[int, int], None]) -> bool:
+        """Take a child that was forked ahead; tell whether there is one.
+
+        ``on_exit`` is called at least once, as :meth:`fork` would, if it has ended or ends.
+        """
+        if name not in self._ahead:
+            return False
+        self._ahead.discard(name)
+        child = self.children[name]
+        child.on_exit = on_exit
+        if child.exited.is_set() and child.code is not None:  # perhaps before
+            on_exit(child.pid or -1, child.code)
+        return True
 
     def signal(self, name: str, signum: int) -> None:
         """Send a signal to a child (the warm process does it: no process id is ever re-used)."""

@@ -16,7 +16,7 @@ import psutil
 
 from .. import interrupts, log, variables
 from ..errors import StartError, UsageError
-from ..launch import import_path, ipyparallel_internals, placement, preconditions
+from ..launch import ahead, import_path, ipyparallel_internals, placement, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
 from ..wire import cell_functions
 from ..wire.features import sentences
@@ -114,6 +114,7 @@ def choose_launcher(
     if engines == "local" and fork_is_safe():
         warm = WarmProcess.start((*PRELOAD, *preload), thread_settings(n))
         try:
+            ahead.fork_controller(warm)
             # Only now: it imports ipyparallel, which takes a while.
             from ..launch.forked_launcher import ForkedLauncher
         except BaseException:
