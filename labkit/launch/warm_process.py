@@ -79,6 +79,7 @@ class WarmProcess:
         self.problems: dict[str, str] = {}  #: module -> why it could not be imported
         self._lock = threading.Lock()
         self._ahead: set[str] = set()  # forked before anybody could say what to do at their ends
+        self._ends = threading.Lock()  # so that each is heard of once
         self._sock = sock
         self._began = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="labkit-warm", daemon=True)
@@ -164,14 +165,16 @@ class WarmProcess:
     def adopt(self, name: str, on_exit: Callable[[int, int], None]) -> bool:
         """Take a child that was forked ahead; tell whether there is one.
 
-        ``on_exit`` is called at least once, as :meth:`fork` would, if it has ended or ends.
+        ``on_exit(pid, code)`` runs in the reader thread, or here if the child has ended already.
         """
         if name not in self._ahead:
             return False
         self._ahead.discard(name)
         child = self.children[name]
-        child.on_exit = on_exit
-        if child.exited.is_set() and child.code is not None:  # perhaps before
+        with self._ends:
+            child.on_exit = on_exit
+            ended = child.exited.is_set()
+        if ended and child.code is not None:
             on_exit(child.pid or -1, child.code)
         return True
 
@@ -287,14 +290,15 @@ class WarmProcess:
         if code:  # it could not tidy up itself
             self.folder.remove()
 
-    @staticmethod
-    def _note_exit(child: Child, pid: int, code: int) -> None:
+    def _note_exit(self, child: Child, pid: int, code: int) -> None:
         _log.debug("%s (process %d) has ended with %s", child.name, pid, describe_exit(code))
         child.code = code
         child.started.set()
-        child.exited.set()
-        if child.on_exit is not None:
-            child.on_exit(pid, code)
+        with self._ends:
+            child.exited.set()
+            on_exit = child.on_exit
+        if on_exit is not None:
+            on_exit(pid, code)
 
 
 def _begin(

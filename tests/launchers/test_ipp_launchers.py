@@ -212,6 +212,13 @@ def test_the_files_of_a_profile_win_too(new_cluster, tmp_path):
     assert "Heartmonitor beating every 200ms" in controller.get_output()
 
 
+def test_an_engine_is_there_before_its_heart_has_beaten(new_cluster):
+    cluster = new_cluster(controller_args=["--HeartMonitor.period=3600000"])
+    with cluster as client:
+        client.wait_for_engines(2, timeout=SECONDS)
+        assert client[:].apply_sync(where)[1][1]
+
+
 def test_a_controller_with_an_address_is_reached_there(new_cluster):
     cluster = new_cluster(controller_ip="127.0.0.1", n=1)
     with cluster as client:

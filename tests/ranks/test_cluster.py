@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -76,3 +78,20 @@ def test_a_killed_controller_is_no_leak(eventually):
     controller.send_signal(signal.SIGKILL)
     lab.stop()
     assert psutil.wait_procs(below, timeout=5)[1] == []
+
+
+def test_the_controller_is_forked_once_before_ipyparallel_is_imported():
+    code = (
+        "import sys, labkit\n"
+        "from labkit.launch.warm_process import WarmProcess\n"
+        "send = WarmProcess._send\n"
+        "def told(self, request):\n"
+        "    if request.get('kind') == 'controller':\n"
+        "        print('ipyparallel' in sys.modules)\n"
+        "    send(self, request)\n"
+        "WarmProcess._send = told\n"
+        "with labkit.start(1):\n"
+        "    pass"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "False\n", done.stderr

@@ -38,6 +38,27 @@ def test_reports_an_exit_at_once(warm):
     assert seen == [(child.pid, 1)]
 
 
+def test_a_child_that_was_forked_ahead_is_taken_once(warm, eventually):
+    for name, target, code in (
+        ("early", "signal:pause", -signal.SIGKILL),
+        ("over", "os:abort", -6),
+    ):
+        seen = []
+        warm.fork_ahead(name, "call", [target], {})
+        child = warm.children[name]
+        if name == "over":  # before anybody takes it
+            assert child.exited.wait(20)
+        assert warm.adopt(name, lambda *e, seen=seen: seen.append(e))
+        assert not warm.adopt(name, print)
+        if name == "early":
+            assert child.started.wait(20)
+            assert seen == []
+            warm.signal(name, signal.SIGKILL)
+            assert child.exited.wait(20)
+        eventually(lambda seen=seen: seen, 20)
+        assert seen == [(child.pid, code)]
+
+
 def test_names_the_signal_that_ended_a_child(warm):
     child = call(warm, "stuck", "signal:pause")
     assert child.started.wait(20)
