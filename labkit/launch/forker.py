@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class Forker(ABC):
 
     def __init__(self, owner: socket.socket) -> None:
         self.owner = owner
+        #: What to do, in short steps, while nobody asks and nothing lives that was forked here: it
+        #: shares this process's memory, as far as neither has written to it.
+        self.spare_time: Iterator[object] = iter(())
         self.listener = socket.socket(socket.AF_UNIX)
         self.waiting: dict[int, socket.socket] = {}  # pid -> who hears of its end
         self.selector = selectors.DefaultSelector()
@@ -57,14 +60,15 @@ class Forker(ABC):
 
     def serve(self) -> Job | None:
         """Serve until the owner goes away. Returns None then, or a child's job in a child."""
-        more = True
+        spare = True
         while not self.is_over():
             self.reap()
-            # Not while a child runs: what both have in common must not be moved.
-            quiet = more and not self.waiting
-            ready = [k.fileobj for k, _ in self.selector.select(0 if quiet else self.look_seconds)]
-            if quiet and not ready:
-                more = self.use_quiet()
+            idle = spare and not self.waiting
+            ready = [
+                key.fileobj for key, _ in self.selector.select(0 if idle else self.look_seconds)
+            ]
+            if idle and not ready:
+                spare = next(self.spare_time, self) is not self
             if self.owner in ready:  # closed, or about to be
                 return None
             with contextlib.suppress(BlockingIOError):
@@ -137,10 +141,6 @@ class Forker(ABC):
 
     def is_over(self) -> bool:
         """Tell whether nobody needs this process any more, though the owner is there."""
-        return False
-
-    def use_quiet(self) -> bool:
-        """Do a step of what is done while nobody asks; tell whether there is more."""
         return False
 
     @abstractmethod

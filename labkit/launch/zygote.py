@@ -47,10 +47,7 @@ class Zygote(Forker):
         super().__init__(owner)
         self.environment = dict(os.environ)
         self.surroundings = surroundings.describe()  # before anything is imported
-        self.pages = huge_pages.collapse()
-
-    def use_quiet(self) -> bool:
-        return next(self.pages, self) is not self
+        self.spare_time = huge_pages.collapse()
 
     def why_not(self, request: Mapping[str, Any]) -> str:
         for what, own in self.surroundings.items():
