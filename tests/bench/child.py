@@ -68,13 +68,22 @@ class Child:
         How long it may take for each answer.
     env
         Its variables; ours if None.
+    heard
+        If given, every line that is no answer is appended here, from stdout and stderr alike, with
+        the moment it came at: what a person before the program would read.
     """
 
     def __init__(
-        self, command: Sequence[str], *, seconds: float, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float,
+        env: Mapping[str, str] | None = None,
+        heard: list[tuple[float, str]] | None = None,
     ) -> None:
         self.seconds = seconds
-        self._token = uuid.uuid4().hex
+        self.token = uuid.uuid4().hex  #: in the variables of all its processes, see ``marked``
+        self._heard = heard
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.started = time.time()  #: the clock that the programs use too
@@ -82,9 +91,10 @@ class Child:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**(os.environ if env is None else env), TOKEN: self._token},
+            stderr=self._errors if heard is None else subprocess.STDOUT,
+            env={**(os.environ if env is None else env), TOKEN: self.token},
             text=True,
+            errors="replace",
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -96,6 +106,8 @@ class Child:
             for line in stream:
                 if line.startswith(MARK):
                     self._lines.put(line.removeprefix(MARK))
+                elif self._heard is not None:
+                    self._heard.append((time.time(), line))
         self._lines.put(None)
 
     def answer(self) -> Any:
@@ -127,6 +139,9 @@ class Child:
         return self.answer()
 
     def _tail(self) -> str:
+        if self._heard is not None:
+            text = "".join(line for _, line in self._heard).strip()
+            return f"; its output ends:\n{text[-1500:]}" if text else ""
         # Not by seek and read: the program writes to the same open file, at the same position.
         size = os.fstat(self._errors.fileno()).st_size
         text = os.pread(self._errors.fileno(), size, 0).decode(errors="replace").strip()
@@ -144,7 +159,7 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(END_SECONDS)
         self.process.kill()
-        end_marked(self._token)
+        end_marked(self.token)
         self.process.wait()
         self._reader.join(1)
         self._errors.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,15 @@ class Claim:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def alternate(rounds: int, measure: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+def alternate(
+    rounds: int, measure: Mapping[str, Callable[[], Measured]]
+) -> dict[str, list[Measured]]:
     """Take each measurement once a round: A B, B A, A B, …
 
     Neighbours in time share what the machine does meanwhile, and every second round goes
     backwards, so that what the first of a pair leaves behind helps or harms both sides alike.
     """
-    out: dict[str, list[float]] = {name: [] for name in measure}
+    out: dict[str, list[Measured]] = {name: [] for name in measure}
     for turn in range(rounds):
         names = list(measure) if turn % 2 == 0 else list(measure)[::-1]
         for name in names:
