@@ -59,8 +59,12 @@ test-gpu: $(if $(call said,WHEELS),,$(STAMP))  ## run all that needs a GPU, 8 mi
 wheels: $(STAMP)  ## fetch what test-gpu needs where there is no network: WHEELS=folder NCCL=1 ARGS=...
 	@$(BIN)/python -m tests.gpu.wheels "$(or $(call said,WHEELS),build/wheels)" $(if $(call said,NCCL),--nccl) $(call said,ARGS)
 
-bench: $(STAMP)  ## measure what the README claims; table here, JSON in bench.json
-	$(BIN)/python -m tests.bench
+bench: $(STAMP)  ## measure what the README claims, JSON in bench.json; then bench-peers
+	$(BIN)/python -m tests.bench; own=$$?; $(BIN)/python -m tests.bench.peers && exit $$own
+
+# Installs the peers below build/, beside requirements.lock: none of them is needed for anything else.
+bench-peers: $(STAMP)  ## measure labkit beside torchrun, Ray and others, JSON and figure in build/bench-peers: ARGS=...
+	$(BIN)/python -m tests.bench.peers $(call said,ARGS)
 
 # Always from nothing: a page that has been renamed leaves nothing behind.
 site: $(STAMP)  ## build the course's pages from the stored outputs into build/site
@@ -119,4 +123,4 @@ clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: help setup lab test test-fast test-with test-gpu wheels bench site site-links lint lock system-deps clean
+.PHONY: help setup lab test test-fast test-with test-gpu wheels bench bench-peers site site-links lint lock system-deps clean

@@ -42,13 +42,14 @@ def install(package: str) -> None:
     uv = str(Path(sys.executable).with_name("uv"))
     run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
     python = ["--python", str(python_of(package))]
-    versions = ["--constraint", str(PINS), "--constraint", str(LOCK)]
-    run([uv, "pip", "install", "--quiet", "--compile-bytecode", *python, *versions, package, *BESIDE])
+    pinned = ["--constraint", str(PINS), "--constraint", str(LOCK)]
+    command = [uv, "pip", "install", "--quiet", "--compile-bytecode", *python, *pinned]
+    run([*command, package, *BESIDE])
     stamp.write_text(pins)
 
 
 def versions(python: str) -> dict[str, str]:
-    """Return the version of every package that an interpreter finds, by its name in small letters."""
+    """Return the version of every package that an interpreter finds, by its lower-case name."""
     code = (
         "import json, importlib.metadata as m\n"
         "print(json.dumps({d.name.lower(): d.version for d in m.distributions() if d.name}))"

@@ -28,12 +28,14 @@ RANKS = 4  #: for what is done once
 #: What a line has that says something is wrong. An echo of the cell, a greeting or the name of a
 #: rank in front of what it prints is none.
 WRONG = re.compile(
-    r"error|exception|timed?[ -]?out|timeout|deadlock|stuck|hang|hung|missing|skipped|waits? (in|for)"
-    r"|waiting|without it|closed by peer|not (called|arrived|responding)",
+    r"error|exception|timed?[ -]?out|timeout|deadlock|stuck|hang|hung|missing|skipped"
+    r"|waits? (in|for)|waiting|without it|closed by peer|not (called|arrived|responding)",
     re.IGNORECASE,
 )
-#: What makes it useful: who, or in which call.
-USEFUL = re.compile(r"\branks?\b|all_?reduce|collective|worker", re.IGNORECASE)
+#: What makes it useful: who, or in which call. A bare timeout is granted.
+USEFUL = re.compile(
+    r"\branks?\b|all_?reduce|collective|worker|timed?[ -]?out|timeout|by peer", re.IGNORECASE
+)
 #: A frame of a traceback, whose file may be called "errors".
 FRAME = re.compile(r'.*\bFile "')
 #: Colours, which a terminal eats.
@@ -106,7 +108,7 @@ def first_useful(heard: list[tuple[float, str]], moment: float) -> float | None:
     """
     since = [(when, COLOURS.sub("", line)) for when, line in list(heard) if when >= moment]
     wrong = [when for when, line in since if WRONG.search(line)]
-    useful = [when for when, line in since if USEFUL.search(line) or "timed out" in line.lower()]
+    useful = [when for when, line in since if USEFUL.search(line)]
     return max(wrong[0], useful[0]) if wrong and useful else None
 
 

@@ -8,7 +8,7 @@ from monarch.spmd import setup_torch_elastic_env
 from protocol import answer, serve
 
 
-class Rank(Actor):
+class Member(Actor):
     """One rank of the group."""
 
     @endpoint
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     ranks = int(sys.argv[1])
     processes = this_host().spawn_procs({"gpus": ranks})
     setup_torch_elastic_env(processes)
-    everyone = processes.spawn("ranks", Rank)
+    everyone = processes.spawn("members", Member)
     total, moment = next(iter(everyone.join.call().get()))[1]
     assert total == ranks, total
     answer(moment)

@@ -1,7 +1,9 @@
 """Start workers with nbdistributed's magics, then run cells. Argument: number of ranks.
 
-After ``%dist_init`` every cell runs on all ranks, as its README says. The program does not shut the
-workers down: nbdistributed's ways to do so also end strangers' processes by their names.
+After ``%dist_init`` every cell runs on all ranks, as its README says. ``%dist_init`` returns before
+the workers are there, and a cell sent to one that is not is lost (it fails after 30 s): the program
+waits until all have connected, which a person can only guess. It does not shut the workers down:
+nbdistributed's ways to do so also end strangers' processes by their names.
 """
 
 import contextlib
@@ -9,8 +11,10 @@ import io
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import psutil
 from IPython.core.interactiveshell import InteractiveShell
 from protocol import answer, serve
 
@@ -23,6 +27,19 @@ if rank == 0:
     print(moment, x.item(), file=open({path!r}, "w"))
 """
 SKIP = "if rank != 1:\n    dist.all_reduce(x)"
+
+
+def wait_for(workers, seconds=100.0):
+    """Wait until that many have connected to a port of this process."""
+    me, began = psutil.Process(), time.monotonic()
+    while time.monotonic() - began < seconds:
+        found = me.net_connections("tcp")
+        ports = {c.laddr.port for c in found if c.status == psutil.CONN_LISTEN}
+        joined = [c for c in found if c.status == psutil.CONN_ESTABLISHED]
+        if sum(c.laddr.port in ports for c in joined) >= workers:
+            break
+        time.sleep(0.05)
+    time.sleep(0.1)  # ZeroMQ's handshake, which cannot be seen from here
 
 
 def run(shell, cell):
@@ -38,6 +55,7 @@ if __name__ == "__main__":
     with contextlib.redirect_stdout(said):
         run(shell, "%load_ext nbdistributed")
         run(shell, f"%dist_init -n {ranks}")
+        wait_for(ranks)
         run(shell, FIRST.format(path=str(path)))
     if not path.exists():
         sys.exit(f"no all_reduce: {said.getvalue()}")

@@ -8,7 +8,7 @@ from protocol import answer, serve
 
 
 @ray.remote(num_cpus=1)
-class Rank:
+class Member:
     """One rank of the group."""
 
     def address(self):
@@ -43,7 +43,7 @@ class Rank:
 if __name__ == "__main__":
     ranks = int(sys.argv[1])
     ray.init(num_cpus=ranks)
-    everyone = [Rank.remote() for _ in range(ranks)]
+    everyone = [Member.remote() for _ in range(ranks)]
     address = ray.get(everyone[0].address.remote())
     joined = ray.get([rank.join.remote(i, ranks, address) for i, rank in enumerate(everyone)])
     total, moment = joined[0]
