@@ -130,6 +130,24 @@ def test_a_start_that_fails_later_costs_its_own_cells_only(tmp_path):
     assert set(failing["errors"]) == {"4 ranks", "skip", "left"}  # those have four ranks as well
 
 
+def test_a_launcher_whose_ranks_end_is_started_and_then_called():
+    launcher = fake(
+        "launcher",
+        """
+        answer(time.time())
+        if sys.argv[2] == "idle":
+            time.sleep(60)
+        serve(lambda: time.sleep(0.001), None)
+        """,
+        stays=False,
+    )
+    with compare.variables(launcher) as env:
+        taken = measure.session(launcher, 4, env)
+    assert 0 < taken.start_processors < 1
+    assert min(taken.calls) >= 0.001
+    assert 0 <= taken.call_processors < 0.01
+
+
 def test_nothing_that_a_killed_program_leaves_outlives_the_look():
     orphan = fake(
         "orphan",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -60,7 +61,7 @@ def prepare(result: Result) -> None:
     found = install.versions(result.peer.python())
     result.versions = {name: found.get(name, "") for name in result.peer.packages}
     with variables(result.peer) as env:
-        measure.session(result.peer, 2, env)
+        measure.session(replace(result.peer, calls=""), 2, env)
 
 
 def start(result: Result, ranks: int) -> None:

@@ -6,26 +6,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
 
 from labkit.figures.style import (
     CARD,
+    GRID,
     INK,
     MARKERS,
     NOTE_SIZE,
     SERIES,
     SOFT_INK,
+    TICK_SIZE,
     format_seconds,
     new_figure,
     seconds_axis,
     style_axes,
-    style_legend,
 )
 
 from .measure import middle
 from .result import Result
 
 #: Inches of a row, and of all that is not rows.
-ROW, BESIDE = 0.42, 1.15
+ROW, BESIDE = 0.42, 1.4
 
 
 def draw(results: Sequence[Result], sizes: Sequence[int], path: Path) -> None:
@@ -50,12 +52,19 @@ def draw(results: Sequence[Result], sizes: Sequence[int], path: Path) -> None:
         style_axes(axes, title=title, xlabel="time, log scale (left is better)", grid="x")
         seconds_axis(axes.xaxis)
         axes.xaxis.set_minor_formatter("")
-        axes.margins(x=0.18)
+        axes.margins(x=0.22)
+        for row in range(1, len(results)):
+            axes.axhline(row - 0.5, color=GRID, linewidth=0.8, zorder=0)
         axes.set_ylim(len(results) - 0.5, -0.5)
         axes.set_yticks(range(len(results)), [result.peer.label for result in results])
         axes.tick_params(axis="y", length=0)
-    start.get_yticklabels()[0].set_weight("bold")
-    style_legend(start, loc="lower right")
+    start.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    for label in start.get_yticklabels():
+        label.set_weight("bold" if label.get_text() == "labkit" else "normal")
+    figure.legend(
+        *start.get_legend_handles_labels(), loc="outside lower right", ncols=len(sizes),
+        frameon=False, labelcolor=INK, fontsize=TICK_SIZE,
+    )  # fmt: skip
     for ending in (".png", ".svg"):
         figure.savefig(path.with_suffix(ending), facecolor=CARD)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import statistics
@@ -53,18 +54,31 @@ class Session:
 
 
 def session(peer: Peer, ranks: int, env: Mapping[str, str]) -> Session:
-    """Start a peer, and call an empty cell if it has such."""
-    with Child(peer.command(ranks, "start"), seconds=START_SECONDS, env=env) as child:
+    """Start a peer, and call an empty cell if it has such.
+
+    Ranks that end with their function wait in it at first: one that has ended has no processor
+    time any more.
+    """
+    with Child(peer.command(ranks, "idle"), seconds=START_SECONDS, env=env) as child:
         start = float(child.answer()) - child.started
         start_processors = processor_time(marked(child.token))
-        if not peer.calls:
-            return Session(start, start_processors)
-        child.ask(f"calls {WARM_UP} {CALLS_SECONDS}")
-        processes = marked(child.token)
-        before = processor_time(processes)
-        calls = child.ask(f"calls {CALLS} {CALLS_SECONDS}")
-        used = processor_time(processes) - before
-    return Session(start, start_processors, calls, used / len(calls))
+        if peer.stays and peer.calls:
+            return Session(start, start_processors, *call(child))
+        child.process.kill()
+    if not peer.calls:
+        return Session(start, start_processors)
+    with Child(peer.command(ranks, "start"), seconds=START_SECONDS, env=env) as child:
+        child.answer()
+        return Session(start, start_processors, *call(child))
+
+
+def call(child: Child) -> tuple[list[float], float]:
+    """Call an empty cell often; return each call's seconds, and what processors run for one."""
+    child.ask(f"calls {WARM_UP} {CALLS_SECONDS}")
+    processes = marked(child.token)
+    before = processor_time(processes)
+    calls = child.ask(f"calls {CALLS} {CALLS_SECONDS}")
+    return calls, (processor_time(processes) - before) / len(calls)
 
 
 @dataclass(frozen=True)
@@ -158,7 +172,8 @@ def left(peer: Peer, env: Mapping[str, str]) -> Left:
                 "off loopback": len(off_loopback(there)),
             }
         for process in living(processes, child.token):
-            process.kill()
+            with contextlib.suppress(psutil.Error):
+                process.kill()
     return Left(len(processes), addresses, gone, after)
 
 
