@@ -318,6 +318,14 @@ def test_the_table_says_what_was_seen():
     assert len(ways) == 3
 
 
+def test_a_quotation_is_the_same_in_every_run():
+    log = "E1123 20:47:43.199000 23394 torch/api.py:836] RuntimeError: [/a/pair.cc:561] closed"
+    assert table.shorten(log) == "RuntimeError: closed"
+    long = "Timeout waiting for responses to 0798037a-a426-4a70-854b-85dd25968ac8"
+    assert table.shorten(long) == "Timeout waiting for responses to …"
+    assert len(table.shorten("word " * 100)) <= table.QUOTED
+
+
 def test_the_figure_has_every_peer_and_says_who_has_no_cell(tmp_path):
     results = [result("labkit", 2, 3), result("torchrun", 5, 9), Result(PEERS[-1])]
     figure.draw(results, [4, 16], tmp_path / "peers.png")

@@ -112,9 +112,10 @@ def first_line(text: str) -> str:
 
 
 def shorten(words: str) -> str:
-    """Cut words to a length, after what a line of a log begins with and where a source lies."""
+    """Cut words to a length; without a log line's beginning, a source's place and long numbers."""
     words = re.sub(r"^(\[rank\d+\]: |[IWEF]\d{4} \S+ \d+ \S+\] )", "", words)
     words = re.sub(r"\[/\S+\] ", "", words)
+    words = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "…", words)
     return words if len(words) <= QUOTED else words[: QUOTED - 1].rstrip() + "…"
 
 
@@ -134,7 +135,7 @@ def terminal(results: Sequence[Result], sizes: Sequence[int]) -> Table:
     """Make the table for a terminal."""
     out = Table(title="Ways to run ranks, measured here", box=HORIZONTALS, show_lines=True)
     for head in heads(sizes):
-        out.add_column(head)
+        out.add_column(head, overflow="fold")
     for result in results:
         out.add_row(*map(escape, row(result, sizes)))
     return out
