@@ -130,6 +130,17 @@ def test_a_start_that_fails_later_costs_its_own_cells_only(tmp_path):
     assert set(failing["errors"]) == {"4 ranks", "skip", "left"}  # those have four ranks as well
 
 
+def test_what_was_measured_is_kept_when_somebody_ends_the_bench(tmp_path, monkeypatch):
+    def leave(peer, env):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measure, "left", leave)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, QUICK)
+    (labkit,) = json.loads((tmp_path / "peers.json").read_text())["peers"]
+    assert labkit["medians"]["skipped collective s"]["skip"] < 5
+
+
 def test_a_launcher_whose_ranks_end_is_started_and_then_called():
     launcher = fake(
         "launcher",

@@ -41,13 +41,16 @@ def run(
     """
     load = {"before": os.getloadavg()}
     say = lambda words: console.print(f"[dim]{escape(words)}[/]", highlight=False)  # noqa: E731
-    results = compare(peers, rounds, sizes, say)
-    load["after"] = os.getloadavg()
-    claims = bounds.judge(results)
+    results = [Result(peer) for peer in peers]
     out.mkdir(parents=True, exist_ok=True)
-    saved = json.dumps(document(results, claims, command, load), indent=2)
-    (out / "peers.json").write_text(saved + "\n")
-    (out / "peers.md").write_text(table.markdown(results, sizes))
+    try:
+        compare(results, rounds, sizes, say)
+    finally:  # what was measured until a Ctrl-C is worth keeping
+        load["after"] = os.getloadavg()
+        claims = bounds.judge(results)
+        saved = json.dumps(document(results, claims, command, load), indent=2)
+        (out / "peers.json").write_text(saved + "\n")
+        (out / "peers.md").write_text(table.markdown(results, sizes))
     figure.draw(results, sizes, out / "peers.png")
     console.print(table.terminal(results, sizes))
     if claims:

@@ -23,13 +23,12 @@ Done = TypeVar("Done")
 
 
 def compare(
-    peers: Sequence[Peer],
+    results: Sequence[Result],
     rounds: int,
     sizes: Sequence[int] = SIZES,
     say: Callable[[str], None] = print,
-) -> list[Result]:
-    """Measure every peer; return a row each, in the same order."""
-    results = [Result(peer) for peer in peers]
+) -> None:
+    """Measure every peer into its row."""
     for result in results:
         attempt(result, "install", partial(prepare, result))
     ready = [result for result in results if not result.errors]
@@ -42,7 +41,6 @@ def compare(
             attempt(result, what, partial(skip, result, what, rounds))
         attempt(result, "left", partial(leave, result))
         say(f"skipped collective and killed kernel, {result.peer.label}: done")
-    return results
 
 
 def attempt(result: Result, step: str, action: Callable[[], Done]) -> Done | None:
