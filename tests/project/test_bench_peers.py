@@ -180,6 +180,8 @@ def test_nothing_that_a_killed_program_leaves_outlives_the_look():
     assert left.seconds is None
     assert left.after["0.6"] == {"processes": 1, "listeners": 1, "off loopback": 1}
     assert len(left.listeners) == 2
+    assert len(left.names) == 1
+    assert left.names[0].startswith("python")
     assert not [p for p in psutil.process_iter() if "create_server" in " ".join(command_of(p))]
 
 

@@ -147,6 +147,7 @@ class Left:
     listeners: list[str]
     seconds: float | None  #: until nothing was left; None if something was at the last look
     after: dict[str, dict[str, int]]  #: seconds after the kill: processes, listeners, off loopback
+    names: list[str] = field(default_factory=list)  #: of the processes at the last look
 
 
 def left(peer: Peer, env: Mapping[str, str]) -> Left:
@@ -158,7 +159,7 @@ def left(peer: Peer, env: Mapping[str, str]) -> Left:
         child.process.kill()
         child.process.wait()
         killed = time.monotonic()
-        gone, after = None, {}
+        gone, after, rest = None, {}, []
         for look in LOOKS:
             while time.monotonic() - killed < look and gone is None:
                 if not living(processes, child.token):
@@ -171,10 +172,19 @@ def left(peer: Peer, env: Mapping[str, str]) -> Left:
                 "listeners": len(there),
                 "off loopback": len(off_loopback(there)),
             }
+        names = sorted(map(name_of, rest))
         for process in living(processes, child.token):
             with contextlib.suppress(psutil.Error):
                 process.kill()
-    return Left(len(processes), addresses, gone, after)
+    return Left(len(processes), addresses, gone, after, names)
+
+
+def name_of(process: psutil.Process) -> str:
+    """Return the beginning of a process's command."""
+    try:
+        return " ".join([process.name(), *map(os.path.basename, process.cmdline()[1:3])])
+    except psutil.Error:
+        return "gone"
 
 
 def everyone(child: Child) -> list[psutil.Process]:
