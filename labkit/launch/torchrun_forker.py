@@ -95,7 +95,7 @@ class TorchrunForker(Forker):
         sys.stdout, sys.stderr = _unbuffered(sys.stdout), _unbuffered(sys.stderr)
         vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)
         fork_server.draw_anew()
-        return lambda: _main_of(WORKER)(request["argv"], forked=True)
+        return lambda: _main_of(WORKER)(request["argv"])
 
 
 def main(argv: list[str]) -> Job | None:

@@ -36,17 +36,9 @@ SAFE_PATH = "PYTHONSAFEPATH"
 _RANK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def main(argv: list[str], *, forked: bool = False) -> None:
-    """Run a script, and end this process as Python ends it.
-
-    Parameters
-    ----------
-    argv
-        See above.
-    forked
-        Whether this process has been forked: what it has imported, but the script has not, is
-        then not torn down.
-    """
+def main(argv: list[str]) -> None:
+    """Run a script, and end this process as Python ends it, but for tearing torch down: that takes
+    half a second of a core, and aborts a process now and then whose peers have gone."""
     agent, mode, socket, cell, script, *args = argv
     os.environ.pop(SAFE_PATH, None)
     _note(RANK, os.environ["RANK"])
@@ -68,10 +60,8 @@ def main(argv: list[str], *, forked: bool = False) -> None:
             said = str(error).split("\n", 1)[0]
             _note(ERROR, json.dumps({"type": kind.__name__, "message": said, "text": text}))
             others.wait(os.getppid(), _have_ended, int(agent))
-        if kind is not KeyboardInterrupt:
-            code.append(FAILED)
-        elif forked:  # Python ends that with a signal
-            code.append(-signal.SIGINT)
+        # Python ends the latter by the signal that it stands for.
+        code.append(FAILED if kind is not KeyboardInterrupt else -signal.SIGINT)
 
     sys.excepthook = tell
     main_module = ModuleType("__main__")
@@ -92,11 +82,9 @@ def main(argv: list[str], *, forked: bool = False) -> None:
     try:
         exec(compiled, vars(main_module))
         _note(DONE, "")
-        if forked or telling is not None:  # a check: nobody sees torch being tidied up
-            code.append(0)
+        code.append(0)
     except SystemExit as left:
-        if forked:
-            code.append(_code_of(left))
+        code.append(_code_of(left))
         raise
     finally:
         if telling is not None:
