@@ -11,6 +11,7 @@ turn ends with the kernel: nothing lives on, on any host.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import json
 import os
@@ -36,6 +37,9 @@ PROFILE = "IPP_PROFILE_DIR"
 CLOSED_SECONDS, SILENT_SECONDS = 3.0, 25.0
 #: Seconds to wait for the controller's answer to the registration.
 REGISTER_SECONDS = 20.0
+#: Seconds until a rank that has not registered yet writes down where it is. Whoever waits for it
+#: reads that at the end of its log, after twice the time.
+STUCK_SECONDS = 60.0
 #: Seconds from SIGTERM to SIGKILL.
 PATIENCE_SECONDS = 2.0
 #: What a rank exits with when the controller knows of its end, or has gone itself.
@@ -170,6 +174,7 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
     try:
         from .fork_server import import_without_debugger
 
+        faulthandler.dump_traceback_later(STUCK_SECONDS)
         end_with_parent(parent)
         os.setsid()
         _enter_work_folder()
@@ -233,6 +238,7 @@ def _engine_class() -> Any:
 
         def after_registration(self, maybe_tunnel: Any) -> None:
             super().after_registration(maybe_tunnel)
+            faulthandler.cancel_dump_traceback_later()
             about = {"engine": self.id, "info": self.connection_info}
             os.write(self.registration, json.dumps(about).encode())
             os.close(self.registration)

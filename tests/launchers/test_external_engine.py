@@ -81,3 +81,29 @@ def test_a_rank_that_cannot_register_fails_with_its_reason(tmp_path: Path) -> No
     )
     assert done.returncode > 0
     assert "no-such-option" in done.stdout + done.stderr
+
+
+#: A rank that hangs while it imports what it needs.
+HANGS = """
+import importlib, sys, time
+from labkit.launch import external_engine
+
+importlib.import_module = lambda name: time.sleep(1)
+external_engine.STUCK_SECONDS = 0.2
+sys.exit(external_engine.main([]))
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_does_not_come_says_where_it_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS],
+        env={**os.environ, "IPP_PROFILE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode > 0
+    assert "Timeout (0:00:00.2" in done.stderr
+    assert "in _run" in done.stderr
