@@ -21,6 +21,7 @@ from typing import Any
 
 from ..wire import peers
 from ..wire.forked import receive, send
+from . import cpp_log
 
 #: Seconds for the rest of a request that has begun, and for an answer to be taken.
 PATIENCE = 2.0
@@ -167,3 +168,5 @@ def adapt(environment: Mapping[str, str]) -> None:
     torch, threads = sys.modules.get("torch"), environment.get("OMP_NUM_THREADS", "")
     if torch is not None and threads:
         torch.set_num_threads(int(threads.partition(",")[0]))
+    if cpp_log.VARIABLE in environment:
+        cpp_log.read_again()

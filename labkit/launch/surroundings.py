@@ -33,10 +33,12 @@ FREE = (
     "OLDPWD",
     "OMP_NUM_THREADS",  # set by torch.set_num_threads
     "PAGER",
+    "PATH",  # when something is started
     "PET_*",  # by torchrun's parser
     "PWD",
     "PYDEVD_*",
     "PYTEST_*",
+    "PYTHONUNBUFFERED",  # by Python for the streams of the process that starts, which are others
     "SHLVL",
     "TERM",
     "TMPDIR",  # noted at the first use; see ``forker.adapt``

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.family import leave
-from . import fork_server, huge_pages, surroundings, torchrun_forker
+from . import cpp_log, fork_server, huge_pages, surroundings, torchrun_forker
 from .forker import Forker, Job, adapt, write_to
 from .zygote_line import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM
 
@@ -56,6 +56,8 @@ class Zygote(Forker):
         # What is said for this process is what is meant where nothing is said.
         other = {**ONE_THREAD, **request["environment"]}
         names = surroundings.differing(self.environment, other)
+        if cpp_log.VARIABLE in other and cpp_log.can_be_read_again():
+            names = [name for name in names if name != cpp_log.VARIABLE]
         if names:
             return f"other variables there: {', '.join(names)}"
         return "" if request["kind"] in KINDS else "it forks no such thing"

@@ -479,6 +479,18 @@ def test_exit_handlers_and_threads_end_before_it(cell, end, how):
     assert ("said" in err) == ("said" in end)
 
 
+def test_the_level_of_torchs_log_is_the_workers(cell, monkeypatch):
+    text = (
+        "import psutil, torch.distributed as dist\nfrom datetime import timedelta\n"
+        "try:\n    dist.TCPStore('127.0.0.1', 1, timeout=timedelta(seconds=1))\n"
+        "except Exception:\n    print(psutil.Process().name().startswith('torchrun'))\n"
+    )
+    one = "--standalone --nproc-per-node=1"
+    assert "socket" in cell(text, one)[1]
+    monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", "FATAL")
+    assert cell(text, one) == ("rank 0: True\n", "")
+
+
 def test_a_variable_that_torch_may_have_read_is_not_overlooked(cell, monkeypatch):
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
     text = (
