@@ -13,15 +13,16 @@ import atexit
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, partial
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec
-from threading import Lock, Thread
+from threading import Thread
 from types import CodeType, SimpleNamespace
 from typing import Any
 
 from ..wire.features import Feature, Missing, find_missing_in_sources, is_defined
-from ..wire.protocol import QUIET, READY
+from ..wire.protocol import READY
+from . import few_messages
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {
@@ -35,16 +36,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
             "labkit cannot follow what runs on the ranks",
             needed=True,
         ),
-        "few messages": Feature(
-            (
-                "Client._build_targets",
-                "Client._io_loop",
-                "Client._mux_stream",
-                "Client._output_futures",
-                "Client._queue_handlers",
-            ),
-            "each cell costs the notebook three more messages per rank",
-        ),
+        "few messages": few_messages.FEATURE,
         "registration": Feature(
             ("IPEngine.complete_registration",),
             "labkit cannot tell when a rank is there",
@@ -169,101 +161,6 @@ def on_new_future(client: Any, prepare: Callable[[Any], None]) -> None:
 def on_output(future: Any, take: Callable[[dict[str, Any]], None]) -> None:
     """Call ``take(message)`` with all that the engine writes for a request."""
     future.iopub_callbacks.append(take)
-
-
-def execute(view: Any, code: str) -> Any:
-    """Run code on the engines of a direct view, as ``view.execute(code, silent=False,
-    block=False)`` does, with as few messages as labkit's ranks can do with (``protocol.QUIET``).
-
-    Returns
-    -------
-    AsyncResult
-        As for any other cell, with all its output.
-    """
-    client = view.client
-    if not _hears_quiet(client):
-        return view.execute(code, silent=False, block=False)
-    identities, engines = client._build_targets(view.targets)
-    metadata = {"label": view.label, QUIET: True}
-    futures = []
-    with _sent_together(client):
-        for identity, engine in zip(identities, engines, strict=True):
-            future = client.send_execute_request(
-                client._mux_stream, code, silent=False, ident=identity, metadata=metadata
-            )
-            # What the engine would have told of it.
-            future.output.metadata.update(
-                engine_uuid=identity.decode(), engine_id=engine, execute_input=code
-            )
-            futures.append(future)
-    kind = sys.modules["ipyparallel"].AsyncResult
-    return kind(client, futures, fname="execute", targets=engines, owner=True)
-
-
-def _hears_quiet(client: Any) -> bool:
-    """Let a client take it from a reply that no output comes; tell whether it can."""
-    names = FEATURES["ipyparallel"]["few messages"].names
-    if not all(hasattr(client, name.partition(".")[2]) for name in names):
-        return False
-    handlers = client._queue_handlers
-    stock = handlers.get("execute_reply")
-    if not hasattr(stock, "hears_quiet"):
-
-        def handle(message: dict[str, Any]) -> None:
-            output = client._output_futures.get(message["parent_header"].get("msg_id"))
-            stock(message)
-            if message["content"].get(QUIET) and output is not None and not output.done():
-                output.set_result(None)
-
-        handle.hears_quiet = True  # type: ignore[attr-defined]
-        handlers["execute_reply"] = handle
-    return True
-
-
-class _Collected:
-    """Stands for the loop of a client's thread while several requests are made."""
-
-    def __init__(self, loop: Any) -> None:
-        self._loop, self._lock = loop, Lock()
-        self._calls: list[Callable[[], object]] | None = []
-
-    def add_callback(self, call: Callable[..., object], *args: Any, **named: Any) -> None:
-        with self._lock:
-            if self._calls is not None:
-                self._calls.append(partial(call, *args, **named))
-                return
-        self._loop.add_callback(call, *args, **named)  # of another thread, which came too late
-
-    def hand_over(self, stream: Any) -> None:
-        """Give all of it to the loop in one piece, and all that comes later as it comes."""
-
-        def run(calls: Sequence[Callable[[], object]]) -> None:
-            try:
-                for call in calls:
-                    call()
-            finally:
-                # Else one each time that the loop has looked at everything else.
-                stream.flush(POLLOUT)
-
-        with self._lock:
-            calls, self._calls = self._calls or [], None
-            self._loop.add_callback(run, calls)
-
-
-@contextmanager
-def _sent_together(client: Any) -> Iterator[None]:
-    """Let a client's thread be woken once for all requests that are made inside."""
-    loop = client._io_loop
-    client._io_loop = collected = _Collected(loop)
-    try:
-        yield
-    finally:
-        client._io_loop = loop
-        collected.hand_over(client._mux_stream)
-
-
-#: ZeroMQ's flag for what can be sent; this module does not import it.
-POLLOUT = 2
 
 
 def send_control(client: Any, engine: int, message: str, content: Mapping[str, Any]) -> Any:

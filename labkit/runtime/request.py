@@ -12,7 +12,7 @@ import ipyparallel as ipp
 
 from ..deadlock.samples import renumber
 from ..errors import RankDied
-from ..launch import ipyparallel_internals
+from ..launch import few_messages, ipyparallel_internals
 from ..wire import errands
 from ..wire.asking import InputRequest, May
 from ..wire.encoding import ProtocolError, decode
@@ -153,7 +153,7 @@ def cell(group: GroupKeeper, ranks: Sequence[int], code: str, *, may: May = May.
     ``may`` says whether it may ask a person: only if somebody follows it who can be asked.
     """
     group.check()
-    sent = Request.send(group, ranks, lambda view: ipyparallel_internals.execute(view, code), may)
+    sent = Request.send(group, ranks, lambda view: few_messages.execute(view, code), may)
     return replace(sent, noted=True)
 
 
