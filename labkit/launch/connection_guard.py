@@ -27,6 +27,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import select
 import socket
 import struct
@@ -72,6 +73,7 @@ def start() -> int | None:
             end_with_parent(parent)
             os.setsid()
             _keep_only(theirs.fileno())
+            _allow_many_files()
             _Server(theirs).serve()
             code = 0
         finally:
@@ -87,6 +89,14 @@ def _keep_only(kept: int) -> None:
         if number > 2 and number != kept:
             with contextlib.suppress(OSError):  # of the list itself
                 os.close(number)
+
+
+def _allow_many_files() -> None:
+    """Take all the files that the system allows: each process group of each rank needs two, and
+    1024, the usual limit, are soon used up.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Rank(NamedTuple):
@@ -138,6 +148,10 @@ class _Server:
         message, files, _, _ = socket.recv_fds(self.line, REGISTRATION.size, 3)
         if not message:
             return False
+        if len(files) < 3:  # no room for them; who has asked sees that nobody answers
+            for file in files:
+                os.close(file)
+            return True
         pid, number, accept4 = REGISTRATION.unpack(message)
         notifications, process, answer = files
         try:

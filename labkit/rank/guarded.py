@@ -54,12 +54,13 @@ class _Program(ctypes.Structure):
 
 
 class GuardEnded(RuntimeError):
-    """The guard has ended."""
+    """The guard has ended, or takes nobody more."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The process that accepts connections for the ranks has ended, so they cannot form a "
-            "group; lab.stop(), then labkit.start() gives you a new lab."
+            "The process that accepts connections for the ranks has ended, or may open no more "
+            "files, so they cannot form a group; lab.stop(), then labkit.start() gives you a new "
+            "lab."
         )
 
 
@@ -97,7 +98,7 @@ def call(function: Callable[[], Result]) -> Result:
     Raises
     ------
     GuardEnded
-        If there was a guard, and its process has ended.
+        If there was a guard, and its process has ended or takes nobody more.
     """
     if not is_there():
         return function()

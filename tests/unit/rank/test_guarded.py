@@ -39,9 +39,9 @@ got = []
 """
 
 
-def run(code: str) -> list[str]:
-    """Run code behind ``BEGIN``; return the lines it prints."""
-    command = [sys.executable, "-c", BEGIN + textwrap.dedent(code)]
+def run(code: str, first: str = "") -> list[str]:
+    """Run code behind ``first`` and ``BEGIN``; return the lines it prints."""
+    command = [sys.executable, "-c", first + BEGIN + textwrap.dedent(code)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
@@ -133,3 +133,28 @@ def test_without_its_process_nothing_listens():
         except guarded.GuardEnded as error:
             print(str(error).partition(",")[0])
     """) == ["The process that accepts connections for the ranks has ended"]
+
+
+def test_the_guard_may_open_as_many_files_as_the_system_allows():
+    """A group of a rank costs it two; a lab in which many are made had none after an hour."""
+    first = "import resource; most = resource.getrlimit(7)[1]; resource.setrlimit(7, (99, most))"
+    code = "print(resource.prlimit(pid, resource.RLIMIT_NOFILE) == (most, most))"
+    assert run(code, first) == ["True"]
+
+
+def test_who_finds_no_room_is_told_and_those_who_are_there_go_on():
+    assert run("""
+        import resource
+        server, thread = guarded.call(lambda: serve(True))
+        there = len(os.listdir(f"/proc/{pid}/fd"))
+        most = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (there, most))
+        try:
+            guarded.call(lambda: serve(True))
+        except guarded.GuardEnded as error:
+            print(error.args[0][:65])
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (there + 9, most))
+        line = socket.create_connection(server.getsockname())
+        thread.join(20)
+        print(type(got[0]).__name__)
+    """) == ["The process that accepts connections for the ranks has ended, or ", "tuple"]
