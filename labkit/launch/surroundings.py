@@ -42,6 +42,7 @@ FREE = (
     "SHLVL",
     "TERM",
     "TMPDIR",  # noted at the first use; see ``forker.adapt``
+    "TORCHINDUCTOR_CACHE_DIR",  # by the compiler at each use; it sets it at the first
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",  # by torchrun at each start of its workers
 )
 #: Of a process's state as the kernel has it: users, groups, rights.

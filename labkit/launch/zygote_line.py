@@ -20,6 +20,8 @@ VARIABLE = "LABKIT_ZYGOTE"
 SOCKET, READY = "zygote", "ready"
 #: What it forks: the warm process of a lab, or what owns one run of torchrun.
 WARM, TORCHRUN = "warm", "torchrun"
+#: How the log says that it has forked nothing.
+REFUSED = "the zygote has refused: "
 #: Variables of a zygote: a library that starts threads when it is imported makes forks unsafe.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 #: Seconds for an answer. It takes some 20 ms; one that is stopped or swapped out may be late.
@@ -63,7 +65,7 @@ def ask(
         seconds = ANSWER_SECONDS if Path(folder, READY).exists() else IMPORT_SECONDS
         return forked.ask(str(Path(folder) / SOCKET), request, files, seconds)
     except forked.Refused as refusal:
-        _log.info("the zygote has refused: %s", refusal)
+        _log.info("%s%s", REFUSED, refusal)
     except TimeoutError:
         _log.info("the zygote does not answer")
         raise

@@ -1,4 +1,4 @@
-"""Tests that have failed beside others are run once more, alone."""
+"""Tests that have failed beside others are run once more, alone; and what a run says at its end."""
 
 from __future__ import annotations
 
@@ -92,3 +92,19 @@ def test_make_asks_for_it_after_failed_tests_only() -> None:
     recipe = (ROOT / "Makefile").read_text().partition("\ntest: ")[2].partition("\n\n")[0]
     assert "[ $$status = 1 ] || exit $$status" in recipe
     assert recipe.index("exit $$status") < recipe.index("tests.support.again")
+
+
+REFUSED = """
+import logging
+
+def test_one():
+    logging.getLogger("labkit.launch.zygote_line").info("the zygote has refused: other code there")
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "xdist"])
+def test_what_the_zygote_has_refused_is_said_at_the_end(folder: Path, workers: list[str]) -> None:
+    (folder / "test_a.py").write_text(REFUSED)
+    done = python(folder, "pytest", "-q", *workers, "-p", "tests.support.warm_start")
+    assert done.returncode == 0
+    assert "refused by the zygote: 1 × other code there" in done.stdout

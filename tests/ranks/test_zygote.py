@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from torch._inductor.runtime import cache_dir_utils
 
 import labkit
 from labkit.launch import zygote_line
@@ -105,6 +106,15 @@ def test_another_variable_asks_for_another_process(zygote, monkeypatch, name):
     monkeypatch.setenv(name, "1")
     with warm() as process:
         assert isinstance(process.process, subprocess.Popen)
+
+
+def test_what_torch_itself_sets_when_it_compiles_changes_nothing(zygote, monkeypatch):
+    """A kernel that has compiled something would start all later labs anew."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    cache_dir_utils.cache_dir()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    with warm() as process:
+        assert isinstance(process.process, ForkedProcess)
 
 
 def test_other_code_asks_for_another_process(zygote, monkeypatch):

@@ -1,14 +1,20 @@
 """A pytest plugin: the labs of all tests start from one zygote. ``make test`` loads it.
 
 Without it (``pytest tests/ranks/test_lab.py``) each lab imports torch anew, as in a plain script.
+At the end it says which starts the zygote has refused, and why: those took as long. Some tests want
+that; but what one test leaves in the process can cost all that come after it.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from labkit.launch import zygote_line
 from labkit.tools import nbval_plugin
 
 TESTS = Path(__file__).parents[1]
@@ -16,6 +22,26 @@ TESTS = Path(__file__).parents[1]
 NO_LABS = ("unit", "project")
 #: The session's zygote, which is there from before a test until after it.
 zygotes: set[int] = set()
+#: How often the zygote has said no, by what it said.
+refusals: Counter[str] = Counter()
+#: Under which name one of xdist's processes tells the first.
+TOLD = "labkit_refusals"
+
+
+class _Refusals(logging.Filter):
+    """Count what the zygote has refused, where that is logged."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "refused" in (text := record.getMessage()):
+            refusals[text.removeprefix(zygote_line.REFUSED)] += 1
+        return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listen to what is said of the zygote in this process."""
+    logger = logging.getLogger(zygote_line.__name__)
+    logger.setLevel(logging.INFO)
+    logger.addFilter(_Refusals())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -28,3 +54,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _folder(path: Path) -> str:
     return path.relative_to(TESTS).parts[0]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the first process, in one of xdist's."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output[TOLD] = dict(refusals)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear what one of xdist's processes tells."""
+    refusals.update(getattr(node, "workeroutput", {}).get(TOLD, {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which starts began with an import of torch although there was a zygote."""
+    for text, count in refusals.most_common():
+        terminalreporter.write_line(f"refused by the zygote: {count} × {text}")
