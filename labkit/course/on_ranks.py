@@ -153,7 +153,7 @@ def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[s
     forbidden = sorted({name for names, _ in answers for name in names})
     if not whole or not group.join:
         there = cluster.errand(dict.fromkeys(engines, errands.settle_trial(False)))
-        if all(there) or not group.join:
+        if not group.join or (all(there) and not _stopped_between_groups(cluster)):
             return forbidden, []
         group.broken = True
         group.repair()
@@ -166,6 +166,13 @@ def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[s
     group.broken = True
     group.repair()
     return forbidden, [GROUP_CHANGED if changed else diagnosis.GROUP_ANEW]
+
+
+def _stopped_between_groups(cluster: RankCluster) -> bool:
+    """Tell whether some ranks have made more groups than others: torch numbers them, and the next
+    ones would not find each other."""
+    samples = sample(cluster, range(cluster.size))
+    return len(samples) < cluster.size or len({s.made for s in samples.values()}) > 1
 
 
 def _failure(

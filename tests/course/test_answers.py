@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,14 @@ def test_a_wrong_answer_is_named(
     verdict = attempt(lab, exercise, answers.written(exercise, found.answer))
     assert verdict.startswith(found.says)
     record_property("answer", "generic" if wrong in exercise.also_wrong else "named")
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.14, 0.18])
+def test_a_check_that_was_stopped_between_groups_leaves_nothing_behind(
+    lab: labkit.Lab, seconds: float
+) -> None:
+    """Some ranks had made more groups than others; the next check blamed its answer for that."""
+    exercise = EXERCISES["15-4"]
+    right = answers.solution(exercise)
+    attempt(lab, replace(exercise, seconds=seconds), right)
+    assert attempt(lab, exercise, right) == "passed"
