@@ -17,6 +17,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from labkit.hosts import commands
+
 #: Of float32: 1 MB.
 COUNT = 250_000
 NAMES = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"]
@@ -46,7 +48,7 @@ facts |= {"host": socket.gethostname(), "master": os.environ["MASTER_ADDR"]}
 if lift:
     facts["slow"] = seconds(2)
     if facts["LOCAL_RANK"] == 0:
-        subprocess.run(["tc", "qdisc", "del", "dev", "eth0", "root"], check=True)
+        subprocess.run([commands.find("tc"), "qdisc", "del", "dev", "eth0", "root"], check=True)
     facts["fast"] = seconds(5)
 (folder / f"{rank}.json").write_text(json.dumps(facts))
 dist.destroy_process_group()
