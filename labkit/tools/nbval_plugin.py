@@ -7,7 +7,8 @@ Stock nbval gets four things wrong:
 - the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs;
 - the kernel does not count cells, so an error in one that names ``In[7]`` never matches.
 
-And it would take what a cell shows while it runs for part of its output.
+And it would take what a cell shows while it runs for part of its output, and let every user of the
+machine read what a kernel prints.
 
 The labs of a session's notebooks share what they import: a zygote starts with the first cell.
 
@@ -17,6 +18,7 @@ Nothing else is changed; in particular no output is sanitised before it is compa
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ import pytest
 from ..launch.zygote_owner import Zygote
 from ..notebook.live import LIVE
 from ..wire.features import Feature, Missing, find_missing_in_sources
+from . import encryption
 
 #: What rests on which insides of nbval; without them its own ways stay, and the header says so.
 FEATURES = {
@@ -56,10 +59,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let nbval start kernels that end gently and show nothing that comes and goes, for as long
     as this pytest session lasts."""
     # Not at the top: pytest wants to rewrite nbval's assertions when it loads that plugin.
-    from nbval import plugin
+    from nbval import kernel, plugin
 
     config.add_cleanup((patch := pytest.MonkeyPatch()).undo)
     patch.setenv(LIVE, "0")
+    manager: Any = getattr(kernel, "KernelManager", None)
+    if manager is not None:
+        patch.setattr(kernel, "KernelManager", partial(manager, **encryption.settings()))
     running: Any = getattr(plugin, "RunningKernel", None)
     if running is None:
         return

@@ -16,10 +16,12 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
+from traitlets.config import Config
 
 from ..errors import DataError, StartError, UsageError
 from ..files import reason, write_whole
 from ..notebook.live import LIVE
+from . import encryption
 from .environment import kernel_environment
 
 #: How much of what a kernel wrote outside its cells is shown when it has died.
@@ -128,6 +130,7 @@ def execute(
         timeout=timeout,
         allow_errors=failed is not None,
         resources={"metadata": {"path": str(folder)}},
+        config=Config({"KernelManager": encryption.settings()}),
         record_timing=False,  # no times of day in a file that is kept under version control
         store_widget_state=False,
         coalesce_streams=True,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from labkit.tools import jupyterlab
+from labkit.tools import encryption, jupyterlab
 from tests.browser.server import CourseServer, course_server
 
 
@@ -99,7 +99,10 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
     status, _, answer = ask(server, path, "POST", body)
     assert status == 201
     kernel = json.loads(answer)["kernel"]["id"]
-    root = start_lab(server.runtime / f"kernel-{kernel}.json")
+    connection_file = server.runtime / f"kernel-{kernel}.json"
+    if encryption.settings():
+        assert json.loads(connection_file.read_text())["curve_secretkey"]
+    root = start_lab(connection_file)
     family = server.family()
     assert len(family) >= 7  # server, zygote, kernel, warm process, controller, two ranks
     (zygote,) = [p for p in server_children(set(family)) if "labkit.launch.zygote" in p.cmdline()]

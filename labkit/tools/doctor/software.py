@@ -17,6 +17,7 @@ from ...wire.encoding import decode
 from ...wire.exit_code import describe_exit
 from ...wire.features import sentences
 from ...wire.state import ProcessFacts
+from .. import encryption
 from .finding import Finding, State
 
 #: Seconds for torch to be imported and to look at the GPUs.
@@ -101,12 +102,15 @@ def check_features(facts: Mapping[str, Any]) -> Finding:
 
 
 def check_strangers(facts: Mapping[str, Any]) -> Finding:
-    """Say whether other users of this machine are kept out of groups and remote calls."""
+    """Say whether other users of this machine are kept out of groups, remote calls and output."""
     title, why = "other users", facts.get("open", "torch cannot be used")
-    if not why:
-        return Finding(title, "ok", "cannot connect to the ranks that labkit starts here")
-    text = f"can take part in process groups and remote calls of this machine: {why}"
-    return Finding(title, "note", text)
+    if why:
+        text = f"can take part in process groups and remote calls of this machine: {why}"
+        return Finding(title, "note", text)
+    if why := encryption.why_not():
+        return Finding(title, "note", f"can read what the kernels of notebooks print: {why}")
+    text = "cannot connect to the ranks that labkit starts here, nor read what cells print"
+    return Finding(title, "ok", text)
 
 
 def _torch_version(facts: Mapping[str, Any]) -> Finding:
