@@ -111,7 +111,7 @@ def start(
     versions.check()  # what is too old may not even be imported below
     from .notebook import startup
 
-    return startup.start(
+    lab = startup.start(
         n,
         engines=engines,
         join=join,
@@ -119,6 +119,18 @@ def start(
         preload=preload,
         config={} if config is None else config,
     )
+    _complete_exercises()
+    return lab
+
+
+def _complete_exercises() -> None:
+    """Let Tab know the ids of the exercises, in a notebook."""
+    from .notebook import shell
+
+    if (found := shell.current()) is not None:
+        from .course import completion
+
+        completion.load(found)
 
 
 def load_ipython_extension(shell: _Any) -> None:

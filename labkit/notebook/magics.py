@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,27 +16,10 @@ from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
 from ..runtime.diagnosis import Ending
 from ..wire.outcome import Outcome
-from . import async_result, cell_output, lab, live, person, show
+from . import async_result, cell_output, completion, lab, live, person, show
 from . import shell as ipython
+from .ranks_option import parse_ranks
 from .run import run
-
-
-def parse_ranks(text: str) -> list[int]:
-    """Read ``0,2``, ``1-3`` or ``0,2-5`` (an en dash works too).
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
-    """
-    ranks: list[int] = []
-    for part in text.replace("–", "-").replace(" ", "").split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if match is None:
-            raise UsageError(f"--ranks takes numbers and ranges as in 0,2-3, not {text!r}.")
-        first, last = int(match[1]), int(match[2] or match[1])
-        ranks += range(first, last + 1)
-    return ranks
 
 
 def fill_empty(lines: list[str]) -> list[str]:
@@ -63,6 +45,7 @@ class LabMagics(ParallelMagics):
         if ipython.of_notebook() is not None:
             cell_output.install(shell)
         shell.register_magics(cls(shell, view))
+        completion.load(shell)
         if fill_empty not in shell.input_transformers_cleanup:
             shell.input_transformers_cleanup.append(fill_empty)
 

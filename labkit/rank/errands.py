@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..wire import errands
-from . import calls, process_group, setup
+from . import calls, names, process_group, setup
 from .profile import profiler
 from .trial import trial
 
@@ -22,6 +22,9 @@ errands.leave.served_by(process_group.leave)
 errands.call.served_by(calls.call)
 errands.pull.served_by(calls.pull)
 errands.push.served_by(calls.push)
+
+errands.complete.served_by(names.complete)
+errands.explain.served_by(names.explain)
 
 errands.prepare_trial.served_by(trial.prepare)
 errands.run_trial.served_by(trial.run)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from .names import Suggestion
 from .outcome import Returned
 from .recording import Recording
 from .state import ProcessFacts
@@ -154,6 +155,19 @@ def pull(name: str) -> Returned:
 @errand
 def push(payload: bytes) -> Returned:
     """Set variables of the cells from a pickled dict."""
+
+
+# -- a cell that is being written ---------------------------------------------------------------
+
+
+@errand
+def complete(cell: str, cursor: int) -> list[Suggestion]:
+    """Return how the text before the cursor could go on."""
+
+
+@errand
+def explain(cell: str, cursor: int, detail: int) -> dict[str, str]:
+    """Return the help on the name at the cursor, by MIME type."""
 
 
 # -- trials of exercises ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser import chromium, page, server
 from tests.support.notebook_rules import ESCAPE
@@ -118,6 +119,23 @@ def test_a_debugger_asks_below_what_its_rank_has_printed(own: page.NotebookPage)
     assert own.page.locator(".jp-Stdin").count() == 0
     assert own.errors(at)[0].startswith("Interrupted: the cell was stopped.")
     assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
+
+
+def test_tab_and_shift_tab_know_what_the_ranks_have(own: page.NotebookPage) -> None:
+    """The notebook itself has no ``dist``: only the ranks have it."""
+    own.write(own.append(""), "%%px\ndist.all_red")
+    own.page.keyboard.press("Tab")
+    offered = own.page.locator(".jp-Completer")
+    # The first Tab in a kernel lets IPython import Jedi.
+    expect(offered).to_contain_text("all_reduce_coalesced", timeout=20_000)
+    own.keep("tab_in_a_cell_for_ranks")
+    own.page.keyboard.press("Enter")
+    expect(own.page.locator(".jp-Completer:visible")).to_have_count(0)
+    own.page.keyboard.press("Shift+Tab")
+    expect(own.page.locator(".jp-Tooltip")).to_contain_text("async_op")
+    own.keep("shift_tab_in_a_cell_for_ranks")
+    own.page.keyboard.press("Escape")
+    assert own.sources()[-1] == "%%px\ndist.all_reduce"
 
 
 def test_what_is_suspected_is_told_and_ends_at_the_stop_button(own: page.NotebookPage) -> None:

@@ -10,7 +10,7 @@ from jupyter_client.manager import start_new_kernel
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError, UsageError
 from labkit.errors import Interrupted
-from labkit.notebook.magics import parse_ranks
+from labkit.notebook.ranks_option import parse_ranks
 
 
 @pytest.fixture(scope="module")

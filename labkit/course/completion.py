@@ -1,0 +1,37 @@
+"""Complete the ids of exercises: ``labkit.check("03`` and Tab."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
+
+from . import catalogue
+
+#: The call of a function that takes an id, up to the cursor; and the id so far.
+_CALL = re.compile(r"""(?:^|[\W_])(?:check|hint|solution)\(\s*["']([\d-]*)$""")
+
+
+def load(shell: Any) -> None:
+    """Let a notebook's completion know the exercises."""
+    if complete not in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.append(complete)
+
+
+@context_matcher(identifier="labkit.exercises")
+def complete(context: CompletionContext) -> SimpleMatcherResult:
+    """Return the ids that begin as the text before the cursor does."""
+    found = _CALL.search(context.line_with_cursor[: context.cursor_position])
+    if found is None:
+        return SimpleMatcherResult(completions=[])
+    every = (name for number in catalogue.numbers() for name in catalogue.ids(number))
+    ids = [SimpleCompletion(name, type="id") for name in every if name.startswith(found[1])]
+    return SimpleMatcherResult(
+        completions=ids, matched_fragment=found[1], ordered=True, suppress=bool(ids)
+    )

@@ -1,0 +1,39 @@
+"""Ask a rank what a name in a cell means, while somebody writes that cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..wire import errands
+from ..wire.names import Suggestion
+from .process_group import GroupKeeper
+from .request import send_errand
+
+#: Seconds that somebody who writes waits for a rank's answer at most.
+PATIENCE = 1.0
+
+
+def complete(group: GroupKeeper, ranks: Sequence[int], cell: str, cursor: int) -> list[Suggestion]:
+    """Return how the text before the cursor could go on, by the first rank with nothing to do."""
+    found: list[Suggestion] | None = _ask(group, ranks, errands.complete(cell, cursor))
+    return found or []
+
+
+def explain(
+    group: GroupKeeper, ranks: Sequence[int], cell: str, cursor: int, detail: int
+) -> dict[str, str]:
+    """Return the help on the name at the cursor, by MIME type, by the first rank that is free."""
+    found: dict[str, str] | None = _ask(group, ranks, errands.explain(cell, cursor, detail))
+    return found or {}
+
+
+def _ask(group: GroupKeeper, ranks: Sequence[int], call: errands.Call[Any]) -> Any:
+    """Return the answer of the first rank with nothing to do, None if there is none in time."""
+    cluster = group.cluster
+    free = [r for r in ranks if r not in cluster.deaths and not cluster.is_busy(r)]
+    if not free:
+        return None
+    sent = send_errand(group, free[:1], call)
+    sent.result.wait(PATIENCE)
+    return sent.outcomes()[0].value if sent.result.done() else None
