@@ -143,7 +143,7 @@ def test_lab_without_options_leaves_port_and_browser_to_jupyter(
     assert labkit_command("lab").exit_code == 0
     [argv] = started
     assert f"--ServerApp.root_dir={tmp_path / 'work'}" in argv
-    assert not [word for word in argv if "port" in word or "browser" in word]
+    assert not [word for word in argv if "ServerApp.port" in word or "browser" in word]
 
 
 @pytest.mark.parametrize(("user", "says"), [(0, True), (1000, False)])

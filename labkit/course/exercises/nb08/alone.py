@@ -48,6 +48,7 @@ class Alone:
         command = [sys.executable, "-P", "-m", "labkit.rank.torchrun.training", str(os.getpid())]
         self._process = subprocess.Popen(
             [*command, json.dumps([[str(material.file(SINGLE)), *words] for words in runs])],
+            cwd=self._kept.name,  # the notebook's folder may go away before it has begun
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={**os.environ, VARIABLE: Asked(self._kept.name).encoded()},
