@@ -109,7 +109,7 @@ def start(
     from . import versions
 
     versions.check()  # what is too old may not even be imported below
-    from .notebook import startup
+    from .notebook import shell, startup
 
     lab = startup.start(
         n,
@@ -119,28 +119,29 @@ def start(
         preload=preload,
         config={} if config is None else config,
     )
-    _complete_exercises()
+    _complete_exercises(shell.current())
     return lab
 
 
-def _complete_exercises() -> None:
-    """Let Tab know the ids of the exercises, in a notebook."""
-    from .notebook import shell
+def _complete_exercises(shell: _Any) -> None:
+    """Let Tab know the ids of the exercises, where there is a shell of IPython's."""
+    if shell is None:
+        return
+    from .course import completion
+    from .notebook.shell import add_matcher
 
-    if (found := shell.current()) is not None:
-        from .course import completion
-
-        completion.load(found)
+    add_matcher(shell, completion.complete)
 
 
 def load_ipython_extension(shell: _Any) -> None:
-    """Give a notebook ``%%torchrun`` without a lab: ``%load_ext labkit``."""
+    """Give a notebook without a lab ``%%torchrun`` and the exercises' ids: ``%load_ext labkit``."""
     from . import versions
 
     versions.check()
     from .notebook import torchrun
 
     torchrun.load(shell)
+    _complete_exercises(shell)
 
 
 #: Name -> its module, and the name in there ("": the module itself).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from IPython.core.completer import (
     CompletionContext,
@@ -12,16 +11,8 @@ from IPython.core.completer import (
     context_matcher,
 )
 
-from . import catalogue
-
 #: The call of a function that takes an id, up to the cursor; and the id so far.
 _CALL = re.compile(r"""(?:^|[\W_])(?:check|hint|solution)\(\s*["']([\d-]*)$""")
-
-
-def load(shell: Any) -> None:
-    """Let a notebook's completion know the exercises."""
-    if complete not in shell.Completer.custom_matchers:
-        shell.Completer.custom_matchers.append(complete)
 
 
 @context_matcher(identifier="labkit.exercises")
@@ -30,6 +21,8 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     found = _CALL.search(context.line_with_cursor[: context.cursor_position])
     if found is None:
         return SimpleMatcherResult(completions=[])
+    from . import catalogue  # not when a lab starts: it takes longer than all the rest here
+
     every = (name for number in catalogue.numbers() for name in catalogue.ids(number))
     ids = [SimpleCompletion(name, type="id") for name in every if name.startswith(found[1])]
     return SimpleMatcherResult(

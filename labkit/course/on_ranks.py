@@ -147,13 +147,12 @@ def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[s
     trial had left it before it failed. ``usable`` tells that its connections are in order.
     """
     cluster = group.cluster
-    free = [r for r in range(cluster.size) if r not in cluster.deaths and not cluster.is_busy(r)]
-    engines = [cluster.places[r].engine for r in free]
+    engines = [cluster.places[rank].engine for rank in cluster.free_ranks()]
     answers = cluster.errand(dict.fromkeys(engines, errands.end_trial()))
     forbidden = sorted({name for names, _ in answers for name in names})
     if not whole or not group.join:
         there = cluster.errand(dict.fromkeys(engines, errands.settle_trial(False)))
-        if not group.join or (all(there) and not _stopped_between_groups(cluster)):
+        if all(there) or not group.join:
             return forbidden, []
         group.broken = True
         group.repair()
@@ -166,13 +165,6 @@ def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[s
     group.broken = True
     group.repair()
     return forbidden, [GROUP_CHANGED if changed else diagnosis.GROUP_ANEW]
-
-
-def _stopped_between_groups(cluster: RankCluster) -> bool:
-    """Tell whether some ranks have made more groups than others: torch numbers them, and the next
-    ones would not find each other."""
-    samples = sample(cluster, range(cluster.size))
-    return len(samples) < cluster.size or len({s.made for s in samples.values()}) > 1
 
 
 def _failure(

@@ -11,7 +11,8 @@ from ..wire.samples import GroupKey, Sample
 def in_step(samples: Mapping[int, Sample]) -> bool:
     """Tell whether idle ranks have made the same calls, with none of them under way.
 
-    Equal numbers of collectives in each group, and as many receives as sends between any two.
+    Equal numbers of collectives in each group, as many receives as sends between any two, and as
+    many groups made: torch names the next one after their number.
     """
     issued: dict[GroupKey, set[tuple[int, int]]] = {}
     balance: Counter[tuple[GroupKey, int, int, int]] = Counter()  # sends less receives
@@ -30,6 +31,18 @@ def in_step(samples: Mapping[int, Sample]) -> bool:
                     takes_any.add((key, rank, tag))  # from whom is not on record
     return (
         len({sample.joined for sample in samples.values()}) <= 1
+        and _made_as_many_groups(samples)
         and all(len(seen) == 1 for seen in issued.values())
         and all((key, to, tag) in takes_any for (key, _, to, tag), n in balance.items() if n)
     )
+
+
+def _made_as_many_groups(samples: Mapping[int, Sample]) -> bool:
+    """Tell whether ranks have made equal numbers of groups, as far as torch counts them.
+
+    Groups that only their members make (``use_local_synchronization``) have a hash for a name, and
+    are counted on their members, or nowhere, as the version of torch will.
+    """
+    if any(not name.isdigit() for sample in samples.values() for name, _ in sample.groups):
+        return True
+    return len({sample.made for sample in samples.values()}) <= 1

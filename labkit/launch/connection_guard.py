@@ -96,7 +96,8 @@ def _allow_many_files() -> None:
     1024, the usual limit, are soon used up.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(OSError, ValueError):  # it goes on with what it has
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Rank(NamedTuple):

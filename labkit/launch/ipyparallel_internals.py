@@ -1,8 +1,8 @@
 """Name what labkit uses of the insides of ipyparallel, IPython and ipykernel.
 
-The notebook's side, the controller and the engine need it; no other file there names it (the
-rank's own reach is in ``labkit.rank.ipython_internals``). :func:`check` says what this version
-hides. The functions below then do less, and stop nothing.
+The notebook's side, the controller and the engine need it; beside it only :mod:`.few_messages`
+names some (the rank's own reach is in ``labkit.rank.ipython_internals``). :func:`check` says what
+this version hides. The functions below then do less, and stop nothing.
 
 Imports nothing heavy: the exit notice, the controller and the warm process come by here.
 """

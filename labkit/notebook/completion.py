@@ -22,6 +22,7 @@ from ..errors import LabError
 from ..runtime import names
 from . import lab
 from .ranks_option import parse_ranks
+from .shell import add_matcher
 
 _CELL = re.compile(r"\s*%%px\b(.*)\n")
 _LINE = re.compile(r"[ \t]*%px[ \t]+(?=\S)")
@@ -52,8 +53,7 @@ def find_place(cell: str, cursor: int) -> Place | None:
 
 def load(shell: Any) -> None:
     """Let a notebook's completion and its help ask the ranks of the current lab."""
-    if complete not in shell.Completer.custom_matchers:
-        shell.Completer.custom_matchers.append(complete)
+    add_matcher(shell, complete)
     kernel = getattr(shell, "kernel", None)
     if kernel is not None and not isinstance(vars(kernel).get("do_inspect"), _Inspect):
         vars(kernel)["do_inspect"] = _Inspect(kernel.do_inspect)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import CellSyntaxError
 
 if TYPE_CHECKING:
+    from IPython.core.completer import Matcher
     from IPython.core.interactiveshell import InteractiveShell
 
 
@@ -17,6 +18,12 @@ def current() -> InteractiveShell | None:
     ipython = sys.modules.get("IPython")
     shell: InteractiveShell | None = ipython.get_ipython() if ipython else None
     return shell
+
+
+def add_matcher(shell: InteractiveShell, matcher: Matcher) -> None:
+    """Let the shell's completion ask this too, once."""
+    if matcher not in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.append(matcher)
 
 
 def of_notebook() -> InteractiveShell | None:

@@ -229,6 +229,10 @@ class RankCluster:
         """List the ranks that have something to do."""
         return [rank for rank in range(self.size) if self.is_busy(rank)]
 
+    def free_ranks(self) -> list[int]:
+        """List the ranks that are there and have nothing to do."""
+        return [r for r in range(self.size) if r not in self.deaths and not self.is_busy(r)]
+
     def local_process(self, rank: int) -> psutil.Process | None:
         """Return a rank's process, None if it is on another host or has ended."""
         place = self.places[rank]

@@ -30,10 +30,10 @@ def explain(
 
 def _ask(group: GroupKeeper, ranks: Sequence[int], call: errands.Call[Any]) -> Any:
     """Return the answer of the first rank with nothing to do, None if there is none in time."""
-    cluster = group.cluster
-    free = [r for r in ranks if r not in cluster.deaths and not cluster.is_busy(r)]
-    if not free:
+    free = set(group.cluster.free_ranks())
+    chosen = [rank for rank in ranks if rank in free][:1]
+    if not chosen:
         return None
-    sent = send_errand(group, free[:1], call)
+    sent = send_errand(group, chosen, call)
     sent.result.wait(PATIENCE)
     return sent.outcomes()[0].value if sent.result.done() else None

@@ -26,6 +26,7 @@ from tests.support.compare import outputs, shown
 from tests.support.manners import MODULE
 from tests.support.manners import VARIABLE as MANNERS
 from tests.support.notebook_rules import nbval_options
+from tests.support.unwatched import Unwatched
 
 pytestmark = pytest.mark.slow
 
@@ -75,16 +76,6 @@ def names(share: tuple[str, ...]) -> list[str]:
     return [name for name in every if name.partition("_")[0] in share]
 
 
-class Silent:
-    """A watcher of a run that nobody looks at."""
-
-    def begins(self, number: int, cell: NotebookNode) -> None:
-        pass
-
-    def ended(self, number: int, cell: NotebookNode) -> None:
-        pass
-
-
 @pytest.fixture
 def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Execute:
     """Execute a notebook on gloo with the manners; return it, with the outputs of this run."""
@@ -102,7 +93,7 @@ def execute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Execute:
                 setting.setenv("PYTHONPATH", paths)
                 setting.setenv(MANNERS, "on")
             failure = run_notebook.execute(
-                nb, FOLDER, ranks=ranks, timeout=LIMIT, watcher=Silent(),
+                nb, FOLDER, ranks=ranks, timeout=LIMIT, watcher=Unwatched(),
                 failed=failures.append if ranks else None,  # to the end, whatever fails
             )  # fmt: skip
         assert failure is None, f"cell {failure.number}:\n{failure.source}\n\n{failure.error}"

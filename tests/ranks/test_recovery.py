@@ -252,6 +252,14 @@ def test_ranks_out_of_step_after_an_error_are_put_in_step(lab):
     marks(lab, [0, 1, 2, 3])
 
 
+def test_ranks_that_made_unlike_numbers_of_groups_before_an_error_are_put_in_step(lab):
+    """Torch names a group after their number: the next ones would not find each other."""
+    with pytest.raises(labkit.RankError, match="The ranks were out of step"):
+        run(lab, "if rank == 3:\n    1 / 0\nfirst = dist.new_group([0, 1])")
+    run(lab, "pair = dist.new_group([2, 3])\nif rank > 1:\n    dist.barrier(pair)")
+    marks(lab, [0, 1, 2, 3])
+
+
 def test_what_torch_imported_while_a_group_was_there_knows_the_next_one(lab):
     """Its functions' defaults name the default group of the moment of their import."""
     gather = "import torch.distributed.nn.functional as nnf\nlen(nnf.all_gather(torch.ones(1)))"

@@ -28,20 +28,19 @@ refusals: Counter[str] = Counter()
 TOLD = "labkit_refusals"
 
 
-class _Refusals(logging.Filter):
+class _Refusals(logging.Handler):
     """Count what the zygote has refused, where that is logged."""
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        if "refused" in (text := record.getMessage()):
+    def emit(self, record: logging.LogRecord) -> None:
+        if (text := record.getMessage()).startswith(zygote_line.REFUSED):
             refusals[text.removeprefix(zygote_line.REFUSED)] += 1
-        return True
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Listen to what is said of the zygote in this process."""
     logger = logging.getLogger(zygote_line.__name__)
     logger.setLevel(logging.INFO)
-    logger.addFilter(_Refusals())
+    logger.addHandler(_Refusals())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -10,10 +10,10 @@ from labkit.wire.samples import Entry, Group, Sample
 WORLD = ("0", (0, 1))
 
 
-def rank(last=0, posted=None, *, barriers=0, done=True, joined=True):
+def rank(last=0, posted=None, *, barriers=0, done=True, joined=True, made=1):
     entries = {last: Entry(last, "all_reduce", ((1,),), ("Float",), done)} if last else {}
     group = Group(WORLD, last, entries, posted or {}, barriers)
-    return Sample(0, "idle", groups={WORLD: group}, joined=joined)
+    return Sample(0, "idle", groups={WORLD: group}, joined=joined, made=made)
 
 
 SENT = {("send", 1, 0): 2}
@@ -33,6 +33,7 @@ CASES = {
         rank(posted={("recv_any", -1, 0): 2}),
         True,
     ),
+    "one group more": (rank(made=3), rank(made=2), False),
     "one has left the group": (rank(), Sample(1, "idle", joined=False), False),
 }
 
@@ -47,3 +48,9 @@ def test_groups_that_only_some_are_in_do_not_put_others_out_of_step():
     pair = ("1", (0, 1))
     inside = Sample(0, "idle", groups={pair: Group(pair, 2, {}, {}, 0)})
     assert in_step({0: inside, 1: inside, 2: Sample(2, "idle")})
+
+
+def test_groups_that_their_members_make_alone_are_not_counted_against_the_others():
+    alone = ("c0a18d8a1bf6f2a3", (0, 1))
+    inside = Sample(0, "idle", groups={alone: Group(alone, 0, {}, {}, 0)}, made=2)
+    assert in_step({0: inside, 1: inside, 2: Sample(2, "idle", made=1)})
