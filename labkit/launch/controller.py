@@ -24,7 +24,7 @@ from traitlets.config import Config
 
 from ..wire.family import leave
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
-from . import import_path, ipyparallel_internals
+from . import hub_internals, import_path, ipyparallel_internals
 from .app_log import skip_unwritten
 
 
@@ -79,6 +79,7 @@ class LabController(IPController):
         ipyparallel_internals.measure_heartbeats_in_thread(self)
         ipyparallel_internals.on_client(self.hub, self._note_client)
         ipyparallel_internals.hear_ready(self.hub)
+        hub_internals.note_ids_only(self.hub)
 
     def _note_client(self, session: str) -> None:
         """Leave a file for each client, where the lab's owner can see how many there are."""

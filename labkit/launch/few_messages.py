@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -69,7 +70,9 @@ def _hears_quiet(client: Any) -> bool:
     if not hasattr(stock, "hears_quiet"):
 
         def handle(message: dict[str, Any]) -> None:
-            output = client._output_futures.get(message["parent_header"].get("msg_id"))
+            name = message["parent_header"].get("msg_id")
+            output = client._output_futures.get(name)
+            _take_start(message["metadata"], client.metadata[name])
             stock(message)
             if message["content"].get(QUIET) and output is not None and not output.done():
                 output.set_result(None)
@@ -77,6 +80,18 @@ def _hears_quiet(client: Any) -> bool:
         handle.hears_quiet = True  # type: ignore[attr-defined]
         handlers["execute_reply"] = handle
     return True
+
+
+def _take_start(told: dict[str, Any], known: dict[str, Any]) -> None:
+    """Note when a cell began, from its reply: ipyparallel's own way to read a date takes longer
+    than all the rest of the reply."""
+    try:
+        began = datetime.fromisoformat(told["started"])
+    except (KeyError, TypeError, ValueError):
+        return
+    if began.tzinfo is not None:
+        known["started"] = began
+        del told["started"]
 
 
 class _Collected:

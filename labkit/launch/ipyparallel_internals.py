@@ -1,8 +1,8 @@
 """Name what labkit uses of the insides of ipyparallel, IPython and ipykernel.
 
 The notebook's side, the controller and the engine need it; beside it only :mod:`.few_messages`
-names some (the rank's own reach is in ``labkit.rank.ipython_internals``). :func:`check` says what
-this version hides. The functions below then do less, and stop nothing.
+and :mod:`.hub_internals` name some (the rank's own reach is in ``labkit.rank.ipython_internals``).
+:func:`check` says what this version hides. The functions below then do less, and stop nothing.
 
 Imports nothing heavy: the exit notice, the controller and the warm process come by here.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 from ..wire.features import Feature, Missing, find_missing_in_sources, is_defined
 from ..wire.protocol import READY
-from . import few_messages
+from . import few_messages, hub_internals
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {
@@ -37,6 +37,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
             needed=True,
         ),
         "few messages": few_messages.FEATURE,
+        "ids": hub_internals.FEATURE,
         "registration": Feature(
             ("IPEngine.complete_registration",),
             "labkit cannot tell when a rank is there",

@@ -52,6 +52,22 @@ def test_requests_of_others_are_told_as_ever(lab4, heard):
     assert [kinds[:2] for kinds in heard] == [["status", "execute_input"]] * 4
 
 
+def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eventually):
+    client = lab4.client
+
+    def counts(kind: str) -> list[int]:
+        status = client.queue_status()
+        return [status[engine][kind] for engine in lab4.engine_ids]
+
+    before = counts("completed")
+    sent = send_cell(lab4, "import time\nif rank < 2: time.sleep(1)")
+    eventually(lambda: counts("queue") == [1, 1, 0, 0])
+    sent.result.wait(10)
+    eventually(lambda: counts("completed") == [n + 1 for n in before])
+    assert counts("queue") == [0] * 4
+    assert client.result_status(sent.result.msg_ids)["completed"] == sent.result.msg_ids
+
+
 def test_an_async_result_says_what_a_stock_one_says(lab4):
     code = "print('x', rank)\nrank"
     ours = send_cell(lab4, code).result
@@ -64,6 +80,8 @@ def test_an_async_result_says_what_a_stock_one_says(lab4):
             k: v for k, v in b.items() if k not in own | {"execute_result"}
         }
         assert a["execute_result"]["data"] == b["execute_result"]["data"]
+        assert a["started"].utcoffset() == b["started"].utcoffset()
+    assert 0 < ours.serial_time < ours.elapsed * 4
     empty = send_cell(lab4, "a = 1").result
     assert empty.wait_for_output(10)
     assert [m["execute_input"] for m in empty.metadata] == ["a = 1"] * 4
