@@ -32,20 +32,21 @@ FEATURE = Feature(
 POLLOUT = 2
 
 
-def execute(view: Any, code: str) -> Any:
-    """Run code on the engines of a direct view, as ``view.execute(code, silent=False,
-    block=False)`` does, with as few messages as labkit's ranks can do with (``protocol.QUIET``).
+def execute(client: Any, engines: Sequence[int], code: str, label: str | None = None) -> Any:
+    """Run code on some engines, as ``view.execute(code, silent=False, block=False)`` of a direct
+    view does, with as few messages as labkit's ranks can do with (``protocol.QUIET``).
 
     Returns
     -------
     AsyncResult
         As for any other cell, with all its output.
     """
-    client = view.client
     if not _hears_quiet(client):
+        view = client.direct_view(engines)
+        view.label = label
         return view.execute(code, silent=False, block=False)
-    identities, engines = client._build_targets(view.targets)
-    metadata = {"label": view.label, QUIET: True}
+    identities, engines = client._build_targets(engines)
+    metadata = {"label": label, QUIET: True}
     futures = []
     with _sent_together(client):
         for identity, engine in zip(identities, engines, strict=True):

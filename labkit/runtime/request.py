@@ -44,12 +44,12 @@ class Request:
         cls,
         group: GroupKeeper,
         ranks: Sequence[int],
-        send: Callable[[Any], Any],
+        send: Callable[[list[int], str | None], Any],
         may: May = May.NOBODY,
     ) -> Request:
         """Send something to some ranks.
 
-        ``send`` takes a view of their engines and returns ipyparallel's AsyncResult for all of
+        ``send`` takes their engines and a label and returns ipyparallel's AsyncResult for all of
         them: one for each rank would double the cost of an empty cell (``make bench``). ``may``
         travels with it, as its label.
 
@@ -63,9 +63,7 @@ class Request:
         if dead := [r for r in ranks if r in cluster.deaths]:
             raise RankDied(*diagnosis.died(cluster, dead))
         cluster.note_asked(ranks)
-        view = cluster.client.direct_view([cluster.places[r].engine for r in ranks])
-        view.label = may.value or None
-        result = send(view)
+        result = send([cluster.places[r].engine for r in ranks], may.value or None)
         replies = ipyparallel_internals.replies(result)
         return cls(group, list(ranks), result, dict(zip(ranks, replies, strict=True)), may=may)
 
@@ -153,8 +151,12 @@ def cell(group: GroupKeeper, ranks: Sequence[int], code: str, *, may: May = May.
     ``may`` says whether it may ask a person: only if somebody follows it who can be asked.
     """
     group.check()
-    sent = Request.send(group, ranks, lambda view: few_messages.execute(view, code), may)
-    return replace(sent, noted=True)
+    client = group.cluster.client
+
+    def send(engines: list[int], label: str | None) -> Any:
+        return few_messages.execute(client, engines, code, label)
+
+    return replace(Request.send(group, ranks, send, may), noted=True)
 
 
 def call(
@@ -181,4 +183,10 @@ def send_errand(
     may: May = May.NOBODY,
 ) -> Request:
     """Let some ranks run one errand."""
-    return Request.send(group, ranks, lambda view: view.apply_async(errands.on_rank, errand), may)
+
+    def send(engines: list[int], label: str | None) -> Any:
+        view = group.cluster.client.direct_view(engines)
+        view.label = label
+        return view.apply_async(errands.on_rank, errand)
+
+    return Request.send(group, ranks, send, may)
