@@ -43,6 +43,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             "labkit cannot tell when a rank is there",
             needed=True,
         ),
+        "engines": Feature(
+            ("Client._query_stream", "Client._send", "Client._update_engines"),
+            "a start may wait in vain for a rank that is there, on a busy machine",
+        ),
         "ready": Feature(
             ("Hub.handle_new_heart", "IPEngine.registrar"),
             "a start takes up to 0.2 s longer",
@@ -176,6 +180,22 @@ def send_control(client: Any, engine: int, message: str, content: Mapping[str, A
         return None
     (identity,) = client._build_targets(engine)[0]
     return client._send(client._control_stream, message, dict(content), ident=identity)
+
+
+def ask_for_engines(client: Any) -> None:
+    """Let a client ask the controller again which engines are there.
+
+    The controller tells each of them once, as a notice. A client that has asked for the list just
+    before, and is not connected to the notices yet, would wait for it for ever.
+    """
+    if not all(hasattr(client, name) for name in ("_query_stream", "_send", "_update_engines")):
+        return
+
+    def take(asked: Any) -> None:
+        engines = asked.result()["content"].get("engines", {})
+        client._update_engines({int(engine): name for engine, name in engines.items()})
+
+    client._send(client._query_stream, "connection_request").add_done_callback(take)
 
 
 def has_work(client: Any, engine: int) -> bool:

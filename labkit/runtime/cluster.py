@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
+#: Seconds after which the controller is asked again which engines are there.
+ASK_SECONDS = 0.5
 ERRAND_SECONDS = 30.0
 #: The same for an errand when an interrupt has come.
 HURRY_SECONDS = 1.0
@@ -120,7 +122,11 @@ class RankCluster:
             ``time.monotonic``.
         """
         launcher = self.launcher
+        ask = time.monotonic() + ASK_SECONDS
         while len(self.connected()) < self.size:
+            if time.monotonic() > ask:
+                ipyparallel_internals.ask_for_engines(self.client)
+                ask = time.monotonic() + ASK_SECONDS
             if why := launcher.why_not_coming(self.size):
                 raise StartError(why)
             if time.monotonic() > deadline:

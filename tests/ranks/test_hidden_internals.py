@@ -41,6 +41,7 @@ OFF = {
     "_outstanding_dict": "Client._outstanding_dict: a rank that has ended its cell counts as busy",
     "_notification_handlers": "Client._notification_handlers: how a rank of engines",
     "handle_new_heart": "Hub.handle_new_heart: a start takes up to 0.2 s longer",
+    "monitor_handlers": "Hub.monitor_handlers: each cell costs the controller nearly twice",
     "construct_url": "IPController.construct_url: the controller listens on loopback",
     "heartmonitor_process": "IPController.heartmonitor_process: the controller has a second",
     "_signal_stop": "IPEngine._signal_stop: ranks take up to half a second longer to end",

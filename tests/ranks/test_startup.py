@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 
+import ipyparallel as ipp
 import psutil
 import pytest
 
@@ -203,3 +204,13 @@ def test_sixty_four_ranks_start():
         assert lab.run(add_up) == [64] * 64
         assert time.monotonic() - began < 60
     assert descendants() == []
+
+
+def test_a_notice_that_was_missed_is_asked_for(monkeypatch):
+    """The controller tells of each rank once; a client that is not connected to its notices by
+    then hears nothing of it. It has happened on a busy machine."""
+    monkeypatch.setattr(ipp.Client, "_register_engine", lambda self, message: None)
+    with labkit.start(2) as lab:
+        assert results(run_cell(lab, "rank * 10")) == ["0", "10"]
+        lab.restart(ranks=[1])
+        assert results(run_cell(lab, "rank * 10")) == ["0", "10"]
