@@ -112,8 +112,10 @@ def test_a_message_without_a_work_is_counted_and_not_waited_for(
     assert trial.settle(True)
 
 
+@pytest.mark.usefixtures("cold")
 def test_an_answer_may_be_the_first_to_use_an_optimizer() -> None:
-    """Its import of torch._dynamo reads attributes of the operators that a trial counts."""
+    """Its import of torch._dynamo reads attributes of the operators that a trial counts. (Ranks
+    from the zygote have it, with torchvision.)"""
     with labkit.start(2) as lab:
         run_cell(
             lab,
