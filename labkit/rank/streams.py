@@ -60,12 +60,16 @@ class Tap:
         except OSError:  # the descriptor is another one's now, or the thread has ended
             return None
 
+    def waits(self) -> bool:
+        """Tell whether the thread waits for more: it has given what it has read to the stream."""
+        return system_call.reads(self._thread.native_id)
+
     def settle(self) -> None:
         """Wait until the thread has given all that is there to the stream, and waits for more."""
         deadline = time.monotonic() + LOOKS_SECONDS
         while time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
-            if system_call.reads(self._thread.native_id) and self.mark() is not None:
+            if self.waits() and self.mark() is not None:
                 return
 
 
@@ -118,6 +122,8 @@ class Flushing:
         if always or self.owes:
             self.owes = False
             state = self._state()
+            if self._tap is not None and not self._tap.waits():
+                state = state[0], None  # it may have read what it has not given yet
             self._stock()
             # Not before: another thread that flushes now has to wait for this one's text as well.
             self._flushed = state

@@ -134,6 +134,19 @@ def test_what_c_code_has_written_is_waited_for(pipe: tuple[int, list[bytes], Tap
     assert stream.flushes == 4
 
 
+def test_what_was_read_and_not_given_yet_is_waited_for(pipe: tuple[int, list[bytes], Tap]) -> None:
+    """A flush at that moment must not pass for one of all that was there."""
+    writer, found, tap = pipe
+    flush = Flushing(Stream(), tap=tap)
+    os.write(writer, b"text")
+    while tap.mark() is None:
+        time.sleep(0.0001)
+    assert found == []
+    flush()
+    flush.wait_for_c()
+    assert found == [b"text"]
+
+
 def test_what_is_owed_leaves_before_anything_else() -> None:
     stream: Any = Stream()
     stream.pub_thread.thread = threading.Thread()  # another one
