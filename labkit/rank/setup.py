@@ -33,6 +33,7 @@ from . import (
     person,
     process_group,
     quiet,
+    read_once,
     streams,
     tracebacks,
 )
@@ -110,6 +111,7 @@ def assign(
     del sys.argv[1:]  # of the engine: a program's argparse reads them
     cell_functions.send_whole()
     tracebacks.install(shell)
+    read_once.install(shell)
     streams.install(shell.kernel.session)
     # In this order: what is wrapped last is called first. A store or a group is to be noted by the
     # call that the watch knows, around the one that keeps strangers from what listens in it.
