@@ -38,6 +38,7 @@ print("stopped")
 #: A name, and the part of the sentence that is said about it.
 OFF = {
     "_control_stream": "Client._control_stream: ranks cannot be asked while a cell runs",
+    "_query_stream": "Client._query_stream: a start may wait in vain for a rank that is there",
     "_outstanding_dict": "Client._outstanding_dict: a rank that has ended its cell counts as busy",
     "_notification_handlers": "Client._notification_handlers: how a rank of engines",
     "handle_new_heart": "Hub.handle_new_heart: a start takes up to 0.2 s longer",
