@@ -60,7 +60,7 @@ def note_ids_only(hub: Any) -> None:
 
 def _id_in(session: Any, parts: Sequence[bytes], part: int) -> str | None:
     """Return the message id in one part of a message that is signed as it should be."""
-    if len(parts) <= SIGNED.stop - 1:
+    if len(parts) < SIGNED.stop:
         return None
     if session.auth is not None and not compare_digest(
         parts[SIGNATURE], session.sign(parts[SIGNED])

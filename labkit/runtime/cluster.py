@@ -33,11 +33,11 @@ _log = logging.getLogger(__name__)
 
 #: Seconds for every engine to connect, and for a short errand on a rank that is idle.
 START_SECONDS = 120.0
-#: Seconds after which the controller is asked again which engines are there.
-ASK_SECONDS = 0.5
 ERRAND_SECONDS = 30.0
 #: The same for an errand when an interrupt has come.
 HURRY_SECONDS = 1.0
+#: Seconds after which the controller is asked again which engines are there.
+ASK_SECONDS = 0.5
 
 
 class RankCluster:

@@ -191,7 +191,9 @@ def test_a_worker_that_fails_is_named_once_and_what_follows_from_it_is_not(
     monkeypatch.setenv("LABKIT_MARK", str(mark := tmp_path / "mark"))
     code, how = FAULTS[fault]
     marked = "open(os.environ['LABKIT_MARK'], 'w').close()"
-    text = f"{GROUP}import os, sys; rank or {marked}\nif rank == 1:\n    {code}\ndist.barrier()\n"
+    # All wait for the mark: rank 1 must not fail before it is there.
+    ready = f"{GROUP}import os, sys; rank or {marked}; dist.barrier()\n"
+    text = f"{ready}if rank == 1:\n    {code}\ndist.barrier()\n"
     out, err, error = cell(text, error=RankDied)
     assert time.time() - mark.stat().st_mtime < NAME_SECONDS
     assert error == f"rank 1 ended with {how}."
