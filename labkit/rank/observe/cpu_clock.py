@@ -102,12 +102,13 @@ def _threads(wanted: Callable[[str], bool]) -> Iterator[tuple[int, str, str]]:
     """Yield number, name and status of each thread with a name that is wanted."""
     for task in os.listdir(TASKS):
         try:
+            name = _read(f"{TASKS}/{task}/comm").removesuffix("\n")  # cheaper than its status
+            if not wanted(name):
+                continue
             stat = _read(f"{TASKS}/{task}/stat")
         except OSError:  # it has just ended
             continue
-        name, _, rest = stat.partition("(")[2].rpartition(")")
-        if wanted(name):
-            yield int(task), name, rest
+        yield int(task), name, stat.rpartition(")")[2]
 
 
 def _used(task: str, stat: str) -> int:
@@ -119,8 +120,12 @@ def _used(task: str, stat: str) -> int:
 
 
 def _read(path: str) -> str:
-    with open(path) as file:
-        return file.read()
+    """Read a short file of the system's: ten times a second, without Python's layers of files."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 4096).decode(errors="replace")
+    finally:
+        os.close(descriptor)
 
 
 def stood_still(before: Clock | None, now: Clock) -> bool:

@@ -1,7 +1,9 @@
 """Look at this rank's threads, ten times a second while somebody wants to know.
 
 A look at a rank that works reads one clock and one frame. Only when the main thread has not run
-at all between two looks is the rest read: what it waits for, and what else may issue calls.
+at all between two looks is the rest read: what else may issue calls, what it waits for and, if
+that is another rank, what is on its way. A wait that was told and goes on is looked at less often:
+whoever wants to know more of it asks, and gets a look of that moment.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ from . import (
 log = logging.getLogger("labkit")
 #: Seconds between looks.
 LOOK_SECONDS = 0.1
+#: The same while a wait goes on that was told.
+TOLD_SECONDS = 0.25
 #: Processor time between two looks that labkit's own polling of a device may use.
 POLLING_NANOSECONDS = 20_000_000
 #: Seconds that it goes on looking after the last question.
@@ -61,7 +65,7 @@ class Looker:
         self._until = 0.0
         self._main = -1
         self._since = 0.0
-        self._looked = 0.0
+        self._looked: dict[str, float] = {}  # what -> when
         self._spot: object = None
         self._wait: Wait | None = None
         self._clock: cpu_clock.Clock | None = None
@@ -88,7 +92,9 @@ class Looker:
         self._keep_looking()
         self._look()
         if not is_busy():  # its event loop may run, and threads of it live
-            self._look_around()
+            self._look_at_threads()
+        if self._wait is None:  # else the look just now has
+            self._look_at_traffic()
         return self._sample()
 
     # -- looks ------------------------------------------------------------------------------
@@ -119,7 +125,11 @@ class Looker:
             log.exception("labkit could not tell what this rank waits for")
             self._forget()
         finally:
-            self._later(LOOK_SECONDS, self._tick)
+            self._later(self._pause(), self._tick)
+
+    def _pause(self) -> float:
+        told = self._wait is not None and self._stamp() == self._known
+        return TOLD_SECONDS if told else LOOK_SECONDS
 
     def _look(self) -> None:
         main = cpu_clock.main_clock()
@@ -130,16 +140,26 @@ class Looker:
             return
         if time.monotonic() - self._since < LOOK_SECONDS / 2:
             return
-        self._look_around()
+        self._look_at_threads()
         self._wait = self._describe(frame)
+        if self._wait is not None:
+            self._look_at_traffic()
 
-    def _look_around(self) -> None:
-        """Look at the other threads and at the traffic, once in a while."""
-        now = time.monotonic()
-        if now - self._looked >= LOOK_SECONDS / 2:
-            self._looked = now
+    def _look_at_threads(self) -> None:
+        if self._is_due("threads"):
             self._threads.look()
+
+    def _look_at_traffic(self) -> None:
+        if self._is_due("traffic"):
             self._traffic.look()
+
+    def _is_due(self, what: str) -> bool:
+        """Tell whether the last look at something is some time ago: two of one moment say nothing
+        of what moves."""
+        now = time.monotonic()
+        if due := now - self._looked.get(what, 0.0) >= LOOK_SECONDS / 2:
+            self._looked[what] = now
+        return due
 
     def _has_moved(self, frame: FrameType | None, ran: int) -> bool:
         """Tell whether the main thread has run since the look before.

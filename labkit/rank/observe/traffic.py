@@ -12,10 +12,12 @@ read into one, that went with its handle. That moves no byte, however long it ru
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import socket
+import stat
 import struct
 import sys
 from typing import NamedTuple
@@ -38,6 +40,9 @@ SPINNING_NANOSECONDS = 2_000_000
 
 #: The other ends of the connections by which the notebook reaches this rank.
 _notebook: frozenset[Address] = frozenset()
+#: Sockets that carry no data of ranks and never will, most of what a rank has: the notebook's
+#: connections, and those that are not TCP. Descriptor -> inode; nothing more is asked of them.
+_others: dict[int, int] = {}
 
 
 def leave_out_notebook() -> None:
@@ -47,6 +52,7 @@ def leave_out_notebook() -> None:
     """
     global _notebook
     _notebook = frozenset(c.other for c in list_connections())
+    _others.clear()
 
 
 class Looks:
@@ -125,16 +131,24 @@ def count_bytes() -> Bytes:
     if not sys.platform.startswith("linux"):
         return Bytes(1, 0, -1)
     out = unread = moved = 0
-    for name in os.listdir(FILES):
-        with contextlib.suppress(OSError), borrow(int(name)) as twin:
-            if _is_notebooks(twin):
+    for descriptor in map(int, os.listdir(FILES)):
+        try:
+            file = os.fstat(descriptor)
+            if not stat.S_ISSOCK(file.st_mode) or _others.get(descriptor) == file.st_ino:
                 continue
-            about = twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            if not _is_refused(about):
-                out += _waiting(twin.fileno(), _SIOCOUTQ)
-            unread += _waiting(twin.fileno(), _SIOCINQ)
-            gone = _moved(about)
-            moved = moved + gone if moved >= 0 and gone >= 0 else -1
+            with borrow(descriptor) as twin:
+                if _is_notebooks(twin):
+                    _others[descriptor] = file.st_ino
+                    continue
+                about = twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                if not _is_refused(about):
+                    out += _waiting(descriptor, _SIOCOUTQ)
+                unread += _waiting(descriptor, _SIOCINQ)
+                gone = _moved(about)
+                moved = moved + gone if moved >= 0 and gone >= 0 else -1
+        except OSError as error:
+            if error.errno == errno.EPROTOTYPE:  # no TCP, else it has just been closed
+                _others[descriptor] = file.st_ino
     return Bytes(out, unread, moved)
 
 
