@@ -26,7 +26,7 @@ from ..wire import errands
 from ..wire.asking import May
 from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
-from ..wire.samples import GroupKey
+from ..wire.samples import GroupKey, Sample
 from ..wire.trial import Found, Unusable
 from .exercise import Exercise, Failed
 from .judge import Result
@@ -79,9 +79,12 @@ def _try_on_ranks(exercise: Exercise) -> Result:
         finished = run(sent, timeout=exercise.seconds, tolerate=True)
     finally:
         whole = finished is not None and not finished.ending.kind and not sent.failures()
+        in_order = False  # what was sent has gone, or goes, to where it was meant to
         if whole:
-            crossed = _crossed(cluster, groups_before)
-        forbidden, notes = _aftermath(group, whole=whole, usable=not crossed)
+            after = sample(cluster, range(cluster.size))
+            crossed = _crossed(cluster, groups_before, after)
+            in_order = not crossed and not recovery.out_of_step(cluster, after)
+        forbidden, notes = _aftermath(group, whole=whole, in_order=in_order)
     if isinstance(finished.error, Interrupted):
         raise finished.error
     ending, outcomes = finished.ending, finished.outcomes
@@ -128,10 +131,12 @@ def _groups(cluster: RankCluster) -> dict[int, set[GroupKey]]:
     return {rank: set(s.groups) for rank, s in sample(cluster, range(cluster.size)).items()}
 
 
-def _crossed(cluster: RankCluster, before: Mapping[int, set[GroupKey]]) -> str:
+def _crossed(
+    cluster: RankCluster, before: Mapping[int, set[GroupKey]], after: Mapping[int, Sample]
+) -> str:
     """Say which groups each rank has made for itself in a trial, "" if none: by chance nobody may
     have waited in vain, but what was sent in them has gone to other ranks than meant."""
-    situation = Situation(cluster.size, sample(cluster, range(cluster.size)))
+    situation = Situation(cluster.size, dict(after))
     new = (
         (rank, key)
         for rank, s in sorted(situation.samples.items())
@@ -140,31 +145,24 @@ def _crossed(cluster: RankCluster, before: Mapping[int, set[GroupKey]]) -> str:
     return next((text for rank, key in new if (text := cause.crossed(situation, rank, key))), "")
 
 
-def _aftermath(group: GroupKeeper, *, whole: bool, usable: bool) -> tuple[list[str], list[str]]:
+def _aftermath(group: GroupKeeper, *, whole: bool, in_order: bool) -> tuple[list[str], list[str]]:
     """Collect forbidden calls, and leave a group behind that works.
 
     ``whole`` tells that every rank returned: else the group has been seen to already, unless the
-    trial had left it before it failed. ``usable`` tells that its connections are in order.
+    trial had left it before it failed. ``in_order`` tells that the group can be used if what is
+    still on its way arrives.
     """
     cluster = group.cluster
     engines = [cluster.places[rank].engine for rank in cluster.free_ranks()]
-    answers = cluster.errand(dict.fromkeys(engines, errands.end_trial()))
-    forbidden = sorted({name for names, _ in answers for name in names})
-    if not whole or not group.join:
-        there = cluster.errand(dict.fromkeys(engines, errands.settle_trial(False)))
-        if all(there) or not group.join:
-            return forbidden, []
-        group.broken = True
-        group.repair()
-        return forbidden, [GROUP_CHANGED]
-    changed = not all(kept for _, kept in answers)
-    usable = usable and not changed and not recovery.out_of_step(cluster)
-    arrived = cluster.errand(dict.fromkeys(engines, errands.settle_trial(usable)))
-    if usable and all(arrived):
+    waits = whole and group.join and in_order
+    ends = cluster.errand(dict.fromkeys(engines, errands.end_trial(waits)))
+    forbidden = sorted({name for end in ends for name in end.forbidden})
+    if not group.join or all(end.arrived if whole else end.joined for end in ends):
         return forbidden, []
     group.broken = True
     group.repair()
-    return forbidden, [GROUP_CHANGED if changed else diagnosis.GROUP_ANEW]
+    kept = whole and all(end.same_group for end in ends)
+    return forbidden, [diagnosis.GROUP_ANEW if kept else GROUP_CHANGED]
 
 
 def _failure(

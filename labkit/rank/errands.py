@@ -28,7 +28,6 @@ errands.explain.served_by(names.explain)
 
 errands.prepare_trial.served_by(trial.prepare)
 errands.run_trial.served_by(trial.run)
-errands.end_trial.served_by(trial.aftermath)
-errands.settle_trial.served_by(trial.settle)
+errands.end_trial.served_by(trial.end)
 
 errands.record.served_by(profiler.record_call)

@@ -49,8 +49,9 @@ _address = ""
 _reserved: socket.socket | None = None
 
 
-def open_store(host: str, timeout: float) -> int:
-    """Serve a TCPStore on ``host`` from this rank. Returns its port.
+def open_store(host: str, timeout: float) -> tuple[int, int]:
+    """Serve a TCPStore on ``host`` from this rank. Returns its port, and another that is free for
+    the learner's own groups.
 
     The system picks the port, and the store gets the listening socket itself: handing over a
     number would leave a moment in which somebody else could take it, and a TCPStore that opens
@@ -67,7 +68,7 @@ def open_store(host: str, timeout: float) -> int:
         master_listen_fd=listener.detach(),
         timeout=timedelta(seconds=timeout),
     )
-    return port
+    return port, reserve_port(host)
 
 
 def reserve_port(host: str) -> int:
@@ -88,13 +89,22 @@ def export(rank: int, world_size: int, host: str, port: int) -> None:
 
 @interrupts.reaches
 def join(
-    rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
+    rank: int,
+    world_size: int,
+    backend: str,
+    device: str,
+    host: str,
+    port: int,
+    own_port: int,
+    timeout: float,
 ) -> None:
     """Join the default process group through the store that rank 0 serves.
 
-    ``timeout`` in seconds, for joining and for every later collective.
+    ``timeout`` in seconds, for joining and for every later collective. Groups of the learner's own
+    find each other at ``own_port``.
     """
     global _store
+    export(rank, world_size, host, own_port)
     limit = timedelta(seconds=timeout)
     if rank != 0:
         _store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)

@@ -189,12 +189,14 @@ def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]
 
 
 def form(cluster: RankCluster, timeout: float) -> None:
-    """Open a store on rank 0 and let every rank join the default process group."""
+    """Open a store on rank 0 and let every rank join the default process group.
+
+    The ranks learn on the way what ``export`` would tell them.
+    """
     began = time.monotonic()
     places = cluster.places
     host = _host_of_rank_0(cluster)
-    (port,) = cluster.errand({places[0].engine: errands.open_store(host, timeout)})
-    export(cluster, host)
+    ((port, own_port),) = cluster.errand({places[0].engine: errands.open_store(host, timeout)})
     cluster.errand(
         {
             p.engine: errands.join(
@@ -204,6 +206,7 @@ def form(cluster: RankCluster, timeout: float) -> None:
                 device=p.device,
                 host=host,
                 port=port,
+                own_port=own_port,
                 timeout=timeout,
             )
             for p in places
@@ -219,13 +222,13 @@ def form(cluster: RankCluster, timeout: float) -> None:
     )
 
 
-def export(cluster: RankCluster, host: str = "") -> None:
+def export(cluster: RankCluster) -> None:
     """Tell every rank what torchrun would: a group of the learner's can be formed by ``env://``.
 
     The port is not that of the lab's own store, which is taken: rank 0 keeps a free one.
     """
     places = cluster.places
-    host = host or _host_of_rank_0(cluster)
+    host = _host_of_rank_0(cluster)
     (port,) = cluster.errand({places[0].engine: errands.reserve_port(host)})
     cluster.errand({p.engine: errands.export(p.rank, len(places), host, port) for p in places})
 

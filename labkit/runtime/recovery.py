@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..deadlock.in_step import in_step
 from ..wire.connections import Pair, list_connections_of
 from ..wire.requests import AskConnections, AskWait, Connections, Shut, Wake
-from ..wire.samples import Wait
+from ..wire.samples import Sample, Wait
 from . import control
 from .cluster import RankCluster
 from .watchdog import sample
@@ -150,12 +150,13 @@ def _wait(busy: Callable[[], list[int]], seconds: float) -> None:
         time.sleep(0.005)
 
 
-def out_of_step(cluster: RankCluster) -> bool:
+def out_of_step(cluster: RankCluster, samples: Mapping[int, Sample] | None = None) -> bool:
     """Tell whether ranks may have made different calls in a group: their next ones would be
-    mistaken for one another."""
+    mistaken for one another. ``samples`` are what they say of themselves; None: they are asked."""
     if cluster.deaths or cluster.busy_ranks():
         return True
-    samples = sample(cluster, range(cluster.size))
+    if samples is None:
+        samples = sample(cluster, range(cluster.size))
     apart = len(samples) < cluster.size or not in_step(samples)
     _log.debug("the ranks are %s", "out of step" if apart else "in step")
     return apart

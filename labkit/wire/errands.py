@@ -17,7 +17,7 @@ from .names import Suggestion
 from .outcome import Returned
 from .recording import Recording
 from .state import ProcessFacts
-from .trial import Found, Here
+from .trial import Found, Here, TrialEnd
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,8 +113,11 @@ def address() -> str:
 
 
 @errand
-def open_store(host: str, timeout: float) -> int:
-    """Serve a TCPStore on ``host``; return its port. ``timeout`` in seconds."""
+def open_store(host: str, timeout: float) -> tuple[int, int]:
+    """Serve a TCPStore on ``host``; return its port, and that of ``reserve_port``.
+
+    ``timeout`` in seconds.
+    """
 
 
 @errand
@@ -129,9 +132,19 @@ def export(rank: int, world_size: int, host: str, port: int) -> None:
 
 @errand
 def join(
-    rank: int, world_size: int, backend: str, device: str, host: str, port: int, timeout: float
+    rank: int,
+    world_size: int,
+    backend: str,
+    device: str,
+    host: str,
+    port: int,
+    own_port: int,
+    timeout: float,
 ) -> None:
-    """Join the default process group. ``timeout`` in seconds."""
+    """Join the default process group, and ``export`` the port for the learner's own groups.
+
+    ``timeout`` in seconds.
+    """
 
 
 @errand
@@ -189,13 +202,8 @@ def run_trial(
 
 
 @errand
-def end_trial() -> tuple[list[str], bool]:
-    """Return the trial's forbidden calls, and whether the default group is still the same."""
-
-
-@errand
-def settle_trial(wait: bool) -> bool:
-    """Let go of the trial's messages; with ``wait``, tell whether all have arrived."""
+def end_trial(wait: bool) -> TrialEnd:
+    """End the trial. With ``wait``, wait a moment for the messages that the answer has posted."""
 
 
 # -- timelines ----------------------------------------------------------------------------------

@@ -50,6 +50,16 @@ class Here:
     be_late: Callable[[float], None] = nobody_waits
 
 
+@dataclass(frozen=True)
+class TrialEnd:
+    """What a trial has left on a rank."""
+
+    forbidden: tuple[str, ...]  #: names of forbidden functions that it has called
+    joined: bool  #: there is a default group
+    same_group: bool  #: it is the one from before the trial
+    arrived: bool  #: all messages of the trial have been waited for, and have arrived
+
+
 def find(name: str, names: dict[str, Any]) -> Found:
     """Tell what cells have defined by the name of an answer."""
     if name not in names:

@@ -90,9 +90,10 @@ def test_messages_that_have_not_come_are_noticed(monkeypatch: pytest.MonkeyPatch
 
     for messages, arrived in (([], True), ([Done()], True), ([Done(), Late()], False)):
         call_counter.current.messages = messages
-        assert trial.settle(True) == arrived
+        end = trial.end(wait=True)
+        assert (end.arrived, end.joined, end.same_group) == (arrived, False, True)
         assert call_counter.current.messages == []
-    assert not trial.settle(False)
+    assert not trial.end(wait=False).arrived
 
 
 def test_a_message_without_a_work_is_counted_and_not_waited_for(
@@ -109,7 +110,7 @@ def test_a_message_without_a_work_is_counted_and_not_waited_for(
     with call_counter.counting((), {}) as count:
         assert Group().send([torch.ones(3)], 1, 0) is None
     assert count.numbers == {"messages sent": 1, "bytes sent": 12, "collectives": 0}
-    assert trial.settle(True)
+    assert trial.end(wait=True).arrived
 
 
 @pytest.mark.usefixtures("cold")

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import torch.distributed as dist
+
+#: Modules whose functions name no group any more. An argument gets its default when the function
+#: is defined, so each module has to be gone through once only, after its import.
+_done: dict[str, ModuleType] = {}
 
 
 def forget(group: dist.ProcessGroup) -> None:
@@ -24,12 +28,13 @@ def forget(group: dist.ProcessGroup) -> None:
 
 
 def _functions() -> Iterator[FunctionType]:
-    """Go through the functions and methods of what is imported of ``torch.distributed``.
+    """Go through the functions and methods of what was imported of ``torch.distributed`` since.
 
     Only types are looked at: some of torch's objects warn when an attribute is read.
     """
     for name, module in list(sys.modules.items()):
-        if name.startswith(dist.__name__):
+        if name.startswith(dist.__name__) and _done.get(name) is not module:
+            _done[name] = module
             for value in list(vars(module).values()):
                 if type(value) is FunctionType:
                     yield value

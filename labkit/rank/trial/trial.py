@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ...errors import LabError
 from ...wire.kinds import kind_of
-from ...wire.trial import Found, Here, Watched, find, unusable
+from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
 from .. import calls, device, memory, tracebacks
 from ..torch_internals import frames as torch_frames
 from . import call_counter
@@ -86,25 +86,24 @@ def _sendable(value: Any, answer: Any) -> Any:
     return value
 
 
-def aftermath() -> tuple[list[str], bool]:
-    """Return the forbidden calls of the trial, and whether the default group is still the same."""
-    global _group
-    call_counter.restore()
-    before, _group = _group, None
-    return list(call_counter.current.forbidden), before is _world()
-
-
-def settle(wait: bool) -> bool:
-    """Let go of the trial's messages. With ``wait``, wait for those that the answer has not
-    waited for; tell whether all have arrived. Without it, tell whether there is a default group.
+def end(wait: bool) -> TrialEnd:
+    """End the trial. With ``wait``, wait a moment for messages that the answer has not waited for.
 
     Gloo forgets its end of a message whose Work is dropped while the other end still comes: the
     next message between the two would be taken for it.
     """
+    global _group
+    call_counter.restore()
+    before, _group = _group, None
     count = call_counter.current
     messages, count.messages = count.messages, []
-    if not wait:
-        return dist.is_initialized()
+    same = before is _world()
+    arrived = wait and same and _have_arrived(messages)
+    return TrialEnd(tuple(count.forbidden), dist.is_initialized(), same, arrived)
+
+
+def _have_arrived(messages: Iterable[Any]) -> bool:
+    """Wait for messages of which both ends were posted; tell whether all have arrived."""
     try:
         for work in messages:
             if not work.is_completed():

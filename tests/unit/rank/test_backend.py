@@ -30,7 +30,7 @@ def formed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def join(backend: str, device: str) -> None:
-    process_group.join(0, 2, backend, device, "127.0.0.1", 1, 600)
+    process_group.join(0, 2, backend, device, "127.0.0.1", 1, 2, 600)
 
 
 def test_a_lab_of_nccl_has_gloo_for_tensors_on_the_cpu(formed: list[dict[str, Any]]) -> None:

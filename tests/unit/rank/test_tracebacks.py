@@ -124,10 +124,11 @@ def on_loopback(monkeypatch):
 
 def test_join_and_leave_and_join_again(on_loopback):
     for _ in range(2):
-        port = process_group.open_store("127.0.0.1", 10)
+        port, own_port = process_group.open_store("127.0.0.1", 10)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            process_group.join(0, 1, "gloo", "cpu", "127.0.0.1", port, 10)
+            process_group.join(0, 1, "gloo", "cpu", "127.0.0.1", port, own_port, 10)
+        assert os.environ["MASTER_PORT"] == str(own_port) != str(port)
         x = torch.ones(2)
         dist.all_reduce(x)
         assert x.tolist() == [1, 1]
