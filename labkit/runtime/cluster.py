@@ -18,7 +18,7 @@ import psutil
 
 from .. import interrupts
 from ..errors import LabError, LabStopped, StartError
-from ..launch import ipyparallel_internals
+from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
 from ..launch.placement import Place, place_ranks
 from ..rank_names import label
@@ -195,25 +195,24 @@ class RankCluster:
         KeyboardInterrupt
             If it is interrupted where that is stoppable; the errands go on then.
         """
+        if not calls:
+            return []
         began = time.monotonic()
-        results = {}
-        for engine, call in calls.items():
-            view = self.client.direct_view(engine)
-            results[engine] = view.apply_async(errands.on_rank, call)
+        asked = {engine: (call,) for engine, call in calls.items()}
+        result = few_messages.apply(self.client, errands.on_rank, asked)
+        replies = dict(zip(calls, ipyparallel_internals.replies(result), strict=True))
         seconds = HURRY_SECONDS if interrupts.has_come() else ERRAND_SECONDS
         deadline = time.monotonic() + seconds
-        out = []
-        for engine, result in results.items():
-            if not interrupts.wait_by(result.wait, deadline - time.monotonic()):
+        for engine, reply in replies.items():
+            if not interrupts.wait_by(reply.wait, deadline - time.monotonic()):
                 raise LabError(
                     f"{self.name_of(engine)} does not answer: it is busy or blocked; "
                     "lab.restart() gives you fresh ranks."
                 )
-            try:
-                out.append(result.get())
-            except ipp.error.RemoteError as error:
+            if isinstance(error := reply.result(), ipp.error.RemoteError):
                 name = self.name_of(engine)
-                raise LabError(f"{name}: {error.ename}: {error.evalue}") from None
+                raise LabError(f"{name}: {error.ename}: {error.evalue}")
+        out: list[R] = result.get()
         name = next((call.name for call in calls.values()), "nothing")
         _log.debug("%s on engines %s took %.3f s", name, list(calls), time.monotonic() - began)
         return out

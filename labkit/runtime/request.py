@@ -185,8 +185,7 @@ def send_errand(
     """Let some ranks run one errand."""
 
     def send(engines: list[int], label: str | None) -> Any:
-        view = group.cluster.client.direct_view(engines)
-        view.label = label
-        return view.apply_async(errands.on_rank, errand)
+        asked = dict.fromkeys(engines, (errand,))
+        return few_messages.apply(group.cluster.client, errands.on_rank, asked, label)
 
     return Request.send(group, ranks, send, may)

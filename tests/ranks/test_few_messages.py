@@ -10,7 +10,8 @@ import pytest
 import labkit
 from labkit.launch import ipyparallel_internals
 from labkit.rank.streams import BURST
-from tests.support.cells import run_cell, send_cell
+from labkit.wire import errands
+from tests.support.cells import inside, run_cell, send_cell
 
 
 @pytest.fixture
@@ -36,6 +37,22 @@ def heard(lab4: Any) -> Iterator[list[list[str]]]:
 def test_a_cell_without_output_costs_its_reply_alone(lab4, heard):
     run_cell(lab4, "a = 1")
     assert heard == [[]] * 4
+
+
+def test_so_does_a_call_and_what_labkit_asks(lab4, heard):
+    assert lab4.run(lambda: 1) == [1] * 4
+    lab4["b"] = 2
+    assert lab4["b"] == [2] * 4
+    inside(lab4).cluster.errand(dict.fromkeys(lab4.engine_ids, errands.describe()))
+    assert heard == [[]] * 16
+
+
+def test_a_call_that_prints_or_fails_is_told_to_the_end(lab4, heard, capsys):
+    lab4.run(lambda: print("from a call"), ranks=[1])
+    assert heard[0][:1] == ["stream"]
+    assert "from a call" in capsys.readouterr().out
+    with pytest.raises(labkit.RankError, match="ZeroDivisionError"):
+        lab4.run(lambda: 1 / 0, ranks=[2])
 
 
 def test_the_end_is_told_where_there_is_output(lab4, heard):
