@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 LOCK := requirements.lock
 
 export JUPYTER_PLATFORM_DIRS := 1
+# Images of containers set it. Each of the thousands of processes that tests start would compile
+# labkit anew, and pytest every test file in each of its processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -23,7 +26,7 @@ $(STAMP): $(LOCK) pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $(VENV)/uv.lock; \
 	  $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK); \
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
-	  env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true; \
+	  $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true; \
 	fi
 	@cksum $(LOCK) pyproject.toml > $(STAMP)
 

@@ -95,7 +95,7 @@ def _no_process_left() -> Iterator[None]:
     """Fail a test after which a warm process is still there whose owner has gone."""
     yield
     deadline = time.monotonic() + 5
-    while orphans := [p.pid for p in psutil.process_iter() if _is_orphan(p)]:
+    while orphans := _find_orphans():
         assert time.monotonic() < deadline, f"orphaned warm processes: {orphans}"
         time.sleep(0.05)
 
@@ -128,9 +128,18 @@ def _at_large() -> list[threading.Thread]:
 _STARTERS = {"labkit.launch.fork_server", "labkit.launch.zygote"}
 
 
+def _find_orphans() -> list[int]:
+    """List the warm processes that nobody owns: only children of the first process, since a look
+    at every process takes three times as long, thousands of times."""
+    try:
+        return [p.pid for p in psutil.Process(1).children() if _is_orphan(p)]
+    except psutil.Error:  # a system that hides it
+        return [p.pid for p in psutil.process_iter() if p.ppid() == 1 and _is_orphan(p)]
+
+
 def _is_orphan(process: psutil.Process) -> bool:
     try:
-        return process.ppid() == 1 and not _STARTERS.isdisjoint(process.cmdline())
+        return not _STARTERS.isdisjoint(process.cmdline())
     except psutil.Error:
         return False
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from torch._inductor.runtime import cache_dir_utils
 
 import labkit
 from labkit.launch import zygote_line
@@ -110,6 +109,8 @@ def test_another_variable_asks_for_another_process(zygote, monkeypatch, name):
 
 def test_what_torch_itself_sets_when_it_compiles_changes_nothing(zygote, monkeypatch):
     """A kernel that has compiled something would start all later labs anew."""
+    from torch._inductor.runtime import cache_dir_utils  # takes seconds
+
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     cache_dir_utils.cache_dir()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"]

@@ -34,18 +34,19 @@ def test_what_was_started_since_gets_one_signal_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent = []
-    monkeypatch.setattr(children.os, "kill", lambda pid, signum: sent.append((pid, signum)))
     before = start()
     children.note()
     daemon, own = start(daemon=True), start()
     due: list[Callable[[], None]] = []
-    children.end(lambda seconds, function: due.append(function))
-    assert sent == [(own.pid, signal.SIGINT)]
-    due.pop()()
-    due.pop()()
-    assert sent[1:] == [(own.pid, signal.SIGTERM), (own.pid, signal.SIGKILL)]
-    due.pop()()
-    assert (len(sent), due) == (3, [])
+    with monkeypatch.context() as patch:  # the fixture kills its processes by the same function
+        patch.setattr(children.os, "kill", lambda pid, signum: sent.append((pid, signum)))
+        children.end(lambda seconds, function: due.append(function))
+        assert sent == [(own.pid, signal.SIGINT)]
+        due.pop()()
+        due.pop()()
+        assert sent[1:] == [(own.pid, signal.SIGTERM), (own.pid, signal.SIGKILL)]
+        due.pop()()
+        assert (len(sent), due) == (3, [])
     assert daemon.is_alive()
     assert before.is_alive()
 
