@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator
@@ -63,8 +64,11 @@ def borrow(fd: int) -> Iterator[socket.socket]:
 def _ask_socket(fd: int) -> Connection | None:
     """Return a file descriptor's connection, None if it is something else or closed."""
     # It may listen, too, or have been shut down.
-    with contextlib.suppress(OSError), borrow(fd) as twin:
-        return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
+    with contextlib.suppress(OSError):
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):  # most are not, and this is cheap
+            return None
+        with borrow(fd) as twin:
+            return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
     return None
 
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.support import parts
+from tests.support import parts, schedule
 
 JOBS = yaml.safe_load((parts.ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
 
@@ -53,3 +53,31 @@ def test_make_runs_the_part_that_is_said():
         check=True,
     )
     assert re.search(r"python -m tests\.support\.parts answers\)", dry.stdout), dry.stdout
+
+
+@pytest.mark.parametrize(
+    ("test", "piece"),
+    [
+        ("tests/course/test_answers.py::test_the_stub_is_known[12-4]", "12"),
+        ("tests/course/test_answers.py::test_a_wrong_answer_is_named[12-4-saves_nothing]", "12"),
+        ("tests/course/test_on_the_stand_in.py::test_shows[03_ring]", "test_shows[03_ring"),
+        ("tests/ranks/test_correct_programs.py::test_a_program[2 ranks: a thread]", "2"),
+        ("tests/ranks/test_faults.py::test_a_fault_is_named[4-a rank skips]", "4"),
+        ("tests/ranks/test_random_programs.py::test_no_verdict_is_wrong[3-faulty]", "3"),
+        ("tests/ranks/test_faults.py::test_every_row", ""),
+        ("tests/ranks/test_lab.py::test_two[2-a]", ""),
+    ],
+)
+def test_a_long_file_is_several_pieces_of_work(test: str, piece: str) -> None:
+    file = test.partition("::")[0]
+    assert schedule.piece_of(test) == f"{file} {piece}".strip()
+
+
+def test_what_takes_long_is_there_and_begins_first() -> None:
+    every = parts.files()
+    assert set(schedule.PARTS) <= set(every)
+    for start in schedule.LONG:
+        assert any(file.startswith(start) for file in every), start
+    places = [schedule.place_of(f"{file}::test") for file in every]
+    unit = {p for file, p in zip(every, places, strict=True) if file.startswith("tests/unit")}
+    assert unit == {len(schedule.LONG)} == {max(places)}
