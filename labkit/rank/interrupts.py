@@ -3,19 +3,29 @@
 Between cells, while a reply is being sent or the process group formed, a KeyboardInterrupt would
 cost the reply, or the rank: the notebook would wait for what never comes. An interrupt that comes
 before the code of its cell has begun is kept for it; one that comes when it has ended is dropped.
+One that comes while a library is being imported waits until it is: cut in the middle, an import
+leaves parts of it behind, and the rank could not use it ever again (``torch._dynamo``, which the
+first step of an optimizer imports, takes seconds).
 """
 
 from __future__ import annotations
 
+import functools
+import os
 import signal
+import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from ..wire import errands
+from ..wire import errands, python_threads
 from . import ipython_internals, stack_file
 
 F = TypeVar("F", bound=Callable[..., Any])
+#: Seconds that an interrupt waits for an import, at most; and until it is sent again meanwhile.
+IMPORT_SECONDS, AGAIN_SECONDS = 30.0, 0.05
+#: Where Python's own code that imports is.
+_IMPORTING = "<frozen importlib."
 
 #: Functions on whose behalf code of the learner's runs: what they raise is told to the notebook.
 _runners: set[CodeType] = set()
@@ -23,6 +33,14 @@ _runners: set[CodeType] = set()
 _begun = True
 #: Whether an interrupt came before that.
 _early = False
+#: Counts the requests.
+_request = 0
+#: When an interrupt of this request began to wait for an import; 0: none has.
+_waits_since = 0.0
+#: Whether one waits to be sent again.
+_is_due = False
+#: ``later(seconds, function)`` calls a function in another thread.
+_later: Callable[[float, Callable[[], None]], object] | None = None
 
 
 def reaches(function: F) -> F:
@@ -33,14 +51,19 @@ def reaches(function: F) -> F:
 
 def install(kernel: Any) -> None:
     """Begin, in the kernel of this rank."""
+    global _later
+    if ipython_internals.control_loop(kernel) is not None:
+        _later = functools.partial(ipython_internals.call_later, kernel)
     _runners.update(ipython_internals.codes_of_cells(kernel.shell))
     stack_file.install()
     ipython_internals.on_interrupt(kernel, _begin_request, handle)
 
 
 def _begin_request() -> None:
-    global _begun, _early
+    global _begun, _early, _request, _waits_since
     _begun = _early = False
+    _request += 1
+    _waits_since = 0.0
     stack_file.begin_request()
 
 
@@ -55,10 +78,47 @@ def begin() -> None:
 def handle(signum: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt where code of the learner's runs."""
     global _early
+    runs = _in_code(frame)
+    if runs and _waits_for_import(frame):
+        return
     stack_file.note_interrupt()
-    if _in_code(frame):
+    if runs:
         signal.default_int_handler(signum, frame)
     _early = not _begun
+
+
+def _waits_for_import(frame: FrameType | None) -> bool:
+    """Tell whether an interrupt has to wait for an import; then it is sent again a little later."""
+    global _waits_since, _is_due
+    now = time.monotonic()
+    _waits_since = _waits_since or now
+    if _later is None or not is_importing(frame) or now - _waits_since > IMPORT_SECONDS:
+        _waits_since = 0.0
+        return False
+    if not _is_due:
+        _is_due = True
+        _later(AGAIN_SECONDS, functools.partial(_send_again, _request))
+    return True
+
+
+def _send_again(request: int) -> None:
+    """Send an interrupt again, unless the request that it was meant for has ended."""
+    global _is_due
+    _is_due = False
+    if request == _request:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Tell whether a stack stands in the import of a library. The learner's own modules may do
+    anything while they are imported, also for ever."""
+    for own in python_threads.frames(frame):
+        file = own.f_code.co_filename
+        if file.startswith(_IMPORTING):
+            return True
+        if not file.startswith("<") and not python_threads.package(file):
+            return False
+    return False
 
 
 def _in_code(frame: FrameType | None) -> bool:

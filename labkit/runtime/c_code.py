@@ -1,4 +1,5 @@
-"""Tell which ranks compute in C code, which an interrupt reaches when it returns only."""
+"""Tell which ranks compute in C code, or import a library: an interrupt reaches them when that is
+over only."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from .cluster import RankCluster
 WRITE_SECONDS = 0.2
 #: Begin the file names of the learner's code, beside ipykernel's.
 OWN = ("In[", "<ipython-input")
+#: Those of Python's own code that imports.
+IMPORTING = "<frozen importlib."
 
 
 def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
@@ -50,7 +53,9 @@ def describe(frames: Sequence[Frame]) -> str:
     """
     cells = [f for f in frames if f.filename.startswith(OWN) or "/ipykernel_" in f.filename]
     parts = []
-    if frames[0] not in cells[:1]:
+    if any(f.filename.startswith(IMPORTING) for f in frames):
+        parts.append("import")
+    elif frames[0] not in cells[:1]:
         path = PurePath(frames[0].filename)
         module = path.parent.name if path.stem == "__init__" else path.stem
         parts.append(f"{module}.{frames[0].function}")

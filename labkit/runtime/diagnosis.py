@@ -222,10 +222,10 @@ def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
         )
     for ranks, place in rank_names.fold(dict(ending.in_c)):
         one = len(ranks) == 1
-        computes, returns = ("computes", "it returns") if one else ("compute", "they return")
+        are, returns = ("is", "it returns") if one else ("are", "they return")
         where = f": {place}" if place else ""
         lines.append(
-            f"{label(ranks)} {computes} in C code and cannot be interrupted{where}. "
+            f"{label(ranks)} {are} in C code, or in an import, and cannot be interrupted{where}. "
             f"If you wait until {returns}, the variables are kept."
         )
     return lines

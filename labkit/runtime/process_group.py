@@ -136,7 +136,8 @@ class GroupKeeper:
             return
         busy = self.cluster.busy_ranks()
         in_c = "".join(
-            f" {label([r]).capitalize()} still computes in C code{place and f' ({place})'}; if you "
+            f" {label([r]).capitalize()} is still in C code, or in an import"
+            f"{place and f' ({place})'}; if you "
             "wait until it returns, its variables are kept."
             for r, place in self.in_c.items()
             if r in busy

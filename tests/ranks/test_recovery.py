@@ -110,7 +110,8 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     said = " ".join(diagnosis.what_was_done(inside(lab).group, finished.ending))
     assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
     with pytest.raises(
-        LabError, match=r"Rank 3 did not return from an earlier cell.* in C code \(line 2\)"
+        LabError,
+        match=r"Rank 3 did not return from an earlier cell.* in C code, or in an import \(line 2\)",
     ):
         run(lab, "1")
     lab.restart(ranks=[3])
@@ -125,8 +126,8 @@ def test_a_rank_in_c_code_is_kept_if_it_returns(lab):
     assert finished.ending.in_c == {3: "line 2"}
     said = diagnosis.what_was_done(inside(lab).group, finished.ending)
     assert said[-1] == (
-        "rank 3 computes in C code and cannot be interrupted: line 2. If you wait until it "
-        "returns, the variables are kept."
+        "rank 3 is in C code, or in an import, and cannot be interrupted: line 2. If you wait "
+        "until it returns, the variables are kept."
     )
     deadline = time.monotonic() + 60
     while inside(lab).cluster.busy_ranks() and time.monotonic() < deadline:
@@ -242,6 +243,56 @@ def test_survivors_of_a_death_can_still_be_asked(lab):
     marks(lab, [1, 2, 3])
     lab.restart(ranks=[0])
     usable(lab)
+
+
+@pytest.fixture
+def importable(tmp_path):
+    """Write packages that take their time while they are imported, where libraries are and where
+    the learner's own modules are."""
+
+    def write(folder, name, text):
+        (tmp_path / folder / name).mkdir(parents=True)
+        (tmp_path / folder / name / "part.py").write_text("value = 1\n")
+        (tmp_path / folder / name / "__init__.py").write_text(textwrap.dedent(text))
+        return f"import sys\nsys.path.insert(0, {str(tmp_path / folder)!r})\nimport {name}"
+
+    return write
+
+
+def test_an_import_of_a_library_ends_before_the_interrupt_comes(lab, importable):
+    """Cut in the middle, its parts stay, and it can never be imported again."""
+    text = """
+        import sys, time
+        sys.imported = getattr(sys, "imported", 0) + 1
+        import slow_library.part
+        time.sleep(1.5)
+        done = slow_library.part.value
+    """
+    cell = importable("site-packages", "slow_library", text)
+    finished, seconds = interrupted(lab, f"{cell}\nimport time\ntime.sleep(60)")
+    assert seconds < BACK_SECONDS + 1.5
+    assert finished.ending.still == []
+    assert run(lab, "import slow_library\n(slow_library.done, sys.imported)") == ["(1, 1)"] * 4
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
+def test_an_interrupt_that_waits_for_an_import_ends_no_later_cell(lab, importable):
+    cell = importable("site-packages", "last_library", "import time\ntime.sleep(1)")
+    sent = send_cell(lab, cell)
+    time.sleep(0.5)
+    recovery.send_signal(inside(lab).cluster, [0, 1, 2, 3], "SIGINT")
+    finish_cell(sent)  # the import was all there was to it: what came of it is chance
+    assert run(lab, "import time\ntime.sleep(0.3)\nlast_library.__name__") == ["'last_library'"] * 4
+
+
+def test_an_import_of_the_learners_own_module_is_interrupted_at_once(lab, importable):
+    cell = importable("own", "own_module", "import time\ntime.sleep(60)")
+    finished, seconds = interrupted(lab, cell)
+    assert seconds < BACK_SECONDS
+    assert finished.ending.still == []
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
 
 
 def test_ranks_out_of_step_after_an_error_are_put_in_step(lab):

@@ -27,6 +27,10 @@ CELL = Frame("In[3]", 2, "<module>")
         ([Frame("/lib/statistics.py", 9, "mean"), RE], "statistics.mean"),
         ([Frame("/tmp/ipykernel_77/12.py", 3, "work")], "work, line 3"),
         ([Frame("/tmp/ipykernel_77/12.py", 3, "<module>")], "line 3"),
+        (
+            [RE, Frame("<frozen importlib._bootstrap>", 241, "_call_with_frames_removed"), CELL],
+            "import, In[3], line 2",
+        ),
         ([Frame("<ipython-input-1-97f2>", 1, "<lambda>")], "<lambda>, line 1"),
     ],
 )
