@@ -26,6 +26,7 @@ from ..notebook.show import plain
 from ..runtime.torchrun import Raised
 from ..runtime.torchrun_job import Ended, Job
 from ..wire.exit_code import describe_exit
+from ..wire.machine import free_port
 from ..wire.training import VARIABLE, Asked
 from .exercise import Failed
 
@@ -191,7 +192,7 @@ def start_nodes(
     inside = _INSIDE if any(name == "lo" for _, name in socket.if_nameindex()) else {}
     variables = {VARIABLE: Asked(str(folder), *kill).encoded(), **_NODES, **inside}
     line = ["--nnodes=2", "--nproc-per-node=1", f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d"]
-    line += [f"--rdzv-endpoint=localhost:{_free_port()}", str(script), *words]
+    line += [f"--rdzv-endpoint=localhost:{free_port()}", str(script), *words]
     deadline = time.monotonic() + seconds
     killed = False
     with interrupts.held(), contextlib.ExitStack() as stack:
@@ -230,13 +231,6 @@ def _is_consequence(ended: Ended) -> tuple[bool, bool]:
     """Sort the ends of nodes: those first that say more than that the other node has gone."""
     own = any(not raised.is_consequence for raised in ended.raised.values())
     return not isinstance(ended.error, RankDied), not own
-
-
-def _free_port() -> int:
-    """Return a port at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def _kill(job: Job, rank: int) -> bool:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import random
+import socket
 from pathlib import Path
 
 DEVICES = Path("/dev")
+#: From which the system takes the port of whoever asks for none, or connects.
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Below it on Linux, macOS and Windows.
+_OWN = (20_000, 32_768)
+#: How many ports are tried, chosen by chance.
+TRIES = 100
 
 
 def count_cores() -> int:
@@ -18,3 +28,25 @@ def count_cores() -> int:
 def has_gpu() -> bool:
     """Tell whether there is a device of an NVIDIA GPU, whatever its driver can do."""
     return any(DEVICES.glob("nvidia[0-9]*"))
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port of ``host`` for a program that is told one and listens later.
+
+    It is outside the range from which the system takes ports by itself, as for each connection that
+    somebody opens: one of those could have it before the program does.
+
+    Raises
+    ------
+    OSError
+        If there is none.
+    """
+    low, high = _OWN
+    if EPHEMERAL.exists():
+        own = int(EPHEMERAL.read_text().split()[0])
+        low, high = min(low, max(own - TRIES, 1024)), own
+    tried = random.SystemRandom().sample(range(low, max(low, high)), min(TRIES, max(0, high - low)))
+    for port in (*tried, 0):  # 0: the system's range has all there are
+        with contextlib.suppress(OSError), socket.create_server((host, port)) as server:
+            return int(server.getsockname()[1])
+    raise OSError(errno.EADDRINUSE, f"there is no free port of {host}")

@@ -7,7 +7,6 @@ same ranks are suspected, with the reason.
 from __future__ import annotations
 
 import re
-import socket
 import statistics
 import time
 
@@ -15,6 +14,7 @@ import pytest
 
 import labkit
 from labkit import Deadlock, RankDied, RankError, SuspectedDeadlock
+from labkit.wire.machine import free_port
 from tests.support import deadlocks
 from tests.support.alarm import alarm
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
@@ -176,11 +176,6 @@ def test_a_deadlock_is_named_and_survived(lab, program, seconds):
     finally:
         kept(lab, program)
     assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @table(deadlocks.JOINING)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from labkit.wire.machine import free_port
 from tests.support import system
 
 #: sshd wants it to be there, also for each new connection; where the system has never started one,
@@ -84,7 +85,7 @@ def sshd(names: Sequence[str], hosts: Mapping[str, Any] | None = None) -> Iterat
             subprocess.run(command, check=True, timeout=20)
         (folder / "known").write_text("labkit-test " + (folder / "host.pub").read_text())
         user = getpass.getuser()
-        here = _free_port()
+        here = free_port()
         client = ""
         for name in names:
             host = (hosts or {}).get(name)
@@ -131,8 +132,3 @@ def _wait_for(address: str, port: int, host: Any) -> None:
         except OSError:
             assert time.monotonic() < deadline, f"no sshd on {address}:{port} ({host})"
             time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -1,6 +1,7 @@
 """What can be said of a machine without a driver."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,33 @@ def test_a_gpu_is_a_device_with_a_number(
         (tmp_path / name).touch()
     monkeypatch.setattr(machine, "DEVICES", tmp_path)
     assert machine.has_gpu() is found
+
+
+def can_listen(port: int) -> bool:
+    with socket.create_server(("127.0.0.1", port)) as server:
+        return bool(server.getsockname()[1] == port)
+
+
+def test_a_free_port_is_none_that_the_system_gives_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "EPHEMERAL", tmp_path / "range")
+    machine.EPHEMERAL.write_text("25000\t60999\n")
+    found = {machine.free_port() for _ in range(20)}
+    assert len(found) > 1
+    assert all(20_000 <= port < 25_000 and can_listen(port) for port in found)
+
+
+@pytest.mark.parametrize("text", ["1024\t65535\n", None])
+def test_where_the_range_is_everything_or_unknown_a_port_is_found_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None
+) -> None:
+    monkeypatch.setattr(machine, "EPHEMERAL", tmp_path / "range")
+    if text is not None:
+        machine.EPHEMERAL.write_text(text)
+    assert can_listen(machine.free_port())
+
+
+def test_a_host_without_a_free_port_is_an_error() -> None:
+    with pytest.raises(OSError, match=r"no free port of 192\.0\.2\.1"):
+        machine.free_port("192.0.2.1")
