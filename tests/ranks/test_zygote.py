@@ -22,7 +22,8 @@ from labkit.wire.exit_code import describe_exit
 from labkit.wire.forked import ForkedProcess
 from tests.conftest import freeze
 from tests.support.cells import inside, run_cell
-from tests.support.zygotes import READY_SECONDS, started
+from tests.support.warm_start import READY_SECONDS
+from tests.support.zygotes import started
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ that; but what one test leaves in the process can cost all that come after it.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from typing import Any
 import pytest
 
 from labkit.launch import zygote_line
+from labkit.launch.zygote_owner import Zygote
 from labkit.tools import nbval_plugin
 
 TESTS = Path(__file__).parents[1]
 #: Folders whose tests start no lab.
 NO_LABS = ("unit", "project")
+#: Seconds for a zygote to import torch on a busy machine.
+READY_SECONDS = 60
 #: The session's zygote, which is there from before a test until after it.
 zygotes: set[int] = set()
 #: How often the zygote has said no, by what it said.
@@ -47,8 +51,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Start the zygote before the first test that could use it."""
     if not item.path.is_relative_to(TESTS) or _folder(item.path) in NO_LABS:
         return
-    if zygote := nbval_plugin.start_zygote(item.config):
+    zygote = nbval_plugin.start_zygote(item.config)
+    if zygote is not None and zygote.process.pid not in zygotes:
         zygotes.add(zygote.process.pid)
+        wait_until_ready(zygote)
+
+
+def wait_until_ready(zygote: Zygote) -> None:
+    """Wait until a zygote has imported everything.
+
+    A lab that starts before would import torch beside it, without what comes with torchvision: the
+    first step of an optimizer imports that then on each of its ranks, which takes a busy machine as
+    long as an exercise has time.
+    """
+    ready, deadline = zygote.folder.path / zygote_line.READY, time.monotonic() + READY_SECONDS
+    while not ready.exists() and zygote.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _folder(path: Path) -> str:

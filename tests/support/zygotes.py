@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from labkit.launch import zygote_line
 from labkit.launch.zygote_owner import Zygote
-
-#: Seconds for a zygote to import torch on a busy machine.
-READY_SECONDS = 60
+from tests.support.warm_start import wait_until_ready
 
 
 @contextlib.contextmanager
@@ -27,10 +24,8 @@ def started(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Iterator[Zygot
     assert zygote is not None
     os.environ[zygote_line.VARIABLE] = str(zygote.folder.path)  # the patch has taken it away
     try:
-        deadline = time.monotonic() + READY_SECONDS
-        while not (zygote.folder.path / zygote_line.READY).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until_ready(zygote)
+        assert (zygote.folder.path / zygote_line.READY).exists()
         yield zygote
     finally:
         zygote.close()
