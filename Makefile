@@ -35,10 +35,10 @@ setup: $(STAMP)  ## make or update the environment (the others call it)
 lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 	@$(BIN)/labkit lab
 
-# Four pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
-# than compute. More would disturb those that measure time; what fails beside another is run once
-# more, alone.
-WORKERS := -n 4 --dist loadfile -p tests.support.schedule
+# Three pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
+# than compute. More disturb those that measure time; what fails beside another is run once more,
+# alone.
+WORKERS := -n 3 --dist loadfile -p tests.support.schedule
 
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook; PART=answers: one part
 	@paths=$$($(BIN)/python -m tests.support.parts $(call said,PART)) || exit 2; \

@@ -78,6 +78,7 @@ def test_a_step_of_ddp_is_the_step_of_one_process(lab: labkit.Lab) -> None:
 
 def test_the_start_of_notebook_14(lab: labkit.Lab) -> None:
     external_lab.check_start_of_14(lab)
+    external_lab.check_questions(lab)
 
 
 def test_a_skipped_collective_is_a_deadlock_and_the_lab_goes_on(lab: labkit.Lab) -> None:

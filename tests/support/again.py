@@ -1,6 +1,6 @@
 """Run the tests that have failed once more, alone: ``python -m tests.support.again``.
 
-``make test`` runs four files at a time, and some tests look at clocks: on a busy machine one in
+``make test`` runs three files at a time, and some tests look at clocks: on a busy machine one in
 some thousands fails for no other reason. What fails alone too, fails. What does not is named, so
 that somebody who sees a name twice can look into it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import subprocess
@@ -10,10 +11,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import psutil
+import pytest
 
 import labkit
 from tests.support.conda_versions import ROOT
@@ -72,6 +75,35 @@ def ddp_step(rank: int, world_size: int) -> list[float]:
     loss.backward()
     # By hand: torch.optim would import for seconds on each rank.
     return [x for p in model.parameters() for x in (p - 0.1 * p.grad).flatten().tolist()]
+
+
+def ask_and_stop() -> float:
+    """Let rank 1 ask for a number and open the debugger, while the others wait for it."""
+    import torch
+    import torch.distributed as dist
+
+    number = 0
+    if dist.get_rank() == 1:
+        number = int(input("How many? "))
+        breakpoint()
+    x = torch.tensor([float(number)])
+    dist.all_reduce(x)
+    return x.item()
+
+
+def check_questions(lab: labkit.Lab) -> None:
+    """Check that a person is asked what a rank asks: ``input()`` and the debugger."""
+    asked, answers = [], ["5", "p number", "c"]
+
+    def answer(prompt: object = "") -> str:
+        asked.append(prompt)
+        return answers.pop(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+        patch.setattr(builtins, "input", answer)
+        assert lab.run(ask_and_stop) == [5.0] * len(lab)
+    assert asked == ["rank 1: How many? ", *["rank 1: ipdb> "] * 2]
 
 
 def own_step() -> list[float]:
