@@ -22,8 +22,10 @@ from ..wire import errands, python_threads
 from . import ipython_internals, stack_file
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: Seconds that an interrupt waits for an import, at most; and until it is sent again meanwhile.
-IMPORT_SECONDS, AGAIN_SECONDS = 30.0, 0.05
+#: Seconds that an interrupt waits for an import, at most.
+IMPORT_SECONDS = 30.0
+#: Seconds until it is sent again meanwhile.
+AGAIN_SECONDS = 0.05
 #: Where Python's own code that imports is.
 _IMPORTING = "<frozen importlib."
 
