@@ -47,7 +47,7 @@ test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check a
 	  $(BIN)/python -m tests.support.again; }
 
 test-fast: $(STAMP)  ## run the quick tests only, which start no rank and no kernel
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest tests/unit -n 2 --dist worksteal
 
 test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python3.13 TESTS=tests/ranks
 	@PYTHON="$(PYTHON)" .ci/test-with $(WITH) $(if $(TESTS),-- $(TESTS))
