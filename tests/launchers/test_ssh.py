@@ -66,6 +66,7 @@ def test_ranks_work_and_leave_nothing(
         assert lab.world_size == 2
         external_lab.check_start_of_14(lab)
         external_lab.check_questions(lab)
+        assert "ipdb> p number" in capfd.readouterr().out
         # Files of the notebook's folder are found where the host has it.
         assert {p[1] for p in lab.run(place)} == {os.getcwd()}
         (folder,) = folders() - before
