@@ -134,12 +134,12 @@ def _find_orphans() -> list[int]:
     try:
         return [p.pid for p in psutil.Process(1).children() if _is_orphan(p)]
     except psutil.Error:  # a system that hides it
-        return [p.pid for p in psutil.process_iter() if p.ppid() == 1 and _is_orphan(p)]
+        return [p.pid for p in psutil.process_iter() if _is_orphan(p)]
 
 
 def _is_orphan(process: psutil.Process) -> bool:
     try:
-        return not _STARTERS.isdisjoint(process.cmdline())
+        return process.ppid() == 1 and not _STARTERS.isdisjoint(process.cmdline())
     except psutil.Error:
         return False
 

@@ -73,7 +73,7 @@ def apply(
     Parameters
     ----------
     arguments
-        Engine -> its arguments.
+        Engine -> its arguments; at least one.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def apply(
             view.label = label
             futures += view.apply_async(function, *given)._children
         return _result(client, futures, name, engines)
-    identities = client._build_targets(engines)[0] if engines else []
+    identities = client._build_targets(engines)[0]
     metadata = {"label": label, QUIET: True}
     with _sent_together(client):
         for identity, (engine, given) in zip(identities, arguments.items(), strict=True):

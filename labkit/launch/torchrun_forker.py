@@ -134,8 +134,9 @@ def _know_frozen_modules() -> None:
     a frame whose file is no module's lets ``inspect`` go through all modules, of which there are
     thousands here: four fifths of the agent's processor time.
     """
+    known: dict[str, str] = getattr(inspect, "modulesbyfile", {})  # no documented name
     for name in ("runpy", "importlib._bootstrap", "importlib._bootstrap_external"):
-        inspect.modulesbyfile.setdefault(f"<frozen {name}>", name)
+        known.setdefault(f"<frozen {name}>", name)
 
 
 def _main_of(module: str) -> Callable[..., Any]:

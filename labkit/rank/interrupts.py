@@ -26,8 +26,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 IMPORT_SECONDS = 30.0
 #: Seconds until it is sent again meanwhile.
 AGAIN_SECONDS = 0.05
-#: Where Python's own code that imports is.
-_IMPORTING = "<frozen importlib."
 
 #: Functions on whose behalf code of the learner's runs: what they raise is told to the notebook.
 _runners: set[CodeType] = set()
@@ -92,10 +90,11 @@ def handle(signum: int, frame: FrameType | None) -> None:
 def _waits_for_import(frame: FrameType | None) -> bool:
     """Tell whether an interrupt has to wait for an import; then it is sent again a little later."""
     global _waits_since, _is_due
-    now = time.monotonic()
-    _waits_since = _waits_since or now
-    if _later is None or not is_importing(frame) or now - _waits_since > IMPORT_SECONDS:
+    if _later is None or not is_importing(frame):
         _waits_since = 0.0
+        return False
+    _waits_since = _waits_since or time.monotonic()
+    if time.monotonic() - _waits_since > IMPORT_SECONDS:
         return False
     if not _is_due:
         _is_due = True
@@ -116,7 +115,7 @@ def is_importing(frame: FrameType | None) -> bool:
     anything while they are imported, also for ever."""
     for own in python_threads.frames(frame):
         file = own.f_code.co_filename
-        if file.startswith(_IMPORTING):
+        if file.startswith(python_threads.IMPORTING):
             return True
         if not file.startswith("<") and not python_threads.package(file):
             return False

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from ..wire import stack_file
+from ..wire import python_threads, stack_file
 from ..wire.stack_file import Frame
 from .cluster import RankCluster
 
@@ -16,8 +16,6 @@ from .cluster import RankCluster
 WRITE_SECONDS = 0.2
 #: Begin the file names of the learner's code, beside ipykernel's.
 OWN = ("In[", "<ipython-input")
-#: Those of Python's own code that imports.
-IMPORTING = "<frozen importlib."
 
 
 def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
@@ -53,7 +51,7 @@ def describe(frames: Sequence[Frame]) -> str:
     """
     cells = [f for f in frames if f.filename.startswith(OWN) or "/ipykernel_" in f.filename]
     parts = []
-    if any(f.filename.startswith(IMPORTING) for f in frames):
+    if any(f.filename.startswith(python_threads.IMPORTING) for f in frames):
         parts.append("import")
     elif frames[0] not in cells[:1]:
         path = PurePath(frames[0].filename)

@@ -58,7 +58,7 @@ class Ending:
     kind: Literal["", "deadlock", "suspected", "died", "interrupted", "timeout"] = ""
     freed: Sequence[int] = ()  #: were blocked; what they raised is our doing
     still: Sequence[int] = field(default_factory=tuple)  #: did not end
-    in_c: Mapping[int, str] = field(default_factory=dict)  #: of those: where, if in C code
+    in_c: Mapping[int, str] = field(default_factory=dict)  #: of those: where, if in C
     case: Case | None = None  #: of a deadlock, or what was suspected when something else ended it
     hint: str = ""  #: the likely cause of a death
     moment: float = field(default_factory=time.time)  #: when it was declared

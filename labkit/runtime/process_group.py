@@ -41,7 +41,7 @@ class GroupKeeper:
         self.cluster = cluster
         self.join = join
         self.timeout = timeout
-        self.in_c: Mapping[int, str] = {}  #: ranks in C code after a stop, and where
+        self.in_c: Mapping[int, str] = {}  #: ranks in C code, or an import, after a stop; where
         self.broken = False  #: its connections were shut, or a rank of it is gone
         #: lists what was sent in the last cell that has ended
         self.messages: Callable[[], list[Message]] = list

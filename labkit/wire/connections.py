@@ -49,6 +49,8 @@ def borrow(fd: int) -> Iterator[socket.socket]:
     OSError
         If the descriptor is something else, or closed.
     """
+    if not stat.S_ISSOCK(os.fstat(fd).st_mode):  # most are not, and this is cheap
+        raise OSError(errno.EPROTOTYPE, os.strerror(errno.EPROTOTYPE))
     # A type that is told keeps Python from making the socket non-blocking, for its owner too, as
     # it does where socket.setdefaulttimeout was called.
     twin = socket.socket(-1, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, -1, fileno=fd)
@@ -64,11 +66,8 @@ def borrow(fd: int) -> Iterator[socket.socket]:
 def _ask_socket(fd: int) -> Connection | None:
     """Return a file descriptor's connection, None if it is something else or closed."""
     # It may listen, too, or have been shut down.
-    with contextlib.suppress(OSError):
-        if not stat.S_ISSOCK(os.fstat(fd).st_mode):  # most are not, and this is cheap
-            return None
-        with borrow(fd) as twin:
-            return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
+    with contextlib.suppress(OSError), borrow(fd) as twin:
+        return Connection(fd, plain(*twin.getsockname()[:2]), plain(*twin.getpeername()[:2]))
     return None
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 DEVICES = Path("/dev")
 #: From which the system takes the port of whoever asks for none, or connects.
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
-#: Below it on Linux, macOS and Windows.
-_OWN = (20_000, 32_768)
-#: How many ports are tried, chosen by chance.
-TRIES = 100
+#: Where that range begins on Linux, and on no system earlier, unless somebody has set it.
+FIRST = 32_768
+#: How many ports below it are free to be chosen, and how many are tried.
+BELOW, TRIES = 5_000, 100
 
 
 def count_cores() -> int:
@@ -33,20 +33,19 @@ def has_gpu() -> bool:
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a port of ``host`` for a program that is told one and listens later.
 
-    It is outside the range from which the system takes ports by itself, as for each connection that
-    somebody opens: one of those could have it before the program does.
+    It is below the range from which the system takes ports by itself, as for each connection that
+    somebody opens: one of those could have it before the program does. Where nothing is free there,
+    the system chooses.
 
     Raises
     ------
     OSError
         If there is none.
     """
-    low, high = _OWN
-    if EPHEMERAL.exists():
-        own = int(EPHEMERAL.read_text().split()[0])
-        low, high = min(low, max(own - TRIES, 1024)), own
-    tried = random.SystemRandom().sample(range(low, max(low, high)), min(TRIES, max(0, high - low)))
-    for port in (*tried, 0):  # 0: the system's range has all there are
+    first = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else FIRST
+    below = range(max(1024, first - BELOW), first)
+    tried = random.SystemRandom().sample(below, min(TRIES, len(below)))
+    for port in (*tried, 0):
         with contextlib.suppress(OSError), socket.create_server((host, port)) as server:
             return int(server.getsockname()[1])
     raise OSError(errno.EADDRINUSE, f"there is no free port of {host}")

@@ -57,6 +57,8 @@ _STDLIB = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
 )
 _ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
+#: Begins the file names of Python's own code that imports.
+IMPORTING = "<frozen importlib."
 _SITE = ("site-packages", "dist-packages")
 #: Functions of the standard library that wait for another thread, without a limit where the
 #: variable named is None.

@@ -55,7 +55,7 @@ def piece_of(test: str) -> str:
     """Name the piece of work that a test belongs to."""
     file = test.partition("::")[0]
     found = PARTS[file].search(test) if file in PARTS else None
-    return file if found is None else f"{file} {found[found.lastindex or 0]}"
+    return file if found is None else f"{file} {found[1]}"
 
 
 def place_of(test: str) -> int:
