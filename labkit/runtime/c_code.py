@@ -1,5 +1,5 @@
-"""Tell which ranks compute in C code, or import a library: an interrupt reaches them when that is
-over only."""
+"""Tell which interrupted ranks compute in C code, or import a library: the interrupt reaches them
+when that is over only. The others have it already, and are on their way back."""
 
 from __future__ import annotations
 
@@ -18,29 +18,40 @@ WRITE_SECONDS = 0.2
 OWN = ("In[", "<ipython-input")
 
 
-def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
-    """Say where those of some interrupted ranks stand whose Python has not seen the interrupt.
+def places(cluster: RankCluster, ranks: Sequence[int]) -> tuple[dict[int, str], list[int]]:
+    """Say where some interrupted ranks stand.
 
     Those that run elsewhere, and those whose process is stopped, are left out.
+
+    Returns
+    -------
+    in_c
+        Rank -> place, of those whose Python has not seen the interrupt.
+    coming
+        The ranks whose Python has seen it.
     """
     folder = cluster.launcher.record_folder()
     if not folder or stack_file.SIGNAL is None:
-        return {}
+        return {}, []
     paths = {r: stack_file.path_of(folder, cluster.places[r].pid) for r in ranks}
     # One that writes no such file would not survive the signal.
     there = [r for r, path in paths.items() if os.path.exists(path)]
     asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
     deadline = time.monotonic() + WRITE_SECONDS
-    found: dict[int, str] = {}
+    in_c: dict[int, str] = {}
+    coming: list[int] = []
     while asked and time.monotonic() < deadline:
         time.sleep(0.01)
         for rank in list(asked):
             frames, seen = stack_file.read(paths[rank])
-            if frames or seen:
-                asked.remove(rank)
-            if frames and not seen:
-                found[rank] = describe(frames)
-    return found
+            if seen:
+                coming.append(rank)
+            elif frames:
+                in_c[rank] = describe(frames)
+            else:
+                continue
+            asked.remove(rank)
+    return in_c, coming
 
 
 def describe(frames: Sequence[Frame]) -> str:

@@ -97,8 +97,10 @@ def _end(request: Request, ending: Ending, signum: str | int) -> None:
         chosen = signum if ending.kind == "interrupted" else "SIGINT"
         ending.freed, ending.still = recovery.interrupt(request.cluster, request.busy, chosen)
         if ending.still:
-            ending.in_c = c_code.places(request.cluster, ending.still)
-            ending.freed = [r for r in ending.freed if r not in ending.in_c]
+            in_c, coming = c_code.places(request.cluster, ending.still)
+            ending.freed = [r for r in ending.freed if r not in in_c]
+            ending.still = recovery.wait_for(request.busy, coming)
+            ending.in_c = {r: place for r, place in in_c.items() if r in ending.still}
         request.group.in_c = ending.in_c
 
 

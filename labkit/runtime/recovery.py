@@ -26,6 +26,9 @@ FREED_SECONDS = 0.5
 #: Seconds to wait after that: where somebody has pressed stop and looks on, and where all have to
 #: come back, be the machine ever so busy, because they were seen to wait for one another.
 STOPPED_SECONDS, STUCK_SECONDS = 0.4, 4.0
+#: Seconds for those that have seen an interrupt: they end, unless their code catches it; but where
+#: many share the processors, an end takes long.
+COMING_SECONDS = 2.0
 #: Seconds after which they are freed once more.
 AGAIN_SECONDS = 0.5
 #: Seconds for answers here: they come in milliseconds, or not at all.
@@ -142,6 +145,12 @@ def interrupt(
     if not blocked:
         return [], []
     return blocked, end(cluster, busy, blocked, signum, STOPPED_SECONDS)
+
+
+def wait_for(busy: Callable[[], list[int]], coming: Sequence[int]) -> list[int]:
+    """Wait for interrupted ranks that are on their way back; return all that are busy then."""
+    _wait(lambda: [rank for rank in busy() if rank in coming], COMING_SECONDS)
+    return busy()
 
 
 def _wait(busy: Callable[[], list[int]], seconds: float) -> None:

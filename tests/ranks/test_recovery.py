@@ -119,6 +119,27 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     marks(lab, [0, 1, 2])
 
 
+def test_ranks_that_take_long_to_end_are_waited_for(lab):
+    """So it is for all of them where many people share the processors."""
+    code = """
+import time
+try:
+    time.sleep(60)
+finally:
+    end = time.monotonic() + 1.6
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.02)
+        except KeyboardInterrupt:
+            pass
+"""
+    finished, _ = interrupted(lab, code)
+    assert not finished.ending.still
+    assert not finished.ending.in_c
+    usable(lab)
+    marks(lab, [0, 1, 2, 3])
+
+
 def test_a_rank_in_c_code_is_kept_if_it_returns(lab):
     code = "if rank == 3:\n    sum(range(10**8))\ndist.barrier()"
     finished, seconds = interrupted(lab, code, after=0.3)
