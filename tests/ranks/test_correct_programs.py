@@ -52,7 +52,8 @@ OTHER_CLIENT = """
 import json, sys, time
 import ipyparallel
 with ipyparallel.Client(json.loads(sys.argv[1])) as client:
-    time.sleep(3)
+    print("connected", flush=True)
+    time.sleep(1.5)
     client[int(sys.argv[2])].apply_sync(exec, sys.argv[3], {})
 """
 #: Another notebook: two ranks that come late to the group of four.
@@ -192,9 +193,19 @@ def by_another_process(lab: labkit.Lab) -> Finish:
     found = inside(lab).cluster.launcher.cluster.controller.get_connection_info()
     info = asyncio.run(found) if inspect.isawaitable(found) else found
     arguments = [json.dumps(info["client"]), str(lab.engine_ids[1]), SEND]
-    process = subprocess.Popen([sys.executable, "-c", OTHER_CLIENT, *arguments])
-    time.sleep(1.5)  # it imports and connects meanwhile
-    return lambda: process.wait(30)
+    command = [sys.executable, "-c", OTHER_CLIENT, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "connected\n"
+
+    def end() -> None:
+        try:
+            process.communicate(timeout=30)
+        finally:  # else every later test of this process finds it below itself
+            process.kill()
+            process.wait()
+
+    return end
 
 
 def by_a_cell_that_nobody_follows(lab: labkit.Lab) -> None:

@@ -546,6 +546,9 @@ def test_nothing_is_left_when_jupyterlab_ends(how, place, tmp_path, monkeypatch,
         kernel = ask(port, "/api/kernels", {"name": "python3"})["id"]
         client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
         client.load_connection_file()
+        # By itself it takes a kernel for dead that says nothing for its first second: on a busy
+        # machine it is importing.
+        client.hb_channel.time_to_dead = 60
         client.start_channels()
         try:
             client.wait_for_ready(timeout=60)
