@@ -1,11 +1,12 @@
 """Make nbval strict and gentle: a pytest plugin, loaded with ``-p labkit.tools.nbval_plugin``.
 
-Stock nbval gets four things wrong:
+Stock nbval gets five things wrong:
 
 - a cell that ran into ``--nbval-cell-timeout`` passes if its code swallows the interrupt;
 - a code cell without an execution count is run, but its output is compared with nothing;
 - the kernel ends by SIGKILL, so nothing that the notebook registered to run at its end runs;
-- the kernel does not count cells, so an error in one that names ``In[7]`` never matches.
+- the kernel does not count cells, so an error in one that names ``In[7]`` never matches;
+- what a cell has written to stderr and should not is not told: "Unexpected output fields".
 
 And it would take what a cell shows while it runs for part of its output, and let every user of the
 machine read what a kernel prints.
@@ -112,13 +113,24 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if not isinstance(item, IPyNbCell):
         return (yield)
     timed_out_before = _timed_out(item)
-    result = yield  # a cell that is skipped or fails by itself leaves here
+    try:
+        result = yield  # a cell that is skipped or fails by itself leaves here
+    except Exception:
+        _tell_stderr(item)
+        raise
     if _timed_out(item) and not timed_out_before:
         limit = item.config.option.nbval_cell_timeout
         item.raise_cell_error(f"Timeout: the cell ran longer than {limit:g} s and was interrupted")
     if _compares_nothing(item):
         item.raise_cell_error("The cell was stored without having run: no output to compare with")
     return result
+
+
+def _tell_stderr(item: Any) -> None:
+    """Add to the report of a cell that failed what it has written to stderr."""
+    outputs = getattr(item, "test_outputs", None) or ()
+    if text := "".join(o.get("text", "") for o in outputs if o.get("name") == "stderr"):
+        item.add_report_section("call", "stderr", text)
 
 
 def _timed_out(item: Any) -> bool:

@@ -131,6 +131,16 @@ def test_a_wrong_output_fails(strict: dict[str, tuple[str, str]]) -> None:
     assert "Cell outputs differ" in text
 
 
+def test_what_a_failed_cell_has_written_to_stderr_is_told(tmp_path: Path) -> None:
+    warns = "import sys\nprint('a word ' + 'of warning', file=sys.stderr)"
+    nb = nbformat.v4.new_notebook(cells=[code(warns)])
+    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(nb, tmp_path / "warns.ipynb")
+    status, text = run_pytest(tmp_path, "--nbval", "warns.ipynb")
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "a word of warning" in text
+
+
 def test_nothing_is_sanitised(strict: dict[str, tuple[str, str]]) -> None:
     """What changes from run to run is a difference like any other."""
     outcome, text = strict["outputs::Cell 2"]
