@@ -44,6 +44,8 @@ FREE = (
     "TMPDIR",  # noted at the first use; see ``forker.adapt``
     "TORCHINDUCTOR_CACHE_DIR",  # by the compiler at each use; it sets it at the first
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",  # by torchrun at each start of its workers
+    "TORCH_FR_BUFFER_SIZE",  # by the recorder, when a process makes its first group
+    "TORCH_NCCL_TRACE_BUFFER_SIZE",  # its former name
 )
 #: Of a process's state as the kernel has it: users, groups, rights.
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap")

@@ -323,9 +323,11 @@ def test_a_group_that_is_named_is_born(stock):
 
 @pytest.mark.parametrize("given", ["2000", None])
 def test_the_recorders_size_is_the_learners_if_there_is_one(monkeypatch, stock, given):
-    monkeypatch.delenv("TORCH_FR_BUFFER_SIZE", raising=False)
-    if given:
-        monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", given)
+    # Set, even to be deleted: else it is not noted, and what install() sets stays for all the labs
+    # of later tests, which then start without the zygote.
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", given or "")
+    if not given:
+        monkeypatch.delenv("TORCH_FR_BUFFER_SIZE")
     p2p_record.install()
     assert os.environ["TORCH_FR_BUFFER_SIZE"] == (given or p2p_record.RECORDER_SIZE)
 

@@ -21,7 +21,7 @@ from tests.support.hide_torch_name import VARIABLE
 pytestmark = pytest.mark.usefixtures("cold")
 
 TORCH = f"torch {version('torch')} hides"
-RECORDER, MESSAGES = "_distributed_c10d._dump_fr_trace_json", "ProcessGroup.send"
+RECORDER, MESSAGES = "_distributed_c10d._dump_fr_trace", "ProcessGroup.send"
 BIRTHS, GROUPS = "ProcessGroup._set_group_name", "_world.pg_map"
 PROFILER = "autograd._enable_profiler"
 SUFFIXES = "_tensor_str._add_suffixes"

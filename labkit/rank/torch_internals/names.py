@@ -44,7 +44,7 @@ FEATURES = {
         "deadlocks are not named",
     ),
     "collectives": Feature(
-        ("_distributed_c10d._dump_fr_trace_json",), "deadlocks in collectives are not named"
+        ("_distributed_c10d._dump_fr_trace",), "deadlocks in collectives are not named"
     ),
     "firsts": Feature(
         ("ProcessGroup._get_sequence_number_for_group",),

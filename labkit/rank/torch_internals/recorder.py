@@ -1,14 +1,16 @@
 """Read torch's flight recorder, which keeps the last collectives that this rank has issued.
 
-It answers while the rank is blocked. Its JSON is not documented.
+It answers while the rank is blocked. What it says is not documented. It is taken as a pickle, which
+torch writes three times as fast as its JSON, and which says the same.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import re
 from collections.abc import Mapping, MutableMapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import _C
@@ -53,11 +55,11 @@ class Issued(NamedTuple):
 
 def read(backend: str) -> list[Issued]:
     """Return what the recorder of a backend has, oldest first."""
-    return [_issued(entry) for entry in json.loads(_dump(backend)).get("entries", [])]
+    return [_issued(entry) for entry in pickle.loads(_dump(backend)).get("entries", [])]
 
 
 def _dump(backend: str) -> bytes:
-    dump = _C._distributed_c10d._dump_fr_trace_json
+    dump = partial(_C._distributed_c10d._dump_fr_trace, includeStackTraces=False)
     try:
         return dump(backend=backend)
     except TypeError:  # an older torch has one recorder for all backends
