@@ -53,7 +53,7 @@ import json, sys, time
 import ipyparallel
 with ipyparallel.Client(json.loads(sys.argv[1])) as client:
     print("connected", flush=True)
-    time.sleep(1.5)
+    time.sleep(2.5)
     client[int(sys.argv[2])].apply_sync(exec, sys.argv[3], {})
 """
 #: Another notebook: two ranks that come late to the group of four.

@@ -546,8 +546,7 @@ def test_nothing_is_left_when_jupyterlab_ends(how, place, tmp_path, monkeypatch,
         kernel = ask(port, "/api/kernels", {"name": "python3"})["id"]
         client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
         client.load_connection_file()
-        # By itself it takes a kernel for dead that says nothing for its first second: on a busy
-        # machine it is importing.
+        # Else it takes a kernel for dead that imports for longer than a second.
         client.hb_channel.time_to_dead = 60
         client.start_channels()
         try:

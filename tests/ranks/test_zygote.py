@@ -90,6 +90,21 @@ def test_a_rank_has_the_surroundings_of_its_notebook(zygote, tmp_path, monkeypat
         os.sched_setaffinity(0, cores)
 
 
+def test_a_rank_has_the_recorder_of_its_notebook(zygote, monkeypatch):
+    """Torch reads its size when the rank makes its first group, not when the zygote imports it."""
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "5")
+    with labkit.start(1) as lab:
+        assert is_from(zygote, inside(lab).cluster.launcher.warm)
+        run_cell(
+            lab,
+            "import pickle\n"
+            "from torch._C._distributed_c10d import _dump_fr_trace\n"
+            "for _ in range(9): dist.all_reduce(torch.ones(1))\n"
+            "kept = len(pickle.loads(_dump_fr_trace())['entries'])",
+        )
+        assert lab["kept"] == [5]
+
+
 def test_a_warm_process_keeps_nothing_of_it_open(zygote):
     with warm() as first, warm() as second:
         assert is_from(zygote, second)

@@ -135,6 +135,7 @@ def start_lab(connection_file: Path) -> Path:
         "from jupyter_client import BlockingKernelClient\n"
         "client = BlockingKernelClient(connection_file=sys.argv[1])\n"
         "client.load_connection_file()\n"
+        "client.hb_channel.time_to_dead = 60\n"  # else: dead if it imports for a second
         "client.start_channels()\n"
         "client.wait_for_ready(60)\n"
         "cell = 'import labkit; from labkit.notebook.lab import session_of; '\n"

@@ -62,12 +62,14 @@ def validate(
         nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
         nbformat.write(nb, folder / f"{name}.ipynb")
     report = folder / "report.xml"
-    run_pytest(folder, mode, f"--junitxml={report}", *(f"{name}.ipynb" for name in notebooks))
+    options = [f"--junitxml={report}", "-o", "junit_logging=system-err"]
+    run_pytest(folder, mode, *options, *(f"{name}.ipynb" for name in notebooks))
     outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        result = case.find("*")
+        result = next((part for part in case if part.tag != "system-err"), None)
         outcome = {"failure": "failed"}.get(result.tag, result.tag) if result is not None else ""
-        text = "" if result is None else f"{result.get('message')}\n{result.text}"
+        told = case.findtext("system-err", "")
+        text = "" if result is None else f"{result.get('message')}\n{result.text}{told}"
         notebook = (case.get("classname") or "").removesuffix(".ipynb")
         outcomes[f"{notebook}::{case.get('name')}"] = (outcome or "passed", text)
     return outcomes
@@ -117,6 +119,7 @@ def strict(folder: Path) -> dict[str, tuple[str, str]]:
         ],
         slow=[code(SWALLOWS_THE_INTERRUPT), code("print('after')", prints="after\n")],
         ends=[code(ENDS_ITS_PROCESS)],
+        warns=[code("import sys; print('a word ' + 'of warning', file=sys.stderr)")],
         counts=[code("x = 1"), code(f"print({CELL_NUMBER})", prints="2\n")],
     )
 
@@ -131,13 +134,11 @@ def test_a_wrong_output_fails(strict: dict[str, tuple[str, str]]) -> None:
     assert "Cell outputs differ" in text
 
 
-def test_what_a_failed_cell_has_written_to_stderr_is_told(tmp_path: Path) -> None:
-    warns = "import sys\nprint('a word ' + 'of warning', file=sys.stderr)"
-    nb = nbformat.v4.new_notebook(cells=[code(warns)])
-    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(nb, tmp_path / "warns.ipynb")
-    status, text = run_pytest(tmp_path, "--nbval", "warns.ipynb")
-    assert status == pytest.ExitCode.TESTS_FAILED
+def test_what_a_failed_cell_has_written_to_stderr_is_told(
+    strict: dict[str, tuple[str, str]],
+) -> None:
+    outcome, text = strict["warns::Cell 0"]
+    assert outcome == "failed"
     assert "a word of warning" in text
 
 
