@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
 from labkit.course import catalogue, check
-from labkit.rank.torch_internals import collectives
+from labkit.rank.observe import flight_recorder
+from labkit.rank.torch_internals import collectives, groups, unused_groups
 from labkit.rank.trial import call_counter, trial
 from labkit.runtime import recovery
 from tests.support.cells import inside, run_cell
@@ -56,6 +58,51 @@ def test_messages_of_a_trial_do_not_reach_the_next_cell(
         assert (group_of(lab4) == before) == same_group
         run_cell(lab4, EXCHANGE)
         assert lab4["t"][1].item() == 5
+
+
+#: What an answer does with a group that it makes -> how many are there after three checks.
+GROUPS = {
+    "used and dropped": ("dist.barrier(group=dist.new_group())", 0),
+    "of some ranks": ("g = dist.new_group([0, 2])\n    if rank in (0, 2): dist.barrier(g)", 0),
+    "kept": ("kept.append(dist.new_group())", 3),
+    "kept until the next": ("kept[:] = [dist.new_group()]", 1),
+    "made once": ("kept[:] = kept or [dist.new_group()]", 1),
+    "of a mesh that is kept": ("kept.append(dist.init_device_mesh('cpu', (2, 2)))", 6),
+}
+
+
+@pytest.mark.parametrize(("body", "left"), GROUPS.values(), ids=list(GROUPS))
+def test_groups_that_nobody_can_use_any_more_are_gone(
+    lab4: labkit.Lab, body: str, left: int
+) -> None:
+    """Each has threads, of which one wakes up a hundred times a second for as long as it is there.
+    One that the answer keeps can still be used."""
+    lab4.reset()
+    run_cell(lab4, f"kept = []\ndef neighbour():\n    {body}\n    return (rank + 1) % 4")
+    for _ in range(3):
+        assert check.examine(replace(catalogue.find("00-1"), forbids=()))[1].name == "passed"
+    assert lab4.run(lambda: len(groups.groups())) == [1 + left] * 4
+    run_cell(
+        lab4,
+        "for one in kept:\n"
+        "    for group in [one] if isinstance(one, dist.ProcessGroup) else one.get_all_groups():\n"
+        "        dist.barrier(group)\n"
+        "kept.clear()",
+    )
+
+
+def test_a_group_with_a_sum_that_is_not_done_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To destroy it would wait for the sum, which may never be done."""
+    asked: list[str] = []
+    names = {name: type("Group", (), {"group_name": name})() for name in ("busy", "idle")}
+    monkeypatch.setattr(groups, "groups", lambda: list(names.values()))
+    monkeypatch.setattr(flight_recorder, "pending", lambda: ((("busy", (0, 1)), 1),))
+    monkeypatch.setattr(
+        unused_groups, "destroy", lambda made: asked.extend(g.group_name for g in made)
+    )
+    monkeypatch.setattr(trial, "_before", WeakSet())
+    assert trial.end(wait=True).arrived
+    assert asked == ["idle"]
 
 
 def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch.distributed as dist
 
@@ -17,7 +18,9 @@ from ...errors import LabError
 from ...wire.kinds import kind_of
 from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
 from .. import calls, device, memory, tracebacks
+from ..observe import flight_recorder
 from ..torch_internals import frames as torch_frames
+from ..torch_internals import groups, unused_groups
 from . import call_counter
 
 #: How long messages of which both ends were posted may take to arrive.
@@ -29,12 +32,15 @@ _BETWEEN_RANKS = (
 )
 #: The default group before the trial.
 _group: Any = None
+#: All groups before the trial.
+_before: WeakSet[groups.ProcessGroup] = WeakSet()
 
 
 def prepare(name: str) -> Found:
     """Get ready for a trial; tell what cells have defined by the name of its answer here."""
-    global _group
+    global _group, _before
     _group, call_counter.current = _world(), call_counter.Count()
+    _before = WeakSet(groups.groups())
     return find(name, tracebacks.get_shell().user_ns)
 
 
@@ -99,7 +105,18 @@ def end(wait: bool) -> TrialEnd:
     messages, count.messages = count.messages, []
     same = before is _world()
     arrived = wait and same and _have_arrived(messages)
+    if arrived:
+        _destroy_unused()
     return TrialEnd(tuple(count.forbidden), dist.is_initialized(), same, arrived)
+
+
+def _destroy_unused() -> None:
+    """Destroy groups that the trial has made and nobody holds: an answer makes them anew each
+    time."""
+    busy = {flight_recorder.home_of(part) for (part, _), _ in flight_recorder.pending()}
+    unused_groups.destroy(
+        g for g in groups.groups() if g not in _before and g.group_name not in busy
+    )
 
 
 def _have_arrived(messages: Iterable[Any]) -> bool:

@@ -1,0 +1,78 @@
+"""Destroy process groups that nobody can use any more.
+
+Torch keeps every group that was made, in tables of its own, until somebody destroys it. One of
+gloo has three threads, one of which wakes up a hundred times a second: a rank that was left a few
+hundred such groups is busy with nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import WeakSet
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from . import groups
+from .groups import ProcessGroup
+
+#: Those that something has held so far.
+_held: WeakSet[ProcessGroup] = WeakSet()
+
+
+def destroy(made: Iterable[ProcessGroup]) -> None:
+    """Destroy those of these groups to which nothing refers but torch's tables. One that is held
+    now is looked at again with the next ones.
+
+    A group of NCCL stays: to end one is a matter of all its members.
+    """
+    _held.update(filter(_is_gloo, made))
+    names = [g.group_name for g in _held if g in groups.members()]
+    of_meshes = _names_of_meshes() if names else set()
+    for name in names:
+        if name in of_meshes:  # of which torch remembers some for good
+            _held.discard(_find(name))
+        elif not _is_held(name):
+            dist.destroy_process_group(_find(name))
+
+
+def _is_gloo(group: ProcessGroup) -> bool:
+    return group is not dist.group.WORLD and groups.backends(group) == ("gloo",)
+
+
+def _find(name: str) -> ProcessGroup:
+    return next(g for g in groups.members() if g.group_name == name)
+
+
+def _is_held(name: str) -> bool:
+    """Tell whether more refers to a group than torch's tables and, here, one variable."""
+    group = _find(name)
+    # The argument of getrefcount is one more.
+    return sys.getrefcount(group) > 2 + sum(place is group for place in _places())
+
+
+def _places() -> Iterator[Any]:
+    """Yield all that stands in the tables of torch's module: keys, values, what lists hold."""
+    for table in [t for t in vars(c10d).values() if type(t) is dict]:
+        yield from table
+        for value in table.values():
+            yield value
+            if type(value) is list:
+                yield from value
+
+
+def _names_of_meshes() -> set[str]:
+    """Return the names of groups of device meshes, which know theirs by nothing else."""
+    module = sys.modules.get("torch.distributed.device_mesh")
+    if module is None:
+        return set()
+    found = set()
+    for mesh in [o for o in gc.get_objects() if issubclass(type(o), module.DeviceMesh)]:
+        for dimension in range(mesh.ndim):
+            with contextlib.suppress(RuntimeError):  # it has none, or has lost it
+                found.add(mesh.get_group(dimension).group_name)
+    return found
