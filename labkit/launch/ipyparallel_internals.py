@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -405,7 +406,12 @@ def on_sigterm(kind: type, then: str) -> None:
 
 
 def run_exit_functions() -> None:
-    """Run what was registered with atexit, now."""
+    """Run what was registered with atexit, now, but not torch's: it would take its tables of
+    operators apart one by one, for 50 ms of a process that is about to end."""
+    finalizers: dict[Any, Any] = getattr(weakref.finalize, "_registry", {})
+    for finalizer, info in list(finalizers.items()):
+        if getattr(info.func, "__module__", "") == "torch.library":
+            finalizer.atexit = False
     if hasattr(atexit, "_run_exitfuncs"):
         atexit._run_exitfuncs()
 

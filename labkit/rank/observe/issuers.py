@@ -27,6 +27,8 @@ READER = "rank {{rank}}'s event loop calls a function when a file or a signal is
 HANDLER = "rank {{rank}} has a handler for {}"
 AGENT = "rank {rank} may be called by RPC"
 CLIENT = "another notebook or client has used rank {rank}"
+#: Asked once: Python makes 64 objects of an enumeration at each question.
+SIGNALS = tuple(signal.valid_signals())
 
 
 class Threads:
@@ -110,7 +112,7 @@ def others() -> Iterator[Issuer]:
 
 def _handlers() -> Iterator[str]:
     """Yield the signals for which the user has set a function."""
-    for number in signal.valid_signals():
+    for number in SIGNALS:
         handler = signal.getsignal(number)
         if handler is signal.default_int_handler or not callable(handler):
             continue

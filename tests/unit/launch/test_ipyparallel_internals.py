@@ -156,3 +156,31 @@ def test_the_magics_are_there_without_docstrings(option: list[str]) -> None:
     )
     command = [sys.executable, *option, "-c", code]
     assert subprocess.check_output(command, text=True) == "True True\n"
+
+
+#: Registers a handler, a finalizer, and one of a library of operators, and ends as a rank does.
+ENDS = """
+import atexit, os, weakref
+import torch
+from labkit.launch import ipyparallel_internals
+class Thing: pass
+things = [Thing(), Thing()]
+atexit.register(print, "handler")
+weakref.finalize(things[0], print, "finalizer")
+library = torch.library.Library("labkit_test", "DEF")
+library.define("nothing() -> ()")
+def told(*args): print("torch's")
+told.__module__ = torch.library.Library.__module__
+weakref.finalize(things[1], told)
+assert any(i.func is torch.library._del_library for i in weakref.finalize._registry.values())
+ipyparallel_internals.run_exit_functions()
+assert any(i.func is torch.library._del_library for i in weakref.finalize._registry.values())
+os._exit(0)
+"""
+
+
+def test_a_rank_that_ends_leaves_torchs_tables_to_the_system() -> None:
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", ENDS], capture_output=True, text=True, check=True
+    )
+    assert sorted(done.stdout.split()) == ["finalizer", "handler"]
