@@ -139,7 +139,8 @@ def describe(place: Place | None) -> tuple[str, str]:
 
 def sizes_of(group: ProcessGroup, newest: int) -> dict[MessageKey, Size]:
     """Return the sizes of the newest messages of a group; peers are numbers in it."""
-    known = list((sizes.get(group) or {}).items())[-newest:]
+    # Of a copy: the main thread adds to it.
+    known = list(dict(sizes.get(group) or {}).items())[-newest:]
     return {
         key: Size(elements, kind, *describe(place), began)
         for key, (elements, kind, place, began) in known

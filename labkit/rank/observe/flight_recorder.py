@@ -132,7 +132,8 @@ def _part(group: ProcessGroup, backend: str, part: GroupKey, own: list[Issued]) 
     last = _last(group, own, backend)
     if home_of(name) != name:
         return Group(key=part, last=last, entries=entries, posted={}, barriers=0)
-    posted = p2p_record.posted.get(group) or Counter()
+    # Copies: the main thread adds to both.
+    posted, dropped = dict(p2p_record.posted.get(group) or {}), p2p_record.dropped.get(group)
     world = (*members, -1)  # of a peer, its rank in the world; -1 is any
     return Group(
         key=part,
@@ -146,7 +147,7 @@ def _part(group: ProcessGroup, backend: str, part: GroupKey, own: list[Issued]) 
         },
         dropped=frozenset(
             (kind, world[peer], tag, number)
-            for kind, peer, tag, number in p2p_record.dropped.get(group) or ()
+            for kind, peer, tag, number in (dropped.copy() if dropped else ())
         ),
     )
 
@@ -237,6 +238,6 @@ def _by_group(queued: list[Issued]) -> dict[ProcessGroup, list[Issued]]:
 def _ends(posted: Mapping[tuple[str, int, int], int]) -> dict[tuple[str, int], int]:
     """Add up the counts of messages over their tags."""
     out: dict[tuple[str, int], int] = {}
-    for (kind, peer, _), count in posted.items():
+    for (kind, peer, _), count in dict(posted).items():  # a copy: the main thread adds to it
         out[kind, peer] = out.get((kind, peer), 0) + count
     return out

@@ -8,6 +8,7 @@ was sent stays sent.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -239,8 +240,12 @@ def get_future(self: Work) -> Any:
 
 
 def forget_futures() -> None:
-    """Let go of the futures that are done: each keeps its tensors."""
-    futures[:] = [known for known in futures if not known[0].done()]
+    """Let go of the futures that are done: each keeps its tensors. Both the main thread and the
+    one that answers do so."""
+    for known in list(futures):
+        if known[0].done():
+            with contextlib.suppress(ValueError):  # the other one has
+                futures.remove(known)
 
 
 def _group_of(work: Work) -> str:

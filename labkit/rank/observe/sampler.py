@@ -295,9 +295,8 @@ def _awaiting() -> Wait | None:
 
 def _places() -> frozenset[tuple[str, str]]:
     """Return where calls waited last, and in which group."""
-    return frozenset(
-        (tracebacks.describe(file, line)[0], group) for file, line, group in p2p_record.places
-    )
+    noted = p2p_record.places.copy()  # the main thread adds to it
+    return frozenset((tracebacks.describe(file, line)[0], group) for file, line, group in noted)
 
 
 def main_frame() -> FrameType | None:
