@@ -247,6 +247,13 @@ class RankCluster:
             return psutil.Process(place.pid)
         return None
 
+    def is_stopped(self, rank: int) -> bool:
+        """Tell whether a rank's process on this host is stopped: by SIGSTOP or a debugger."""
+        process = self.local_process(rank)
+        with contextlib.suppress(psutil.Error):
+            return process is not None and process.status() == psutil.STATUS_STOPPED
+        return False
+
     def signal(self, rank: int, signum: int) -> bool:
         """Send a signal to a rank by the system; tell whether its process is in reach."""
         return rank not in self.deaths and self.launcher.signal(self.places[rank].pid, signum)

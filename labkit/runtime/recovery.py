@@ -105,16 +105,21 @@ def end(
     busy: Callable[[], list[int]],
     stuck: Sequence[int],
     signum: str | int = "SIGINT",
-    seconds: float = STUCK_SECONDS,
+    *,
+    seen: bool = True,
 ) -> list[int]:
     """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same.
 
-    ``seconds`` is how long to wait for the last of them.
+    ``seen``: the stuck ones were seen to wait for one another, so that all have to come back. One
+    of them may answer late, where many share the processors or while it imports a library; else
+    one on this host that does not answer is not waited for.
     """
+    seconds = STUCK_SECONDS if seen else STOPPED_SECONDS
     send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
-    # On another host a rank may be out of reach for a moment; here it was stopped.
-    lost = {r for r in silent if cluster.local_process(r) is not None}
+    # On another host a rank may be out of reach for a moment.
+    here = {r for r in silent if cluster.local_process(r) is not None}
+    lost = {r for r in here if cluster.is_stopped(r)} if seen else here
 
     def still() -> list[int]:
         return sorted(set(busy()) - lost)
@@ -144,7 +149,7 @@ def interrupt(
     blocked = busy()
     if not blocked:
         return [], []
-    return blocked, end(cluster, busy, blocked, signum, STOPPED_SECONDS)
+    return blocked, end(cluster, busy, blocked, signum, seen=False)
 
 
 def wait_for(busy: Callable[[], list[int]], coming: Sequence[int]) -> list[int]:

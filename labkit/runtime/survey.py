@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import psutil
 
 from .. import interrupts
 from ..deadlock import message
@@ -104,8 +101,4 @@ def waiting(sample: Sample, wait: Wait) -> dict[str, Any]:
 
 def _why_silent(cluster: RankCluster, rank: int) -> str:
     """Say why a rank does not answer, where the system knows."""
-    process = cluster.local_process(rank)
-    with contextlib.suppress(psutil.Error):
-        if process is not None and process.status() == psutil.STATUS_STOPPED:
-            return "its process is stopped: SIGSTOP or a debugger"
-    return ""
+    return "its process is stopped: SIGSTOP or a debugger" if cluster.is_stopped(rank) else ""
