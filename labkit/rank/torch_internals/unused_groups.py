@@ -70,9 +70,8 @@ def _names_of_meshes() -> set[str]:
     module = sys.modules.get("torch.distributed.device_mesh")
     if module is None:
         return set()
-    found = set()
+    found: set[str] = set()
     for mesh in [o for o in gc.get_objects() if issubclass(type(o), module.DeviceMesh)]:
-        for dimension in range(mesh.ndim):
-            with contextlib.suppress(RuntimeError):  # it has none, or has lost it
-                found.add(mesh.get_group(dimension).group_name)
+        with contextlib.suppress(Exception):  # it has none, has lost them, or was never finished
+            found.update(mesh.get_group(i).group_name for i in range(mesh.ndim))
     return found

@@ -112,7 +112,10 @@ def end(wait: bool) -> TrialEnd:
 
 def _destroy_unused() -> None:
     """Destroy groups that the trial has made and nobody holds: an answer makes them anew each
-    time."""
+    time. One with work under way is left, for that would be waited for; so are all if there is
+    no record of it."""
+    if not flight_recorder.is_recording():
+        return
     busy = {flight_recorder.home_of(part) for (part, _), _ in flight_recorder.pending()}
     unused_groups.destroy(
         g for g in groups.groups() if g not in _before and g.group_name not in busy
