@@ -31,7 +31,7 @@ STOPPED_SECONDS, STUCK_SECONDS = 0.4, 4.0
 COMING_SECONDS = 2.0
 #: Seconds after which they are freed once more.
 AGAIN_SECONDS = 0.5
-#: Seconds for answers here: they come in milliseconds, or not at all.
+#: Seconds for answers here: they come in milliseconds, if nothing keeps the rank from it.
 QUICK_SECONDS = 0.2
 #: Seconds for ranks to end by themselves when interrupted, before they are freed.
 INTERRUPT_SECONDS = 0.25
@@ -118,8 +118,8 @@ def end(
     send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
     # On another host a rank may be out of reach for a moment.
-    here = {r for r in silent if cluster.local_process(r) is not None}
-    lost = {r for r in here if cluster.is_stopped(r)} if seen else here
+    is_lost = cluster.is_stopped if seen else cluster.local_process
+    lost = set(filter(is_lost, silent))
 
     def still() -> list[int]:
         return sorted(set(busy()) - lost)

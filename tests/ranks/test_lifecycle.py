@@ -272,7 +272,7 @@ def test_a_second_start_ends_a_lab_that_is_blocked(place):
     assert not reply.ready()
     start = time.monotonic()
     with labkit.start(2) as second:
-        assert time.monotonic() - start < 60  # not the time limit of the group
+        assert time.monotonic() - start < 10
         assert_gone(below, 0)
         assert second.run(add_up) == [3.0, 3.0]
         with pytest.raises(labkit.LabError, match="This lab was stopped"):

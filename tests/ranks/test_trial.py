@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from weakref import WeakSet
 
 import pytest
 import torch
@@ -13,8 +12,7 @@ from torch._C._distributed_c10d import ProcessGroup
 
 import labkit
 from labkit.course import catalogue, check
-from labkit.rank.observe import flight_recorder
-from labkit.rank.torch_internals import collectives, groups, unused_groups
+from labkit.rank.torch_internals import collectives, groups
 from labkit.rank.trial import call_counter, trial
 from labkit.runtime import recovery
 from tests.support.cells import inside, run_cell
@@ -98,18 +96,22 @@ def test_groups_that_nobody_can_use_any_more_are_gone(
     )
 
 
-def test_a_group_with_a_sum_that_is_not_done_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To destroy it would wait for the sum, which may never be done."""
-    asked: list[str] = []
-    names = {name: type("Group", (), {"group_name": name})() for name in ("busy", "idle")}
-    monkeypatch.setattr(groups, "groups", lambda: list(names.values()))
-    monkeypatch.setattr(flight_recorder, "pending", lambda: ((("busy", (0, 1)), 1),))
-    monkeypatch.setattr(
-        unused_groups, "destroy", lambda made: asked.extend(g.group_name for g in made)
+def test_a_group_with_a_sum_that_is_not_done_is_left(lab4: labkit.Lab) -> None:
+    """To destroy it would wait for the sum, which may never be done: also if it was held before."""
+
+    lab4.reset()
+    run_cell(
+        lab4,
+        "from labkit.rank.torch_internals import groups, unused_groups\n"
+        "kept, counts = [dist.new_group()], []\n"
+        "name = kept[0].group_name\n"
+        "unused_groups.destroy(kept, ())\n"
+        "kept.clear()\n"
+        "for busy in ({name}, ()):\n"
+        "    unused_groups.destroy([], busy)\n"
+        "    counts.append(len(groups.groups()))",
     )
-    monkeypatch.setattr(trial, "_before", WeakSet())
-    assert trial.end(wait=True).arrived
-    assert asked == ["idle"]
+    assert lab4["counts"] == [[2, 1]] * 4
 
 
 def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:

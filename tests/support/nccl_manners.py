@@ -42,7 +42,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -441,7 +440,6 @@ def register_hook(self: torch.Tensor, hook: Callable[..., Any]) -> Any:
     return stock["register_hook"](self, lambda slope: look(hook(slope)))
 
 
-@lru_cache(maxsize=1024)
 def touches(func: Any) -> bool:
     """Tell whether a function reads or writes values of its tensors."""
     name = getattr(func, "__name__", "")

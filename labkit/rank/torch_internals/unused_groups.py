@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -20,18 +20,21 @@ from torch.distributed import distributed_c10d as c10d
 from . import groups
 from .groups import ProcessGroup
 
-#: Those that something has held so far.
+#: Those that have stayed so far.
 _held: WeakSet[ProcessGroup] = WeakSet()
 
 
-def destroy(made: Iterable[ProcessGroup]) -> None:
-    """Destroy those of these groups to which nothing refers but torch's tables. One that is held
+def destroy(made: Iterable[ProcessGroup], busy: Collection[str]) -> None:
+    """Destroy those of these groups to which nothing refers but torch's tables. One that stays
     now is looked at again with the next ones.
 
-    A group of NCCL stays: to end one is a matter of all its members.
+    ``busy`` are the names of groups with work under way, which would be waited for: they stay. So
+    does a group of NCCL: to end one is a matter of all its members.
     """
     _held.update(filter(_is_gloo, made))
-    names = [g.group_name for g in _held if g in groups.members()]
+    known = groups.members()
+    names = [g.group_name for g in _held if g in known and g.group_name not in busy]
+    del known  # refers to them all
     of_meshes = _names_of_meshes() if names else set()
     for name in names:
         if name in of_meshes:  # of which torch remembers some for good

@@ -117,9 +117,7 @@ def _destroy_unused() -> None:
     if not flight_recorder.is_recording():
         return
     busy = {flight_recorder.home_of(part) for (part, _), _ in flight_recorder.pending()}
-    unused_groups.destroy(
-        g for g in groups.groups() if g not in _before and g.group_name not in busy
-    )
+    unused_groups.destroy((g for g in groups.groups() if g not in _before), busy)
 
 
 def _have_arrived(messages: Iterable[Any]) -> bool:
