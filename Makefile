@@ -57,11 +57,11 @@ test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python
 said = $(if $(filter command,$(origin $1)),$($1))
 GPU_FLAGS = $(if $(call said,OUT),--out "$(OUT)") $(if $(filter 0,$(call said,GPU)),--no-gpu) \
   $(if $(call said,AGAINST),--against "$(AGAINST)") $(call said,ARGS)
-test-gpu: $(if $(call said,WHEELS),,$(STAMP))  ## run all that needs a GPU, 8 minutes at most: WHEELS=folder OUT=folder
+test-gpu: $(if $(call said,WHEELS),,$(STAMP))  ## run all that needs a GPU, 8 minutes at most; GPU=0: try it on the CPU
 	@$(if $(call said,WHEELS),$(PYTHON) -m tests.gpu.run.prepare "$(WHEELS)",$(BIN)/python -m tests.gpu.run) $(GPU_FLAGS)
 
-wheels: $(STAMP)  ## fetch what test-gpu needs where there is no network: WHEELS=folder NCCL=1 ARGS=...
-	@$(BIN)/python -m tests.gpu.wheels "$(or $(call said,WHEELS),build/wheels)" $(if $(call said,NCCL),--nccl) $(call said,ARGS)
+wheels: $(STAMP)  ## fetch what test-gpu needs where there is no network: THERE=file NCCL=1
+	@$(BIN)/python -m tests.gpu.wheels "$(or $(call said,WHEELS),build/wheels)" $(if $(call said,THERE),--there "$(THERE)") $(if $(call said,NCCL),--nccl) $(call said,ARGS)
 
 bench: $(STAMP)  ## measure what the README claims, JSON in bench.json; then bench-peers
 	$(BIN)/python -m tests.bench; own=$$?; $(BIN)/python -m tests.bench.peers && exit $$own

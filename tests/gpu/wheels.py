@@ -22,8 +22,10 @@ from packaging.utils import canonicalize_name
 
 from tests.support.conda_versions import ENTRY, ROOT, direct_dependencies
 
-#: What the machine has by itself.
+#: What any machine with a GPU that is worth the trip has by itself.
 THERE = ("torch", "torchvision")
+#: What no test and no notebook imports there: JupyterLab is 30 MB of pages for a browser.
+NOT_IMPORTED = ("jupyterlab",)
 #: What an editable install of labkit is made with.
 BUILD = ("hatchling", "editables")
 NCCL = "nvidia-nccl-cu13"
@@ -41,6 +43,12 @@ def blocks(lock: str) -> list[str]:
         elif found:
             found[-1] += line
     return found
+
+
+def names(text: str) -> list[str]:
+    """Return the packages that a file names: words, with comments from # to the end of a line."""
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    return [canonicalize_name(word) for line in lines for word in line.split()]
 
 
 def where(python: str) -> dict[str, str]:
@@ -154,8 +162,11 @@ def main(
     python: Annotated[str, typer.Option(help="Python's version there.")] = "3.12",
     part: Annotated[int, typer.Option(min=1, help="Size of a part, in MB.")] = 45,
     nccl: Annotated[bool, typer.Option(help="NCCL too, in parts of its own.")] = False,
+    there: Annotated[
+        Path | None, typer.Option(help="A file that names the packages that the machine has.")
+    ] = None,
     without: Annotated[
-        list[str] | None, typer.Option(help="What the machine has, beside torch; repeat it.")
+        list[str] | None, typer.Option(help="One more package that it has; repeat it.")
     ] = None,
 ) -> None:
     """Fetch the lock's wheels for a machine with torch and without a network."""
@@ -163,7 +174,12 @@ def main(
         raise typer.BadParameter(f"{folder} is not empty", param_hint="folder")
     lock = (ROOT / "requirements.lock").read_text()
     dependencies = direct_dependencies(tomllib.loads((ROOT / "pyproject.toml").read_text()))
-    left_out = {*THERE, *(canonicalize_name(name) for name in without or ())}
+    left_out = {*THERE, *NOT_IMPORTED, *map(canonicalize_name, without or ())}
+    if there is not None:
+        try:
+            left_out |= set(names(there.read_text()))
+        except OSError as error:
+            raise typer.BadParameter(f"{there}: {error.strerror}", param_hint="there") from None
     rounds = [list(chosen(lock, [*dependencies, *BUILD], python, left_out).values())]
     if nccl:
         rounds.append(list(chosen(lock, [NCCL], python).values()))
