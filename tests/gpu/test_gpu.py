@@ -72,12 +72,11 @@ def ddp_step():
     return [p.detach().cpu().tolist() for p in model.parameters()]
 
 
-def test_one_rank_gets_the_first_gpu_and_nccl():
-    with labkit.start(1) as lab:
-        (state,) = lab.status()
-        assert (state.device, state.backend) == ("cuda:0", "nccl")
-        (results,) = lab.run(every_collective)
-        assert all(results.values()), results
+def test_one_rank_gets_the_first_gpu_and_nccl(lab1):
+    (state,) = lab1.status()
+    assert (state.device, state.backend) == ("cuda:0", "nccl")
+    (results,) = lab1.run(every_collective)
+    assert all(results.values()), results
 
 
 def test_no_number_gives_a_rank_for_each_gpu():
@@ -98,24 +97,22 @@ def test_more_ranks_than_gpus(ranks):
         assert all(p == parameters[0] for p in parameters)
 
 
-def test_the_owner_and_the_warm_process_touch_no_gpu():
-    with labkit.start(1) as lab:
-        pid = inside(lab).cluster.launcher.warm.process.pid
-        assert len(os.listdir(f"/proc/{pid}/task")) == 1
-        assert not torch.cuda.is_initialized()
+def test_the_owner_and_the_warm_process_touch_no_gpu(lab1):
+    pid = inside(lab1).cluster.launcher.warm.process.pid
+    assert len(os.listdir(f"/proc/{pid}/task")) == 1
+    assert not torch.cuda.is_initialized()
 
 
-def test_tensors_arrive_on_the_cpu():
-    with labkit.start(1) as lab:
-        lab.run(every_collective)
-        lab["x"] = 1.0
+def test_tensors_arrive_on_the_cpu(lab1):
+    lab1.run(every_collective)
+    lab1["x"] = 1.0
 
-        def make():
-            import torch
+    def make():
+        import torch
 
-            return torch.ones(3, device="cuda")
+        return torch.ones(3, device="cuda")
 
-        assert lab.run(make)[0].device.type == "cpu"
+    assert lab1.run(make)[0].device.type == "cpu"
 
 
 def test_the_board_knows_the_gpus():

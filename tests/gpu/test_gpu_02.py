@@ -6,7 +6,6 @@ import nbformat
 import pytest
 import torch
 
-import labkit
 from labkit.course import material
 from tests.support.cells import run_cell
 
@@ -26,24 +25,21 @@ def cell_with(text):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_wait_queues_and_another_stream_waits_for_the_sum(ranks):
-    with labkit.start(ranks) as lab:
-        run_cell(
-            lab, "dist.all_reduce(torch.ones(1, device=device))"
-        )  # connects; that takes a while
-        total = ranks * (ranks + 1) / 2
-        lab["total"] = total
-        run_cell(lab, cell_with("torch.cuda.Stream"))
-        assert [x.item() for x in lab["x"]] == ranks * [total + 100]
-        if {state.backend for state in lab.status()} == {"nccl"}:
-            assert all(lab["queued"])
+def test_wait_queues_and_another_stream_waits_for_the_sum(request, ranks):
+    lab = request.getfixturevalue(f"lab{ranks}")
+    run_cell(lab, "dist.all_reduce(torch.ones(1, device=device))")  # connects; that takes a while
+    total = ranks * (ranks + 1) / 2
+    lab["total"] = total
+    run_cell(lab, cell_with("torch.cuda.Stream"))
+    assert [x.item() for x in lab["x"]] == ranks * [total + 100]
+    if {state.backend for state in lab.status()} == {"nccl"}:
+        assert all(lab["queued"])
 
 
-def test_the_reductions_of_the_probe_are_those_of_nccl_by_its_documentation():
-    with labkit.start(1) as lab:
-        if lab.status()[0].backend != "nccl":
-            pytest.skip("this lab does not use NCCL")
-        run_cell(lab, cell_with("def probe("))
-        (floats,) = lab["floats"]
-        refused = {name for name, answer in floats.items() if answer == "no"}
-        assert refused == {"BAND", "BOR", "BXOR"}
+def test_the_reductions_of_the_probe_are_those_of_nccl_by_its_documentation(lab1):
+    if lab1.status()[0].backend != "nccl":
+        pytest.skip("this lab does not use NCCL")
+    run_cell(lab1, cell_with("def probe("))
+    (floats,) = lab1["floats"]
+    refused = {name for name, answer in floats.items() if answer == "no"}
+    assert refused == {"BAND", "BOR", "BXOR"}

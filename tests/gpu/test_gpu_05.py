@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-import labkit
-
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU"),
@@ -26,8 +24,7 @@ def sums_by_two_backends():
     return sums, backends
 
 
-def test_one_group_has_gloo_for_the_cpu_and_nccl_for_the_gpu():
-    with labkit.start(1) as lab:
-        ((sums, backends),) = lab.run(sums_by_two_backends)
+def test_one_group_has_gloo_for_the_cpu_and_nccl_for_the_gpu(lab1):
+    ((sums, backends),) = lab1.run(sums_by_two_backends)
     assert sums == [1.0, 1.0]
     assert backends == ["gloo", "nccl"]

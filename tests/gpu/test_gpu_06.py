@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import nn
@@ -16,12 +14,6 @@ pytestmark = [
 ]
 
 ROWS = 6
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[labkit.Lab]:
-    with labkit.start(2) as lab:
-        yield lab
 
 
 def rows(rank: int) -> torch.Tensor:
@@ -49,9 +41,9 @@ def synced() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return out.detach().cpu(), x.grad.cpu(), mean.cpu()
 
 
-def test_sync_batch_norm_is_batch_norm_of_all_rows(lab: labkit.Lab) -> None:
-    out, gradient, mean = (torch.stack(parts) for parts in zip(*lab.run(synced), strict=True))
-    x = torch.cat([rows(rank) for rank in range(lab.world_size)]).requires_grad_()
+def test_sync_batch_norm_is_batch_norm_of_all_rows(lab2: labkit.Lab) -> None:
+    out, gradient, mean = (torch.stack(parts) for parts in zip(*lab2.run(synced), strict=True))
+    x = torch.cat([rows(rank) for rank in range(lab2.world_size)]).requires_grad_()
     norm = nn.BatchNorm1d(3)
     alone = norm(x)
     alone.pow(3).sum().backward()
@@ -79,8 +71,8 @@ def device_ids() -> tuple[bool, list[str]]:
     return moved, said
 
 
-def test_device_ids(lab: labkit.Lab) -> None:
-    for moved, said in lab.run(device_ids):
+def test_device_ids(lab2: labkit.Lab) -> None:
+    for moved, said in lab2.run(device_ids):
         assert moved
         assert "single element" in said[0]
         assert "only work with" in said[1]

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-import labkit
-
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU"),
@@ -88,10 +86,15 @@ def peak_and_seconds(dtype):
     return torch.cuda.max_memory_allocated() - start, min(times[1:])
 
 
-def test_autocast_chooses_the_types_that_the_text_names():
+@pytest.fixture
+def lab(request, ranks):
+    """One or two ranks."""
+    return request.getfixturevalue(f"lab{ranks}")
+
+
+def test_autocast_chooses_the_types_that_the_text_names(lab1):
     low, full = torch.float16, torch.float32
-    with labkit.start(1) as lab:
-        (found,) = lab.run(types)
+    (found,) = lab1.run(types)
     assert found["a @ a"] == found["conv2d"] == (low, low)
     assert found["relu"] == (full, low)
     for name in ("softmax", "sum", "mse_loss", "cross_entropy"):
@@ -99,24 +102,21 @@ def test_autocast_chooses_the_types_that_the_text_names():
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_half_precision_step_moves_finite_weights(ranks):
-    with labkit.start(ranks) as lab:
-        for moved, finite, scale, kinds in lab.run(half_step, None):
-            assert (moved, finite, scale, kinds) == (True, True, 2.0**10, {torch.float32})
+def test_a_half_precision_step_moves_finite_weights(lab):
+    for moved, finite, scale, kinds in lab.run(half_step, None):
+        assert (moved, finite, scale, kinds) == (True, True, 2.0**10, {torch.float32})
 
 
-def test_an_overflow_on_one_rank_makes_all_of_them_skip():
-    with labkit.start(2) as lab:
-        for moved, finite, scale, _ in lab.run(half_step, 1):
-            assert (moved, finite, scale) == (False, True, 2.0**9)
+def test_an_overflow_on_one_rank_makes_all_of_them_skip(lab2):
+    for moved, finite, scale, _ in lab2.run(half_step, 1):
+        assert (moved, finite, scale) == (False, True, 2.0**9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sixteen_bits_take_less_memory_and_less_time(dtype):
+def test_sixteen_bits_take_less_memory_and_less_time(lab1, dtype):
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         pytest.skip("this GPU has no bf16")
-    with labkit.start(1) as lab:
-        ((memory, seconds),) = lab.run(peak_and_seconds, torch.float32)
-        ((less, faster),) = lab.run(peak_and_seconds, dtype)
+    ((memory, seconds),) = lab1.run(peak_and_seconds, torch.float32)
+    ((less, faster),) = lab1.run(peak_and_seconds, dtype)
     assert less < 0.85 * memory
     assert faster < 0.7 * seconds

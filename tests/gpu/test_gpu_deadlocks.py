@@ -1,155 +1,190 @@
-"""Never hang, on NCCL. Run by hand where there is a GPU, before anything else: pytest -m gpu.
+"""Never hang, on NCCL: with two ranks, then with four. What a machine with a GPU runs first.
 
-None of this has been run on a GPU yet; it was written from torch's sources, and tried with
-``tests.support.nccl_manners`` as far as that goes.
+None of this has been run on a GPU yet; it was written from torch's sources. ``make test-gpu
+GPU=0`` runs it on the fake NCCL (``tests.support.nccl_manners``).
 """
 
 from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-import torch
 
 import labkit
 from labkit import Deadlock, Interrupted, RankDied
-from labkit.launch.placement import NCCL_SHARES_GPU
-from labkit.rank.nccl_version import nccl_version
 from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
 from tests.support.cells import finish_cell, results, run_cell, send_cell
+from tests.support.observed import Observed
 
+from .ranks import FAKE, needs_gpu, needs_nccl_for, restored, start
 
-def has_nccl_for(ranks: int) -> bool:
-    """Tell whether NCCL serves so many ranks on the GPUs of this machine."""
-    if not torch.cuda.is_available():
-        return False
-    return torch.cuda.device_count() >= ranks or (nccl_version() or ())[:2] >= NCCL_SHARES_GPU
-
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not has_nccl_for(2), reason="this machine has no GPU for two ranks of NCCL"),
-]
+pytestmark = pytest.mark.gpu
 
 #: What a learner may call a deadlock after, at most.
 SECONDS = 15.0
 WORKS = "x = torch.ones(1, device=device)\ndist.all_reduce(x)\nx.item()"
+
+
+def but(rank: int) -> Callable[[int], set[int]]:
+    """Return all ranks but one, for a number of ranks."""
+    return lambda n: set(range(n)) - {rank}
+
+
+def only(*ranks: int) -> Callable[[int], set[int]]:
+    """Return these ranks, whatever the number of ranks."""
+    return lambda n: set(ranks)
+
+
+def everyone(n: int) -> set[int]:
+    """Return all ranks."""
+    return set(range(n))
+
+
+#: Cell, ranks that are stuck in a world of n, line (the magic's is 1).
 FAULTS = {
     "a rank skips all_reduce": (
         "x = torch.ones(3, device=device)\nif rank: dist.all_reduce(x)",
-        {1},
-        2,
+        but(0),
+        3,
     ),
     "and looks at its result": (
         "x = torch.ones(3, device=device)\nif rank:\n    dist.all_reduce(x)\n    print(x)",
-        {1},
-        3,
+        but(0),
+        4,
     ),
     "a handle is waited for": (
         "x = torch.ones(3, device=device)\nif rank:\n    work = dist.all_reduce(x, async_op=True)\n"
         "    work.wait()",
-        {1},
-        3,
+        but(0),
+        4,
     ),
-    "a rank skips a barrier": ("if rank:\n    dist.barrier()", {1}, 2),
+    "a rank skips a barrier": ("if rank:\n    dist.barrier()", but(0), 3),
     "different collectives": (
         # large: NCCL could complete small ones, each with what the other has sent
         "x = torch.ones(1 << 26, device=device)\n"
         "dist.all_reduce(x) if rank else dist.broadcast(x, 0)\n"
         "dist.all_reduce(x)",
-        {0, 1},
-        2,
+        everyone,
+        3,
     ),
     "a receive without a partner": (
         "x = torch.ones(3, device=device)\nif rank: dist.recv(x, 0)",
-        {1},
-        2,
+        but(0),
+        3,
     ),
     "both receive first": (
-        "x = torch.ones(3, device=device)\ndist.recv(x, 1 - rank)\ndist.send(x, 1 - rank)",
-        {0, 1},
-        2,
+        "x = torch.ones(3, device=device)\ndist.recv(x, rank ^ 1)\ndist.send(x, rank ^ 1)",
+        everyone,
+        3,
     ),
     "a long send without a partner": (
         "x = torch.ones(1 << 26, device=device)\nif rank: dist.send(x, 0)",
-        {1},
-        2,
+        but(0),
+        3,
     ),
     "a batch without a partner": (
         "x, y = (torch.ones(3, device=device) for _ in range(2))\n"
-        "ends = [dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)]\n"
+        "ends = [dist.P2POp(dist.isend, x, rank ^ 1), dist.P2POp(dist.irecv, y, rank ^ 1)]\n"
         "if rank: dist.batch_isend_irecv(ends)",
-        {1},
-        3,
+        only(1),
+        4,
     ),
     "a step of DDP less": (
         "from torch.nn.parallel import DistributedDataParallel as DDP\n"
-        "model = DDP(torch.nn.Linear(3, 1).to(device), device_ids=[device.index])\n"
-        "for _ in range(2 + rank):\n"
+        "model = DDP(torch.nn.Linear(3, 1).to(device), device_ids=ids)\n"
+        "for _ in range(2 + bool(rank)):\n"
         "    loss = model(torch.ones(2, 3, device=device)).sum()\n"
         "    loss.backward()",
-        {1},
-        5,
+        but(0),
+        6,
     ),
-    "gloo, beside NCCL": ("x = torch.ones(3)\nif rank: dist.all_reduce(x)", {1}, 2),
+    "gloo, beside NCCL": ("x = torch.ones(3)\nif rank: dist.all_reduce(x)", but(0), 3),
 }
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[labkit.Lab]:
-    with labkit.start(2) as started:
-        assert {state.backend for state in started.status()} == {"nccl"}
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, id=f"{n}ranks", marks=[needs_nccl_for(n)]) for n in (2, 4)],
+)
+def _lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
+    with start(request.param) as started:
+        assert {state.backend for state in started.status()} == {"gloo" if FAKE else "nccl"}
+        run_cell(started, "ids = [device.index] if device.type == 'cuda' else None")
         yield started
+
+
+@pytest.fixture
+def lab(_lab: labkit.Lab) -> labkit.Lab:
+    """Return the lab, each rank alive and idle, and with ``ids`` for DDP."""
+    restored(_lab)
+    run_cell(_lab, "ids = [device.index] if device.type == 'cuda' else None")
+    return _lab
 
 
 def values(lab: labkit.Lab, code: str) -> list[object]:
     return [ast.literal_eval(shown or "None") for shown in results(run_cell(lab, code))]
 
 
+def works(lab: labkit.Lab) -> None:
+    """Check that the ranks are in one group, and in step."""
+    assert values(lab, WORKS) == [float(len(lab))] * len(lab)
+
+
 # -- what is right goes on being right: try this first ------------------------------------------
 
 
 def test_tensors_on_the_gpu_and_on_the_cpu_are_added_up(lab: labkit.Lab) -> None:
-    assert values(lab, WORKS) == [2.0, 2.0]
-    assert values(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == [2.0, 2.0]
-    assert values(lab, "o = [None, None]\ndist.all_gather_object(o, rank)\no") == [[0, 1]] * 2
-    assert values(lab, "own = dist.new_group([0, 1])\nx = torch.ones(1, device=device)\n"
-                       "dist.all_reduce(x, group=own)\nx.item()") == [2.0, 2.0]  # fmt: skip
+    n = len(lab)
+    works(lab)
+    assert values(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == [n] * n
+    gather = "o = [None] * world_size\ndist.all_gather_object(o, rank)\no"
+    assert values(lab, gather) == [list(range(n))] * n
+    code = (
+        "own = dist.new_group([0, 1])\nx = torch.ones(1, device=device)\n"
+        "if rank < 2: dist.all_reduce(x, group=own)\nx.item()"
+    )
+    assert values(lab, code) == [2.0, 2.0] + [1.0] * (n - 2)
 
 
 def test_a_batch_of_messages_is_done(lab: labkit.Lab) -> None:
     code = (
         "x = torch.full((3,), float(rank), device=device)\n"
         "y = torch.empty(3, device=device)\n"
-        "ends = [dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)]\n"
+        "ends = [dist.P2POp(dist.isend, x, rank ^ 1), dist.P2POp(dist.irecv, y, rank ^ 1)]\n"
         "for work in dist.batch_isend_irecv(ends): work.wait()\n"
         "y.tolist()"
     )
-    assert values(lab, code) == [[1.0] * 3, [0.0] * 3]
+    assert values(lab, code) == [[float(r ^ 1)] * 3 for r in range(len(lab))]
 
 
 def test_a_send_outside_a_batch_warns_of_nothing(lab: labkit.Lab) -> None:
-    code = "x = torch.ones(3, device=device)\ndist.recv(x, 0) if rank else dist.send(x, 1)"
-    assert [outcome.stderr for outcome in run_cell(lab, code)] == ["", ""]
+    code = (
+        "x = torch.ones(3, device=device)\n"
+        "dist.recv(x, rank ^ 1) if rank % 2 else dist.send(x, rank ^ 1)"
+    )
+    assert [outcome.stderr for outcome in run_cell(lab, code)] == [""] * len(lab)
 
 
+@needs_gpu
 def test_a_cell_ends_when_its_work_on_the_gpu_has_ended(lab: labkit.Lab) -> None:
     run_cell(lab, "torch.cuda.synchronize()")
     code = "if rank: torch.cuda._sleep(2_000_000_000)\nx = torch.ones(1, device=device)\n"
     run_cell(lab, code + "dist.all_reduce(x)")
-    assert values(lab, "torch.cuda.current_stream(device).query()") == [True, True]
+    assert values(lab, "torch.cuda.current_stream(device).query()") == [True] * len(lab)
 
 
+@needs_gpu
 def test_what_is_done_is_not_pending(lab: labkit.Lab) -> None:
     """A batch too, though the recorder never says so of its messages."""
     test_a_batch_of_messages_is_done(lab)
     code = "from labkit.rank import device as D\nD.uses_device(), D.pending(), D.pending_messages()"
-    assert values(lab, code) == [(True, (), ())] * 2
+    assert values(lab, code) == [(True, (), ())] * len(lab)
 
 
+@needs_gpu
 def test_a_rank_sleeps_where_it_waits_for_its_gpu(lab: labkit.Lab) -> None:
     code = (
         "import time\n"
@@ -168,17 +203,22 @@ def test_a_rank_sleeps_where_it_waits_for_its_gpu(lab: labkit.Lab) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named_and_survived(lab: labkit.Lab, name: str) -> None:
+def test_a_fault_is_named_and_survived(
+    lab: labkit.Lab, name: str, record_property: Callable[[str, object], None]
+) -> None:
     code, stuck, line = FAULTS[name]
+    n = len(lab)
     run_cell(lab, "kept = rank + 1")
     began = time.monotonic()
-    found = finish_cell(send_cell(lab, code))
+    cell = f"#px In[7]\n{code}\n"
+    found = finish_cell(send_cell(lab, cell))
+    record_property("observed", {"cell": cell, "ranks": n, **Observed.of(found).to_dict()})
     assert isinstance(found.error, Deadlock), found.error
     assert found.ending.case is not None
-    assert found.ending.case.stuck == stuck
+    assert set(found.ending.case.stuck) == stuck(n)
     assert f"line {line}" in str(found.error)
-    assert values(lab, WORKS) == [2.0, 2.0]
-    assert values(lab, "kept") == [1, 2]
+    works(lab)
+    assert values(lab, "kept") == [r + 1 for r in range(n)]
     assert time.monotonic() - began < SECONDS
 
 
@@ -189,8 +229,8 @@ def test_a_wait_for_the_gpu_is_interrupted(lab: labkit.Lab, look: str) -> None:
     time.sleep(0.4)
     found = finish(sent, Ending("interrupted"), tolerate=True)
     assert isinstance(found.error, Interrupted)
-    assert found.ending.still == []
-    assert values(lab, WORKS) == [2.0, 2.0]
+    assert not found.ending.still
+    works(lab)
 
 
 # -- the lab goes on: these end ranks, so they come last ----------------------------------------
@@ -199,37 +239,39 @@ def test_a_wait_for_the_gpu_is_interrupted(lab: labkit.Lab, look: str) -> None:
 def test_the_group_is_formed_anew(lab: labkit.Lab) -> None:
     for _ in range(3):
         lab.reset()
-        assert values(lab, WORKS) == [2.0, 2.0]
+        works(lab)
 
 
 def test_one_rank_is_replaced(lab: labkit.Lab) -> None:
     lab.restart(ranks=[1])
-    assert values(lab, WORKS) == [2.0, 2.0]
+    works(lab)
 
 
 def test_a_rank_that_dies_in_a_collective_is_named_and_replaced(lab: labkit.Lab) -> None:
-    code = "import os\nx = torch.ones(1, device=device)\nif rank: os.kill(os.getpid(), 9)\n"
+    code = "import os\nx = torch.ones(1, device=device)\nif rank == 1: os.kill(os.getpid(), 9)\n"
     found = finish_cell(send_cell(lab, code + "dist.all_reduce(x)\nx.item()"))
     assert isinstance(found.error, RankDied), found.error
     lab.restart(ranks=[1])
-    assert values(lab, WORKS) == [2.0, 2.0]
+    works(lab)
 
 
-def test_the_watchdog_ends_no_process() -> None:
+@needs_nccl_for(2)
+def test_the_watchdog_ends_no_process_2ranks() -> None:
     """A collective that takes longer than its group's time limit is aborted, or named before."""
-    with labkit.start(2, timeout=5) as lab:
+    with start(2, timeout=3) as lab:
         sent = send_cell(lab, "x = torch.ones(1, device=device)\nif rank: dist.all_reduce(x)")
-        time.sleep(12)
+        time.sleep(7)
         found = finish_cell(sent)
         assert not isinstance(found.error, RankDied), found.error
         assert found.error is not None
-        assert values(lab, WORKS) == [2.0, 2.0]
+        works(lab)
 
 
-def test_an_error_of_the_gpu_is_the_cells() -> None:
+@needs_gpu
+def test_an_error_of_the_gpu_is_the_cells_2ranks() -> None:
     with labkit.start(1) as lab:
         code = "x = torch.zeros(3, device=device)\ny = x[torch.tensor([99], device=device)]"
         with pytest.raises(labkit.RankError, match=r"device-side assert|CUDA"):
             run_cell(lab, code)
         lab.restart()
-        assert values(lab, WORKS) == [1.0]
+        works(lab)

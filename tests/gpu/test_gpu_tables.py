@@ -1,0 +1,113 @@
+"""The tables of faults and deadlocks on real NCCL say what they say on the fake one.
+
+Every tensor of a row lies on the GPU, by torch's default device. A row that ends differently
+shows where the fake NCCL (``tests.support.nccl_manners``) is wrong, or labkit: what was seen is
+kept with the report, and ``python -m tests.gpu.record`` makes a test for the fake of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import labkit
+from labkit import Deadlock, RankDied, SuspectedDeadlock
+from tests.ranks import test_deadlock_programs as deadlocked
+from tests.ranks import test_faults as faults
+from tests.ranks.test_tables_on_the_stand_in import rows
+from tests.support import deadlocks
+from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
+from tests.support.observed import Observed
+
+from .ranks import needs_nccl_for, restored, start
+
+pytestmark = [pytest.mark.gpu, needs_nccl_for(2)]
+
+Record = Callable[[str, object], None]
+#: Seconds that a suspicion may last before it ends a cell.
+SUSPECT = 3.0
+ON_THE_GPU = "torch.set_default_device(device)"
+
+
+@pytest.fixture(scope="module")
+def _lab() -> Iterator[labkit.Lab]:
+    with start(2, preload=deadlocked.PRELOAD) as started:
+        yield started
+
+
+@pytest.fixture
+def lab(_lab: labkit.Lab) -> labkit.Lab:
+    """Return two ranks, alive and idle, whose tensors lie on the GPU."""
+    restored(_lab)
+    run_cell(_lab, ON_THE_GPU)
+    return _lab
+
+
+def observe(
+    lab: labkit.Lab, record: Record, cell: str, before: str = "", ranks: list[int] | None = None
+) -> tuple[Observed, str, set[int]]:
+    """Run a cell; return what was to be seen, the message, and the ranks that ended."""
+    if before:
+        run_cell(lab, before)
+    finished = finish_cell(send_cell(lab, cell, ranks), suspect=SUSPECT)
+    seen = Observed.of(finished)
+    record("observed", {"cell": cell, "before": before, "asked": ranks, "ranks": len(lab),
+                        **seen.to_dict()})  # fmt: skip
+    assert not finished.ending.still
+    return seen, str(finished.error), set(inside(lab).cluster.deaths)
+
+
+def works(lab: labkit.Lab, dead: set[int], marker: str) -> None:
+    """Check that the ranks are in step and in one group, with what they had."""
+    if dead:
+        lab.restart(ranks=sorted(dead))
+    n = len(lab)
+    assert results(run_cell(lab, deadlocked.SUM)) == [str(n * (n + 1) / 2)] * n
+    kept = results(run_cell(lab, "globals().get('marker')"))
+    assert [kept[r] for r in range(n) if r not in dead] == [repr(marker)] * (n - len(dead))
+
+
+@rows(faults.FAULTS, "fault")
+def test_a_fault_is_named_and_survived(
+    lab: labkit.Lab, fault: faults.Fault, record_property: Record
+) -> None:
+    n = len(lab)
+    lab["marker"] = fault.name
+    cell = f"#px In[7]\n{fault.code}\n"
+    ranks = fault.ranks(n) if fault.ranks else None
+    seen, text, dead = observe(lab, record_property, cell, ranks=ranks)
+    allowed = fault.error if isinstance(fault.error, tuple) else (fault.error,)
+    assert seen.error in {error.__name__ for error in allowed}, text
+    for pattern in fault.says:
+        assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+    assert fault.line is None or f"In[7], line {fault.line}" in text, text
+    assert fault.stuck is None or set(seen.stuck) == fault.stuck(n), text
+    if fault.dead is not None or RankDied not in allowed:  # gloo ends a rank that gets too much
+        assert dead == ({fault.dead} if fault.dead is not None else set())
+    works(lab, dead, fault.name)
+
+
+@rows([p for p in deadlocks.PROGRAMS if 2 in p.sizes], "program")
+def test_a_deadlock_is_named_and_survived(
+    lab: labkit.Lab, program: deadlocks.Program, record_property: Record
+) -> None:
+    n = len(lab)
+    lab["marker"] = program.name
+    before = deadlocks.cell(program.before, 6) if program.before else ""
+    ranks = program.ranks(n) if program.ranks else None
+    seen, text, dead = observe(lab, record_property, program.cell, before, ranks)
+    names = {error.__name__ for error in program.errors}
+    if program.answer != deadlocks.PROVED and Deadlock in program.errors:
+        names.add(SuspectedDeadlock.__name__)
+    assert seen.error in names, text
+    for pattern in program.says:
+        assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+    if not dead:  # gloo ends a rank that gets more than its tensor holds
+        stuck = program.stuck(n)
+        assert stuck <= set(seen.stuck) <= stuck | program.perhaps(n), text
+        assert program.line is None or f"In[7], line {program.line}" in text, text
+    if program.after:
+        run_cell(lab, program.after)
+    works(lab, dead, program.name)
