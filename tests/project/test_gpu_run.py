@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import json
 import os
 import subprocess
@@ -17,12 +17,11 @@ import nbformat
 import psutil
 import pytest
 from nbformat import NotebookNode
-from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.gpu import wheels
 from tests.gpu.run import __main__ as command
-from tests.gpu.run import children, course, prepare, report, testing
+from tests.gpu.run import children, course, pack, plan, prepare, report, testing
 from tests.gpu.run.budget import CLOSING, Budget
 from tests.gpu.run.result import FAILED, NOT_RUN, PASSED, Item, Step, exit_code
 from tests.support.compare import compare
@@ -74,6 +73,14 @@ def test_the_exit_code_is_0_only_if_everything_ran_and_passed(states, code):
     assert exit_code([Step("whole", [Item("a", "passed")]), step]) == code
     assert exit_code([Step("broken", [Item("a", "failed")]), step]) == FAILED
     assert exit_code([]) == NOT_RUN
+
+
+def test_without_a_gpu_what_needs_one_may_be_skipped():
+    skipped, passed = Step("a", [Item("t", "skipped")]), Step("b", [Item("t", "passed")])
+    assert exit_code([skipped, passed], gpu=False) == PASSED
+    assert exit_code([skipped, passed]) == NOT_RUN
+    assert exit_code([skipped], gpu=False) == NOT_RUN
+    assert exit_code([passed, Step("c", [Item("t", "not run")])], gpu=False) == NOT_RUN
 
 
 def has_ended(pid: int) -> bool:
@@ -135,7 +142,7 @@ def run_tests(
 ) -> Step:
     (folder / "test_some.py").write_text(source)
     return testing.run_tests(
-        "some tests",
+        "some",
         ["test_some.py"],
         budget=budget,
         folder=folder,
@@ -159,7 +166,7 @@ def test_a_test_that_hangs_is_named_and_the_rest_runs_without_it(tmp_path):
     assert why["test_hangs"] == "no end within 8 s"
     assert "ZeroDivisionError" in why["test_set_up"]
     assert step.state == "failed"
-    assert "test_behind" in (tmp_path / "some.2.xml").read_text()
+    assert "test_behind" in (tmp_path / "some.2.jsonl").read_text()
 
 
 def test_what_is_not_reached_is_named_as_not_run(tmp_path):
@@ -181,7 +188,16 @@ def test_what_is_not_reached_is_named_as_not_run(tmp_path):
     found = [(item.name.rpartition("::")[2], item.state) for item in step.items]
     assert found == [("test_a", "passed"), ("test_b", "failed"), ("test_c", "not run")]
     assert [item.why for item in step.items[1:]] == ["stopped", "stopped"]
-    assert (tmp_path / "some.1.xml").exists()
+
+
+def test_what_was_observed_is_in_the_report(tmp_path):
+    source = (
+        "def test_a(record_property):\n"
+        "    record_property('observed', {'cell': 'x', 'lines': (1,)})\n"
+        "    assert False\n"
+    )
+    (item,) = run_tests(tmp_path, source, plenty()).items
+    assert item.more == {"observed": {"cell": "x", "lines": [1]}}
 
 
 def test_tests_that_cannot_be_read_are_a_failure(tmp_path):
@@ -195,18 +211,53 @@ def test_tests_that_cannot_be_read_are_a_failure(tmp_path):
 def test_without_time_nothing_begins(tmp_path):
     step = run_tests(tmp_path, SOME, none_left())
     assert (step.state, step.why, step.items) == ("not run", "the time was over", [])
-    step = course.run_course(
-        1, course.notebooks(), budget=none_left(), folder=tmp_path, env=dict(os.environ)
-    )
-    assert step.state == "not run"
-    assert len(step.items) == len(list((ROOT / "notebooks").glob("*.ipynb")))
-    assert {item.why for item in step.items} == {"the time was over"}
+    for options in ({"budget": none_left()}, {"budget": plenty(), "seconds": 5.0}):
+        step = course.run_course(
+            "rest-1", 1, course.notebooks(), folder=tmp_path, env=dict(os.environ), **options
+        )
+        assert step.state == "not run"
+        assert {item.why for item in step.items} == {"the time was over"}
 
 
 def test_every_file_with_a_test_for_gpus_is_run():
     files = testing.gpu_files(ROOT / "tests/gpu")
-    assert ROOT / command.FAULTS in files
-    assert sorted(files) == sorted((ROOT / "tests/gpu").glob("test_*.py"))
+    assert {ROOT / file for file in plan.OWN_PIECE} < set(files)
+    replay = ROOT / "tests/gpu/test_seen_on_nccl.py"  # on the fake NCCL, in `make test`
+    assert {*files, replay} == set((ROOT / "tests/gpu").glob("test_*.py"))
+
+
+# -- plans --------------------------------------------------------------------------------------
+
+
+def test_both_plans_hold_every_notebook_on_one_and_four_ranks_and_each_piece_once():
+    for pieces in plan.PLANS.values():
+        keys = [piece.key for piece in pieces]
+        assert len(set(keys)) == len(keys)
+        for ranks in (1, 4):
+            found = [p for piece in pieces if piece.kind == "course" and piece.ranks == ranks
+                     for p in course.notebooks(piece.what)]  # fmt: skip
+            assert sorted(found) == sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+def test_plan_b_begins_with_ranks_that_share_a_gpu_and_plan_a_with_one_rank():
+    assert [p.key for p in plan.PLANS["b"][:4]] == ["probe-2", "probe-4", "deadlocks-2",
+                                                   "deadlocks-4"]  # fmt: skip
+    assert plan.PLANS["a"][0] is plan.ONE_RANK
+    assert not any(piece.needs for piece in plan.PLANS["a"])
+
+
+def test_the_first_pieces_of_a_plan_fit_into_their_minutes():
+    """What is in front of the figures has its time, even if each piece takes all of its own."""
+    for name, seconds in (("a", 420), ("b", 360)):
+        first = plan.PLANS[name][: plan.PLANS[name].index(plan.ONE_RANK)]
+        assert sum(piece.seconds for piece in first) <= seconds - CLOSING
+
+
+def test_the_plan_is_chosen_by_what_nccl_can_do():
+    assert plan.plan_for(MACHINE) == "b"
+    assert plan.plan_for({**MACHINE, "nccl": "2.28.9"}) == "a"
+    assert plan.plan_for({**MACHINE, "nccl": "2.28.9", "gpus": [{}, {}]}) == "b"
+    assert plan.plan_for({**MACHINE, "nccl": None, "gpus": []}) == "a"
 
 
 # -- notebooks ----------------------------------------------------------------------------------
@@ -285,9 +336,11 @@ def labkit_run(monkeypatch, copy: NotebookNode | None, code: int = 0, by: str = 
 
 def run_one(tmp_path: Path, stored: NotebookNode, **options) -> Item:
     nbformat.write(stored, tmp_path / "07_some.ipynb")
+    options = {"ranks": 4, **options}
     step = course.run_course(
-        2, [tmp_path / "07_some.ipynb"], budget=plenty(), folder=tmp_path, env={}, **options
-    )
+        "course", paths=[tmp_path / "07_some.ipynb"], budget=plenty(), folder=tmp_path, env={},
+        **options,
+    )  # fmt: skip
     return step.items[0]
 
 
@@ -305,7 +358,7 @@ def test_a_notebook_passes_though_its_output_differs_and_the_cells_are_listed(
     [
         ([cell("a", raised("ValueError", "no"))], 1, "itself", "Cell 1: ValueError: no"),
         ([nbformat.v4.new_code_cell("a")], 1, "itself", "It ended at cell 0 of 1."),
-        ([cell("a", said("1"))], 0, "time", "It was ended: it took over 150 s."),
+        ([cell("a", said("1"))], 0, "time", "It was ended: it took over 120 s."),
         ([cell("a", said("1"))], 0, "stop", "It was stopped."),
         (None, 2, "itself", "There is no executed copy.\nwhat it said"),
     ],
@@ -321,124 +374,296 @@ def test_another_runs_copies_are_compared_with_where_there_are_some(tmp_path, mo
     labkit_run(monkeypatch, book(cell("a", said("2"))))
     other = tmp_path / "other" / "notebooks"
     other.mkdir(parents=True)
-    nbformat.write(book(cell("a", said("2"))), other / "07_some.2.ipynb")
+    nbformat.write(book(cell("a", said("2"))), other / "07_some.4.ipynb")
     item = run_one(tmp_path, book(cell("a", said("1"))), against=tmp_path / "other")
     assert item.more["against"] == str(tmp_path / "other")
     assert item.more["differences"] == ()
 
 
-def test_the_most_important_notebooks_come_first():
-    names = [path.name[:2] for path in course.notebooks()]
-    assert names[: len(course.FIRST)] == list(course.FIRST)
-    assert len(names) == len(list((ROOT / "notebooks").glob("*.ipynb")))
-    assert [path.name for path in course.notebooks(["00"])] == ["00_start_here.ipynb"]
+def test_one_rank_is_not_compared_with_four(tmp_path, monkeypatch):
+    """A notebook that names rank 3 fails there, which says nothing; that it ends is a sign."""
+    labkit_run(monkeypatch, book(cell("a", raised("UsageError", "There is no rank 3."))), code=1)
+    stored = book(cell("a", said("1")))
+    assert run_one(tmp_path, stored).state == "failed"
+    item = run_one(tmp_path, stored, ranks=1)
+    assert (item.state, item.more["compared"]) == ("passed", 0)
+    assert item.more["against"] == "nothing: no run on 1 rank is there"
 
 
 # -- the report ---------------------------------------------------------------------------------
 
 
-def test_the_report_names_what_failed_what_differs_and_what_was_not_run(tmp_path):
-    cells = [{"cell": 5}, {"cell": 8}]
-    differs = {"against": "stored", "compared": 40, "differences": cells}
-    steps = [
-        Step("faults on NCCL", [Item("t::a", "passed"),
-                                Item("t::b", "failed", why="it hung")]),
-        Step("course, 1 rank", [Item("06_ddp", "passed", more=differs),
-                                Item("13_rpc", "not run", why="the time was over")]),
-        Step("course, 4 ranks", why="this NCCL (2.28.9) serves one rank on each GPU"),
-    ]  # fmt: skip
-    figures = [
-        {"ranks": 1, "start_seconds": 2.5, "all_reduce_seconds": 4.0, "backend": "nccl",
-         "devices": ["cuda:0"]},
-        {"ranks": 4, "error": "no answer in 60 s"},
-    ]  # fmt: skip
-    found = report.Report("make test-gpu", MACHINE, steps, figures)
-    found.save(tmp_path / "report.json")
-    saved = json.loads((tmp_path / "report.json").read_text())
-    assert [step["state"] for step in saved["steps"]] == ["failed", "not run", "not run"]
-    assert saved["not_run"] == {
-        "course, 1 rank": ["13_rpc (the time was over)"], "course, 4 ranks": []
-    }  # fmt: skip
-    assert saved["steps"][1]["items"][0]["more"]["differences"] == cells
-    assert saved["machine"]["nccl"] == "2.30.7"
-    shown = io.StringIO()
-    Console(file=shown, width=100).print(report.table(found))
-    assert "faults on NCCL" in shown.getvalue()
-    lines = report.notes(steps)
-    assert "faults on NCCL: t::b failed. it hung" in lines
-    assert "course, 1 rank: not run: 13_rpc (the time was over)" in lines
-    assert ("course, 1 rank: 06_ddp: 2 of 40 compared cells differ from the stored ones: 5, 8"
-            in lines)  # fmt: skip
-    assert lines[-1] == ("course, 4 ranks: not run, this NCCL (2.28.9) serves one rank on each GPU")
-    assert report.figure_lines(figures) == [
-        "start of 1: 2.5 s, to an all_reduce 4.0 s (nccl on cuda:0)",
-        "start of 4: no answer in 60 s",
+def example(differences: int = 1) -> report.Report:
+    """Return a report in which there is something of everything."""
+    cells = [
+        {"cell": n, "id": "x", "expected": "a\n1", "found": "a\n2"} for n in range(differences)
     ]
-    assert report.machine_lines(MACHINE) == [
+    differs = {"against": "stored", "compared": 40, "differences": cells}
+    facts = {"figure": "start", "ranks": 1, "backend": "nccl", "start_seconds": 2.5}
+    return report.Report(
+        "test-gpu", plan="b", machine=MACHINE, seconds=100.0, total=360.0,
+        steps=[
+            Step("deadlocks-2", [Item("t/u.py::a", "passed"),
+                                 Item("t/u.py::b", "failed", why="it\nhung")]),
+            Step("one-rank", [Item("t/u.py::c", "skipped", why="one GPU")]),
+            Step("course-1", [Item("06_ddp", "passed", more=differs),
+                              Item("13_rpc", "not run", why="the time was over")]),
+            Step("start-1", [Item("start-1", "passed", more={"facts": facts})]),
+            Step("rest-4", why="this NCCL (2.28.9) serves one rank per GPU; 2.30 is needed"),
+        ],
+    )  # fmt: skip
+
+
+def test_the_table_names_what_failed_what_differs_and_what_was_not_run():
+    lines = report.table(example()).splitlines()
+    assert lines[:3] == [
         "H, 139 GiB, driver 580, 16 cores",
         "torch 2.11.0, NCCL 2.30.7 (torch was built with 2.28.9), Python 3.12.3",
+        "plan b; 100 of 360 s",
     ]
+    assert "deadlocks-2: u.py::b: it hung" in lines
+    assert "start-1: backend nccl, start_seconds 2.5" in lines
+    assert "course-1 (the time was over): 13_rpc" in lines
+    assert "rest-4: this NCCL (2.28.9) serves one rank per GPU; 2.30 is needed" in lines
+    assert "course-1: 06_ddp cell 0: '1' → '2'" in lines
+    assert "one-rank: 1 × one GPU" in lines
+    (row,) = [line for line in lines if line.startswith("deadlocks-2  ")]
+    assert row.split() == ["deadlocks-2", "1", "1", "0", "0", "0", "failed"]
+
+
+def test_the_table_stays_within_what_a_machine_shows():
+    found = example(differences=500)
+    found.steps[0].items += [Item(f"t::{i}", "failed", why="x" * 300) for i in range(100)]
+    text = report.table(found)
+    assert 9_000 < len(text) <= report.LIMIT
+    assert text.splitlines()[-1].endswith("more in report.json")
+    assert text.count("-- failed") == 1
+
+
+def test_a_saved_report_is_read_again(tmp_path):
+    found = example()
+    found.save(tmp_path)
+    saved = json.loads((tmp_path / "report.json").read_text())
+    assert [step["state"] for step in saved["steps"]] == ["failed", "skipped", "not run",
+                                                          "passed", "not run"]  # fmt: skip
+    assert saved["figures"] == [found.steps[3].items[0].more["facts"]]
+    read = report.load(tmp_path / "report.json")
+    assert [step.is_over for step in read.values()] == [True, True, False, True, False]
+    assert read["deadlocks-2"].items == found.steps[0].items
+    assert report.load(tmp_path / "none.json") == {}
+    assert (tmp_path / "table.txt").read_text() == report.table(found) + "\n"
+
+
+# -- what comes back ----------------------------------------------------------------------------
+
+
+def test_what_is_packed_is_unpacked(tmp_path):
+    source = tmp_path / "out"
+    (source / "notebooks").mkdir(parents=True)
+    (source / "report.json").write_text("{}")
+    (source / "notebooks" / "a.ipynb").write_text("long " * 100)
+    assert pack.pack(source, tmp_path / "packed") == []
+    assert sorted(p.name for p in (tmp_path / "packed").iterdir()) == ["report.json",
+                                                                      pack.ARCHIVE]  # fmt: skip
+    pack.unpack(tmp_path / "packed", tmp_path / "back")
+    assert (tmp_path / "back/notebooks/a.ipynb").read_text() == "long " * 100
+    with pytest.raises(FileNotFoundError):
+        pack.unpack(tmp_path / "back", tmp_path / "again")
+
+
+def test_a_large_archive_is_cut_and_notebooks_are_left_out_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(pack, "BYTES", 10_000)
+    source, target = tmp_path / "out", tmp_path / "packed"
+    source.mkdir()
+    for number in range(6):
+        (source / f"{number}.ipynb").write_bytes(os.urandom(9_000))
+    (source / "z.log").write_bytes(os.urandom(9_000))
+    (source / "report.json").write_text("{}")
+    left_out = pack.pack(source, target)
+    assert left_out
+    assert all(name.endswith(".ipynb") for name in left_out)
+    files = list(target.iterdir())
+    assert len(files) <= pack.FILES
+    assert all(path.stat().st_size <= 10_000 for path in files)
+    pack.unpack(target, tmp_path / "back")
+    assert (tmp_path / "back/z.log").read_bytes() == (source / "z.log").read_bytes()
+    for path in source.glob("*.ipynb"):
+        path.unlink()
+    assert pack.pack(source, target) == []  # one piece now; the old ones are gone
+    assert sorted(p.name for p in target.iterdir()) == ["report.json", pack.ARCHIVE]
+
+
+def test_a_run_that_is_cut_off_has_packed_what_there_was(tmp_path):
+    source, target = tmp_path / "out", tmp_path / "packed"
+    source.mkdir()
+    code = (
+        "import time\nfrom pathlib import Path\nfrom tests.gpu.run import pack\n"
+        f"source = Path({str(source)!r})\n"
+        f"with pack.packed(source, Path({str(target)!r}), every=0.05):\n"
+        "    (source / 'a.log').write_text('early')\n    time.sleep(600)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    try:
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                pack.unpack(target, tmp_path / "back")
+            if (tmp_path / "back/a.log").exists():
+                break
+            assert child.poll() is None
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
+    assert (tmp_path / "back/a.log").read_text() == "early"
 
 
 # -- the command --------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Run nothing; list what would run, on a machine like MACHINE."""
     ran: list[str] = []
 
     def ask(module, *arguments, **_):
         ran.append(" ".join([module, *arguments]))
-        return dict(MACHINE) if module == "machine" else {"error": "not here"}
+        return dict(MACHINE) if module == "machine" else {"figure": module, "ranks": 1}
 
     def run_tests(name, targets, **_):
-        ran.append(name)
+        ran.append(" ".join([name, *targets[:1]]))
         return Step(name, [Item("a", "passed")])
 
-    def run_course(ranks, paths, **_):
-        ran.append(f"course {ranks}")
-        return Step(f"course, {ranks}", [Item("00", "passed")])
+    def run_course(name, ranks, paths, **_):
+        ran.append(f"{name}: {len(paths)}")
+        return Step(name, [Item(path.stem, "passed") for path in paths])
 
+    monkeypatch.setattr(command, "HOME", tmp_path / "home")
     monkeypatch.setattr(command, "ask", ask)
     monkeypatch.setattr(testing, "run_tests", run_tests)
     monkeypatch.setattr(course, "run_course", run_course)
     return ran
 
 
-def invoke(folder: Path, *arguments: str):
+def invoke(*arguments: str):
     import typer
 
     app = typer.Typer()
     app.command()(command.main)
-    return CliRunner().invoke(app, ["--out", str(folder), *arguments])
+    return CliRunner().invoke(app, list(arguments))
 
 
-def test_the_most_important_comes_first(tmp_path, runs):
-    done = invoke(tmp_path)
+def saved(folder: Path) -> dict:
+    return json.loads((folder / "home/out/report.json").read_text())
+
+
+def test_the_most_valuable_comes_first(tmp_path, runs):
+    done = invoke("--out", str(tmp_path / "out"))
     assert done.exit_code == PASSED, done.output
-    assert runs == ["machine", "faults on NCCL", "tests on GPUs", "start 1", "start 4",
-                    "course 1", "course 4"]  # fmt: skip
-    assert len(json.loads((tmp_path / "report.json").read_text())["steps"]) == 4
+    assert runs[:6] == ["machine", "probe 2", "probe 4", f"deadlocks-2 {plan.DEADLOCKS}",
+                        f"deadlocks-4 {plan.DEADLOCKS}", f"tables-2 {plan.TABLES}"]  # fmt: skip
+    assert [step["name"] for step in saved(tmp_path)["steps"]] == [p.key for p in plan.PLANS["b"]]
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"report.json", "table.txt",
+                                                             pack.ARCHIVE}  # fmt: skip
+    assert "plan b; " in done.output
 
 
-def test_ranks_that_nccl_cannot_serve_are_named_as_not_run(tmp_path, runs, monkeypatch):
+def test_ranks_that_nccl_cannot_serve_are_named_as_not_run(runs, monkeypatch):
     monkeypatch.setitem(MACHINE, "nccl", "2.28.9")
-    done = invoke(tmp_path)
+    assert invoke().exit_code == PASSED  # plan a
+    assert not any("deadlocks" in what for what in runs)
+    done = invoke("--plan", "b")
     assert done.exit_code == NOT_RUN
-    assert "course 4" not in runs
-    assert "this NCCL (2.28.9) serves one rank on each GPU; 2.30 is needed" in done.output
+    assert "deadlocks-2: this NCCL (2.28.9) serves one rank per GPU; 2.30 is needed" in done.output
 
 
 def test_without_a_gpu_one_sentence_says_so(tmp_path, runs, monkeypatch):
     monkeypatch.setitem(MACHINE, "gpus", [])
-    done = invoke(tmp_path)
+    done = invoke()
     assert done.exit_code == NOT_RUN
     assert "torch 2.11.0 can use no GPU here" in done.output
     assert runs == ["machine"]
-    done = invoke(tmp_path, "--no-gpu", "--no-tests", "--ranks", "2")
+    done = invoke("--no-gpu", "--piece", "start-1", "--piece", "course-4")
     assert done.exit_code == PASSED, done.output
-    assert runs[1:] == ["machine", "start 2", "course 2"]
+    assert runs[1:] == ["machine", "figures start 1", f"course-4: {len(plan.FIRST)}"]
+
+
+def test_a_second_run_goes_on_with_what_the_first_has_left(tmp_path, runs, monkeypatch):
+    def half(name, ranks, paths, **_):
+        states = ["passed", *["not run"] * (len(paths) - 1)]
+        return Step(name, [Item(p.stem, s) for p, s in zip(paths, states, strict=True)], 5.0)
+
+    whole = course.run_course
+    monkeypatch.setattr(course, "run_course", half)
+    assert invoke("--piece", "start-1", "--piece", "course-4").exit_code == NOT_RUN
+    monkeypatch.setattr(course, "run_course", whole)
+    runs.clear()
+    both = ("--piece", "start-1", "--piece", "course-4")
+    done = invoke("--resume", *both)
+    assert done.exit_code == PASSED, done.output
+    assert runs == ["machine", f"course-4: {len(plan.FIRST) - 1}"]
+    steps = saved(tmp_path)["steps"]
+    assert [len(step["items"]) for step in steps] == [1, len(plan.FIRST)]
+    runs.clear()
+    assert invoke(*both).exit_code == PASSED  # without --resume everything runs anew
+    assert len(runs) == 3
+
+
+def failing(probe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a probe fail; where the NCCL that was brought is not preloaded, torch's is there."""
+    whole = command.ask
+
+    def ask(module, *arguments, env, **options):
+        if " ".join([module, *arguments]) == probe:
+            return {"error": "invalid usage"}
+        found = whole(module, *arguments, env=env, **options)
+        if module == "machine" and "LD_PRELOAD" not in env:
+            found["nccl"] = "2.28.9"
+        return found
+
+    monkeypatch.setattr(command, "ask", ask)
+
+
+def test_where_nccl_cannot_share_the_gpu_plan_a_goes_on_with_torchs_own(
+    tmp_path, runs, monkeypatch
+):
+    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
+    failing("probe 2", monkeypatch)
+    done = invoke()
+    assert done.exit_code == FAILED
+    report = saved(tmp_path)
+    assert (report["plan"], report["machine"]["nccl"]) == ("a", "2.28.9")
+    names = [step["name"] for step in report["steps"]]
+    assert names == ["probe-2", *(piece.key for piece in plan.PLANS["a"])]
+    assert {step["state"] for step in report["steps"][1:]} == {"passed"}
+
+
+def test_where_nccl_serves_two_ranks_and_not_four_what_needs_four_is_named(
+    tmp_path, runs, monkeypatch
+):
+    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
+    failing("probe 4", monkeypatch)
+    assert invoke().exit_code == FAILED
+    states = {step["name"]: step["state"] for step in saved(tmp_path)["steps"]}
+    assert states["deadlocks-2"] == states["course-1"] == "passed"
+    assert states["deadlocks-4"] == states["course-4"] == states["start-4"] == "not run"
+
+
+def test_what_has_no_time_left_is_named(tmp_path, runs):
+    done = invoke("--began", str(time.time() - 470), "--piece", "start-1", "--piece", "course-4")
+    assert done.exit_code == NOT_RUN
+    assert runs == ["machine"]
+    assert "start-1: the time was over" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [(["--plan", "c"], "There is no plan c"), (["--piece", "moon"], "There is no piece moon")],
+)
+def test_a_wrong_name_is_refused_in_one_sentence(runs, arguments, sentence):
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.output.replace("│", " ").split())
+    assert runs == []
 
 
 def test_an_nccl_from_the_wheels_takes_the_place_of_torchs(tmp_path, monkeypatch):
@@ -452,9 +677,9 @@ def test_an_nccl_from_the_wheels_takes_the_place_of_torchs(tmp_path, monkeypatch
     env = command.environment("s", gpu=True)
     assert env["LD_PRELOAD"] == str(library)
     assert "LABKIT_RANKS" not in env
-    env = command.environment("s", gpu=False)
-    assert env["CUDA_VISIBLE_DEVICES"] == ""
-    assert "LD_PRELOAD" not in env
+    env = command.environment("s", gpu=False)  # there too: it has to load
+    assert (env["CUDA_VISIBLE_DEVICES"], env["LD_PRELOAD"]) == ("", str(library))
+    assert env[command.FAKE] == "fake"
 
 
 def test_make_hands_on_what_was_said_and_nothing_else():
@@ -524,6 +749,21 @@ def test_the_wheels_are_what_is_asked_for_and_needs_without_torchs_own():
     assert list(wheels.chosen(LOCK, ["top"], "3.12", {"torch", "both"})) == ["small", "top"]
 
 
+def test_a_file_says_what_the_machine_has(tmp_path):
+    assert wheels.names("# a comment\nNumPy  typing_extensions # and\n\nrich\n") == [
+        "numpy", "typing-extensions", "rich"
+    ]  # fmt: skip
+    there = wheels.names((ROOT / "tests/gpu/there.txt").read_text())
+    assert {"torch", "numpy", wheels.NCCL} <= set(there)
+    assert not {"ipython", "ipykernel", "ipyparallel", "pyzmq", "nbval"} & set(there)
+    typer = pytest.importorskip("typer")
+    app = typer.Typer()
+    app.command()(wheels.main)
+    done = CliRunner().invoke(app, [str(tmp_path / "w"), "--there", str(tmp_path / "none.txt")])
+    assert done.exit_code == 2
+    assert "none.txt: No such file" in " ".join(done.output.replace("│", " ").split())
+
+
 def test_the_lock_gives_what_the_tests_and_notebooks_need_and_no_torch():
     lock = (ROOT / "requirements.lock").read_text()
     asked = direct_dependencies(tomllib.loads((ROOT / "pyproject.toml").read_text()))
@@ -552,6 +792,8 @@ def test_parts_are_small_enough_and_are_joined_again(tmp_path):
     next((tmp_path / "parts").rglob("a.whl.2of3")).unlink()
     with pytest.raises(prepare.PrepareError, match=r"a.whl: of 3 pieces, these are not there: 2"):
         prepare.gather(tmp_path / "parts", tmp_path / "joined")
+    found = prepare.gather(tmp_path / "parts", tmp_path / "joined", partial=True)
+    assert {path.name for path in found} == {"b.whl", "c.whl", "d.whl"}
 
 
 @pytest.mark.parametrize("folder", ["none", "."])

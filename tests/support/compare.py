@@ -20,6 +20,7 @@ class Difference:
     """A cell whose output is another one."""
 
     cell: int  #: its place among the code cells with something in them, from 1
+    id: str  #: its own, which stays when cells come and go before it
     source: str
     expected: str
     found: str
@@ -70,7 +71,8 @@ def compare(expected: NotebookNode, found: NotebookNode) -> Comparison:
         compared += 1
         if outputs(one) != outputs(other):
             texts = (shown(one)[:KEPT], shown(other)[:KEPT])
-            differences.append(Difference(number, other.source[:KEPT], *texts))
+            id = one.get("id", "")
+            differences.append(Difference(number, id, other.source[:KEPT], *texts))
     return Comparison(len(pairs), reached, compared, tuple(failed), tuple(differences))
 
 

@@ -1,7 +1,7 @@
 """Run everything that needs a GPU, within a few minutes: ``python -m tests.gpu.run --help``.
 
-The most important comes first: deadlocks on NCCL, then the other tests marked gpu, then the
-course. Whatever does not fit into the time is named.
+The pieces of ``plan`` run one after the other, the most valuable first. What there is no time for
+is named, and a later command with ``--resume`` goes on with it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -16,31 +17,35 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from labkit.launch.placement import NCCL_SHARES_GPU
 from tests.support.conda_versions import ROOT
 
-from . import children, course, report, testing
+from . import children, course, pack, plan, report, testing
 from .budget import Budget
+from .plan import Piece
 from .prepare import HOME, NCCL
-from .result import NOT_RUN, Step, exit_code
+from .result import NOT_RUN, STOPPED, TIME_OVER, Item, Step, exit_code
 
-FAULTS = "tests/gpu/test_gpu_deadlocks.py"
-#: Seconds for each part, so that one that is slow does not take the others' time.
-FAULT_SECONDS, TEST_SECONDS, FIGURE_SECONDS = 210.0, 130.0, 60.0
 #: Variables of a job or a lab that this runs in; they are none of its business.
 NOT_OURS = ("LABKIT_RANKS", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT",
             "PYTHONDONTWRITEBYTECODE", "PYTEST_ADDOPTS")  # fmt: skip
+#: Tells tests to try themselves on the fake NCCL (``tests/gpu/ranks.py``).
+FAKE = "LABKIT_GPU_TESTS"
 NO_GPU = (
     "torch {torch} can use no GPU here. Nothing was run; GPU=0 tries the same on the CPU, which "
     "shows whether this command works, not whether labkit works on a GPU."
 )
+#: Seconds for everything, where there is a GPU and where there is none.
+GPU_SECONDS, CPU_SECONDS = 480.0, 3600.0
+#: Seconds for the machine to say what it is; torch may come from a cold disk.
+MACHINE_SECONDS = 120.0
+#: Seconds that there must be left to begin with a program.
+LEAST = 10.0
 
 
 def environment(scratch: str, *, gpu: bool) -> dict[str, str]:
@@ -51,8 +56,8 @@ def environment(scratch: str, *, gpu: bool) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
     kept |= {"IPYTHONDIR": scratch, "PYTHONUNBUFFERED": "1"}
     if not gpu:
-        kept["CUDA_VISIBLE_DEVICES"] = ""
-    elif (library := HOME / "nccl" / NCCL).exists() and Path(sys.prefix) == HOME / "venv":
+        kept |= {"CUDA_VISIBLE_DEVICES": "", FAKE: "fake"}
+    if (library := HOME / "nccl" / NCCL).exists() and Path(sys.prefix) == HOME / "venv":
         kept["LD_PRELOAD"] = " ".join([str(library), *kept.get("LD_PRELOAD", "").split()])
     return kept
 
@@ -61,7 +66,7 @@ def ask(
     module: str, *arguments: str, folder: Path, env: Mapping[str, str], seconds: float, stop: Any
 ) -> dict[str, Any]:
     """Run a module of this package whose last line is JSON; {"error": …} if it does not answer."""
-    log = folder / f"{module}.log"
+    log = folder / f"{'-'.join([module, *arguments])}.log"
     log.unlink(missing_ok=True)
     command = [sys.executable, "-m", f"tests.gpu.run.{module}", *arguments]
     ended = children.run(command, seconds=seconds, log=log, env=env, stop=stop)
@@ -70,17 +75,6 @@ def ask(
         last = lines[-1] if lines else f"exit code {ended.code}"
         return {"error": f"no answer in {seconds:.0f} s" if ended.by == "time" else last}
     return dict(json.loads(lines[-1]))
-
-
-def too_many(ranks: int, machine: Mapping[str, Any], *, gpu: bool) -> str:
-    """Say why NCCL cannot serve so many ranks on the GPUs of this machine; "" if it can."""
-    if not gpu or ranks <= len(machine["gpus"]):
-        return ""
-    have = machine["nccl"]
-    if have and tuple(map(int, have.split(".")[:2])) >= NCCL_SHARES_GPU:
-        return ""
-    needed = ".".join(map(str, NCCL_SHARES_GPU))
-    return f"this NCCL ({have or 'none'}) serves one rank on each GPU; {needed} is needed"
 
 
 @contextmanager
@@ -98,98 +92,169 @@ def stopped_by_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+@dataclass(frozen=True)
+class Runner:
+    """What every piece is run with."""
+
+    folder: Path
+    env: Mapping[str, str]
+    budget: Budget
+    machine: Mapping[str, Any]
+    gpu: bool
+    scale: float
+    jobs: int
+    against: Path
+    stop: threading.Event
+    failed: frozenset[int] = frozenset()  #: numbers of ranks that plain NCCL does not serve here
+
+    def run(self, piece: Piece, before: Step | None) -> Step:
+        """Run a piece, or what ``before`` has left of it."""
+        if self.gpu and (why := piece.check_nccl(self.machine)):
+            return Step(piece.key, why=why)
+        if piece.ranks in self.failed:
+            return Step(piece.key, why=f"NCCL itself fails on {piece.ranks} ranks (probe)")
+        if self.stop.is_set() or self.budget.left() < LEAST:
+            step = Step(piece.key, why=STOPPED if self.stop.is_set() else TIME_OVER)
+            return before or step
+        left = [i.name for i in before.items if i.state == "not run"] if before else []
+        step = {"tests": self._tests, "course": self._course, "program": self._program}[piece.kind](
+            piece, left
+        )
+        kept = [item for item in before.items if item.state != "not run"] if before else []
+        step.items = [*kept, *step.items]
+        step.seconds += before.seconds if before else 0.0
+        return step
+
+    def _tests(self, piece: Piece, left: list[str]) -> Step:
+        files = [str(p.relative_to(ROOT)) for p in testing.gpu_files(ROOT / "tests")]
+        others = [file for file in files if file not in plan.OWN_PIECE]
+        return testing.run_tests(
+            piece.key,
+            left or piece.what or others,
+            budget=self.budget,
+            folder=self.folder,
+            env=self.env,
+            options=["-m", "gpu"],
+            seconds=piece.seconds * self.scale,
+            silence=testing.SILENCE * self.scale,
+            stop=self.stop,
+        )
+
+    def _course(self, piece: Piece, left: list[str]) -> Step:
+        paths = course.notebooks(piece.what)
+        # Ranks that share a GPU take turns on it: fewer labs at a time.
+        jobs = max(1, self.jobs // 2) if len(self.machine["gpus"]) < piece.ranks else self.jobs
+        return course.run_course(
+            piece.key,
+            piece.ranks,
+            [path for path in paths if not left or path.stem in left],
+            budget=self.budget,
+            folder=self.folder,
+            env=self.env,
+            seconds=piece.seconds * self.scale,
+            scale=self.scale,
+            jobs=jobs if self.gpu else self.jobs,
+            against=self.against,
+            stop=self.stop,
+        )
+
+    def _program(self, piece: Piece, left: list[str]) -> Step:
+        module, *arguments = piece.what
+        limit = min(piece.seconds * self.scale, self.budget.left())
+        began = time.monotonic()
+        facts = ask(module, *arguments, folder=self.folder, env=self.env, seconds=limit,
+                    stop=self.stop)  # fmt: skip
+        why = facts.get("error", "")
+        item = Item(piece.key, "failed" if why else "passed", why=why, more={"facts": facts})
+        return Step(piece.key, [item], time.monotonic() - began)
+
+
 def main(
-    out: Annotated[Path, typer.Option(help="Where everything goes.")] = HOME / "out",
-    seconds: Annotated[float, typer.Option(min=30, help="For everything together.")] = 480,
+    out: Annotated[
+        Path | None, typer.Option(help="Also pack everything into this folder, again and again.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=30, help="For everything: 480, without a GPU an hour.")
+    ] = None,
     gpu: Annotated[bool, typer.Option(help="Without: the same on the CPU, to try it.")] = True,
-    tests: Annotated[bool, typer.Option(help="Run the tests.")] = True,
-    ranks: Annotated[list[int] | None, typer.Option(min=1, help="1 and 4; repeat it.")] = None,
-    notebooks: Annotated[
-        list[str] | None, typer.Option(help="How names begin, such as 03; repeat it.")
+    plan_name: Annotated[
+        str | None, typer.Option("--plan", help="a or b; by default b where ranks can share a GPU.")
+    ] = None,
+    piece: Annotated[list[str] | None, typer.Option(help="Only this piece; repeat it.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with what the last run has left.")] = False,
+    scale: Annotated[
+        float | None, typer.Option(min=1, help="Multiplies the limits of pieces: 16 / cores.")
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Notebooks at a time (default: by cores, 1 to 4).")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Compare with this run's executed notebooks.")
-    ] = None,
+        Path, typer.Option(help="Compare with this run's executed notebooks, if they are there.")
+    ] = HOME / "reference",
     began: Annotated[float | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run the tests marked gpu and the course on the GPUs of this machine.
+    """Run the tests marked gpu, figures and the course on the GPUs of this machine.
 
-    The exit code is 0 if everything ran and passed, 1 if something failed, 2 if nothing failed but
-    not all of it ran.
+    Everything goes to build/gpu/out. The exit code is 0 if everything ran and passed, 1 if
+    something failed, 2 if nothing failed but not all of it ran.
     """
-    budget = Budget(seconds, time.time() if began is None else began)
+    if plan_name not in (None, *plan.PLANS):
+        raise typer.BadParameter(f"There is no plan {plan_name}; there are a and b.")
+    total = seconds or (GPU_SECONDS if gpu else CPU_SECONDS)
+    budget = Budget(total, time.time() if began is None else began)
     command = shlex.join(["python", "-m", "tests.gpu.run", *sys.argv[1:]])
-    out = out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False)
-    with tempfile.TemporaryDirectory(prefix="test-gpu-") as scratch, stopped_by_signals() as stop:
+    try:
+        plan.chosen("a", piece or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--piece") from None
+    folder = HOME / "out"
+    before = report.load(folder / "report.json") if resume else {}
+    if not before:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    done = [name for name, step in before.items() if step.is_over]
+    with (
+        tempfile.TemporaryDirectory(prefix="test-gpu-") as scratch,
+        stopped_by_signals() as stop,
+        pack.packed(folder, out and out.resolve()),
+    ):
         env = environment(scratch, gpu=gpu)
-        found = report.Report(command)
-        machine = ask("machine", folder=out, env=env, seconds=120, stop=stop)
+        found = report.Report(command, gpu=gpu)
+        machine = ask("machine", folder=folder, env=env, seconds=MACHINE_SECONDS, stop=stop)
         if "error" in machine:
-            console.print(f"test-gpu: this machine cannot be asked: {escape(machine['error'])}")
+            print(f"test-gpu: this machine does not say what it is: {machine['error']}")
             raise typer.Exit(NOT_RUN)
-        found.machine = machine
-        for line in report.machine_lines(machine):
-            console.print(escape(line), soft_wrap=True)
+        found.machine, found.total = machine, total
+        print(*report.machine_lines(machine), sep="\n", flush=True)
         if gpu and not machine["gpus"]:
-            found.save(out / "report.json")
-            console.print(
-                "test-gpu: " + escape(NO_GPU.format(torch=machine["torch"])), soft_wrap=True
-            )
+            found.save(folder)
+            print("test-gpu: " + NO_GPU.format(torch=machine["torch"]))
             raise typer.Exit(NOT_RUN)
-
-        def done(step: Step) -> None:
+        found.plan = plan_name or plan.plan_for(machine)
+        found.steps = [before[name] for name in done]
+        runner = Runner(
+            folder, env, budget, machine, gpu, scale or max(1.0, 16 / machine["cores"]),
+            jobs or max(1, min(4, machine["cores"] // 4)), against.resolve(), stop,
+        )  # fmt: skip
+        todo = plan.chosen(found.plan, piece or (), done)
+        while todo:
+            one = todo.pop(0)
+            step = runner.run(one, before.get(one.key))
             found.steps.append(step)
             found.seconds = round(time.time() - budget.began, 1)
-            found.save(out / "report.json")
-            console.print(f"[dim]{escape(step.name)}: {step.state}, {step.seconds:.0f} s[/]")
-
-        if tests:
-            paths = testing.gpu_files(ROOT / "tests")
-            others = [str(p.relative_to(ROOT)) for p in paths if p != ROOT / FAULTS]
-            shared = {"budget": budget, "folder": out, "env": env, "options": ["-m", "gpu"]}
-            for name, targets, most in (
-                ("faults on NCCL", [FAULTS], FAULT_SECONDS),
-                ("tests on GPUs", others, TEST_SECONDS),
-            ):
-                done(testing.run_tests(name, targets, seconds=most, stop=stop, **shared))
-        asked = ranks or [1, 4]
-        for number in asked:
-            if budget.left() < course.LEAST or stop.is_set() or too_many(number, machine, gpu=gpu):
-                continue
-            limit = min(FIGURE_SECONDS, budget.left())
-            facts = ask("start", str(number), folder=out, env=env, seconds=limit, stop=stop)
-            found.figures.append({"ranks": number, **facts})
-        parallel = jobs or max(1, min(4, machine["cores"] // 4))
-        chosen = course.notebooks(notebooks or ())
-        for number in asked:
-            if why := too_many(number, machine, gpu=gpu):
-                done(Step(f"course, {number} ranks", why=why))
-                continue
-            done(
-                course.run_course(
-                    number,
-                    chosen,
-                    budget=budget,
-                    folder=out,
-                    env=env,
-                    jobs=parallel,
-                    against=against and against.resolve(),
-                    stop=stop,
-                )
-            )
-    console.print(report.table(found))
-    for line in [*report.figure_lines(found.figures), *report.notes(found.steps)]:
-        console.print(escape(line), soft_wrap=True)
-    console.print(
-        f"{found.seconds:.0f} of {seconds:.0f} s; everything is in {escape(str(out))}",
-        soft_wrap=True,
-    )
-    raise typer.Exit(exit_code(found.steps))
+            print(f"{found.seconds:4.0f} s  {step.name}: {step.state}", flush=True)
+            if step.state == "failed" and one == plan.PROBES[0] and env.pop("LD_PRELOAD", ""):
+                # The NCCL that was brought is of no use here: go on with torch's own.
+                print("NCCL cannot share this GPU: plan a, with torch's own NCCL", flush=True)
+                machine = ask("machine", folder=folder, env=env, seconds=MACHINE_SECONDS, stop=stop)
+                runner = replace(runner, machine=machine)
+                found.plan, found.machine = "a", machine
+                todo = plan.chosen("a", piece or (), [s.name for s in found.steps])
+            elif step.state == "failed" and one in plan.PROBES:
+                runner = replace(runner, failed=runner.failed | {one.ranks})
+            found.save(folder)
+    print("\n" + report.table(found))
+    raise typer.Exit(exit_code(found.steps, gpu=gpu))
 
 
 if __name__ == "__main__":

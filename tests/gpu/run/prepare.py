@@ -3,6 +3,9 @@
 ``python3 -m tests.gpu.run.prepare FOLDER [options of tests.gpu.run]``, by the Python that has
 torch. Needs nothing beyond Python and pip. The environment is one of its own: it sees torch and
 whatever else this Python has, and changes nothing of it.
+
+``python3 -m tests.gpu.run.prepare FOLDER --begin`` makes it and starts one rank, while the parts of
+NCCL are still on their way: what cannot work here shows, and the disk is warm for what comes next.
 """
 
 from __future__ import annotations
@@ -26,14 +29,17 @@ PIECE = re.compile(r"(?P<wheel>.+\.whl)\.(?P<number>\d+)of(?P<count>\d+)")
 #: The library in NCCL's wheel. It is laid beside the environment, not installed: torch has one
 #: by itself, and whether this one takes its place is for the runner to say (LD_PRELOAD).
 NCCL = "libnccl.so.2"
+BEGIN = "--begin"
 
 
 class PrepareError(Exception):
     """Why there is no environment, in one sentence."""
 
 
-def gather(folder: Path, target: Path) -> list[Path]:
+def gather(folder: Path, target: Path, *, partial: bool = False) -> list[Path]:
     """Find the wheels of a folder and its parts; join those that were cut, into ``target``.
+
+    ``partial``: pass over a wheel of which pieces are still missing.
 
     Raises
     ------
@@ -52,6 +58,8 @@ def gather(folder: Path, target: Path) -> list[Path]:
     for name, found in pieces.items():
         numbers = range(1, counts[name] + 1)
         if missing := [number for number in numbers if number not in found]:
+            if partial:
+                continue
             lost = ", ".join(map(str, missing))
             raise PrepareError(f"{name}: of {counts[name]} pieces, these are not there: {lost}.")
         target.mkdir(parents=True, exist_ok=True)
@@ -119,10 +127,19 @@ def _run(command: Sequence[str]) -> None:
 
 
 def stamp(wheels: Sequence[Path]) -> str:
-    """Say what an environment is made of: one with another stamp is made anew."""
+    """Return what something is made of: what has another stamp is made anew."""
     sizes = (f"{wheel.name} {wheel.stat().st_size}" for wheel in wheels)
     made_with = [sys.executable, sys.version, (ROOT / "pyproject.toml").read_text()]
     return "\n".join([*sorted(sizes), *made_with])
+
+
+def is_new(note: Path, text: str) -> bool:
+    """Return whether a note says something else than this; remove it then."""
+    if note.exists() and note.read_text() == text:
+        return False
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.unlink(missing_ok=True)
+    return True
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -130,23 +147,27 @@ def main(arguments: Sequence[str]) -> None:
     began = time.time()
     if not arguments or arguments[0].startswith("-"):
         sys.exit("usage: python3 -m tests.gpu.run.prepare FOLDER-OF-WHEELS [options]")
+    begin = BEGIN in arguments
     try:
-        wheels = gather(Path(arguments[0]), HOME / "joined")
-        found = stamp(wheels)
-        note, python = HOME / "stamp", HOME / "venv" / "bin" / "python"
-        if not (python.exists() and note.exists() and note.read_text() == found):
-            note.unlink(missing_ok=True)
+        wheels = gather(Path(arguments[0]), HOME / "joined", partial=begin)
+        nccl = [wheel for wheel in wheels if wheel.name.startswith("nvidia_nccl")]
+        wheels = [wheel for wheel in wheels if wheel not in nccl]
+        python = HOME / "venv" / "bin" / "python"
+        if is_new(HOME / "nccl.txt", stamp(nccl)):
             (HOME / "nccl" / NCCL).unlink(missing_ok=True)
-            for wheel in [wheel for wheel in wheels if wheel.name.startswith("nvidia_nccl")]:
+            for wheel in nccl:
                 lay_nccl(wheel, HOME / "nccl")
-                wheels.remove(wheel)
+            (HOME / "nccl.txt").write_text(stamp(nccl))
+        if is_new(HOME / "venv.txt", stamp(wheels)) or not python.exists():
             make_environment(HOME / "venv", wheels)
-            note.write_text(found)
+            (HOME / "venv.txt").write_text(stamp(wheels))
         shutil.rmtree(HOME / "joined", ignore_errors=True)
     except PrepareError as error:
         sys.exit(f"test-gpu: {error}")
     print(f"test-gpu: the environment took {time.time() - began:.0f} s", flush=True)
-    runner = [str(python), "-m", "tests.gpu.run", "--began", str(began), *arguments[1:]]
+    options = [option for option in arguments[1:] if option != BEGIN]
+    options += ["--piece", "start-1"] if begin else []
+    runner = [str(python), "-m", "tests.gpu.run", "--began", str(began), *options]
     os.chdir(ROOT)
     os.execv(runner[0], runner)
 

@@ -18,7 +18,9 @@ from .budget import Budget
 from .result import STOPPED, TIME_OVER, Item, State, Step
 
 #: Seconds without a word (a test that begins or ends) after which a test hangs.
-SILENCE = 75.0
+SILENCE = 30.0
+#: Seconds in which pytest has to begin; imports from a cold disk are slow.
+BEGIN = 75.0
 #: Seconds that there must be left to begin with tests.
 LEAST = 20.0
 #: pytest's exit codes of a run that came to its end: all passed, some failed, no tests.
@@ -43,7 +45,7 @@ def run_tests(
     Parameters
     ----------
     name
-        The name of the step; its first word, that of its files in ``folder``.
+        The name of the step, and of its files in ``folder``.
     targets
         Files, or names of tests.
     seconds
@@ -56,7 +58,7 @@ def run_tests(
     step = Step(name)
     began = time.monotonic()
     end = began + seconds
-    stem = name.split()[0].strip(",")
+    stem = name
     items: dict[str, Item] = {}
     collected: list[str] = []
     todo, number, why = list(targets), 0, ""
@@ -75,7 +77,7 @@ def run_tests(
         record = folder / f"{stem}.{number}.jsonl"
         record.touch()
         ended = children.run(
-            _command(todo, options, record, folder / f"{stem}.{number}.xml", silence),
+            _command(todo, options, record, silence),
             seconds=limit,
             log=log,
             env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -144,21 +146,23 @@ def _item(name: str, reports: Sequence[Mapping[str, Any]]) -> Item:
             state = "failed" if outcome == "failed" else "skipped"
             why = found[0]["why"]
             break
-    return Item(name, state, round(sum(report["seconds"] for report in reports), 2), why)
+    observed = [report["observed"] for report in reports if report.get("observed")]
+    more = {"observed": observed[-1]} if observed else {}
+    return Item(name, state, round(sum(report["seconds"] for report in reports), 2), why, more)
 
 
 def _is_silent(record: Path, silence: float) -> bool:
-    """Tell whether a record has stood still for too long; to begin with it, pytest needs longer."""
+    """Return whether a record has stood still for too long; pytest needs longer to begin."""
     found = record.stat()
-    return time.time() - found.st_mtime > (silence if found.st_size else max(silence, SILENCE))
+    return time.time() - found.st_mtime > (silence if found.st_size else max(silence, BEGIN))
 
 
 def _command(
-    targets: Sequence[str], options: Sequence[str], record: Path, junit: Path, silence: float
+    targets: Sequence[str], options: Sequence[str], record: Path, silence: float
 ) -> list[str]:
     # Only the plugins that are named: this Python may see packages that are not ours.
-    plugins = ["-p", "no:cacheprovider", "-p", "nbval.plugin", "-p", "tests.gpu.run.record"]
-    reports = [f"--record-to={record}", f"--junitxml={junit}", "-o", "console_output_style=classic"]
+    plugins = ["-p", "no:cacheprovider", "-p", "nbval.plugin", "-p", "tests.gpu.run.pytest_events"]
+    reports = [f"--record-to={record}", "-o", "console_output_style=classic"]
     dump = ["-o", f"faulthandler_timeout={0.8 * silence:.0f}"]  # where a test hangs, in the log
     return [sys.executable, "-m", "pytest", *plugins, *reports, *dump, *options, *targets]
 

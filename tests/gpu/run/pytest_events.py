@@ -1,4 +1,4 @@
-"""Write down what pytest does while it does it: a plugin, ``-p tests.gpu.run.record``.
+"""Write down what pytest does while it does it: a plugin, ``-p tests.gpu.run.pytest_events``.
 
 What pytest itself reports comes at its end. Of a run that hangs, this file says which tests there
 are, which have ended and which one was under way.
@@ -50,6 +50,7 @@ class _Record:
             outcome=report.outcome,
             seconds=round(report.duration, 2),
             why=why[:2000],
+            observed=dict(report.user_properties).get("observed"),
         )
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
