@@ -123,7 +123,7 @@ def test_what_was_seen_is_added_once(folder, tmp_path):
     assert seen["cells"] == {"02_collectives": {"aa": "2"}}
     assert record.add_seen(found, path) == 0
     assert json.loads(path.read_text()) == seen
-    assert record.by_hand(found) == ["deadlocks-2: t.py::other: assert 1 == 2 where"]
+    assert record.by_hand(found) == ["deadlocks-2: other: assert 1 == 2 where"]
 
 
 @pytest.mark.parametrize(("row", "same"), [(RIGHT, True), (WRONG, False)])

@@ -421,7 +421,7 @@ def test_the_table_names_what_failed_what_differs_and_what_was_not_run():
         "torch 2.11.0, NCCL 2.30.7 (torch was built with 2.28.9), Python 3.12.3",
         "plan b; 100 of 360 s",
     ]
-    assert "deadlocks-2: u.py::b: it hung" in lines
+    assert "deadlocks-2: b: it hung" in lines
     assert "start-1: backend nccl, start_seconds 2.5" in lines
     assert "course-1 (the time was over): 13_rpc" in lines
     assert "rest-4: this NCCL (2.28.9) serves one rank per GPU; 2.30 is needed" in lines
@@ -433,11 +433,18 @@ def test_the_table_names_what_failed_what_differs_and_what_was_not_run():
 
 def test_the_table_stays_within_what_a_machine_shows():
     found = example(differences=500)
-    found.steps[0].items += [Item(f"t::{i}", "failed", why="x" * 300) for i in range(100)]
+    found.steps[0].items += [Item(f"t::{i}", "failed", why=f"{i} " * 99) for i in range(100)]
     text = report.table(found)
     assert 9_000 < len(text) <= report.LIMIT
     assert text.splitlines()[-1].endswith("more in report.json")
     assert text.count("-- failed") == 1
+
+
+def test_what_fails_with_the_same_sentence_is_one_line():
+    items = [Item(f"t/u.py::t[{i}]", "failed", why="no\nNCCL") for i in range(5)]
+    assert report.failures([Step("tables-2", items)]) == [
+        "tables-2: t[0], t[1], t[2] and 2 more: no NCCL"
+    ]
 
 
 def test_a_saved_report_is_read_again(tmp_path):

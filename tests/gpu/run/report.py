@@ -15,6 +15,8 @@ from .result import Item, Step
 LIMIT = 11_000
 #: Characters of one line, and lines about the cells that differ.
 LINE, CELLS = 220, 40
+#: Names that are shown of those that failed with the same sentence.
+SAME = 3
 
 
 @dataclass
@@ -108,18 +110,22 @@ def machine_lines(machine: dict[str, Any]) -> list[str]:
 
 
 def failures(steps: Sequence[Step]) -> list[str]:
-    """Return a line per test, notebook or program that failed, with its sentence."""
-    return [
-        f"{step.name}: {short(item.name)}: {item.why}"
-        for step in steps
-        for item in step.items
-        if item.state == "failed"
-    ]
+    """Return a line per sentence, with the tests, notebooks or programs that failed with it."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for step in steps:
+        for item in step.items:
+            if item.state == "failed":
+                names.setdefault((step.name, " ".join(item.why.split())), []).append(item.name)
+    lines = []
+    for (step_name, why), found in names.items():
+        more = f" and {len(found) - SAME} more" if len(found) > SAME else ""
+        lines.append(f"{step_name}: {', '.join(map(short, found[:SAME]))}{more}: {why}")
+    return lines
 
 
 def short(name: str) -> str:
-    """Return a test's name without its folders."""
-    return name.rpartition("/")[2]
+    """Return a test's name without its file: the piece says which that is."""
+    return name.rpartition("/")[2].partition("::")[2] or name
 
 
 def figure_lines(figures: Sequence[dict[str, Any]]) -> list[str]:
