@@ -37,6 +37,8 @@ COMMAND_CHARACTERS, CARRIED_PATHS, CARRIED_BYTES = 2000, 8, 64 * MIB
 IDLE_SECONDS, COMMAND_SECONDS = 30.0, 600.0
 FILES, FILE_BYTES, ALL_BYTES, FOLDERS = 8, 16 * MIB, 64 * MIB, 2
 TAIL = 12_000
+#: Cores of such a machine.
+CORES = 16
 #: Seconds that a start is taken to cost, of what there is in all.
 START_SECONDS, DEVICE_SECONDS = 120.0, 900.0
 
@@ -83,6 +85,7 @@ class Result:
     tail: str
     files: tuple[Path, ...]
     left_out: tuple[str, ...]
+    not_carried: tuple[str, ...]  #: paths that were named and are not there
 
 
 @dataclass
@@ -120,7 +123,8 @@ class Machine:
             raise RefusedError(f"the command has {len(command)} of {COMMAND_CHARACTERS} characters")
         if len(carry) > CARRIED_PATHS:
             raise RefusedError(f"{len(carry)} paths are carried, {CARRIED_PATHS} are allowed")
-        files = self._files(carry)
+        there = [name for name in carry if (self.tree / name).exists()]
+        files = self._files(there)
         size = sum((self.tree / file).stat().st_size for file in files)
         if size > CARRIED_BYTES:
             raise RefusedError(
@@ -140,7 +144,8 @@ class Machine:
         self._ended = time.monotonic()
         kept, left_out = fitting(out)
         tail = done.stdout.decode(errors="replace")[-TAIL:]
-        return Result(done.returncode, self._ended - began, size, tail, kept, left_out)
+        missing = tuple(name for name in carry if name not in there)
+        return Result(done.returncode, self._ended - began, size, tail, kept, left_out, missing)
 
     def _files(self, carry: Sequence[str]) -> list[str]:
         listed = subprocess.run(
@@ -150,8 +155,6 @@ class Machine:
         files = [name for name in listed if name and (self.tree / name).is_file()]
         for name in carry:
             path = self.tree / name
-            if not path.exists():
-                raise RefusedError(f"{name} is to be carried, and is not there")
             inside = path.rglob("*") if path.is_dir() else [path]
             files += [str(p.relative_to(self.tree)) for p in inside if p.is_file()]
         return files
@@ -235,7 +238,9 @@ def make_python(python: str, folder: Path, uv: str) -> Path:
 def main(
     plan: Annotated[str, typer.Argument(help="A or B.")],
     python: Annotated[str, typer.Option(help="A Python 3.12.")] = "python3.12",
-    scale: Annotated[float, typer.Option(min=1, help="Multiplies the seconds.")] = 4,
+    scale: Annotated[
+        float | None, typer.Option(min=1, help="Multiplies the seconds (default: 16 / cores).")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this command, such as B1.")] = None,
 ) -> None:
     """Run the commands of a plan on a machine that is played; end with 1 if one of them fails."""
@@ -246,6 +251,7 @@ def main(
         python = found
     else:
         raise typer.BadParameter(f"There is no {python}; name a Python 3.12.", param_hint="python")
+    scale = scale or max(1.0, CORES / (os.cpu_count() or CORES))
     uv = str(Path(sys.executable).with_name("uv"))
     machine = Machine(HOME / "machine", make_python(python, HOME / "python", uv))
     spent, worst = START_SECONDS, 0
@@ -255,14 +261,18 @@ def main(
         command = row.scaled(scale)
         print(f"== {row.name}, {command.seconds:.0f} s at most: {command.text}", flush=True)
         began = time.monotonic()
-        result = machine.run(command.text, row.carry, command.seconds)
+        try:
+            result = machine.run(command.text, row.carry, command.seconds)
+        except RefusedError as error:
+            raise typer.BadParameter(f"{row.name}: {error}.") from None
         whole = time.monotonic() - began
         print(result.tail.rstrip())
         names = ", ".join(f"{p.name} {p.stat().st_size / MIB:.2f} MiB" for p in result.files)
         print(
             f"== {row.name} ended with {result.code} after {result.seconds:.0f} s; "
             f"{result.carried / MIB:.1f} MiB travelled, {len(result.tail)} characters came back, "
-            f"files: {names or 'none'}; left out: {', '.join(result.left_out) or 'none'}",
+            f"files: {names or 'none'}; left out: {', '.join(result.left_out) or 'none'}; "
+            f"not carried: {', '.join(result.not_carried) or 'none'}",
             flush=True,
         )
         spent += whole / (scale if "--seconds" in row.text else 1)
@@ -270,6 +280,7 @@ def main(
     if machine.starts != 1:
         print(f"== the machine was started {machine.starts} times")
     if (machine.folder / "out" / "report.json").exists():
+        shutil.rmtree(HOME / "back", ignore_errors=True)
         pack.unpack(machine.folder / "out", HOME / "back")
         print(f"== {len(list((HOME / 'back').rglob('*')))} files unpacked in {HOME / 'back'}")
     print(
