@@ -642,6 +642,9 @@ def test_where_nccl_cannot_share_the_gpu_plan_a_goes_on_with_torchs_own(
     names = [step["name"] for step in report["steps"]]
     assert names == ["probe-2", *(piece.key for piece in plan.PLANS["a"])]
     assert {step["state"] for step in report["steps"][1:]} == {"passed"}
+    runs.clear()
+    assert invoke("--plan", "b", "--resume").exit_code == FAILED  # it knows, and nothing is left
+    assert runs == ["machine", "machine"]
 
 
 def test_where_nccl_serves_two_ranks_and_not_four_what_needs_four_is_named(

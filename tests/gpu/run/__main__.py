@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,14 +105,13 @@ class Runner:
     jobs: int
     against: Path
     stop: threading.Event
-    failed: frozenset[int] = frozenset()  #: numbers of ranks that plain NCCL does not serve here
 
-    def run(self, piece: Piece, before: Step | None) -> Step:
-        """Run a piece, or what ``before`` has left of it."""
+    def run(self, piece: Piece, before: Step | None, steps: Sequence[Step]) -> Step:
+        """Run a piece, or what ``before`` has left of it, after these steps."""
         if self.gpu and (why := piece.check_nccl(self.machine)):
             return Step(piece.key, why=why)
-        if piece.ranks in self.failed:
-            return Step(piece.key, why=f"NCCL itself fails on {piece.ranks} ranks (probe)")
+        if why := plan.check_probes(piece, steps):
+            return Step(piece.key, why=why)
         if self.stop.is_set() or self.budget.left() < LEAST:
             step = Step(piece.key, why=STOPPED if self.stop.is_set() else TIME_OVER)
             return before or step
@@ -236,22 +235,20 @@ def main(
             folder, env, budget, machine, gpu, scale or max(1.0, 16 / machine["cores"]),
             jobs or max(1, min(4, machine["cores"] // 4)), against.resolve(), stop,
         )  # fmt: skip
-        todo = plan.chosen(found.plan, piece or (), done)
-        while todo:
-            one = todo.pop(0)
-            step = runner.run(one, before.get(one.key))
-            found.steps.append(step)
-            found.seconds = round(time.time() - budget.began, 1)
-            print(f"{found.seconds:4.0f} s  {step.name}: {step.state}", flush=True)
-            if step.state == "failed" and one == plan.PROBES[0] and env.pop("LD_PRELOAD", ""):
+        while True:
+            if plan.cannot_share(found.steps) and env.pop("LD_PRELOAD", ""):
                 # The NCCL that was brought is of no use here: go on with torch's own.
                 print("NCCL cannot share this GPU: plan a, with torch's own NCCL", flush=True)
                 machine = ask("machine", folder=folder, env=env, seconds=MACHINE_SECONDS, stop=stop)
-                runner = replace(runner, machine=machine)
                 found.plan, found.machine = "a", machine
-                todo = plan.chosen("a", piece or (), [s.name for s in found.steps])
-            elif step.state == "failed" and one in plan.PROBES:
-                runner = replace(runner, failed=runner.failed | {one.ranks})
+                runner = replace(runner, machine=machine)
+            left = plan.chosen(found.plan, piece or (), [step.name for step in found.steps])
+            if not left:
+                break
+            step = runner.run(left[0], before.get(left[0].key), found.steps)
+            found.steps.append(step)
+            found.seconds = round(time.time() - budget.began, 1)
+            print(f"{found.seconds:4.0f} s  {step.name}: {step.state}", flush=True)
             found.save(folder)
     print("\n" + report.table(found))
     raise typer.Exit(exit_code(found.steps, gpu=gpu))

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from labkit.launch.placement import NCCL_SHARES_GPU
 
+from .result import Step
+
 DEADLOCKS = "tests/gpu/test_gpu_deadlocks.py"
 TABLES = "tests/gpu/test_gpu_tables.py"
 GLOO = "tests/gpu/test_gpu_gloo.py"
@@ -40,8 +42,7 @@ class Piece:
     ranks
         How many ranks share the work; 0 where the tests choose.
     needs
-        "nccl" where NCCL has to serve so many ranks on the GPUs that there are; "many" where it
-        cannot, so that gloo does.
+        "nccl" where NCCL has to serve so many ranks on the GPUs that there are.
     """
 
     key: str
@@ -107,6 +108,22 @@ def shares_gpu(machine: Mapping[str, Any]) -> bool:
 def plan_for(machine: Mapping[str, Any]) -> str:
     """Return the plan of a machine: "b" where NCCL can serve two ranks, else "a"."""
     return "b" if shares_gpu(machine) or len(machine["gpus"]) > 1 else "a"
+
+
+def cannot_share(steps: Sequence[Step]) -> bool:
+    """Return whether two plain processes failed to share a GPU."""
+    return any(step.name == PROBES[0].key and step.state == "failed" for step in steps)
+
+
+def check_probes(piece: Piece, steps: Sequence[Step]) -> str | None:
+    """Return why a piece has too many ranks, by the probes so far; None if it has not."""
+    if cannot_share(steps):  # plan a: gloo serves them
+        return None
+    failed = {probe.ranks for probe in PROBES for step in steps
+              if step.name == probe.key and step.state == "failed"}  # fmt: skip
+    if piece.ranks in failed:
+        return f"NCCL itself fails on {piece.ranks} ranks here (probe-{piece.ranks})"
+    return None
 
 
 def chosen(plan: str, keys: Sequence[str] = (), done: Iterable[str] = ()) -> list[Piece]:
