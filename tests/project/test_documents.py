@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import tomllib
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -100,33 +101,42 @@ def resolves(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_path_in_code_exists(path):
-    words = [word.strip("\"'(),;:") for line in code(path) for word in line.split()]
-    missing = [w for w in words if names_a_path(w) and not is_there(w)]
-    assert missing == []
+def offenders(paths: Iterable[Path], find: Callable[[Path], Iterable[str]]) -> list[str]:
+    """Return what ``find`` has found in files, each with its file."""
+    return [f"{path.relative_to(ROOT)}: {what}" for path in paths for what in find(path)]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_and_name_of_it_exists(path):
-    text = "\n".join(code(path))
-    dotted = set(re.findall(r"(?<![\w./-])(?:labkit|tests)(?:\.[A-Za-z_]\w*)+", text))
-    files = {name for name in dotted if name.endswith(("md", "yml", "json"))}
-    assert sorted(name for name in dotted - files if not resolves(name)) == []
+def test_every_path_in_code_exists():
+    def missing(path: Path) -> list[str]:
+        words = [word.strip("\"'(),;:") for line in code(path) for word in line.split()]
+        return [w for w in words if names_a_path(w) and not is_there(w)]
+
+    assert offenders(DOCUMENTS, missing) == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_make_target_exists(path):
+def test_every_module_and_name_of_it_exists():
+    def missing(path: Path) -> list[str]:
+        text = "\n".join(code(path))
+        dotted = set(re.findall(r"(?<![\w./-])(?:labkit|tests)(?:\.[A-Za-z_]\w*)+", text))
+        files = {name for name in dotted if name.endswith(("md", "yml", "json"))}
+        return sorted(name for name in dotted - files if not resolves(name))
+
+    assert offenders(DOCUMENTS, missing) == []
+
+
+def test_every_make_target_exists():
     known = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.M))
-    asked = {
-        match[1] for text in code(path) if (match := re.match(r"\$? ?make ([a-z][a-z-]*)", text))
-    }
-    assert sorted(asked - known) == []
+
+    def unknown(path: Path) -> list[str]:
+        matches = (re.match(r"\$? ?make ([a-z][a-z-]*)", text) for text in code(path))
+        return sorted({match[1] for match in matches if match} - known)
+
+    assert offenders(DOCUMENTS, unknown) == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_merge_is_left_half_done(path):
-    assert re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", path.read_text(), re.M) == []
+def test_no_merge_is_left_half_done():
+    mark = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.M)
+    assert offenders(DOCUMENTS, lambda path: mark.findall(path.read_text())) == []
 
 
 def headings(path: Path) -> set[str]:
@@ -136,8 +146,8 @@ def headings(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_relative_link_leads_somewhere(path):
+def lost_links(path: Path) -> list[str]:
+    """Return the relative links of a document that lead nowhere."""
     links = [
         str(t.attrGet("href") or t.attrGet("src"))
         for t in tokens(path)
@@ -153,26 +163,27 @@ def test_every_relative_link_leads_somewhere(path):
             parts.fragment and target.suffix == ".md" and parts.fragment not in headings(target)
         ):
             lost.append(link)
-    assert lost == []
+    return lost
+
+
+def test_every_relative_link_leads_somewhere():
+    assert offenders(DOCUMENTS, lost_links) == []
 
 
 #: A path of this project in a comment, a docstring or a setting.
 IN_CODE = re.compile(r"(?<![\w./~+-])(?:labkit|tests)/[\w/.-]*\w|\b[A-Z]{4,}\.md\b")
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(
-        [*(ROOT / "labkit").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
-        + [ROOT / name for name in ("pyproject.toml", "Makefile", "tests/ruff_notebooks.toml")]
-    ),
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_every_path_in_the_sources_exists(path):
-    lines = path.read_text().splitlines()
-    comments = [line for line in lines if "#" in line or not re.search(r"[=(\"']", line)]
-    words = [word for line in comments for word in IN_CODE.findall(line)]
-    assert [word for word in words if not is_there(word)] == []
+def test_every_path_in_the_sources_exists():
+    def missing(path: Path) -> list[str]:
+        lines = path.read_text().splitlines()
+        comments = [line for line in lines if "#" in line or not re.search(r"[=(\"']", line)]
+        words = [word for line in comments for word in IN_CODE.findall(line)]
+        return [word for word in words if not is_there(word)]
+
+    settings = [ROOT / name for name in ("pyproject.toml", "Makefile", "tests/ruff_notebooks.toml")]
+    sources = [*(ROOT / "labkit").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    assert offenders(sorted([*sources, *settings]), missing) == []
 
 
 # -- the documents agree with what they describe ------------------------------------------------
