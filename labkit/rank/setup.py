@@ -40,7 +40,15 @@ from . import (
 from . import device as devices
 from .nccl_version import nccl_version
 from .observe import p2p_record, traffic, unseen_calls
-from .torch_internals import backend_plugins, connecting, listeners, names, rendezvous, reprs
+from .torch_internals import (
+    backend_plugins,
+    connecting,
+    listeners,
+    names,
+    reducers,
+    rendezvous,
+    reprs,
+)
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -122,6 +130,7 @@ def assign(
     file_stores.install()
     connecting.install()
     backend_plugins.install()
+    reducers.install()
     if target.type == "cuda":
         unseen_calls.install()
     forks.install()

@@ -78,3 +78,28 @@ def test_a_group_that_failed_on_some_ranks_only_does_not_keep_the_next_from_meet
         lab.run(fail, ranks=[1])
         inside(lab).group.rebuild()  # nothing is formed: join=False
         assert lab.run(meet, str(tmp_path / "store")) == [(0, 2.0)] * 2
+
+
+def test_a_model_that_outlives_its_group_does_not_hang_its_rank(lab4):
+    """With torch 2.11 it did, with the GIL held: most of these runs, and then for good."""
+
+    def outlive():
+        import sys
+
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(5)  # a thread of gloo that waits for the GIL waits for this one
+        for _ in range(30):
+            group = dist.new_group()
+            model = DistributedDataParallel(torch.nn.Linear(4, 4), process_group=group)
+            model(torch.ones(2, 4)).sum().backward()
+            dist.all_reduce(torch.ones(1), group=group)
+            dist.destroy_process_group(group)
+            del group, model
+        sys.setswitchinterval(before)
+        return dist.get_rank()
+
+    assert lab4.run(outlive) == [0, 1, 2, 3]

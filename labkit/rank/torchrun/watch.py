@@ -73,9 +73,10 @@ def begin(path: str, script: str, telling: Teller | None = None) -> None:
             telling.listen()
         from .. import calls, tracebacks
         from ..observe import p2p_record
-        from ..torch_internals import loopback_store, names
+        from ..torch_internals import loopback_store, names, reducers
 
         names.check()
+        reducers.install()
         loopback_store.install()  # before what notes its waits, which is called first
         p2p_record.install()
         tracebacks.scripts.add(script)

@@ -1,0 +1,47 @@
+"""A group outlives the reducer of a DDP model."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from labkit.rank.torch_internals import reducers
+
+
+class Stock:
+    """What stands for torch's reducer."""
+
+    def __init__(self, *args: object, **named: object) -> None:
+        self.args, self.named = args, named
+
+
+@pytest.fixture
+def group():
+    store = dist.HashStore()
+    made = dist.ProcessGroup(store, 0, 1)
+    return made
+
+
+def test_a_reducer_is_made_as_before_and_keeps_its_group_until_it_has_ended(group):
+    make = reducers.keeping_groups(Stock)
+    reducer = make([1], group, bucket=3)
+    assert (reducer.args, reducer.named) == (([1], group), {"bucket": 3})
+    reducer.args = ()
+    seen = weakref.ref(group)
+    ended = []
+    weakref.finalize(reducer, lambda: ended.append(seen() is not None))
+    del group, reducer
+    gc.collect()
+    assert ended == [True]
+
+
+@pytest.mark.parametrize(("version", "kept"), [("2.11.0+cu130", True), ("2.15.0", False)])
+def test_only_a_torch_that_needs_it_is_changed(monkeypatch, version, kept):
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(dist, "Reducer", Stock)
+    reducers.install()
+    assert (dist.Reducer is not Stock) == kept
