@@ -38,16 +38,26 @@ lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 # Three pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
 # than compute. More disturb those that measure time; what fails beside another is run once more,
 # alone.
-WORKERS := -n 3 --dist loadfile -p tests.support.schedule
+WORKERS := -n 3 --dist loadfile -p tests.support.schedule -p tests.support.share
 
-test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and every notebook; PART=answers: one part
+test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and notebook, and a share of what takes long
 	@paths=$$($(BIN)/python -m tests.support.parts $(call said,PART)) || exit 2; \
 	$(BIN)/python -m pytest $(WORKERS) -p tests.support.warm_start $$paths || { status=$$?; \
 	  [ $$status = 1 ] || exit $$status; \
 	  $(BIN)/python -m tests.support.again; }
 
+test-all: export SHARE := all
+test-all: test  ## run everything: each night, and before a release; PART=answers: one part
+
 test-fast: $(STAMP)  ## run the quick tests only, which start no rank and no kernel
 	$(BIN)/python -m pytest tests/unit -n 2 --dist worksteal
+	@echo "test-fast has not run: the linters, notebooks, and all tests that start ranks, kernels or servers (make test)"
+
+# Runs the programs of the tables and the answers on ranks, and keeps what was judged: see
+# tests/support/situations.py and results.py. Judged again by every run of the tests.
+record: $(STAMP)  ## record the programs and answers that unit tests judge (some 15 minutes)
+	$(BIN)/python -m tests.support.situations
+	$(BIN)/python -m tests.support.results
 
 test-with:  ## run tests with other versions: WITH="torch==2.11.0" PYTHON=python3.13 TESTS=tests/ranks
 	@PYTHON="$(PYTHON)" .ci/test-with $(WITH) $(if $(TESTS),-- $(TESTS))
@@ -127,4 +137,4 @@ clean:  ## remove the environment and every cache (not work/)
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache bench.json
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: help setup lab test test-fast test-with test-gpu wheels bench bench-peers site site-links lint lock system-deps clean
+.PHONY: help setup lab test test-all test-fast record test-with test-gpu wheels bench bench-peers site site-links lint lock system-deps clean

@@ -27,9 +27,13 @@ def test_a_file_in_no_part_is_told():
         parts.part_of("tests/new/test_it.py")
 
 
-def test_ci_runs_every_part():
-    assert JOBS["test"]["strategy"]["matrix"]["part"] == list(parts.PARTS)
-    assert any("PART=${{ matrix.part }}" in step.get("run", "") for step in JOBS["test"]["steps"])
+def test_ci_runs_a_share_with_each_commit_and_every_part_each_night():
+    assert [step["run"] for step in JOBS["test"]["steps"] if "run" in step] == [".ci/run"]
+    nightly = JOBS["everything"]
+    assert "schedule" in nightly["if"]
+    assert nightly["strategy"]["matrix"]["part"] == list(parts.PARTS)
+    runs = [step["run"] for step in nightly["steps"] if "run" in step]
+    assert runs == ["make test-all PART=${{ matrix.part }}"]
 
 
 def test_make_lists_a_part_all_of_them_or_what_there_is(capsys):

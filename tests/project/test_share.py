@@ -1,0 +1,104 @@
+"""Dear tests take turns, and what a change touches runs whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from labkit.deadlock.wait_graph import judge
+from tests.support import share, situations
+
+WRONG = "tests/course/test_answers.py::test_a_wrong_answer_is_named[04-2-{}]"
+ANSWERS = [WRONG.format(i) for i in range(400)]
+
+
+def test_eight_turns_run_everything_once_but_what_only_test_all_runs():
+    for tests in (ANSWERS, [f"tests/launchers/test_{i}.py::t" for i in range(50)]):
+        turns = [[t for t in tests if share.runs(t, str(n))] for n in range(1, share.SHARES + 1)]
+        assert sorted(t for turn in turns for t in turn) == sorted(tests)
+    sizes = [sum(share.runs(t, str(n)) for t in ANSWERS) for n in range(1, share.SHARES + 1)]
+    assert min(sizes) > 25
+    fault = "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[4-{}]"
+    faults = [fault.format(i) for i in range(40)]
+    runs = [t for n in range(1, share.SHARES + 1) for t in faults if share.runs(t, str(n))]
+    assert sorted(runs) == sorted(2 * faults)  # four shares in eight turns
+    mutant = "tests/course/test_mutants.py::test_mutants_are_refused[00-1]"
+    assert not any(share.runs(mutant, str(n)) for n in range(1, share.SHARES + 1))
+
+
+def test_a_commit_has_a_turn_of_its_own():
+    turns = {tuple(t for t in ANSWERS if share.runs(t, f"{n:040x}")) for n in range(40)}
+    assert len(turns) == share.SHARES
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "tests/unit/deadlock/test_cause.py::t[4-x]",
+        "tests/course/test_answers.py::test_the_solution_of_the_notebook_passes[04-2]",
+        "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[2-a rank skips barrier]",
+        "notebooks/04_sync_sgd.ipynb::Cell 3",
+        f"tests/ranks/test_deadlock_programs.py::test_a_deadlock[2-{share.WAITS[0]}]",
+    ],
+)
+def test_what_is_quick_or_the_only_one_of_its_kind_always_runs(test):
+    assert all(share.runs(test, str(n)) for n in range(1, share.SHARES + 1))
+
+
+@pytest.mark.parametrize(
+    ("file", "test"),
+    [
+        ("tests/launchers/test_mpi.py", "tests/launchers/test_mpi.py::test_x"),
+        ("labkit/launch/zygote.py", "tests/launchers/test_slurm.py::test_x"),
+        ("labkit/course/exercises/nb04/ex2.py", WRONG.format("x")),
+        (
+            "labkit/deadlock/cause.py",
+            "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[4-x]",
+        ),
+        (
+            "tests/support/nccl_manners.py",
+            "tests/ranks/test_tables_on_the_stand_in.py::test_a_fault_is_named[2-x]",
+        ),
+    ],
+)
+def test_what_a_change_touches_runs_whole(file, test):
+    assert not all(share.runs(test, str(n)) for n in range(1, share.SHARES + 1))
+    whole = share.touched([file])
+    assert all(share.runs(test, str(n), whole) for n in range(1, share.SHARES + 1))
+    assert not any(re.match(pattern, WRONG.replace("04-2", "05-1")) for pattern in whole)
+
+
+def test_a_program_of_each_kind_of_wait_always_runs():
+    kinds: dict[str, set[str]] = {}
+    for recording in situations.read(situations.FOLDER / "deadlock_programs.jsonl"):
+        if recording.ranks == 2 and recording.seen is not None:
+            stuck = judge(recording.judged[-1]).suspected
+            samples = [recording.seen.samples[rank] for rank in stuck]
+            own = {s.wait.kind for s in samples if s.wait is not None}
+            threads = {f"a thread in {i.wait.kind}" for s in samples for i in s.issuers if i.wait}
+            kinds.setdefault(recording.program, set()).update(own | threads)
+    assert set(share.WAITS) <= kinds.keys()
+    assert set.union(*kinds.values()) == set.union(*(kinds[name] for name in share.WAITS))
+
+
+def test_every_turn_and_every_touch_is_of_tests_that_exist(request):
+    files = {str(path.relative_to(share.ROOT)) for path in share.ROOT.glob("tests/**/test_*.py")}
+
+    def there(pattern: str) -> bool:
+        path = re.sub(r"::.*", "", pattern).replace("\\", "")
+        return any(re.match(re.sub(r"::.*", "", pattern), file) for file in files) or (
+            Path(share.ROOT, path).exists()
+        )
+
+    assert [turn.tests for turn in share.TURNS if not there(turn.tests)] == []
+    tests = [test for group in share.TOUCHES.values() for test in group if r"\1" not in test]
+    assert [test for test in tests if not there(test)] == []
+
+
+def test_a_share_that_does_not_exist_is_refused():
+    assert [share.check(said) for said in ("", "all", "1", "8")] == ["", "all", "1", "8"]
+    for said in ("0", "9", "some", "-1"):
+        with pytest.raises(ValueError, match="all, or a number from 1 to 8"):
+            share.check(said)

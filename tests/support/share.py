@@ -1,0 +1,202 @@
+"""Let the dear tests take turns: a pytest plugin, which ``make test`` loads.
+
+Most of an hour of tests runs programs and answers on ranks whose judgement is tested from
+recordings in seconds. Each commit runs a share of those, another one with each commit; what a
+change touches always runs whole. ``SHARE=all`` (``make test-all``) runs everything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Says which share runs: "all", or its number from 1 to ``SHARES``.
+VARIABLE = "SHARE"
+SHARES = 8
+#: Says since which commit changes count; by default the branch's beginning, or the last commit.
+BASE = "SHARE_BASE"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Tests that take turns.
+
+    Attributes
+    ----------
+    tests
+        A regular expression for the beginning of a test's id.
+    shares
+        In how many shares they are divided; 0: they run in ``make test-all`` only.
+    always
+        Endings of the ids of those that run all the same.
+    """
+
+    tests: str
+    shares: int = SHARES
+    always: tuple[str, ...] = ()
+
+
+#: One program per kind of wait: what only ranks can show is observing, freeing and recovering.
+WAITS = (
+    "a cached function makes the call only once",
+    "a key of the default store that nobody sets",
+    "a pipeline's stage runs one micro-batch fewer",
+    "a rank skips init_process_group",
+    "a rank skips monitored_barrier that has an hour",
+    "a send before the barrier that the receiver passes first",
+    "a thread receives and the main thread joins it, on both sides",
+    "an executor's task starts a thread that reduces with a rank that does not",
+    "everybody takes from anybody first",
+    "init_rpc on some ranks",
+    "new_subgroups on some ranks",
+)
+#: The first that fits counts; what none fits always runs.
+TURNS = (
+    Turn(r"tests/course/test_answers\.py::test_(a_wrong|another)"),
+    Turn(r"tests/course/test_mutants\.py::test_\w+\[", 0),
+    Turn(r"tests/course/test_on_the_stand_in\.py::test_compared_cells"),
+    Turn(r"tests/ranks/test_tables_on_the_stand_in\.py::test_a_"),
+    Turn(
+        r"tests/ranks/test_deadlock_programs\.py::test_\w+\[",
+        always=tuple(f"[2-{name}]" for name in WAITS),
+    ),
+    Turn(r"tests/ranks/test_faults\.py::test_a_fault\w+\[4-", 4),
+    Turn(r"tests/ranks/test_correct_programs\.py::test_", 4),
+    Turn(r"tests/ranks/test_slow_programs\.py::test_", 4),
+    Turn(r"tests/ranks/test_random_programs\.py::test_", 4),
+    Turn(r"tests/ranks/test_lifecycle\.py::test_", 4),
+    Turn(r"tests/launchers/"),
+    Turn(r"tests/project/test_(wheel|site|container)\.py::"),
+    Turn(r"tests/browser/"),
+)
+#: A changed file (a regular expression) -> the tests that then run whole, by their beginnings; \1
+#: stands for what the first group of the file has found.
+TOUCHES = {
+    r"(tests/.*\.py)": (r"\1::",),
+    r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_lifecycle.py::"),
+    r"labkit/hosts/": ("tests/launchers/",),
+    r"labkit/(deadlock|rank/observe|rank/torch_internals|runtime)/": (
+        "tests/ranks/test_deadlock_programs.py::",
+        "tests/ranks/test_faults.py::",
+    ),
+    r"labkit/course/exercises/nb(\d\d)/": (r"tests/course/test_answers\.py::\w+\[\1-",),
+    r"labkit/course/\w+\.py": (r"tests/course/test_answers\.py::test_another",),
+    r"tests/support/(nccl_)?manners\.py": ("tests/ranks/test_tables_on_the_stand_in.py::",),
+    r"tests/support/deadlocks\.py": ("tests/ranks/test_deadlock_programs.py::",),
+    r"tests/support/correct_programs/": ("tests/ranks/test_correct_programs.py::",),
+    r"pyproject\.toml|requirements\.lock|Makefile": ("tests/project/",),
+    r"(\.site/|notebooks/)": ("tests/project/test_site.py::",),
+    r"labkit/tools/jupyterlab": ("tests/browser/",),
+}
+
+
+def number(text: str, shares: int) -> int:
+    """Return the share of a text, from 0."""
+    return zlib.crc32(text.encode()) % shares
+
+
+def git(*arguments: str) -> list[str]:
+    """Return the lines that git prints, none if it cannot say."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+@cache
+def commit() -> str:
+    """Return the commit that is tested, "" where there is no repository."""
+    return next(iter(git("rev-parse", "HEAD")), "")
+
+
+def changed() -> list[str]:
+    """Return the files that differ from the base, uncommitted ones too."""
+    base = os.environ.get(BASE) or next(iter(git("merge-base", "HEAD", "origin/main")), "")
+    if base in ("", commit()):
+        base = "HEAD~1"
+    return git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
+
+
+def touched(files: Iterable[str]) -> list[str]:
+    """Return regular expressions for the tests that belong to changed files."""
+    found = []
+    for file in files:
+        for pattern, tests in TOUCHES.items():
+            if match := re.match(pattern, file):
+                first = re.escape(match[1] or "") if match.re.groups else ""
+                found += [test.replace(r"\1", first) for test in tests]
+    return sorted(set(found))
+
+
+def runs(test: str, turn: str, whole: Sequence[str] = ()) -> bool:
+    """Return whether a test runs in a turn: that of a commit, or "share 3" of those."""
+    if any(re.match(pattern, test) for pattern in whole):
+        return True
+    for group in TURNS:
+        if re.match(group.tests, test):
+            if group.always and test.endswith(group.always):
+                return True
+            if not group.shares:
+                return False
+            now = int(turn) - 1 if turn.isdecimal() else number(turn, SHARES)
+            return number(test, group.shares) == now % group.shares
+    return True
+
+
+def check(said: str) -> str:
+    """Return which share was asked for: "all", a number, or "" for the commit's.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if said in ("", "all") or (said.isdecimal() and 1 <= int(said) <= SHARES):
+        return said
+    raise ValueError(f"{VARIABLE}={said}: it is all, or a number from 1 to {SHARES}.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a share that does not exist."""
+    try:
+        config.stash[KEY] = check(os.environ.get(VARIABLE, ""))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+KEY = pytest.StashKey[str]()
+LEFT = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests whose turn it is not."""
+    said = config.stash[KEY]
+    if said == "all":
+        return
+    whole = touched(changed())
+    turn = said or commit()
+    kept = [item for item in items if runs(item.nodeid, turn, whole)]
+    left = [item for item in items if item not in set(kept)]
+    config.stash[LEFT] = len(left)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which share runs."""
+    said = config.stash[KEY]
+    if said == "all":
+        return "share: all"
+    turn = int(said) if said else number(commit(), SHARES) + 1
+    return f"share {turn} of {SHARES}; {VARIABLE}=all (make test-all) runs all"
