@@ -308,6 +308,18 @@ def test_cells_are_compared_as_nbval_does():
     assert result.failed == ()
 
 
+def test_what_differs_in_each_run_is_not_compared():
+    log = "rank 0: [W1126 12:49:45.925421083 socket.cpp:207] [c10d] The hostname is unknown\n"
+    stored = book(cell("a", said("1\n")), cell("b", said("at 0x7f12, collective 3\n")))
+    found = book(
+        cell("a", said("1\n"), said(log, "stderr")), cell("b", said("at 0x7faa, collective 5\n"))
+    )
+    assert compare(stored, found).differences == ()
+    assert compare(found, stored).differences == ()
+    found.cells[1].outputs[0].text = "2\n"
+    assert [one.found.strip() for one in compare(stored, found).differences] == ["2"]
+
+
 def test_an_error_is_a_failure_unless_the_other_copy_has_it_too():
     stored = book(cell("a", raised("UsageError", "There is no rank 3.")), cell("b", said("ok")))
     found = book(cell("a", raised("UsageError", "no rank 3")), cell("b", raised("Deadlock", "!")))

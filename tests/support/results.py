@@ -14,10 +14,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +35,7 @@ from labkit.course.judge import Result, Verdict
 from labkit.wire.trial import Unusable
 from tests.support import answers
 from tests.support.answers import EXERCISES
+from tests.support.noise import steady
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "data" / "answers"
@@ -175,23 +174,6 @@ def _tag(kind: type) -> str:
 
 
 READERS = {_tag(kind): reader for kind, (_, reader) in CODECS.items()}
-#: What is otherwise on each machine, or in each run -> what is recorded in its place.
-NOISE = {
-    re.escape(sysconfig.get_path("purelib")): "/site-packages",
-    re.escape(str(ROOT)): "/course",
-    rf"{re.escape(tempfile.gettempdir())}/[\w-]+": "/tmp/folder",
-    r"\b0x[0-9a-f]+": "0x0",
-    # Ports and open files; a rank's collectives count those of the answers before, too.
-    r"(\]:|\bport[:=] ?|\bfd=|\bcollective )\d+": r"\g<1>0",
-    r"\[F\d{4} [\d:.]+": "[F0101 00:00:00.0",
-}
-
-
-def steady(text: str) -> str:
-    """Return a text as it is on every machine and in every run."""
-    for pattern, instead in NOISE.items():
-        text = re.sub(pattern, instead, text)
-    return text
 
 
 def to_plain(value: Any) -> Any:
