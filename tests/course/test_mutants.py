@@ -57,6 +57,8 @@ def test_try(lab: labkit.Lab, tried: dict[str, bool], name: str, record_property
 
 
 def test_score(tried: dict[str, bool]) -> None:
+    if not tried:
+        pytest.skip("no mutant has run: make test-all runs them")
     accepted = [name for name, refused in tried.items() if not refused]
     assert len(accepted) <= (1 - LEAST) * len(tried), "\n".join(accepted)
 

@@ -25,11 +25,11 @@ def _two() -> Iterator[labkit.Lab]:
 
 @pytest.fixture
 def lab1(_one: labkit.Lab) -> labkit.Lab:
-    """One rank, as an earlier test has left it, alive and idle."""
+    """Return one rank, as an earlier test has left it, alive and idle."""
     return restored(_one)
 
 
 @pytest.fixture
 def lab2(_two: labkit.Lab) -> labkit.Lab:
-    """Two ranks, as an earlier test has left them, alive and idle."""
+    """Return two ranks, as an earlier test has left them, alive and idle."""
     return restored(_two)

@@ -88,7 +88,7 @@ def peak_and_seconds(dtype):
 
 @pytest.fixture
 def lab(request, ranks):
-    """One or two ranks."""
+    """Return one rank, or two."""
     return request.getfixturevalue(f"lab{ranks}")
 
 

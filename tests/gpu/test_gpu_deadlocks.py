@@ -25,6 +25,10 @@ pytestmark = pytest.mark.gpu
 
 #: What a learner may call a deadlock after, at most.
 SECONDS = 15.0
+#: Seconds that a suspicion may last before it ends a cell.
+SUSPECT = 3.0
+#: What DDP is given.
+IDS = "ids = [device.index] if device.type == 'cuda' else None"
 WORKS = "x = torch.ones(1, device=device)\ndist.all_reduce(x)\nx.item()"
 
 
@@ -112,7 +116,6 @@ FAULTS = {
 def _lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
     with start(request.param) as started:
         assert {state.backend for state in started.status()} == {"gloo" if FAKE else "nccl"}
-        run_cell(started, "ids = [device.index] if device.type == 'cuda' else None")
         yield started
 
 
@@ -120,7 +123,7 @@ def _lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
 def lab(_lab: labkit.Lab) -> labkit.Lab:
     """Return the lab, each rank alive and idle, and with ``ids`` for DDP."""
     restored(_lab)
-    run_cell(_lab, "ids = [device.index] if device.type == 'cuda' else None")
+    run_cell(_lab, IDS)
     return _lab
 
 
@@ -211,9 +214,10 @@ def test_a_fault_is_named_and_survived(
     run_cell(lab, "kept = rank + 1")
     began = time.monotonic()
     cell = f"#px In[7]\n{code}\n"
-    found = finish_cell(send_cell(lab, cell))
-    record_property("observed", {"cell": cell, "ranks": n, **Observed.of(found).to_dict()})
-    assert isinstance(found.error, Deadlock), found.error
+    found = finish_cell(send_cell(lab, cell), suspect=SUSPECT)
+    seen = {"cell": cell, "before": IDS, "ranks": n, **Observed.of(found).to_dict()}
+    record_property("observed", seen)
+    assert type(found.error) is Deadlock, found.error
     assert found.ending.case is not None
     assert set(found.ending.case.stuck) == stuck(n)
     assert f"line {line}" in str(found.error)
@@ -249,7 +253,7 @@ def test_one_rank_is_replaced(lab: labkit.Lab) -> None:
 
 def test_a_rank_that_dies_in_a_collective_is_named_and_replaced(lab: labkit.Lab) -> None:
     code = "import os\nx = torch.ones(1, device=device)\nif rank == 1: os.kill(os.getpid(), 9)\n"
-    found = finish_cell(send_cell(lab, code + "dist.all_reduce(x)\nx.item()"))
+    found = finish_cell(send_cell(lab, code + "dist.all_reduce(x)\nx.item()"), suspect=SUSPECT)
     assert isinstance(found.error, RankDied), found.error
     lab.restart(ranks=[1])
     works(lab)
@@ -258,9 +262,9 @@ def test_a_rank_that_dies_in_a_collective_is_named_and_replaced(lab: labkit.Lab)
 @needs_nccl_for(2)
 def test_the_watchdog_ends_no_process_2ranks() -> None:
     """A collective that takes longer than its group's time limit is aborted, or named before."""
-    with start(2, timeout=3) as lab:
+    with start(2, timeout=8) as lab:
         sent = send_cell(lab, "x = torch.ones(1, device=device)\nif rank: dist.all_reduce(x)")
-        time.sleep(7)
+        time.sleep(12)
         found = finish_cell(sent)
         assert not isinstance(found.error, RankDied), found.error
         assert found.error is not None

@@ -92,9 +92,9 @@ def test_a_skipped_collective_is_named_and_survived(
     lab: labkit.Lab, record_property: Callable[[str, object], None]
 ) -> None:
     cell = "#px In[7]\nx = torch.ones(3, device=device)\nif rank: dist.all_reduce(x)\n"
-    found = finish_cell(send_cell(lab, cell))
+    found = finish_cell(send_cell(lab, cell), suspect=3.0)
     record_property("observed", {"cell": cell, "ranks": len(lab), **Observed.of(found).to_dict()})
-    assert isinstance(found.error, Deadlock), found.error
+    assert type(found.error) is Deadlock, found.error
     assert found.ending.case is not None
     assert set(found.ending.case.stuck) == set(range(1, len(lab)))
     works(lab)

@@ -1,4 +1,4 @@
-"""Dear tests take turns, and what a change touches runs whole."""
+"""Expensive tests take turns, and what a change touches runs whole."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from labkit.deadlock.wait_graph import judge
 from tests.support import share, situations
 
 WRONG = "tests/course/test_answers.py::test_a_wrong_answer_is_named[04-2-{}]"
+TURNS = range(share.SHARES)
 ANSWERS = [WRONG.format(i) for i in range(400)]
 
 
 def test_eight_turns_run_everything_once_but_what_only_test_all_runs():
     for tests in (ANSWERS, [f"tests/launchers/test_{i}.py::t" for i in range(50)]):
-        turns = [[t for t in tests if share.runs(t, str(n))] for n in range(1, share.SHARES + 1)]
+        turns = [[t for t in tests if share.runs(t, n)] for n in TURNS]
         assert sorted(t for turn in turns for t in turn) == sorted(tests)
-    sizes = [sum(share.runs(t, str(n)) for t in ANSWERS) for n in range(1, share.SHARES + 1)]
+    sizes = [sum(share.runs(t, n) for t in ANSWERS) for n in TURNS]
     assert min(sizes) > 25
     fault = "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[4-{}]"
     faults = [fault.format(i) for i in range(40)]
-    runs = [t for n in range(1, share.SHARES + 1) for t in faults if share.runs(t, str(n))]
+    runs = [t for n in TURNS for t in faults if share.runs(t, n)]
     assert sorted(runs) == sorted(2 * faults)  # four shares in eight turns
-    mutant = "tests/course/test_mutants.py::test_mutants_are_refused[00-1]"
-    assert not any(share.runs(mutant, str(n)) for n in range(1, share.SHARES + 1))
+    mutant = "tests/course/test_mutants.py::test_try[00-1]"
+    assert not any(share.runs(mutant, n) for n in TURNS)
 
 
-def test_a_commit_has_a_turn_of_its_own():
-    turns = {tuple(t for t in ANSWERS if share.runs(t, f"{n:040x}")) for n in range(40)}
-    assert len(turns) == share.SHARES
+def test_the_next_commit_has_the_next_turn(monkeypatch):
+    turns = []
+    for count in range(20, 20 + share.SHARES):
+        monkeypatch.setattr(share, "commit", lambda count=count: count)
+        turns.append(share.turn_of(""))
+    assert sorted(turns) == list(TURNS)
+    assert [share.turn_of(said) for said in ("1", "8")] == [0, 7]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,7 @@ def test_a_commit_has_a_turn_of_its_own():
     ],
 )
 def test_what_is_quick_or_the_only_one_of_its_kind_always_runs(test):
-    assert all(share.runs(test, str(n)) for n in range(1, share.SHARES + 1))
+    assert all(share.runs(test, n) for n in TURNS)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +69,9 @@ def test_what_is_quick_or_the_only_one_of_its_kind_always_runs(test):
     ],
 )
 def test_what_a_change_touches_runs_whole(file, test):
-    assert not all(share.runs(test, str(n)) for n in range(1, share.SHARES + 1))
+    assert not all(share.runs(test, n) for n in TURNS)
     whole = share.touched([file])
-    assert all(share.runs(test, str(n), whole) for n in range(1, share.SHARES + 1))
+    assert all(share.runs(test, n, whole) for n in TURNS)
     assert not any(re.match(pattern, WRONG.replace("04-2", "05-1")) for pattern in whole)
 
 

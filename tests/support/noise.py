@@ -1,4 +1,4 @@
-"""Leave out of a text what is otherwise on each machine, or in each run."""
+"""Leave out of a text what differs between machines, or between runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A line that torch's C++ logs: "[W1126 12:49:45.925421083 socket.cpp:207] [c10d] …".
-LOGGED = re.compile(r"^.*\[[WIEF]\d{4} [\d:.]+ [\w.]+:\d+\].*\n?", re.M)
+#: A line that torch's C++ logs, with or without the label of a rank before it:
+#: "rank 0: [W1126 12:49:45.925421083 socket.cpp:207] [c10d] …".
+LOGGED = re.compile(
+    r"^(\x1b\[[\d;]*m|ranks? [\d, –]+|: |\s)*\[[WIEF]\d{4} [\d:.]+ [\w.]+:\d+\].*\n?", re.M
+)
 #: What differs -> what stands in its place.
 NOISE = {
     re.escape(sysconfig.get_path("purelib")): "/site-packages",

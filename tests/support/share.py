@@ -1,7 +1,7 @@
-"""Let the dear tests take turns: a pytest plugin, which ``make test`` loads.
+"""Let expensive tests take turns: a pytest plugin, which ``make test`` loads.
 
 Most of an hour of tests runs programs and answers on ranks whose judgement is tested from
-recordings in seconds. Each commit runs a share of those, another one with each commit; what a
+recordings in seconds. Each commit runs a share of those, the next commit the next one; what a
 change touches always runs whole. ``SHARE=all`` (``make test-all``) runs everything.
 """
 
@@ -84,10 +84,16 @@ TOUCHES = {
     r"(tests/.*\.py)": (r"\1::",),
     r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_lifecycle.py::"),
     r"labkit/hosts/": ("tests/launchers/",),
-    r"labkit/(deadlock|rank/observe|rank/torch_internals|runtime)/": (
-        "tests/ranks/test_deadlock_programs.py::",
+    r"labkit/(deadlock|rank|runtime|wire)/": (
+        "tests/ranks/test_(deadlock|correct|slow)_programs.py::",
         "tests/ranks/test_faults.py::",
+        "tests/ranks/test_tables_on_the_stand_in.py::",
     ),
+    r"labkit/rank/torchrun/": ("tests/launchers/",),
+    r"labkit/rank/trial/": ("tests/course/test_answers.py::",),
+    r"tests/support/(cells|situations)\.py|tests/conftest\.py": ("tests/ranks/",),
+    r"tests/support/(answers|mutants)\.py": (r"tests/course/test_answers\.py::",),
+    r"notebooks/(\d\d_\w+)\.ipynb": (r"tests/course/test_on_the_stand_in\.py::\w+\[\1\]",),
     r"labkit/course/exercises/nb(\d\d)/": (r"tests/course/test_answers\.py::\w+\[\1-",),
     r"labkit/course/\w+\.py": (r"tests/course/test_answers\.py::test_another",),
     r"tests/support/(nccl_)?manners\.py": ("tests/ranks/test_tables_on_the_stand_in.py::",),
@@ -113,15 +119,15 @@ def git(*arguments: str) -> list[str]:
 
 
 @cache
-def commit() -> str:
-    """Return the commit that is tested, "" where there is no repository."""
-    return next(iter(git("rev-parse", "HEAD")), "")
+def commit() -> int:
+    """Return how many commits there are up to the one that is tested, 0 without a repository."""
+    return int(next(iter(git("rev-list", "--count", "HEAD")), "0"))
 
 
 def changed() -> list[str]:
     """Return the files that differ from the base, uncommitted ones too."""
     base = os.environ.get(BASE) or next(iter(git("merge-base", "HEAD", "origin/main")), "")
-    if base in ("", commit()):
+    if base in ("", *git("rev-parse", "HEAD")) or not git("rev-parse", "--verify", base):
         base = "HEAD~1"
     return git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
 
@@ -137,8 +143,13 @@ def touched(files: Iterable[str]) -> list[str]:
     return sorted(set(found))
 
 
-def runs(test: str, turn: str, whole: Sequence[str] = ()) -> bool:
-    """Return whether a test runs in a turn: that of a commit, or "share 3" of those."""
+def turn_of(said: str) -> int:
+    """Return the turn, from 0: the share that was asked for, or that of the commit."""
+    return int(said) - 1 if said else commit() % SHARES
+
+
+def runs(test: str, turn: int, whole: Sequence[str] = ()) -> bool:
+    """Return whether a test runs in a turn, from 0."""
     if any(re.match(pattern, test) for pattern in whole):
         return True
     for group in TURNS:
@@ -147,8 +158,7 @@ def runs(test: str, turn: str, whole: Sequence[str] = ()) -> bool:
                 return True
             if not group.shares:
                 return False
-            now = int(turn) - 1 if turn.isdecimal() else number(turn, SHARES)
-            return number(test, group.shares) == now % group.shares
+            return number(test, group.shares) == turn % group.shares
     return True
 
 
@@ -174,7 +184,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 KEY = pytest.StashKey[str]()
-LEFT = pytest.StashKey[int]()
 
 
 @pytest.hookimpl(trylast=True)
@@ -183,12 +192,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     said = config.stash[KEY]
     if said == "all":
         return
-    whole = touched(changed())
-    turn = said or commit()
+    turn, whole = turn_of(said), touched(changed())
     kept = [item for item in items if runs(item.nodeid, turn, whole)]
-    left = [item for item in items if item not in set(kept)]
-    config.stash[LEFT] = len(left)
-    if left:
+    if left := list(set(items) - set(kept)):
         config.hook.pytest_deselected(items=left)
         items[:] = kept
 
@@ -198,5 +204,5 @@ def pytest_report_header(config: pytest.Config) -> str:
     said = config.stash[KEY]
     if said == "all":
         return "share: all"
-    turn = int(said) if said else number(commit(), SHARES) + 1
-    return f"share {turn} of {SHARES}; {VARIABLE}=all (make test-all) runs all"
+    text = f"share {turn_of(said) + 1} of {SHARES}; {VARIABLE}=all (make test-all) runs all"
+    return text if commit() else f"{text}; no history here: what a change touches is unknown"

@@ -30,7 +30,7 @@ def install() -> None:
 
 
 def keeping_groups(stock: Any) -> Any:
-    """Return what makes reducers as ``stock`` does, each with a reference to its group."""
+    """Return a function that makes reducers as ``stock`` does; each keeps its group."""
 
     def make_reducer(*args: Any, **named: Any) -> Any:
         reducer = stock(*args, **named)

@@ -6,6 +6,7 @@ is named, and a later command with ``--resume`` goes on with it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -44,8 +45,8 @@ NO_GPU = (
 GPU_SECONDS, CPU_SECONDS = 480.0, 3600.0
 #: Seconds for the machine to say what it is; torch may come from a cold disk.
 MACHINE_SECONDS = 120.0
-#: Seconds that there must be left to begin with a program.
-LEAST = 10.0
+#: Seconds that there must be left to begin with a piece.
+LEAST = 20.0
 
 
 def environment(scratch: str, *, gpu: bool) -> dict[str, str]:
@@ -71,10 +72,23 @@ def ask(
     command = [sys.executable, "-m", f"tests.gpu.run.{module}", *arguments]
     ended = children.run(command, seconds=seconds, log=log, env=env, stop=stop)
     lines = log.read_text(errors="replace").strip().splitlines()
-    if ended.by != "itself" or ended.code != 0 or not lines:
-        last = lines[-1] if lines else f"exit code {ended.code}"
-        return {"error": f"no answer in {seconds:.0f} s" if ended.by == "time" else last}
-    return dict(json.loads(lines[-1]))
+    if ended.by == "itself" and ended.code == 0:
+        for line in reversed(lines):  # a warning may come after it
+            with contextlib.suppress(json.JSONDecodeError):
+                if isinstance(found := json.loads(line), dict):
+                    return found
+    last = lines[-1] if lines else f"exit code {ended.code}"
+    return {"error": f"no answer in {seconds:.0f} s" if ended.by == "time" else last}
+
+
+def ask_machine(folder: Path, env: dict[str, str], stop: Any) -> dict[str, Any]:
+    """Return what the machine is; one that does not say so with the NCCL that was brought is asked
+    again without it."""
+    found = ask("machine", folder=folder, env=env, seconds=MACHINE_SECONDS, stop=stop)
+    if "error" in found and env.pop("LD_PRELOAD", ""):
+        print(f"the NCCL that was brought cannot be loaded: {found['error']}", flush=True)
+        return ask_machine(folder, env, stop)
+    return found
 
 
 @contextmanager
@@ -164,6 +178,8 @@ class Runner:
         facts = ask(module, *arguments, folder=self.folder, env=self.env, seconds=limit,
                     stop=self.stop)  # fmt: skip
         why = facts.get("error", "")
+        if why.startswith("no answer in") and limit < piece.seconds * self.scale:
+            return Step(piece.key, [Item(piece.key, "not run", why=TIME_OVER)])
         item = Item(piece.key, "failed" if why else "passed", why=why, more={"facts": facts})
         return Step(piece.key, [item], time.monotonic() - began)
 
@@ -219,7 +235,7 @@ def main(
     ):
         env = environment(scratch, gpu=gpu)
         found = report.Report(command, gpu=gpu)
-        machine = ask("machine", folder=folder, env=env, seconds=MACHINE_SECONDS, stop=stop)
+        machine = ask_machine(folder, env, stop)
         if "error" in machine:
             print(f"test-gpu: this machine does not say what it is: {machine['error']}")
             raise typer.Exit(NOT_RUN)
@@ -239,13 +255,18 @@ def main(
             if plan.cannot_share(found.steps) and env.pop("LD_PRELOAD", ""):
                 # The NCCL that was brought is of no use here: go on with torch's own.
                 print("NCCL cannot share this GPU: plan a, with torch's own NCCL", flush=True)
-                machine = ask("machine", folder=folder, env=env, seconds=MACHINE_SECONDS, stop=stop)
-                found.plan, found.machine = "a", machine
-                runner = replace(runner, machine=machine)
+                own = ask_machine(folder, env, stop)
+                found.plan, found.machine = "a", machine | ({} if "error" in own else own)
+                runner = replace(runner, machine=found.machine)
             left = plan.chosen(found.plan, piece or (), [step.name for step in found.steps])
+            left.sort(key=lambda one: one.key in before)  # what has never begun comes first
             if not left:
                 break
-            step = runner.run(left[0], before.get(left[0].key), found.steps)
+            try:
+                step = runner.run(left[0], before.get(left[0].key), found.steps)
+            except Exception as error:  # the next piece has a right to its minutes
+                why = f"{type(error).__name__}: {error}"
+                step = Step(left[0].key, [Item(left[0].key, "failed", why=why)])
             found.steps.append(step)
             found.seconds = round(time.time() - budget.began, 1)
             print(f"{found.seconds:4.0f} s  {step.name}: {step.state}", flush=True)

@@ -25,7 +25,7 @@ STORED_RANKS = 4
 #: Seconds for one cell and for one notebook.
 CELL_SECONDS, NOTEBOOK_SECONDS = 60.0, 120.0
 #: Seconds that there must be left to begin with a notebook.
-LEAST = 15.0
+LEAST = 25.0
 #: Lines of a log that tell why a notebook failed, failures that are told of one.
 LINES, MOST = 12, 3
 
@@ -110,8 +110,10 @@ def _run(
             origin = f"nothing: no run on {ranks} rank{'s' * (ranks > 1)} is there"
             comparison = replace(comparison, compared=0, failed=(), differences=())
         more = {"against": origin, **asdict(comparison)}
-    limit = f"it took over {seconds:.0f} s" if seconds == most else TIME_OVER
-    whys = {"itself": [], "stop": ["It was stopped."]}.get(ended.by, [f"It was ended: {limit}."])
+    if ended.by == "stop" or (ended.by == "time" and seconds < most):  # that says nothing of it
+        why = STOPPED if ended.by == "stop" else TIME_OVER
+        return Item(path.stem, "not run", round(ended.seconds, 1), why, more)
+    whys = [f"It was ended: it took over {seconds:.0f} s."] if ended.by == "time" else []
     whys += _failures(comparison, ended.code, log)
     whys += [f"It left behind: {command}" for command in ended.left]
     state: State = "failed" if whys else "passed"

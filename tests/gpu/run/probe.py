@@ -44,9 +44,9 @@ def work(rank: int, ranks: int, folder: str) -> None:
         with open(f"{folder}/{rank}.json", "w") as file:
             json.dump(found, file)
 
-    def add(size: int) -> float:
+    def add(size: int, group: Any = None) -> float:
         x = torch.full((size,), rank + 1.0, device=device)
-        dist.all_reduce(x)
+        dist.all_reduce(x, group=group)
         return float(x[-1].item())
 
     def exchange() -> float:
@@ -60,11 +60,17 @@ def work(rank: int, ranks: int, folder: str) -> None:
     store = dist.FileStore(f"{folder}/store", ranks)
     backend = "nccl" if gpus else "gloo"
     limit = timedelta(seconds=LIMIT)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=limit)
+    # As labkit does it: with the device, so that NCCL connects at once.
+    bound = {"device_id": device} if gpus else {}
+    dist.init_process_group(
+        backend, store=store, rank=rank, world_size=ranks, timeout=limit, **bound
+    )
     measured("first", lambda: add(1))
     measured("all_reduce", lambda: add(1))
     measured("large", lambda: add(LARGE))
     measured("exchange", exchange)
+    half = dist.new_group([0, 1])
+    measured("in a group", lambda: add(1, half) if rank < 2 else 3.0)
     dist.barrier()
     # Ends without tidying up: that is for labkit's own tests.
     os._exit(0)
@@ -93,8 +99,8 @@ def main(ranks: int) -> None:
         for rank in range(ranks):
             with contextlib.suppress(FileNotFoundError), open(f"{folder}/{rank}.json") as file:
                 found[rank] = json.load(file)
-    expected = [{"first": total, "all_reduce": total, "large": total,
-                 "exchange": float((r - 1) % ranks)} for r in range(ranks)]  # fmt: skip
+    same = {"first": total, "all_reduce": total, "large": total, "in a group": 3.0}
+    expected = [{**same, "exchange": float((r - 1) % ranks)} for r in range(ranks)]
     wrong = [
         f"rank {r}: {name} gave {found[r].get(name, 'nothing')}, not {value}"
         for r in range(ranks)

@@ -47,7 +47,7 @@ class Step:
 
     @property
     def is_over(self) -> bool:
-        """Whether each item has been run or skipped."""
+        """Return whether each item has been run or skipped."""
         return bool(self.items) and not self.count("not run")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -85,8 +86,7 @@ def run_tests(
             stop=stop,
             folder=root,
         )
-        events = [json.loads(line) for line in record.read_text().splitlines()]
-        listed, found, under_way = read(events)
+        listed, found, under_way = read(events_of(record))
         collected += [test for test in listed if test not in collected]
         items.update(found)
         for left in ended.left:
@@ -96,11 +96,12 @@ def run_tests(
         if under_way is not None:
             text = {
                 "silence": f"no end within {silence:.0f} s",
-                "time": f"not at its end when {TIME_OVER}",
+                "time": TIME_OVER,
                 "stop": STOPPED,
                 "itself": f"pytest ended with it (exit code {ended.code})",
             }[ended.by]
-            items[under_way] = Item(under_way, "failed", why=text)
+            cut = ended.by in ("time", "stop")  # that says nothing of the test
+            items[under_way] = Item(under_way, "not run" if cut else "failed", why=text)
         elif ended.by == "itself":
             items["pytest"] = Item("pytest", "failed", why=_tail(log))
         if ended.by in ("time", "stop"):
@@ -115,6 +116,15 @@ def run_tests(
         step.why = next((item.why for item in step.items if item.why), why)
     step.seconds = time.monotonic() - began
     return step
+
+
+def events_of(record: Path) -> list[dict[str, Any]]:
+    """Return the events of a record, but for a line that was cut off when pytest was ended."""
+    events = []
+    for line in record.read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            events.append(json.loads(line))
+    return events
 
 
 def read(events: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Item], str | None]:
