@@ -16,7 +16,7 @@ import pytest
 
 import labkit
 from labkit import Deadlock, LabError, RankDied
-from labkit.launch import ssh
+from labkit.launch import external, ssh
 from tests.conftest import descendants
 from tests.support import external_lab
 from tests.support.cells import inside
@@ -51,17 +51,17 @@ def started() -> list[psutil.Process]:
     return [p for p in descendants() if p.name() != "sshd"]
 
 
-def folders() -> set[str]:
-    """List what ranks of ssh have on this machine."""
-    return {str(path) for path in Path.home().glob(f"{ssh.FOLDER}/*")}
-
-
 @pytest.mark.slow
 @needs("sshd")
 def test_ranks_work_and_leave_nothing(
-    arguments: list[str], eventually: Any, capfd: pytest.CaptureFixture[str]
+    arguments: list[str],
+    eventually: Any,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = folders()
+    # Known by its name: tests beside this one have labs of ssh in the same home.
+    folder = Path.home() / ssh.FOLDER / f"of-test-{os.getpid()}"
+    monkeypatch.setattr(external.secrets, "token_hex", lambda _: folder.name)
     with labkit.start(engines="ssh", config=settings(arguments, {"h1": 1, "h2": 1})) as lab:
         assert lab.world_size == 2
         external_lab.check_start_of_14(lab)
@@ -69,13 +69,13 @@ def test_ranks_work_and_leave_nothing(
         assert "ipdb> p number" in capfd.readouterr().out
         # Files of the notebook's folder are found where the host has it.
         assert {p[1] for p in lab.run(place)} == {os.getcwd()}
-        (folder,) = folders() - before
-        keys = [p for p in Path(folder).rglob("*") if "ipcontroller" in p.name]
+        assert folder.is_dir()
+        keys = [p for p in folder.rglob("*") if "ipcontroller" in p.name]
         assert keys == []
         begun = time.monotonic()
     assert time.monotonic() - begun < 15
     assert capfd.readouterr() == ("", "")
-    eventually(lambda: folders() == before)
+    eventually(lambda: not folder.exists())
     assert started() == []
 
 
