@@ -17,6 +17,7 @@ from labkit import Deadlock, Interrupted, RankDied
 from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
 from tests.support.cells import finish_cell, results, run_cell, send_cell
+from tests.support.deadlocks import but, everyone, only
 from tests.support.observed import Observed
 
 from .ranks import FAKE, needs_gpu, needs_nccl_for, restored, start
@@ -30,21 +31,6 @@ SUSPECT = 3.0
 #: What DDP is given.
 IDS = "ids = [device.index] if device.type == 'cuda' else None"
 WORKS = "x = torch.ones(1, device=device)\ndist.all_reduce(x)\nx.item()"
-
-
-def but(rank: int) -> Callable[[int], set[int]]:
-    """Return all ranks but one, for a number of ranks."""
-    return lambda n: set(range(n)) - {rank}
-
-
-def only(*ranks: int) -> Callable[[int], set[int]]:
-    """Return these ranks, whatever the number of ranks."""
-    return lambda n: set(ranks)
-
-
-def everyone(n: int) -> set[int]:
-    """Return all ranks."""
-    return set(range(n))
 
 
 #: Cell, ranks that are stuck in a world of n, line (the magic's is 1).

@@ -242,7 +242,7 @@ def test_both_plans_hold_every_notebook_on_one_and_four_ranks_and_each_piece_onc
 def test_plan_b_begins_with_ranks_that_share_a_gpu_and_plan_a_with_one_rank():
     assert [p.key for p in plan.PLANS["b"][:3]] == ["probe-2", "probe-4", "deadlocks-2"]
     assert plan.PLANS["a"][0] is plan.ONE_RANK
-    assert not any(piece.needs for piece in plan.PLANS["a"])
+    assert not any(piece.needs_nccl for piece in plan.PLANS["a"])
 
 
 def test_the_first_pieces_of_a_plan_fit_into_their_minutes():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sysconfig
 import tempfile
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from .parts import ROOT
+
 #: A line that torch's C++ logs, with or without the label of a rank before it:
 #: "rank 0: [W1126 12:49:45.925421083 socket.cpp:207] [c10d] …".
 LOGGED = re.compile(

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,14 +30,13 @@ from labkit.course.exercises.nb08 import own_script
 from labkit.course.exercises.nb12 import batch
 from labkit.course.judge import Result, Verdict
 from labkit.wire.trial import Unusable
-from tests.support import answers
+from tests.support import answers, recordings
 from tests.support.answers import EXERCISES
 from tests.support.noise import steady
+from tests.support.recordings import OutdatedError
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "tests" / "data" / "answers"
+FOLDER = recordings.DATA / "answers"
 TESTS = "tests/course/test_answers.py"
-PLUGINS = ("tests.support.schedule", "tests.support.warm_start", "tests.support.results")
 #: What kind of answer each of these tests tries.
 KINDS = {
     "test_the_stub_is_known": "stub",
@@ -51,10 +47,6 @@ KINDS = {
 #: Exercise, kind, and the name of a wrong answer.
 Key = tuple[str, str, str]
 FIELDS = [field.name for field in dataclasses.fields(Result) if field.name != "exercise"]
-
-
-class OutdatedError(Exception):
-    """A recording that these tests cannot read, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +121,6 @@ def read(path: Path) -> list[Recording]:
         raise OutdatedError(
             f"{path.name} does not hold what a result does ({error!r}): run make record."
         ) from None
-
-
-def write(path: Path, recordings: Iterable[Recording]) -> None:
-    """Write recordings, sorted, so that a change of one is one changed line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(recordings, key=lambda recording: recording.key)
-    path.write_text("".join(f"{recording.to_json()}\n" for recording in ordered))
 
 
 # -- values -------------------------------------------------------------------------------------
@@ -237,11 +222,8 @@ def _record_answer(
     key = (values["name"], kind, values.get("wrong", ""))
     for result in results:
         fields = {name: getattr(result, name) for name in FIELDS}
-        line = Recording(key, sources()[key], fields).to_json()
-        path = folder / f"{values['name'][:2]}.jsonl"
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.write(file, f"{line}\n".encode())  # whole: several processes add lines
-        os.close(file)
+        found = Recording(key, sources()[key], fields)
+        recordings.append(folder / f"{values['name'][:2]}.jsonl", found)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -249,17 +231,13 @@ def main(arguments: Sequence[str]) -> int:
 
     With arguments for pytest (``-k 04-2``) the recordings of answers that do not run stay.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "pytest", "-n", "3", "--dist", "loadfile", "-q",
-                   *(f"-p{name}" for name in PLUGINS), "--record-answers", scratch,
-                   TESTS, *arguments]  # fmt: skip
-        status = subprocess.run(command, check=False).returncode
-        for new in sorted(Path(scratch).glob("*.jsonl")):
+    own = "tests.support.results"
+    with recordings.recorded(own, "--record-answers", [TESTS, *arguments]) as (status, files):
+        for new in files:
             path = FOLDER / new.name
             kept = read(path) if arguments and path.exists() else []
-            found = {r.key: r for r in [*kept, *read(new)] if r.key in sources()}
-            write(path, found.values())
-            print(f"{path.name}: {len(found)} recordings, {path.stat().st_size / 1e6:.2f} MB")
+            known = [r for r in [*kept, *read(new)] if r.key in sources()]
+            recordings.write(path, known, lambda r: r.key)
     return status
 
 

@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from .parts import ROOT
+
 #: Says which share runs: "all", or its number from 1 to ``SHARES``.
 VARIABLE = "SHARE"
 SHARES = 8

@@ -11,10 +11,7 @@ while a test of a table runs.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,24 +25,21 @@ from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import Verdict
 from labkit.runtime import watchdog
 from labkit.wire.encoding import ProtocolError, decode, encode
+from tests.support import recordings
+from tests.support.recordings import OutdatedError
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "situations"
+FOLDER = recordings.DATA / "situations"
 #: Situations of a correct program that are kept: the last ones.
 KEPT = 2
 #: The number of ranks of a test that has no parameter for it.
 RANKS = 4
-#: Tests of tables, and the plugins that they run with.
+#: Tests of tables.
 TESTS = tuple(
     f"tests/ranks/test_{name}.py"
     for name in ("faults", "deadlock_programs", "tables_on_the_stand_in", "correct_programs",
                  "slow_programs")
 )  # fmt: skip
-PLUGINS = ("tests.support.schedule", "tests.support.warm_start", "tests.support.situations")
 PASSED = pytest.StashKey[bool]()
-
-
-class OutdatedError(Exception):
-    """A recording that this version of labkit cannot read, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +113,6 @@ def read(path: Path) -> list[Recording]:
         ) from None
 
 
-def write(path: Path, recordings: Sequence[Recording]) -> None:
-    """Write recordings, sorted, so that a change of one is one changed line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(recordings, key=lambda r: (r.test, r.program, r.ranks))
-    path.write_text("".join(f"{recording.to_json()}\n" for recording in ordered))
-
-
 # -- recording ----------------------------------------------------------------------------------
 
 
@@ -181,10 +168,7 @@ def _record_situations(
     ranks = next((value for value in values if isinstance(value, int)), RANKS)
     found = recorder.recording(request.node.originalname, row.name, ranks)
     if found is not None and request.node.stash.get(PASSED, False):
-        path = folder / f"{request.node.path.stem.removeprefix('test_')}.jsonl"
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.write(file, f"{found.to_json()}\n".encode())  # whole: several processes add lines
-        os.close(file)
+        recordings.append(folder / f"{request.node.path.stem.removeprefix('test_')}.jsonl", found)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -199,17 +183,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def main(tests: Sequence[str]) -> int:
     """Run tests of tables (all if none is named), replace the recordings of those that passed, and
     return pytest's exit status. What no table has any more goes by hand: a unit test names it."""
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "pytest", "-n", "3", "--dist", "loadfile", "-q",
-                   *(f"-p{name}" for name in PLUGINS), "--record-situations", scratch,
-                   *(tests or TESTS)]  # fmt: skip
-        status = subprocess.run(command, check=False).returncode
-        for new in sorted(Path(scratch).glob("*.jsonl")):
+    own = "tests.support.situations"
+    with recordings.recorded(own, "--record-situations", tests or TESTS) as (status, files):
+        for new in files:
             path = FOLDER / new.name
             kept = read(path) if path.exists() else []
-            found = {(r.test, r.program, r.ranks): r for r in [*kept, *read(new)]}
-            write(path, list(found.values()))
-            print(f"{path.name}: {len(found)} recordings, {path.stat().st_size / 1e6:.2f} MB")
+            recordings.write(path, [*kept, *read(new)], lambda r: (r.test, r.program, r.ranks))
     return status
 
 

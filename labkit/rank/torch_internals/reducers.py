@@ -20,12 +20,12 @@ import torch
 import torch.distributed as dist
 
 #: The first version whose reducers end well.
-MENDED = (2, 15)
+MENDED = "2.15"
 
 
 def install() -> None:
     """Make reducers keep their groups, where this torch needs that."""
-    if tuple(map(int, torch.__version__.split(".")[:2])) < MENDED:
+    if torch.__version__ < MENDED:  # compares as versions do
         dist.Reducer = keeping_groups(dist.Reducer)  # type: ignore[misc]
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from labkit.files import write_whole
 
 #: Files that come back at most, and bytes of each; a margin below what a machine allows.
 FILES, BYTES = 8, 15 * 2**20
@@ -29,10 +30,9 @@ def pack(source: Path, target: Path) -> list[str]:
 
     What matters least, the executed notebooks, goes in last and is left out first.
     """
-    target.mkdir(parents=True, exist_ok=True)
     for name in BESIDE:
         with contextlib.suppress(FileNotFoundError):
-            _replace(target / name, (source / name).read_bytes())
+            write_whole(target / name, (source / name).read_bytes())
     paths = [path for path in source.rglob("*") if path.is_file()]
     order = sorted(paths, key=lambda path: (path.suffix == ".ipynb", path))
     room = (FILES - len(BESIDE)) * BYTES
@@ -45,7 +45,7 @@ def pack(source: Path, target: Path) -> list[str]:
     names = [f"{ARCHIVE}.{i + 1}of{len(pieces)}" for i in range(len(pieces))]
     names = names if len(pieces) > 1 else [ARCHIVE]
     for name, piece in zip(names, pieces, strict=True):
-        _replace(target / name, piece)
+        write_whole(target / name, piece)
     for old in set(target.glob(f"{ARCHIVE}*")) - {target / name for name in names}:
         old.unlink()
     return [str(path.relative_to(source)) for path in paths if path not in order]
@@ -61,13 +61,6 @@ def _archive(source: Path, paths: list[Path]) -> bytes:
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that it is never seen half written."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)
 
 
 def unpack(folder: Path, target: Path) -> None:

@@ -41,8 +41,8 @@ class Piece:
         all but ``FIRST``), or the module of this package with its arguments.
     ranks
         How many ranks share the work; 0 where the tests choose.
-    needs
-        "nccl" where NCCL has to serve so many ranks on the GPUs that there are.
+    needs_nccl
+        Whether NCCL has to serve so many ranks on the GPUs that there are.
     """
 
     key: str
@@ -50,11 +50,11 @@ class Piece:
     seconds: float
     what: tuple[str, ...] = ()
     ranks: int = 0
-    needs: Literal["", "nccl"] = ""
+    needs_nccl: bool = False
 
     def check_nccl(self, machine: Mapping[str, Any]) -> str | None:
         """Return why NCCL cannot serve this piece on a machine; None if it can, or need not."""
-        if self.needs != "nccl" or shares_gpu(machine) or len(machine["gpus"]) >= self.ranks:
+        if not self.needs_nccl or shares_gpu(machine) or len(machine["gpus"]) >= self.ranks:
             return None
         needed = ".".join(map(str, NCCL_SHARES_GPU))
         return (
@@ -68,12 +68,12 @@ def figure(name: str, seconds: float, ranks: int = 1) -> Piece:
 
 
 PROBES = (
-    Piece("probe-2", "program", 40, ("probe", "2"), 2, "nccl"),
-    Piece("probe-4", "program", 30, ("probe", "4"), 4, "nccl"),
+    Piece("probe-2", "program", 40, ("probe", "2"), 2, needs_nccl=True),
+    Piece("probe-4", "program", 30, ("probe", "4"), 4, needs_nccl=True),
 )
-DEADLOCKS_2 = Piece("deadlocks-2", "tests", 75, (DEADLOCKS, "-k", "2ranks"), 2, "nccl")
-DEADLOCKS_4 = Piece("deadlocks-4", "tests", 60, (DEADLOCKS, "-k", "4ranks"), 4, "nccl")
-TABLES_2 = Piece("tables-2", "tests", 60, (TABLES,), 2, "nccl")
+DEADLOCKS_2 = Piece("deadlocks-2", "tests", 75, (DEADLOCKS, "-k", "2ranks"), 2, needs_nccl=True)
+DEADLOCKS_4 = Piece("deadlocks-4", "tests", 60, (DEADLOCKS, "-k", "4ranks"), 4, needs_nccl=True)
+TABLES_2 = Piece("tables-2", "tests", 60, (TABLES,), 2, needs_nccl=True)
 ONE_RANK = Piece("one-rank", "tests", 90)
 GLOO_TESTS = Piece("gloo", "tests", 45, (GLOO,))
 COURSE_1 = Piece("course-1", "course", 60, FIRST, 1)
