@@ -23,12 +23,11 @@ import pytest
 from nbformat import NotebookNode
 
 from labkit.tools import run_notebook
-from tests.gpu.record import SEEN
-from tests.support.compare import outputs, shown
+from tests.support.compare import outputs, shown, steady_text
 from tests.support.manners import MODULE
 from tests.support.manners import VARIABLE as MANNERS
-from tests.support.noise import steady, without_log
 from tests.support.notebook_rules import nbval_options
+from tests.support.observed import SEEN
 from tests.support.unwatched import Unwatched
 
 pytestmark = pytest.mark.slow
@@ -125,9 +124,7 @@ def seen_on_nccl(name: str) -> dict[str, str]:
 
 def unlike_nccl(name: str, run: NotebookNode) -> list[str]:
     """Return the cells that do not show what they were seen to show on NCCL."""
-    texts = {
-        cell.id: without_log(steady(shown(cell))) for cell in run.cells if cell.cell_type == "code"
-    }
+    texts = {cell.id: steady_text(cell) for cell in run.cells if cell.cell_type == "code"}
     return [
         f"[{id}] on NCCL:\n{text}\nhere:\n{texts[id]}"
         for id, text in seen_on_nccl(name).items()

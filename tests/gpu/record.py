@@ -23,8 +23,8 @@ import typer
 from tests.gpu.run import pack, report
 from tests.gpu.run.result import Step
 from tests.support.conda_versions import ROOT
+from tests.support.observed import SEEN
 
-SEEN = Path(__file__).with_name("seen.json")
 MEASUREMENTS = ROOT / "data" / "measurements"
 NOTEBOOKS = ROOT / "notebooks"
 #: What a cell says that waits for a GPU, and the beginning of the tag that says for what.

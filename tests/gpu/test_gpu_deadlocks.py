@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,7 +18,7 @@ from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
 from tests.support.cells import finish_cell, results, run_cell, send_cell
 from tests.support.deadlocks import but, everyone, only
-from tests.support.observed import Observed
+from tests.support.observed import SUSPECT, Record, observe
 
 from .ranks import FAKE, needs_gpu, needs_nccl_for, restored, start
 
@@ -26,8 +26,6 @@ pytestmark = pytest.mark.gpu
 
 #: What a learner may call a deadlock after, at most.
 SECONDS = 15.0
-#: Seconds that a suspicion may last before it ends a cell.
-SUSPECT = 3.0
 #: What DDP is given.
 IDS = "ids = [device.index] if device.type == 'cuda' else None"
 WORKS = "x = torch.ones(1, device=device)\ndist.all_reduce(x)\nx.item()"
@@ -107,10 +105,8 @@ def _lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
 
 @pytest.fixture
 def lab(_lab: labkit.Lab) -> labkit.Lab:
-    """Return the lab, each rank alive and idle, and with ``ids`` for DDP."""
-    restored(_lab)
-    run_cell(_lab, IDS)
-    return _lab
+    """Return the lab, each rank alive and idle."""
+    return restored(_lab)
 
 
 def values(lab: labkit.Lab, code: str) -> list[object]:
@@ -192,17 +188,13 @@ def test_a_rank_sleeps_where_it_waits_for_its_gpu(lab: labkit.Lab) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named_and_survived(
-    lab: labkit.Lab, name: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_fault_is_named_and_survived(lab: labkit.Lab, name: str, record_property: Record) -> None:
     code, stuck, line = FAULTS[name]
     n = len(lab)
     run_cell(lab, "kept = rank + 1")
     began = time.monotonic()
     cell = f"#px In[7]\n{code}\n"
-    found = finish_cell(send_cell(lab, cell), suspect=SUSPECT)
-    seen = {"cell": cell, "before": IDS, "ranks": n, **Observed.of(found).to_dict()}
-    record_property("observed", seen)
+    found = observe(lab, record_property, cell, before=IDS)
     assert type(found.error) is Deadlock, found.error
     assert found.ending.case is not None
     assert set(found.ending.case.stuck) == stuck(n)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import labkit
 from labkit import Deadlock
 from tests.support.cells import finish_cell, results, run_cell, send_cell
-from tests.support.observed import Observed
+from tests.support.observed import Record, observe
 
 from .ranks import FAKE, GPUS, nccl_serves, needs_gpu, restored
 
@@ -89,11 +89,10 @@ def test_ddp_averages_the_gradients(lab: labkit.Lab) -> None:
 
 
 def test_a_skipped_collective_is_named_and_survived(
-    lab: labkit.Lab, record_property: Callable[[str, object], None]
+    lab: labkit.Lab, record_property: Record
 ) -> None:
     cell = "#px In[7]\nx = torch.ones(3, device=device)\nif rank: dist.all_reduce(x)\n"
-    found = finish_cell(send_cell(lab, cell), suspect=3.0)
-    record_property("observed", {"cell": cell, "ranks": len(lab), **Observed.of(found).to_dict()})
+    found = observe(lab, record_property, cell)
     assert type(found.error) is Deadlock, found.error
     assert found.ending.case is not None
     assert set(found.ending.case.stuck) == set(range(1, len(lab)))

@@ -8,7 +8,7 @@ kept with the report, and ``python -m tests.gpu.record`` makes a test for the fa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,16 +18,13 @@ from tests.ranks import test_deadlock_programs as deadlocked
 from tests.ranks import test_faults as faults
 from tests.ranks.test_tables_on_the_stand_in import rows
 from tests.support import deadlocks
-from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
-from tests.support.observed import Observed
+from tests.support.cells import inside, results, run_cell
+from tests.support.observed import Observed, Record, observe
 
 from .ranks import needs_nccl_for, restored, start
 
 pytestmark = [pytest.mark.gpu, needs_nccl_for(2)]
 
-Record = Callable[[str, object], None]
-#: Seconds that a suspicion may last before it ends a cell.
-SUSPECT = 3.0
 ON_THE_GPU = "torch.set_default_device(device)"
 
 
@@ -45,18 +42,13 @@ def lab(_lab: labkit.Lab) -> labkit.Lab:
     return _lab
 
 
-def observe(
+def seen(
     lab: labkit.Lab, record: Record, cell: str, before: str = "", ranks: list[int] | None = None
 ) -> tuple[Observed, str, set[int]]:
     """Run a cell; return what was to be seen, the message, and the ranks that ended."""
-    if before:
-        run_cell(lab, before)
-    finished = finish_cell(send_cell(lab, cell, ranks), suspect=SUSPECT)
-    seen = Observed.of(finished)
-    record("observed", {"cell": cell, "before": before, "asked": ranks, "ranks": len(lab),
-                        **seen.to_dict()})  # fmt: skip
+    finished = observe(lab, record, cell, before, ranks)
     assert not finished.ending.still
-    return seen, str(finished.error), set(inside(lab).cluster.deaths)
+    return Observed.of(finished), str(finished.error), set(inside(lab).cluster.deaths)
 
 
 def works(lab: labkit.Lab, dead: set[int], marker: str) -> None:
@@ -77,13 +69,13 @@ def test_a_fault_is_named_and_survived(
     lab["marker"] = fault.name
     cell = f"#px In[7]\n{fault.code}\n"
     ranks = fault.ranks(n) if fault.ranks else None
-    seen, text, dead = observe(lab, record_property, cell, ranks=ranks)
+    found, text, dead = seen(lab, record_property, cell, ranks=ranks)
     allowed = fault.error if isinstance(fault.error, tuple) else (fault.error,)
-    assert seen.error in {error.__name__ for error in allowed}, text
+    assert found.error in {error.__name__ for error in allowed}, text
     for pattern in fault.says:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
     assert fault.line is None or f"In[7], line {fault.line}" in text, text
-    assert fault.stuck is None or set(seen.stuck) == fault.stuck(n), text
+    assert fault.stuck is None or set(found.stuck) == fault.stuck(n), text
     if fault.dead is not None or RankDied not in allowed:  # gloo ends a rank that gets too much
         assert dead == ({fault.dead} if fault.dead is not None else set())
     works(lab, dead, fault.name)
@@ -97,16 +89,16 @@ def test_a_deadlock_is_named_and_survived(
     lab["marker"] = program.name
     before = deadlocks.cell(program.before, 6) if program.before else ""
     ranks = program.ranks(n) if program.ranks else None
-    seen, text, dead = observe(lab, record_property, program.cell, before, ranks)
+    found, text, dead = seen(lab, record_property, program.cell, before, ranks)
     names = {error.__name__ for error in program.errors}
     if program.answer != deadlocks.PROVED and Deadlock in program.errors:
         names.add(SuspectedDeadlock.__name__)
-    assert seen.error in names, text
+    assert found.error in names, text
     for pattern in program.says:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
     if not dead:  # gloo ends a rank that gets more than its tensor holds
         stuck = program.stuck(n)
-        assert stuck <= set(seen.stuck) <= stuck | program.perhaps(n), text
+        assert stuck <= set(found.stuck) <= stuck | program.perhaps(n), text
         assert program.line is None or f"In[7], line {program.line}" in text, text
     if program.after:
         run_cell(lab, program.after)

@@ -12,26 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.cells import finish_cell, run_cell, send_cell
 from tests.support.manners import start_with_manners
-from tests.support.observed import Observed
-
-from .record import SEEN
+from tests.support.observed import SEEN, Observed, replay
 
 ROWS = json.loads(SEEN.read_text())["programs"]
 NONE = pytest.param(None, marks=pytest.mark.skip(reason="no program has been seen on NCCL yet"))
 
 
-def replay(row: dict[str, Any]) -> Observed:
-    """Run a program of a row on the fake NCCL; return what is to be seen."""
-    with start_with_manners(row["ranks"]) as lab:
-        if row.get("before"):
-            run_cell(lab, row["before"])
-        return Observed.of(finish_cell(send_cell(lab, row["cell"], row.get("asked")), suspect=3.0))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS or [NONE], ids=lambda row: row["test"] if row else "none")
 def test_a_program_ends_as_it_was_seen_to_end(row: dict[str, Any]) -> None:
-    expected, found = Observed.from_dict(row), replay(row)
+    with start_with_manners(row["ranks"]) as lab:
+        found = replay(lab, row)
+    expected = Observed.from_dict(row)
     assert found.compared() == expected.compared(), (found.message, expected.message)

@@ -23,7 +23,8 @@ MACHINE = {
 CELL = "#px In[7]\nx = torch.ones(3, device=device)\nif rank: dist.all_reduce(x)\n"
 #: What the fake NCCL shows of it.
 RIGHT: dict[str, Any] = {
-    "cell": CELL, "ranks": 2, "ending": "deadlock", "error": "Deadlock", "stuck": [1],
+    "cell": CELL, "before": "", "asked": None, "ranks": 2,
+    "ending": "deadlock", "error": "Deadlock", "stuck": [1],
     "lines": [3], "message": "",
 }  # fmt: skip
 WRONG = {**RIGHT, "stuck": [0, 1]}

@@ -73,7 +73,7 @@ def compare(expected: NotebookNode, found: NotebookNode) -> Comparison:
             continue
         compared += 1
         if steadily(one) != steadily(other):
-            texts = tuple(without_log(steady(shown(cell)))[:KEPT] for cell in (one, other))
+            texts = (steady_text(one)[:KEPT], steady_text(other)[:KEPT])
             id = one.get("id", "")
             differences.append(Difference(number, id, other.source[:KEPT], *texts))
     return Comparison(len(pairs), reached, compared, tuple(failed), tuple(differences))
@@ -109,6 +109,11 @@ def steadily(cell: NotebookNode) -> dict[str, list[str]]:
         for kind, values in outputs(cell).items()
     }
     return {kind: values for kind, values in found.items() if any(values)}
+
+
+def steady_text(cell: NotebookNode) -> str:
+    """Return a cell's output as text, without what differs in each run."""
+    return without_log(steady(shown(cell)))
 
 
 def shown(cell: NotebookNode) -> str:

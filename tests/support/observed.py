@@ -7,10 +7,21 @@ what the fake NCCL shows, and ``tests/gpu/test_seen_on_nccl.py`` asks the fake f
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import labkit
 from labkit.runtime.finish import Finished
+from tests.support.cells import finish_cell, run_cell, send_cell
+
+#: What was seen on real NCCL and is not what the fake one showed.
+SEEN = Path(__file__).resolve().parents[1] / "gpu" / "seen.json"
+#: Seconds that a suspicion may last before it ends a cell.
+SUSPECT = 3.0
+#: pytest's ``record_property``.
+Record = Callable[[str, object], None]
 
 
 @dataclass(frozen=True)
@@ -62,3 +73,29 @@ class Observed:
     def compared(self) -> tuple[object, ...]:
         """Return what has to be the same in two runs."""
         return self.ending, self.error, self.stuck, self.lines
+
+
+def observe(
+    lab: labkit.Lab,
+    record: Record,
+    cell: str,
+    before: str = "",
+    ranks: list[int] | None = None,
+) -> Finished:
+    """Run a cell on some ranks (all if None), after another one; record what is to be seen."""
+    finished = run(lab, cell, before, ranks)
+    asked = {"cell": cell, "before": before, "asked": ranks, "ranks": len(lab)}
+    record("observed", {**asked, **Observed.of(finished).to_dict()})
+    return finished
+
+
+def replay(lab: labkit.Lab, row: dict[str, Any]) -> Observed:
+    """Run what ``observe`` has recorded; return what is to be seen now."""
+    return Observed.of(run(lab, row["cell"], row["before"], row["asked"]))
+
+
+def run(lab: labkit.Lab, cell: str, before: str, ranks: list[int] | None) -> Finished:
+    """Run a cell on some ranks, after another one."""
+    if before:
+        run_cell(lab, before)
+    return finish_cell(send_cell(lab, cell, ranks), suspect=SUSPECT)
