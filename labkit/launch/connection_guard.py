@@ -51,6 +51,8 @@ _ADD_AND_SEND = 2
 ADDRESS_SIZE = struct.Struct("=I")
 #: Strangers that are refused in one go, while the next call of another rank may wait.
 AT_ONCE = 100
+#: What says that no further file can be opened; and after how many milliseconds it is tried again.
+NO_ROOM, AGAIN_MS = (errno.EMFILE, errno.ENFILE), 100
 #: The same number everywhere.
 _PIDFD_GETFD = 438
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -126,12 +128,14 @@ class _Server:
         self.ranks: dict[int, _Rank] = {}  #: by the file of its notifications
         #: Calls with a listening socket that blocks, by our own file for that socket.
         self.waiting: dict[int, tuple[int, _Call]] = {}
+        #: Calls for which there was no room, with the file of their notifications.
+        self.put_off: list[tuple[int, _Call]] = []
         self.poll = select.poll()
         self.poll.register(line, select.POLLIN)
 
     def serve(self) -> None:
         while True:
-            for file, events in self.poll.poll():
+            for file, events in self.poll.poll(AGAIN_MS if self.put_off else None):
                 if file == self.line.fileno():
                     if not self._register():
                         return
@@ -143,6 +147,9 @@ class _Server:
                     self._receive(file)
                 else:  # every thread under that filter has ended
                     self._forget(file)
+            again, self.put_off = self.put_off, []
+            for notifications, call in again:
+                self._begin(notifications, call)
 
     def _register(self) -> bool:
         """Note a new rank's thread; False if there will be none any more."""
@@ -174,6 +181,7 @@ class _Server:
         self.poll.unregister(notifications)
         os.close(notifications)
         os.close(self.ranks.pop(notifications).process)
+        self.put_off = [(of, call) for of, call in self.put_off if of != notifications]
         for file in [f for f, (of, _) in self.waiting.items() if of == notifications]:
             del self.waiting[file]
             self.poll.unregister(file)
@@ -189,12 +197,19 @@ class _Server:
         id_, _, _, made, _, _, number, address, size, flags, _, _ = _NOTIFICATION.unpack(buffer)
         has_flags = made == self.ranks[notifications].accept4
         call = _Call(id_, number, address, size, flags if has_flags else 0)
+        self._begin(notifications, call)
+
+    def _begin(self, notifications: int, call: _Call) -> None:
+        """Get the listening socket of a call and answer it."""
         try:
-            listening = _get_file(self.ranks[notifications].process, number)
+            listening = _get_file(self.ranks[notifications].process, call.number)
         except OSError as error:
-            _respond(notifications, call, error.errno or errno.EBADF)
-            return
-        self._answer(notifications, call, listening)
+            if error.errno in NO_ROOM:
+                self.put_off.append((notifications, call))
+            else:
+                _respond(notifications, call, error.errno or errno.EBADF)
+        else:
+            self._answer(notifications, call, listening)
 
     def _answer(self, notifications: int, call: _Call, listening: int) -> None:
         """Accept a connection for a rank; close ``listening``, unless it has to be waited for."""
@@ -217,6 +232,9 @@ class _Server:
             else:
                 _respond(notifications, call, errno.EAGAIN)
         except OSError as error:
+            if error.errno in NO_ROOM:
+                self.put_off.append((notifications, call))
+                return
             # To gloo any other error than "nobody is there" is the end of the process.
             waits = os.get_blocking(listening) and error.errno
             _respond(notifications, call, waits or errno.EAGAIN)

@@ -143,18 +143,48 @@ def test_the_guard_may_open_as_many_files_as_the_system_allows():
 
 
 def test_who_finds_no_room_is_told_and_those_who_are_there_go_on():
+    """Whether the call of accept that waits came before the limit or after it."""
     assert run("""
         import resource
-        server, thread = guarded.call(lambda: serve(True))
-        there = len(os.listdir(f"/proc/{pid}/fd"))
+        def may_open(files):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, most))
         most = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (there, most))
+        server, thread = guarded.call(lambda: serve(True))
+        may_open(len(os.listdir(f"/proc/{pid}/fd")))
         try:
             guarded.call(lambda: serve(True))
         except guarded.GuardEnded as error:
             print(error.args[0][:65])
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (there + 9, most))
+        may_open(most)
         line = socket.create_connection(server.getsockname())
         thread.join(20)
         print(type(got[0]).__name__)
     """) == ["The process that accepts connections for the ranks has ended, or ", "tuple"]
+
+
+@pytest.mark.parametrize("blocking", [True, False], ids=["blocking", "not blocking"])
+def test_a_call_for_which_there_is_no_room_is_answered_when_there_is_some(blocking):
+    assert run(f"""
+        import resource, select
+        most = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        called = threading.Event()
+        def listen():
+            server = socket.create_server(("127.0.0.1", 0))
+            server.setblocking({blocking})
+            def accept():
+                called.wait(20)
+                select.select([server], [], [], 20)
+                got.append(server.accept())
+            thread = threading.Thread(target=accept)
+            thread.start()
+            return server, thread
+        server, thread = guarded.call(listen)
+        line = socket.create_connection(server.getsockname())
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, most))
+        called.set()
+        thread.join(0.3)
+        print(thread.is_alive())
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
+        thread.join(20)
+        print(got[0][1] == line.getsockname())
+    """) == ["True", "True"]
