@@ -18,10 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Any
 
-#: Seconds after a first interrupt from which on a further one cuts whatever runs: something hangs.
-FORCE_SECONDS = 5.0
-#: Seconds until a wait notices an interrupt.
-NOTICE_SECONDS = 0.1
+from . import times
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -44,7 +41,7 @@ def _note(signum: int, frame: FrameType | None) -> None:
     now = time.monotonic()
     if _state.first is None:
         _state.first = now
-    if now - _state.first > FORCE_SECONDS and _state.previous is not None:
+    if now - _state.first > times.FORCE and _state.previous is not None:
         _state.waiting = None
         _state.previous(signum, frame)
     elif _state.waiting is None:
@@ -165,7 +162,7 @@ def sleep(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     check()
     while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(left, NOTICE_SECONDS))
+        time.sleep(min(left, times.NOTICE))
         check()
 
 
@@ -179,9 +176,9 @@ def wait_by(wait: Callable[[float], object], seconds: float) -> bool:
     while True:
         check()
         left = max(0.0, deadline - time.monotonic())
-        if wait(min(left, NOTICE_SECONDS)):
+        if wait(min(left, times.NOTICE)):
             return True
-        if left <= NOTICE_SECONDS:
+        if left <= times.NOTICE:
             check()
             return False
 

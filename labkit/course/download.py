@@ -20,18 +20,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import trust
+from .. import times, trust
 from ..files import write_whole
 
 #: Compressed size of the full set, bytes.
 DOWNLOAD_BYTES = 11_594_722
-#: Seconds for the first answer of a server, for each further one, and for the whole download.
-PROBE_SECONDS, READ_SECONDS, DOWNLOAD_SECONDS = 2.0, 15.0, 240.0
-#: Seconds that a process waits for the one that downloads: longer than that one may take.
-WAIT_SECONDS = DOWNLOAD_SECONDS + 60
-#: Seconds for which every process believes another's failure, so that all ranks of a job get
-#: the same data.
-FAILURE_SECONDS = 60.0
 
 
 class _DownloadError(Exception):
@@ -65,12 +58,12 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
             raise OSError(errno.EPERM, why)
     full.mkdir(exist_ok=True)
     try:
-        with FileLock(full / ".lock", timeout=WAIT_SECONDS):
+        with FileLock(full / ".lock", timeout=times.DOWNLOADED_ELSEWHERE):
             if not problem(full, lengths):
                 return None
             failure = full / ".failed"
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - failure.stat().st_mtime < FAILURE_SECONDS:
+                if time.time() - failure.stat().st_mtime < times.FAILURE_BELIEVED:
                     return failure.read_text(encoding="utf-8")
             try:
                 _store(full, _download(lengths))
@@ -99,14 +92,14 @@ def _store(full: Path, files: dict[str, bytes]) -> None:
 def _download(lengths: Mapping[str, int]) -> dict[str, bytes]:
     """Fetch the four files into memory (55 MB), check and unpack them.
 
-    Raises _DownloadError; with no network after ``PROBE_SECONDS``.
+    Raises _DownloadError; with no network after ``times.SERVER_FOUND``.
     """
     from torchvision.datasets import MNIST
     from tqdm import tqdm
 
     first = _answering(MNIST.mirrors, MNIST.resources[0][0])
     mirrors = [first, *(mirror for mirror in MNIST.mirrors if mirror != first)]
-    deadline = time.monotonic() + DOWNLOAD_SECONDS
+    deadline = time.monotonic() + times.DOWNLOADED
     for mirror in mirrors:
         bar = tqdm(desc="MNIST", total=DOWNLOAD_BYTES, unit="B", unit_scale=True, file=sys.stdout)
         try:
@@ -121,20 +114,20 @@ def _answering(mirrors: list[str], name: str) -> str:
     """Return the mirror that answers first.
 
     Asked from threads: looking up a name has no timeout of its own, and can take much longer
-    than ``PROBE_SECONDS`` on a machine without a network.
+    than ``times.SERVER_FOUND`` on a machine without a network.
     """
     answers: queue.Queue[str | None] = queue.Queue()
 
     def ask(mirror: str) -> None:
         try:
-            with _open(mirror + name, PROBE_SECONDS, "HEAD"):
+            with _open(mirror + name, times.SERVER_FOUND, "HEAD"):
                 answers.put(mirror)
         except Exception:  # whatever it is, this mirror is of no use
             answers.put(None)
 
     for mirror in mirrors:
         threading.Thread(target=ask, args=(mirror,), daemon=True).start()
-    deadline = time.monotonic() + PROBE_SECONDS
+    deadline = time.monotonic() + times.SERVER_FOUND
     for _ in mirrors:
         with contextlib.suppress(queue.Empty):
             if answer := answers.get(timeout=max(0.0, deadline - time.monotonic())):
@@ -153,12 +146,12 @@ def _fetch(
     for packed_name, md5 in resources:
         name = packed_name.removesuffix(".gz")
         packed = bytearray()
-        with _open(mirror + packed_name, READ_SECONDS) as response:
+        with _open(mirror + packed_name, times.SERVER_ANSWER) as response:
             while chunk := response.read(1 << 16):
                 packed += chunk
                 progress(len(chunk))
                 if time.monotonic() > deadline:
-                    raise _DownloadError(f"it did not arrive within {DOWNLOAD_SECONDS:.0f} s")
+                    raise _DownloadError(f"it did not arrive within {times.DOWNLOADED:.0f} s")
         if hashlib.md5(packed, usedforsecurity=False).hexdigest() != md5:
             raise _DownloadError(f"{packed_name} arrived damaged")
         content = gzip.decompress(packed)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import times
 from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
 from .answers import Answer
@@ -243,7 +244,7 @@ class Exercise:
     setup: str = ""
     forbids: Sequence[str] = ()
     goals: Sequence[Goal] = ()
-    seconds: float = 20.0
+    seconds: float = times.TRIAL
     where: str = "ranks"
     start: str = ""
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import Deadlock, Interrupted, RankDied
 from ..notebook import live
 from ..notebook.show import plain
@@ -30,8 +30,6 @@ from ..wire.machine import free_port
 from ..wire.training import VARIABLE, Asked
 from .exercise import Failed
 
-#: Seconds that a deadlock may be suspected: somebody who looks on may think about it for longer.
-SUSPECT_SECONDS = 20.0
 #: A line of a traceback that names a place: the line below it is the code.
 _PLACE = re.compile(r'^  File "([^"]+)", line (\d+)')
 #: For two agents that play two nodes. Without the first, processes that are started again can find
@@ -40,8 +38,6 @@ _NODES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 _INSIDE = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "PET_LOCAL_ADDR": "localhost"}
 #: How often torchrun may start the processes of a node again.
 RESTARTS = 2
-#: Seconds that a node may go on when the other has ended: alone it waits for a new one.
-ALONE_SECONDS = 8.0
 
 
 class StartFailed(Exception):
@@ -153,7 +149,7 @@ def start(
             shown.offer(job.workers.texts, job.watch.states, job.watch.suspicion())
 
         try:
-            ended = job.end(job.follow(look, SUSPECT_SECONDS))
+            ended = job.end(job.follow(look, times.SUSPECT_SCRIPT))
         except TimeUp:
             raise _late([job], seconds) from None
         finally:
@@ -205,7 +201,7 @@ def start_nodes(
             now = time.monotonic()
             if alone_since is None and any(job.has_ended() for job in jobs):
                 alone_since = now
-            if now > deadline or now > (alone_since or now) + ALONE_SECONDS:
+            if now > deadline or now > (alone_since or now) + times.NODE_ALONE.seconds():
                 raise TimeUp
             if not killed and Trained.read(folder, kill[0]).held:
                 killed = any(_kill(job, kill[0]) for job in jobs)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 
+from .. import times
 from . import commands, namespaces
 
 # Says that its namespaces are there, then waits to be killed; dies with the keeper.
@@ -41,7 +42,7 @@ def keep(owner: int, count: int, link: str, subnet: str) -> None:
     finally:
         for holder in holders:
             holder.kill()
-            holder.wait(commands.SECONDS)
+            holder.wait(times.HOST_STEP)
 
 
 def _hold() -> subprocess.Popen[str]:

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from .. import times
 from ..errors import StartError
 
-#: How long each step of making or ending a network may take.
-SECONDS = 20.0
 #: Some of the commands are where not every user looks.
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _PACKAGES = {
@@ -49,7 +48,7 @@ def do(command: Sequence[str], text: str = "") -> str:
     Raises
     ------
     StartError
-        If it fails or does not end within ``SECONDS``.
+        If it fails or does not end within ``times.HOST_STEP``.
     """
     try:
         done = subprocess.run(
@@ -57,7 +56,7 @@ def do(command: Sequence[str], text: str = "") -> str:
             input=text,
             env={**os.environ, "PATH": PATH, "LC_ALL": "C"},
             capture_output=True,
-            timeout=SECONDS,
+            timeout=times.HOST_STEP,
             text=True,
             check=False,
         )

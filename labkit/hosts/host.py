@@ -12,8 +12,9 @@ from typing import Any
 
 import psutil
 
+from .. import times
 from ..errors import LabError, LabStopped
-from . import commands, namespaces
+from . import namespaces
 
 # Set for what Host.run starts, so that all of it is found again.
 _MARK = "LABKIT_HOSTS_RUN"
@@ -90,7 +91,7 @@ class Host:
         self,
         command: Sequence[str],
         *,
-        timeout: float = 60.0,
+        timeout: float = times.HOST_COMMAND,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] = "",
     ) -> subprocess.CompletedProcess[str]:
@@ -127,7 +128,7 @@ class Host:
                 namespaces.kill(lambda: [p for p in self.processes() if _has(p, mark)])
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
-                last = "".join(process.communicate(timeout=commands.SECONDS)).splitlines()[-1:]
+                last = "".join(process.communicate(timeout=times.HOST_STEP)).splitlines()[-1:]
                 short = textwrap.shorten(shlex.join(command), 60, placeholder=" …")
                 raise LabError(
                     f"On {self.name}, {short} did not end within {timeout:g} s and was killed; "
@@ -175,7 +176,7 @@ class Host:
     def _close(self) -> None:
         """Wait for what was started here and has been killed."""
         for process in self._started:
-            process.wait(commands.SECONDS)
+            process.wait(times.HOST_STEP)
         os.close(self._namespace)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import psutil
 
+from .. import times
 from ..errors import LabError
 from . import commands
 
@@ -39,16 +40,16 @@ def kill(find: Callable[[], Sequence[psutil.Process]]) -> None:
     Raises
     ------
     LabError
-        If something is still there after ``commands.SECONDS``.
+        If something is still there after ``times.HOST_STEP``.
     """
-    deadline = time.monotonic() + commands.SECONDS
+    deadline = time.monotonic() + times.HOST_STEP
     while found := find():
         if time.monotonic() > deadline:
             raise LabError(f"These processes cannot be killed: {[p.pid for p in found]}.")
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        time.sleep(0.01)
+        time.sleep(times.HOST_LOOK)
 
 
 def clean(namespaces: Sequence[int], link: str, subnet: str) -> None:

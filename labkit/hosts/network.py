@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from .. import times
 from ..errors import LabError, StartError, UsageError
 from . import commands, namespaces, rights
 from .host import Host
@@ -205,9 +206,9 @@ class Network:
         namespaces.clean(spaces, self._link, self._address(0))
         self._keeper.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._keeper.wait(commands.SECONDS)
+            self._keeper.wait(times.HOST_STEP)
         self._keeper.kill()
-        self._keeper.wait(commands.SECONDS)
+        self._keeper.wait(times.HOST_STEP)
         assert self._keeper.stdout is not None
         self._keeper.stdout.close()
         for host in self._hosts:
@@ -223,7 +224,7 @@ class Network:
         assert self._keeper.stdout is not None
         answered = select.poll()
         answered.register(self._keeper.stdout, select.POLLIN)
-        ready = answered.poll(1000 * commands.SECONDS)
+        ready = answered.poll(1000 * times.HOST_STEP)
         answer = self._keeper.stdout.readline().strip() if ready else "no answer"
         if not re.fullmatch(r"[\d ]+", answer):
             raise commands.impossible(answer)

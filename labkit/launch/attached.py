@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .warm_process import KILL_SECONDS, PATIENCE, log_file, pid_file, read_log
-
-#: Seconds between looks at processes that are to end.
-LOOK_SECONDS = 0.02
+from .. import times
+from .warm_process import log_file, pid_file, read_log
 
 
 def identify(pid: int, folder: Path) -> dict[str, Any]:
@@ -71,13 +69,14 @@ class AttachedWarmProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signum)
 
-    def end(self, names: Sequence[str], patience: float = PATIENCE) -> None:
-        """End some children: SIGTERM, after ``patience`` seconds SIGKILL, and wait for it."""
+    def end(self, names: Sequence[str], patience: float | None = None) -> None:
+        """End some children: SIGTERM, after ``patience`` seconds (``times.TERMINATED`` if
+        None) SIGKILL, and wait for it."""
         told: set[str] = set()
-        kill = time.monotonic() + patience
+        kill = time.monotonic() + (times.TERMINATED.seconds() if patience is None else patience)
         while running := [name for name in names if self.is_there(name)]:
             now = time.monotonic()
-            if now > kill + KILL_SECONDS:
+            if now > kill + times.KILLED.seconds():
                 return
             for name in running:
                 if now > kill:
@@ -85,7 +84,7 @@ class AttachedWarmProcess:
                 elif name not in told and self.child(name) is not None:
                     told.add(name)
                     self.signal(name, signal.SIGTERM)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(times.FOREIGN_END_LOOK)
 
     def log_file(self, name: str) -> Path:
         """Name the file that collects what a child writes outside Python's own streams."""

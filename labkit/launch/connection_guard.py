@@ -35,6 +35,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .. import times
 from ..wire import peers
 from ..wire.family import end_with_parent
 from ..wire.guard import ENV, REFUSED, REGISTRATION, WELCOME
@@ -51,8 +52,8 @@ _ADD_AND_SEND = 2
 ADDRESS_SIZE = struct.Struct("=I")
 #: Strangers that are refused in one go, while the next call of another rank may wait.
 AT_ONCE = 100
-#: What says that no further file can be opened; and after how many milliseconds it is tried again.
-NO_ROOM, AGAIN_MS = (errno.EMFILE, errno.ENFILE), 100
+#: What says that no further file can be opened.
+NO_ROOM = (errno.EMFILE, errno.ENFILE)
 #: The same number everywhere.
 _PIDFD_GETFD = 438
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -135,7 +136,7 @@ class _Server:
 
     def serve(self) -> None:
         while True:
-            for file, events in self.poll.poll(AGAIN_MS if self.put_off else None):
+            for file, events in self.poll.poll(1000 * times.NO_ROOM_LOOK if self.put_off else None):
                 if file == self.line.fileno():
                     if not self._register():
                         return

@@ -22,6 +22,7 @@ from ipyparallel.controller.app import IPController
 from traitlets import Unicode, default
 from traitlets.config import Config
 
+from .. import times
 from ..wire.family import leave
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import hub_internals, import_path, ipyparallel_internals
@@ -36,10 +37,9 @@ class LabController(IPController):
     """
 
     name = "ipcontroller"
-    #: Milliseconds between heartbeats, and how many may be missed. An engine counts as connected
-    #: after the second one, or when it says so. That an engine ended is known from the process that
-    #: forked it, at once; a heartbeat missed on a busy machine is no exit.
-    heartbeat_ms, misses = 100, 600
+    #: Seconds between heartbeats. An engine counts as connected after the second one, or when it
+    #: says so.
+    heartbeat = times.HEARTBEAT
 
     socket_folder = Unicode(
         config=True,
@@ -52,8 +52,9 @@ class LabController(IPController):
         made = Config()
         made.IPController.use_threads = True
         made.IPController.db_class = "NoDB"
-        made.HeartMonitor.period = cls.heartbeat_ms
-        made.HeartMonitor.max_heartmonitor_misses = cls.misses
+        made.HeartMonitor.period = round(1000 * cls.heartbeat)
+        misses = round(times.HEARTBEATS_MISSED / cls.heartbeat)
+        made.HeartMonitor.max_heartmonitor_misses = misses
         return made
 
     @default("work_dir")
@@ -91,19 +92,13 @@ class LabController(IPController):
 ipyparallel_internals.use_unix_sockets(LabController)
 
 
-#: Seconds between looks at the owner.
-LOOK_SECONDS = 0.25
-
-
 class OwnedController(LabController):
     """A controller that ends with the process that started it, and passes on how ranks end.
 
     The ranks end with the controller (``external_engine``), wherever they are.
     """
 
-    #: A minute of silence, as for the other one, but ranks on other hosts are heard over a network:
-    #: fewer messages, and a rank is still there after less than a second.
-    heartbeat_ms, misses = 250, 240
+    heartbeat = times.HEARTBEAT_NETWORK
 
     def init_hub(self) -> None:
         super().init_hub()
@@ -120,7 +115,7 @@ def _follow_owner() -> None:
     """End this process when its owner has ended, and tidy up in its place."""
     owner = int(os.environ[OWNER_PID])
     while os.getppid() == owner:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(times.OWNER_LOOK)
     if command := os.environ.get(LAST_COMMAND):
         with contextlib.suppress(OSError):  # it may take longer than this process
             subprocess.Popen(json.loads(command), stdin=subprocess.DEVNULL, start_new_session=True)

@@ -12,13 +12,10 @@ from typing import Any
 from ipyparallel.engine.app import IPEngine
 from traitlets import Bool, Unicode, default
 
+from .. import times
 from . import import_path, ipyparallel_internals
 from .app_log import skip_unwritten
 from .handshakes import Handshakes
-
-#: Seconds for the connections with the controller to be made, which they are long before; an engine
-#: without them is connected by its heartbeat.
-CONNECT_SECONDS = 1.0
 
 
 class LabEngine(IPEngine):
@@ -62,7 +59,7 @@ class LabEngine(IPEngine):
                 os.symlink(str(self.id), self.id_file)
         if self.may_import_from_here():
             import_path.add_working_folder()
-        if self.says_ready and self._handshakes.wait(CONNECT_SECONDS):
+        if self.says_ready and self._handshakes.wait(times.ENGINE_CONNECTED.seconds()):
             ipyparallel_internals.say_ready(self)
 
     def may_import_from_here(self) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Milliseconds for the message to leave: the controller may be gone too.
-LINGER_MS = 1000
+from .. import times
 
 
 def unregister(info: Mapping[str, Any], exits: Mapping[int, int | None]) -> None:
@@ -34,7 +33,7 @@ def unregister(info: Mapping[str, Any], exits: Mapping[int, int | None]) -> None
     public, secret = zmq.curve_keypair() if key else (b"", b"")
     with zmq.Context() as context:
         socket = context.socket(zmq.DEALER)
-        socket.LINGER = LINGER_MS
+        socket.LINGER = int(1000 * times.NOTICE_SENT.seconds())
         proto, ip = info["interface"].split("://")
         ip = util.disambiguate_ip_address(ip, info["location"])
         util.connect(

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import Any
 
-from .. import trust
+from .. import times, trust
 from ..errors import StartError
 from ..wire.family import end_with_parent
 from ..wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
@@ -32,16 +32,6 @@ from .private_folder import PrivateFolder, home_variables, sweep
 #: Where ipyparallel's launchers name the folder of IPython's profile.
 PROFILE = "IPP_PROFILE_DIR"
 
-#: Seconds without a sign of the controller after which a rank ends: when its connection was
-#: closed, and when nothing is heard at all, which a slow network explains better.
-CLOSED_SECONDS, SILENT_SECONDS = 3.0, 25.0
-#: Seconds to wait for the controller's answer to the registration.
-REGISTER_SECONDS = 20.0
-#: Seconds until a rank that has not registered yet writes down where it is. Whoever waits for it
-#: reads that at the end of its log, after twice the time.
-STUCK_SECONDS = 60.0
-#: Seconds from SIGTERM to SIGKILL.
-PATIENCE_SECONDS = 2.0
 #: What a rank exits with when the controller knows of its end, or has gone itself.
 ALONE = 75
 
@@ -91,7 +81,7 @@ def _wait(child: int) -> int:
     def stop(*_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGTERM)
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, times.EXTERNAL_TERMINATED.seconds())
 
     signal.signal(signal.SIGALRM, kill)
     signal.signal(signal.SIGTERM, stop)
@@ -174,7 +164,7 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
     try:
         from .fork_server import import_without_debugger
 
-        faulthandler.dump_traceback_later(STUCK_SECONDS)
+        faulthandler.dump_traceback_later(times.REGISTRATION_STUCK)
         end_with_parent(parent)
         os.setsid()
         _enter_work_folder()
@@ -185,7 +175,7 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
             importlib.import_module(module)
         engine = _engine_class()
         app = engine.instance(
-            enable_nanny=False, max_heartbeat_misses=0, timeout=REGISTER_SECONDS, log_level=30
+            enable_nanny=False, max_heartbeat_misses=0, timeout=times.REGISTERED, log_level=30
         )
         app.registration = registration
         app.initialize(argv)
@@ -265,14 +255,14 @@ def _follow(url: str, server: bytes | None, public: bytes | None, secret: bytes 
     poller = zmq.Poller()
     poller.register(beats, zmq.POLLIN)
     poller.register(closed, zmq.POLLIN)
-    end = time.monotonic() + SILENT_SECONDS
+    end = time.monotonic() + times.CONTROLLER_SILENT
     while ready := dict(poller.poll(max(0, int(1000 * (end - time.monotonic()))))):
         if closed in ready:
             recv_monitor_message(closed)
-            end = min(end, time.monotonic() + CLOSED_SECONDS)
+            end = min(end, time.monotonic() + times.CONTROLLER_CLOSED.seconds())
         if beats in ready:
             beats.recv()
-            end = time.monotonic() + SILENT_SECONDS
+            end = time.monotonic() + times.CONTROLLER_SILENT
     os._exit(ALONE)
 
 

@@ -7,14 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import times
 from ..wire.machine import has_gpu
 from . import external, external_state, private_folder
 from .launcher import Launcher
-
-#: Seconds between looks at what a launcher of ipyparallel knows of its ranks.
-TROUBLE_SECONDS = 2.0
-#: Seconds for ranks to be gone after they were told to.
-END_SECONDS = 5.0
 
 
 class ExternalLauncher(Launcher):
@@ -59,7 +55,7 @@ class ExternalLauncher(Launcher):
         if time.monotonic() > self._next_look:
             if why := external_state.trouble(self.engine_set):
                 return f"{why}{self.log()}"
-            self._next_look = time.monotonic() + TROUBLE_SECONDS
+            self._next_look = time.monotonic() + times.LAUNCHER_LOOK
         if external_state.any_ended(self.engine_set):
             return (
                 f'engines="{self.engines}" ended at start-up before all {size} ranks '
@@ -93,11 +89,11 @@ class ExternalLauncher(Launcher):
         is much quicker than one connection each, and blocked ranks end too."""
         if external_state.has_job(self.engine_set):
             return  # to cancel it is one command
-        deadline = time.monotonic() + END_SECONDS
+        deadline = time.monotonic() + times.EXTERNAL_ENDED.seconds()
         with contextlib.suppress(Exception):
             client.send_signal("SIGKILL", targets="all", block=False)
             while client.ids and time.monotonic() < deadline:
-                time.sleep(0.02)
+                time.sleep(times.EXTERNAL_END_LOOK)
         external_state.forget_ended(self.engine_set, deadline)
 
     def end(self) -> None:

@@ -37,6 +37,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import times
 from ..wire.family import end_descendants, end_with_parent, inherit_orphans, leave
 from . import connection_guard
 
@@ -132,7 +133,7 @@ class ForkServer:
     def send(self, **event: Any) -> None:
         data = json.dumps(event).encode() + b"\n"
         with contextlib.suppress(OSError):
-            self.sock.settimeout(5)
+            self.sock.settimeout(times.WARM_NEWS_TAKEN.seconds())
             self.sock.sendall(data)
         self.sock.setblocking(False)
 

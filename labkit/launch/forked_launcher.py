@@ -9,7 +9,7 @@ from typing import Any
 
 from traitlets.config import Config
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import StartError
 from ..rank_names import how_to_replace
 from ..wire.exit_code import describe_exit
@@ -19,9 +19,6 @@ from .ahead import CONTROLLER, QUIET
 from .ipp_launchers import LabkitControllerLauncher, LabkitEngineSetLauncher
 from .launcher import Launcher
 from .warm_process import WarmProcess
-
-#: Seconds to count the GPUs, and for the controller: torch is imported first.
-COUNT_SECONDS = 120.0
 
 
 class ForkedLauncher(Launcher):
@@ -46,7 +43,7 @@ class ForkedLauncher(Launcher):
         path = self.warm.root / "gpus"
         argv = ["labkit.rank.setup:write_gpu_count", str(path)]
         child = self.warm.fork("gpus", "call", argv)
-        interrupts.wait_by(child.exited.wait, COUNT_SECONDS)
+        interrupts.wait_by(child.exited.wait, times.FORKED)
         return int(path.read_text()) if path.exists() else 0
 
     def start(self, size: int) -> None:
@@ -76,10 +73,10 @@ class ForkedLauncher(Launcher):
             while controller.poll() is None and not all(path.exists() for path in files):
                 if time.monotonic() > deadline:
                     return False
-                time.sleep(0.005)
+                time.sleep(times.FILE_LOOK)
             return True
 
-        interrupts.wait_by(is_there, COUNT_SECONDS)
+        interrupts.wait_by(is_there, times.FORKED)
 
     def _observe(self, index: int, pid: int, code: int) -> None:
         if self.on_exit is not None:

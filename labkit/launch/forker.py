@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import times
 from ..wire import peers
 from ..wire.forked import receive, send
 from . import cpp_log
 
-#: Seconds for the rest of a request that has begun, and for an answer to be taken.
-PATIENCE = 2.0
 #: What a child does. It runs outside every frame of the process that has forked it.
 Job = Callable[[], Any]
 
@@ -84,7 +83,7 @@ class Forker(ABC):
         files: list[int] = []
         parent = os.getpid()
         try:
-            line.settimeout(PATIENCE)
+            line.settimeout(times.FORK_REQUEST.seconds())
             request = receive(line, files, 2)
             if why := self._why_not(line, request, files):
                 send(line, {"refused": why})

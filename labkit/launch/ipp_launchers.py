@@ -30,17 +30,14 @@ from ipyparallel.cluster.launcher import (
 from traitlets import Any as AnyTrait
 from traitlets import Float, List, Unicode
 
+from .. import times
 from ..wire.protocol import RANK_HINT, RECORD_FOLDER
 from . import ahead
 from .ahead import CONTROLLER
 from .attached import AttachedWarmProcess, identify
 from .exit_notice import unregister
-from .warm_process import PATIENCE, PRELOAD, WarmProcess
+from .warm_process import PRELOAD, WarmProcess
 
-#: Seconds for the warm process to fork a child that was asked for: torch is imported first.
-FORK_SECONDS = 120.0
-#: Seconds between looks at processes that somebody else started.
-LOOK_SECONDS = 0.1
 #: Characters of a log to read for ``get_output``, which returns the last ``output_limit`` lines.
 OUTPUT_CHARACTERS = 1 << 18
 
@@ -51,7 +48,9 @@ class _WarmLauncher(BaseLauncher):
     preload = List(
         Unicode(), list(PRELOAD), config=True, help="Modules imported once for all engines."
     )
-    stop_seconds_until_kill = Float(PATIENCE, config=True, help="From SIGTERM to SIGKILL.")
+    stop_seconds_until_kill = Float(
+        times.TERMINATED.least, config=True, help="From SIGTERM to SIGKILL."
+    )
     #: A WarmProcess; in a launcher that was restored, an AttachedWarmProcess.
     warm = AnyTrait()
 
@@ -96,7 +95,7 @@ class _WarmLauncher(BaseLauncher):
         """Wait for the process ids, if others are to find them in the cluster's file."""
         if getattr(self.parent, "cluster_file", ""):
             for name in self.names():
-                await asyncio.to_thread(self.warm.children[name].started.wait, FORK_SECONDS)
+                await asyncio.to_thread(self.warm.children[name].started.wait, times.FORKED)
 
     # -- what ipyparallel asks for ----------------------------------------------------------
 
@@ -115,7 +114,7 @@ class _WarmLauncher(BaseLauncher):
         while self.state == "running" and self._running():
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"{self.identifier} did not exit in {timeout} seconds.")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(times.FOREIGN_LOOK)
 
     def get_output(self, remove: bool = False) -> str:
         """Return what the processes wrote, the last ``output_limit`` lines of each."""
@@ -204,7 +203,7 @@ class _WarmLauncher(BaseLauncher):
             if not self._running():
                 self._notify({"exit_code": None, "identifier": self.identifier})
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(times.FOREIGN_LOOK)
 
 
 class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
@@ -236,7 +235,7 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
         if self._process is None and self.warm is not None:
             if isinstance(self.warm, WarmProcess):
                 child = self.warm.children[CONTROLLER]
-                child.started.wait(FORK_SECONDS)
+                child.started.wait(times.FORKED)
                 pid = child.pid
             else:
                 pid = self.warm.child(CONTROLLER)
@@ -273,7 +272,7 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
                     raise RuntimeError(
                         f"The controller ended at start-up:\n{self.get_output()}"
                     ) from None
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(times.FILE_LOOK)
         raise TimeoutError(f"The controller was not ready after {seconds} s")
 
     def _read_output(self) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 
 import ipyparallel as ipp
 
+from .. import times
 from . import ipyparallel_internals
 from .ahead import profile_folder
-from .warm_process import KILL_SECONDS
 
 
 class Launcher(ABC):
@@ -155,7 +155,7 @@ class Launcher(ABC):
         if self.cluster is not None:
             self.cluster.engines.clear()
             self.cluster.controller = None
-            ipyparallel_internals.end_thread(self.cluster, KILL_SECONDS)
+            ipyparallel_internals.end_thread(self.cluster, times.KILLED.seconds())
 
 
 def _quiet_log() -> logging.Logger:

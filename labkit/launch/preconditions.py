@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 
+from .. import times
 from ..errors import StartError
 
 #: Files that the controller has open with no rank, more for each rank (measured: 119 and 8), and
@@ -17,8 +18,6 @@ from ..errors import StartError
 FILES, FILES_PER_RANK = 160, 10
 #: Threads of a lab with no rank, and of each rank (measured: 19 and 13), and what cells may need.
 THREADS, THREADS_PER_RANK = 24, 16
-#: Seconds to wait for a connection within this machine.
-CONNECT_SECONDS = 2.0
 LOOPBACK = "127.0.0.1"
 
 
@@ -88,7 +87,7 @@ def check_loopback() -> None:
     try:
         with (
             socket.create_server((LOOPBACK, 0)) as server,
-            socket.create_connection(server.getsockname(), timeout=CONNECT_SECONDS),
+            socket.create_connection(server.getsockname(), times.LOOPBACK_CONNECTED.seconds()),
         ):
             pass
     except OSError as error:

@@ -12,14 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from .. import trust
+from .. import times, trust
 from ..errors import StartError
 
 PREFIX = "labkit-"
 #: Longest name of a folder in bytes: a unix socket's has at most 107, ours add "/zmq:65535".
 MAX_LENGTH = 96
-#: Seconds before a folder without an owner counts as left behind: a new one is locked by then.
-SETTLED = 10
 
 
 class PrivateFolder:
@@ -120,7 +118,7 @@ def sweep() -> None:
             if not _is_own(os.fstat(folder)):
                 continue
             status = os.stat("owner", dir_fd=folder, follow_symlinks=False)
-            fresh = time.time() - status.st_mtime < SETTLED
+            fresh = time.time() - status.st_mtime < times.FOLDER_LOCKED
             if fresh or not (_is_own(status) and stat.S_ISREG(status.st_mode)):
                 continue
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -14,12 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import trust
+from .. import times, trust
 from ..errors import StartError
 from ..files import reason
 
-#: Seconds for one of Slurm's commands: they wait long for a controller that does not answer.
-COMMAND_SECONDS = 60
 #: States of a job that is there or still comes; whatever else Slurm says is an end.
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "SIGNALING")
 #: Reasons for a job to wait that waiting does not cure.
@@ -61,8 +59,8 @@ def settings(folder: Path | str, name: str, own: Mapping[str, Any]) -> dict[str,
     if own.get("options"):
         lines.append(f"#SBATCH {own['options']}")
     options = "\n".join(lines).replace("{", "{{").replace("}", "}}")
-    bound = ["timeout", str(COMMAND_SECONDS)]
-    submit = f'exec timeout {COMMAND_SECONDS} sbatch "$@" 2>&1'  # what is wrong is on stderr
+    bound = ["timeout", str(times.SLURM_COMMAND)]
+    submit = f'exec timeout {times.SLURM_COMMAND} sbatch "$@" 2>&1'  # what is wrong is on stderr
     return {
         "batch_file_name": str(Path(folder) / "ranks.sbatch"),
         "output_file": str(Path(shared_folder()) / f"{name}.log"),
@@ -78,7 +76,7 @@ def cancel_command(name: str) -> list[str]:
     """Return the command that cancels the job of this name, if there is one, and tidies up."""
     log = Path(shared_folder()) / f"{name}.log"
     script = 'timeout "$1" scancel --quiet --name="$2"; rm -f "$3"'
-    return ["sh", "-c", script, "labkit", str(COMMAND_SECONDS), name, str(log)]
+    return ["sh", "-c", script, "labkit", str(times.SLURM_COMMAND), name, str(log)]
 
 
 def shared_folder() -> str:
@@ -111,7 +109,7 @@ def refusal(error: Exception) -> str:
     if not isinstance(error, subprocess.CalledProcessError) or "sbatch" not in str(error.cmd):
         return ""
     if error.returncode == 124:
-        return f"Slurm did not answer within {COMMAND_SECONDS} s."
+        return f"Slurm did not answer within {times.SLURM_COMMAND} s."
     lines = (error.output or b"").decode(errors="replace").strip().splitlines()
     reason = lines[-1] if lines else f"sbatch ended with exit code {error.returncode}"
     for prefix in ("sbatch: ", "error: ", "Batch job submission failed: "):
@@ -124,7 +122,7 @@ def look(job: str) -> tuple[str, str]:
     command = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r"]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+            command, capture_output=True, text=True, timeout=times.SLURM_COMMAND, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return "", ""

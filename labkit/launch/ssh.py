@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import psutil
 
+from .. import times
 from ..errors import StartError, UsageError
 
-#: Seconds for one look at a host: connect, start Python, find torch.
-LOOK_SECONDS = 30.0
 #: Runs a command without its error output: what hosts say while all is well would come to stand in
 #: the notebook.
 HUSH = ("sh", "-c", 'exec "$@" 2>/dev/null', "sh")
@@ -43,7 +42,7 @@ class Host:
     python: str
 
 
-def look(hosts: Sequence[Host], seconds: float = LOOK_SECONDS) -> list[str]:
+def look(hosts: Sequence[Host], seconds: float = times.SSH_LOOK) -> list[str]:
     """Look at all hosts at once; return the addresses by which they see this machine.
 
     Raises

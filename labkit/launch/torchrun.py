@@ -19,13 +19,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .. import times
 from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
 from . import import_path, torchrun_owner, zygote_line
 from .private_folder import PrivateFolder, sweep
 from .warm_process import Process
-
-#: Seconds for all of it to be gone: longer than the owner takes to kill.
-END_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Torchrun:
             self._line.send(b".")  # this process lives, and will remove the folder
         self._line.close()
         try:
-            self._process.wait(END_SECONDS)
+            self._process.wait(times.TORCHRUN_ENDED.seconds())
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

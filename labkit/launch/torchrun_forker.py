@@ -24,11 +24,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .. import times
 from ..wire.family import end_with_parent, inherit_orphans, leave, set_name
 from ..wire.torchrun import WORKERS
 from . import fork_server
 from .forker import Forker, Job, adapt, write_to
-from .torchrun_owner import LOOK_SECONDS, STDERR, STDOUT, end
+from .torchrun_owner import STDERR, STDOUT, end
 
 AGENT, WORKER = "labkit.rank.torchrun.agent", "labkit.rank.torchrun.worker"
 
@@ -36,7 +37,7 @@ AGENT, WORKER = "labkit.rank.torchrun.agent", "labkit.rank.torchrun.worker"
 class TorchrunForker(Forker):
     """Fork torchrun, and workers for it."""
 
-    look_seconds = LOOK_SECONDS
+    look_seconds = times.KERNEL_LOOK
 
     def __init__(self, line: socket.socket, folder: Path) -> None:
         super().__init__(line)

@@ -20,10 +20,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from .. import times
 from ..wire.family import end_by_signal, end_descendants, end_with_parent, inherit_orphans
 
-#: Seconds until a kernel is missed that left its end of the socket open in a process it forked.
-LOOK_SECONDS = 0.5
 #: Where torchrun itself writes, in the folder; the workers write into files of their own.
 STDOUT, STDERR = "torchrun.out", "torchrun.err"
 #: Where the owner writes, if it has to.
@@ -80,7 +79,7 @@ def _wait(process: subprocess.Popen[bytes], line: socket.socket, kernel: int) ->
         selector.register(line, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
         while wanted and process.poll() is None and os.getppid() == kernel:
-            for key, _ in selector.select(LOOK_SECONDS):
+            for key, _ in selector.select(times.KERNEL_LOOK):
                 if key.fileobj is woken:
                     woken.recv(4096)
                 else:  # closed, or about to be

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from .. import times
 from ..errors import LabError, LabStopped
 from ..wire.exit_code import describe_exit
 from ..wire.forked import ForkedProcess
@@ -36,11 +37,6 @@ _server_log = logging.getLogger(_SERVER)
 
 #: Imported once in the warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
-
-#: Seconds from SIGTERM to SIGKILL, and for a killed process to be gone.
-PATIENCE, KILL_SECONDS = 0.5, 10.0
-#: Seconds for a warm process to end that still imports what it shares.
-IMPORT_PATIENCE = 0.1
 
 
 def fork_is_safe() -> bool:
@@ -206,10 +202,13 @@ class WarmProcess:
         """Return the last ``limit`` characters of a child's log."""
         return read_log(self.root, name, limit)
 
-    def end(self, names: Sequence[str], patience: float = PATIENCE) -> None:
-        """End some children: SIGTERM, after ``patience`` seconds SIGKILL, and wait for it."""
+    def end(self, names: Sequence[str], patience: float | None = None) -> None:
+        """End some children: SIGTERM, after ``patience`` seconds (``times.TERMINATED`` if
+        None) SIGKILL, and wait for it."""
         children = [self.children[name] for name in names]
-        for signum, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, KILL_SECONDS)):
+        patience = times.TERMINATED.seconds() if patience is None else patience
+        killed = times.KILLED.seconds()
+        for signum, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, killed)):
             running = [c for c in children if not c.exited.is_set()]
             with contextlib.suppress(LabError):  # all of them end with the warm process
                 for child in running:
@@ -224,20 +223,20 @@ class WarmProcess:
             self.end(list(self.children))
         self.close()
 
-    def close(self, timeout: float = 10) -> None:
+    def close(self) -> None:
         """End the warm process and everything it forked; remove the private folder."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         # One that imports does not look at its socket; it has forked the controller at most,
         # which ends with it.
-        patience = timeout if self.ready.is_set() else IMPORT_PATIENCE
+        bound = times.WARM_ENDED if self.ready.is_set() else times.WARM_ENDED_IMPORTING
         try:
-            self.process.wait(patience)
+            self.process.wait(bound.seconds())
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         if threading.current_thread() is not self._reader:
-            self._reader.join(timeout)
+            self._reader.join(times.WARM_ENDED.seconds())
         self.folder.remove()
 
     # -- events -----------------------------------------------------------------------------

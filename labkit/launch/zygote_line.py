@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .. import trust
+from .. import times, trust
 from ..wire import forked
 from ..wire.forked import ForkedProcess
 from . import surroundings
@@ -24,10 +24,6 @@ WARM, TORCHRUN = "warm", "torchrun"
 REFUSED = "the zygote has refused: "
 #: Variables of a zygote: a library that starts threads when it is imported makes forks unsafe.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-#: Seconds for an answer. It takes some 20 ms; one that is stopped or swapped out may be late.
-ANSWER_SECONDS = 2.0
-#: Seconds for one that still imports, which is ahead of whoever would begin with it now.
-IMPORT_SECONDS = 20.0
 
 
 def ask(
@@ -62,7 +58,8 @@ def ask(
         "settings": surroundings.describe_settings(),
     }
     try:
-        seconds = ANSWER_SECONDS if Path(folder, READY).exists() else IMPORT_SECONDS
+        is_ready = Path(folder, READY).exists()
+        seconds = times.ZYGOTE_ANSWER.seconds() if is_ready else times.ZYGOTE_IMPORTED
         return forked.ask(str(Path(folder) / SOCKET), request, files, seconds)
     except forked.Refused as refusal:
         _log.info("%s%s", REFUSED, refusal)

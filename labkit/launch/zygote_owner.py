@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
+from .. import times
 from ..errors import StartError
 from . import private_folder
 from .warm_process import PRELOAD, forget_in_children, fork_is_safe
@@ -23,8 +24,6 @@ from .zygote_line import ONE_THREAD, VARIABLE
 
 #: What is imported beside ``PRELOAD``, where it is installed: the course's notebooks ask for it.
 MORE = ("torchvision",)
-#: Seconds for it to end by itself.
-END_SECONDS = 2.0
 
 
 class Zygote:
@@ -87,7 +86,7 @@ class Zygote:
         os.environ.pop(VARIABLE, None)
         self._line.close()
         try:
-            self.process.wait(END_SECONDS)
+            self.process.wait(times.ZYGOTE_ENDED.seconds())
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
+from .. import times
 from ..deadlock import message
 from ..deadlock.cause import likely_cause
 from ..rank_names import fold, fold_begun, label
@@ -24,8 +25,6 @@ _SMALL = f"font-family: {show.FONT}; font-size: 90%; line-height: 1.5"
 _MARKS = {"running": "▶", "waiting": "Ⅱ", "idle": "○", "asking": "?"}
 _ALARM = "#D62828"
 
-#: Seconds after which the stop button is offered for what is suspected.
-OFFER_SECONDS = 5.0
 #: What a rank has printed so far, by rank.
 Texts = Mapping[int, str]
 
@@ -80,9 +79,9 @@ def suspicion_html(suspicion: Suspicion | None) -> str:
     case, seconds = suspicion.case, suspicion.seconds()
     lines = [f"Suspected for {seconds:.0f} s: {message.headline(case)}"]
     lines += [f"It may still go on: {doubt}." for doubt in case.doubts]
-    if seconds > OFFER_SECONDS:
+    if seconds > times.STOP_OFFERED:
         lines += [f"If not: {likely_cause(case)}", "The stop button (■) ends the cell."]
-    colour = f"color: {_ALARM}" if seconds > OFFER_SECONDS else _GREY
+    colour = f"color: {_ALARM}" if seconds > times.STOP_OFFERED else _GREY
     style = f"{colour}; white-space: pre-wrap; {_SMALL}"
     return f'<div style="{style}">{escape(chr(10).join(lines))}</div>'
 

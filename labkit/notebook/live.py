@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .. import variables
+from .. import times, variables
 from ..rank_names import fold, label
 from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
@@ -23,10 +23,6 @@ from .board import Texts
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
 LIVE = "LABKIT_LIVE"
-#: Seconds after which the board comes, and between two looks at the ranks for it.
-BOARD_SECONDS = 1.0
-#: Seconds that a deadlock may be suspected before it ends a cell; where nobody looks on, so many.
-SUSPECT, SUSPECT_SECONDS = variables.SUSPECT, 60.0
 #: Asks every rank what it does.
 Look = Callable[[], Sequence[RankState]]
 
@@ -52,9 +48,9 @@ def patience() -> float | None:
     None where somebody looks on, who can stop the cell. ``LABKIT_SUSPECT_SECONDS`` decides where
     it is set.
     """
-    if (given := variables.seconds(SUSPECT)) is not None:
+    if (given := variables.seconds(variables.SUSPECT)) is not None:
         return given
-    return None if _is_watched() else SUSPECT_SECONDS
+    return None if _is_watched() else times.SUSPECT
 
 
 def _is_watched() -> bool:
@@ -85,7 +81,7 @@ class Live:
         Seconds after which the board of ranks comes; negative: never.
     """
 
-    def __init__(self, screen: Screen | None, board_after: float = BOARD_SECONDS) -> None:
+    def __init__(self, screen: Screen | None, board_after: float = times.BOARD) -> None:
         self._screen = screen
         self._began = time.monotonic()
         self._board_due = self._began + board_after if board_after >= 0 else float("inf")
@@ -126,7 +122,7 @@ class Live:
         if now >= self._board_due:
             self._board = look()
             # A rank that gives no answer makes a look last: the cell has to be followed between.
-            self._board_due = now + max(BOARD_SECONDS, 3 * (time.monotonic() - now))
+            self._board_due = now + max(times.BOARD, 3 * (time.monotonic() - now))
 
     def before_input(self, rank: int, text: str) -> bool:
         """Show what one rank has written last, and nothing else: it asks a person, just below.
@@ -209,7 +205,7 @@ class Line:
             return
         texts = fold({state.rank: state.describe() for state in states})
         text = "; ".join(f"{label(ranks)}: {what}" for ranks, what in texts)
-        if suspicion is not None and suspicion.seconds() > board.OFFER_SECONDS:
+        if suspicion is not None and suspicion.seconds() > times.STOP_OFFERED:
             text = f"suspected deadlock, Ctrl-C stops the cell; {text}"
         width = shutil.get_terminal_size().columns - 1
         self._write(f"{board.clock(seconds)}  {text}"[:width])

@@ -10,7 +10,7 @@ from IPython.core import magic_arguments
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import Interrupted, UsageError
 from ..launch.ipyparallel_internals import name_result
 from ..runtime import request
@@ -79,7 +79,7 @@ class LabMagics(ParallelMagics):
             after = args.progress_after_seconds
             shown = live.Live(
                 live.screen() if args.stream is not False else None,
-                live.BOARD_SECONDS if after is None else after,
+                times.BOARD if after is None else after,
             )
             named = self._named(code)
             return self._run(current, ranks, named, shown, args.save_name, args.groupby, signum)

@@ -15,8 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 
-#: What they get, and how many seconds they have to end before the next.
-SIGNALS = ((signal.SIGINT, 1.0), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0))
+from .. import times
 
 #: Those that were there when the cell began.
 _before: set[BaseProcess] = set()
@@ -31,20 +30,20 @@ def note() -> None:
 def end(later: Callable[[float, Callable[[], None]], object]) -> None:
     """End those that were started since; ``later`` calls a function after some seconds."""
     started = [p for p in multiprocessing.active_children() if p not in _before and not p.daemon]
-    _end(started, SIGNALS, later)
+    _end(started, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), later)
 
 
 def _end(
     children: Sequence[BaseProcess],
-    signals: Sequence[tuple[signal.Signals, float]],
+    signals: Sequence[signal.Signals],
     later: Callable[[float, Callable[[], None]], object],
 ) -> None:
     left = [child for child in children if child.is_alive()]
     if not left or not signals:
         return
-    (signum, seconds), *rest = signals
+    signum, *rest = signals
     for child in left:
         with contextlib.suppress(ProcessLookupError):
             if child.pid is not None:
                 os.kill(child.pid, signum)
-    later(seconds, lambda: _end(left, rest, later))
+    later(times.CHILDREN_ENDED.seconds(), lambda: _end(left, rest, later))

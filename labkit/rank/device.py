@@ -17,6 +17,7 @@ from typing import Protocol
 
 import torch
 
+from .. import times
 from ..wire.samples import GroupKey
 from . import memory
 from .observe import flight_recorder
@@ -25,8 +26,6 @@ from .torch_internals import groups
 
 log = logging.getLogger("labkit")
 
-#: Seconds between two looks at the device: the first, and the longest.
-FIRST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01
 #: Flag of CUDA's driver: a thread that waits for the device sleeps instead of spinning.
 CU_CTX_SCHED_BLOCKING_SYNC = 0x04
 
@@ -132,10 +131,10 @@ def finish() -> None:
 
 def wait() -> None:
     """Look at the device again and again, and sleep in between: the interpreter is free."""
-    pause = FIRST_PAUSE
+    pause = times.DEVICE_LOOK
     while not queue.is_done():
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, times.DEVICE_LOOK_LONGEST)
 
 
 #: The code of the function that waits: a frame with it is a rank that waits for its device.

@@ -15,11 +15,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-#: Seconds that a rank has to come back by itself, and those in which the file is away: a
-#: ``FileStore`` looks every 10 ms.
-PATIENCE, AWAY_SECONDS = 0.05, 0.1
-#: Seconds in which to try, and between two looks at the rank.
-SECONDS, PAUSE = 1.0, 0.01
+from .. import times
+
 #: What the file is called in the meantime.
 ASIDE = ".labkit"
 
@@ -60,19 +57,19 @@ def free(has_moved: Callable[[], bool]) -> int:
 
 
 def _free(found: list[str], has_moved: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not _comes(has_moved, PATIENCE) and time.monotonic() < deadline:
+    deadline = time.monotonic() + times.FILE_STORE_FREED.seconds()
+    while not _comes(has_moved, times.FILE_STORE_LEFT.seconds()) and time.monotonic() < deadline:
         with contextlib.ExitStack() as back:
             for path in found:
                 back.enter_context(_away(path))
-            time.sleep(AWAY_SECONDS)
+            time.sleep(times.FILE_STORE_AWAY.seconds())
 
 
 def _comes(has_moved: Callable[[], bool], seconds: float) -> bool:
     """Wait until a rank goes on, at most for some seconds; tell whether it does."""
     deadline = time.monotonic() + seconds
     while not has_moved() and time.monotonic() < deadline:
-        time.sleep(PAUSE)
+        time.sleep(times.FILE_STORE_LOOK)
     return has_moved()
 
 

@@ -18,14 +18,11 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
+from .. import times
 from ..wire import errands, python_threads
 from . import ipython_internals, stack_file
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: Seconds that an interrupt waits for an import, at most.
-IMPORT_SECONDS = 30.0
-#: Seconds until it is sent again meanwhile.
-AGAIN_SECONDS = 0.05
 
 #: Functions on whose behalf code of the learner's runs: what they raise is told to the notebook.
 _runners: set[CodeType] = set()
@@ -94,11 +91,11 @@ def _waits_for_import(frame: FrameType | None) -> bool:
         _waits_since = 0.0
         return False
     _waits_since = _waits_since or time.monotonic()
-    if time.monotonic() - _waits_since > IMPORT_SECONDS:
+    if time.monotonic() - _waits_since > times.IMPORTED:
         return False
     if not _is_due:
         _is_due = True
-        _later(AGAIN_SECONDS, functools.partial(_send_again, _request))
+        _later(times.INTERRUPT_AGAIN, functools.partial(_send_again, _request))
     return True
 
 

@@ -9,15 +9,11 @@ from typing import NamedTuple
 import psutil
 import torch
 
+from .. import times
 from ..wire.state import Gpu
 
 #: This rank's device. Not torch's current one, which every thread has for itself.
 device = torch.device("cpu")
-
-
-#: Seconds for which an exact look at the memory is good: the system takes 10 ms for one, in
-#: which the process cannot get new memory.
-EXACT_SECONDS = 60.0
 
 
 class _Look(NamedTuple):
@@ -39,7 +35,7 @@ def used() -> int:
     process = psutil.Process()
     info = process.memory_info()
     resident = info.rss - getattr(info, "shared", 0)
-    if time.monotonic() - _exact.when > EXACT_SECONDS:
+    if time.monotonic() - _exact.when > times.MEMORY_KNOWN:
         _exact = _Look(time.monotonic(), process.memory_full_info().uss, resident)
     return max(0, _exact.own + resident - _exact.resident)
 

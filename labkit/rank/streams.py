@@ -5,7 +5,7 @@ in the notebook's kernel. A bar that is flushed with each of half a million step
 the end of its output came too late to be shown.
 
 The first flushes are served at once, so what a rank says last before it dies is seen. One that
-flushes thousands of times in a second is served every ``INTERVAL`` instead, as one that never
+flushes thousands of times in a second is served every ``times.FLUSHED`` instead, as one that never
 flushes is, and before anything else leaves the rank: results, pictures, the end of the cell.
 
 ipykernel flushes both streams twice at the end of each request. Where neither Python nor C code
@@ -24,15 +24,12 @@ from typing import Any
 
 from ipykernel.iostream import OutStream
 
+from .. import times
 from ..wire.legible import packer
 from .observe import system_call
 
 #: Flushes that are served at once in a row, and how many more of them each second.
 BURST, RATE = 1000, 100
-#: Seconds after which text leaves the rank that nobody flushes.
-INTERVAL = 0.1
-#: Seconds between looks at what C code has written, and for all of them.
-LOOK_SECONDS, LOOKS_SECONDS = 0.0003, 0.1
 
 
 class Tap:
@@ -66,9 +63,9 @@ class Tap:
 
     def settle(self) -> None:
         """Wait until the thread has given all that is there to the stream, and waits for more."""
-        deadline = time.monotonic() + LOOKS_SECONDS
+        deadline = time.monotonic() + times.C_OUTPUT_READ.seconds()
         while time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(times.C_OUTPUT_LOOK)
             if self.waits() and self.mark() is not None:
                 return
 
@@ -100,7 +97,7 @@ class Flushing:
         self._written = object()
 
     def __call__(self) -> None:
-        """Flush now, or leave it to the stream, which does so after ``INTERVAL`` by itself."""
+        """Flush now, or leave it to the stream, which does so after ``times.FLUSHED`` by itself."""
         if self._has_nothing():
             return
         now = self._clock()
@@ -160,7 +157,7 @@ def install(session: Any = None) -> None:
     for descriptor, stream in found:
         own = type(stream) is OutStream and stream.pub_thread
         if own and not isinstance(stream.flush, Flushing):
-            stream.flush_interval = INTERVAL
+            stream.flush_interval = times.FLUSHED
             stream.flush = Flushing(stream, tap=_tap(stream, descriptor))
             _note_writes(stream)
             _settle_before_others(stream)

@@ -18,13 +18,11 @@ from datetime import timedelta
 
 import torch
 
+from .. import times
 from ..wire.connections import Pair, borrow, list_connections
 from . import file_stores, large_waits, process_group
 from .observe import p2p_record, sampler
 from .torch_internals import connecting, groups, rendezvous
-
-#: The time limit of a receive that is to fail.
-MOMENT = timedelta(milliseconds=1)
 
 
 def free(pairs: Collection[Pair]) -> int:
@@ -86,6 +84,9 @@ def expire() -> int:
         if peer < 0:  # it takes from any: every connection will do
             peer = (group.rank() + 1) % group.size()
         with contextlib.suppress(RuntimeError):  # its time is up, or the connection has ended
-            wait(issue(group, [torch.zeros(1, dtype=torch.uint8)], peer, tag), MOMENT)
+            wait(
+                issue(group, [torch.zeros(1, dtype=torch.uint8)], peer, tag),
+                timedelta(seconds=times.RECEIVE_FAILS),
+            )
         count += 1
     return count

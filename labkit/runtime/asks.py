@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from .. import interrupts
+from .. import interrupts, times
 from ..wire.asking import InputRequest
 from ..wire.requests import GiveInput
 from . import control
@@ -14,8 +14,6 @@ from .request import Request
 
 _log = logging.getLogger(__name__)
 
-#: Seconds for which a rank that was answered keeps its turn: in a debugger it asks again at once.
-TURN_SECONDS = 1.0
 
 #: Shows a person what a rank asks, and returns the answer. EOFError: the end of the input; any
 #: other error but an interrupt: nobody can answer.
@@ -65,7 +63,7 @@ class Asks:
                 return False
         asked = self._open.pop(rank)
         self._answer(rank, asked)
-        self._turn = (rank, time.monotonic() + TURN_SECONDS)
+        self._turn = (rank, time.monotonic() + times.NEXT_INPUT_REQUEST.seconds())
         return True
 
     def _answer(self, rank: int, asked: InputRequest) -> None:

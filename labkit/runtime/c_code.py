@@ -8,12 +8,11 @@ import time
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from .. import times
 from ..wire import python_threads, stack_file
 from ..wire.stack_file import Frame
 from .cluster import RankCluster
 
-#: Seconds for a rank to write where it stands: it takes microseconds, or it is stopped.
-WRITE_SECONDS = 0.2
 #: Begin the file names of the learner's code, beside ipykernel's.
 OWN = ("In[", "<ipython-input")
 
@@ -37,11 +36,11 @@ def places(cluster: RankCluster, ranks: Sequence[int]) -> tuple[dict[int, str], 
     # One that writes no such file would not survive the signal.
     there = [r for r, path in paths.items() if os.path.exists(path)]
     asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
-    deadline = time.monotonic() + WRITE_SECONDS
+    deadline = time.monotonic() + times.STACK_WRITTEN.seconds()
     in_c: dict[int, str] = {}
     coming: list[int] = []
     while asked and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(times.STACK_LOOK)
         for rank in list(asked):
             frames, seen = stack_file.read(paths[rank])
             if seen:

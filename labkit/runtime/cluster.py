@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import ipyparallel as ipp
 import psutil
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import LabError, LabStopped, StartError
 from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
@@ -30,14 +30,6 @@ from . import output
 R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
-
-#: Seconds for every engine to connect, and for a short errand on a rank that is idle.
-START_SECONDS = 120.0
-ERRAND_SECONDS = 30.0
-#: The same for an errand when an interrupt has come.
-HURRY_SECONDS = 1.0
-#: Seconds after which the controller is asked again which engines are there.
-ASK_SECONDS = 0.5
 
 
 class RankCluster:
@@ -122,11 +114,11 @@ class RankCluster:
             ``time.monotonic``.
         """
         launcher = self.launcher
-        ask = time.monotonic() + ASK_SECONDS
+        ask = time.monotonic() + times.ENGINES_ASKED
         while len(self.connected()) < self.size:
             if time.monotonic() > ask:
                 ipyparallel_internals.ask_for_engines(self.client)
-                ask = time.monotonic() + ASK_SECONDS
+                ask = time.monotonic() + times.ENGINES_ASKED
             if why := launcher.why_not_coming(self.size):
                 raise StartError(why)
             if time.monotonic() > deadline:
@@ -139,7 +131,7 @@ class RankCluster:
 
     def start_seconds(self) -> float:
         """Return how long to wait for the ranks; ipyparallel's own setting can only prolong it."""
-        return max(START_SECONDS, self.launcher.timeout)
+        return max(times.START, self.launcher.timeout)
 
     def _on_exit(self, pid: int, code: int) -> None:
         for place in self.places:
@@ -190,8 +182,8 @@ class RankCluster:
         Raises
         ------
         LabError
-            If one does not answer within ``ERRAND_SECONDS`` or fails; within
-            ``HURRY_SECONDS`` when somebody has pressed stop and waits.
+            If one does not answer within ``times.REMOTE_CALL`` or fails; within
+            ``times.REMOTE_CALL_STOPPED`` when somebody has pressed stop and waits.
         KeyboardInterrupt
             If it is interrupted where that is stoppable; the errands go on then.
         """
@@ -201,7 +193,8 @@ class RankCluster:
         asked = {engine: (call,) for engine, call in calls.items()}
         result = few_messages.apply(self.client, errands.on_rank, asked)
         replies = dict(zip(calls, ipyparallel_internals.replies(result), strict=True))
-        seconds = HURRY_SECONDS if interrupts.has_come() else ERRAND_SECONDS
+        stopped = interrupts.has_come()
+        seconds = times.REMOTE_CALL_STOPPED.seconds() if stopped else times.REMOTE_CALL
         deadline = time.monotonic() + seconds
         for engine, reply in replies.items():
             if not interrupts.wait_by(reply.wait, deadline - time.monotonic()):

@@ -9,15 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import LabError
 from ..launch import ipyparallel_internals
 from ..wire.encoding import ProtocolError, decode, encode
 from ..wire.requests import REFUSED, Question
 from .cluster import RankCluster
-
-#: Seconds for the answer to a question.
-ANSWER_SECONDS = 1.0
 
 A = TypeVar("A")
 
@@ -67,11 +64,11 @@ def post(cluster: RankCluster, rank: int, question: Question[A]) -> Posted[A] | 
 def ask(
     cluster: RankCluster,
     questions: Mapping[int, Question[A]],
-    seconds: float = ANSWER_SECONDS,
+    within: times.Bound = times.ANSWER,
 ) -> dict[int, A]:
     """Ask ranks, each its own question; return the answers by rank.
 
-    A rank that gives none within ``seconds`` is left out.
+    A rank that gives none ``within`` is left out.
 
     Raises
     ------
@@ -79,7 +76,7 @@ def ask(
         If a rank and the notebook do not understand each other.
     """
     posted = [post(cluster, rank, question) for rank, question in questions.items()]
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + within.seconds()
     return {
         p.rank: p.answer()
         for p in posted
@@ -88,9 +85,9 @@ def ask(
 
 
 def send_signal(
-    cluster: RankCluster, ranks: Sequence[int], signum: str | int, seconds: float
+    cluster: RankCluster, ranks: Sequence[int], signum: str | int, within: times.Bound
 ) -> None:
-    """Send a signal to some ranks; return when they have it, after ``seconds`` at the latest.
+    """Send a signal to some ranks; return when they have it, or once it is not there ``within``.
 
     Those that the launcher reaches get it from the system, also while C code in them holds the
     interpreter; the others on their control channel.
@@ -99,7 +96,7 @@ def send_signal(
     far = [r for r in ranks if not cluster.signal(r, number)]
     if engines := _engines(cluster, far):
         received = cluster.client.send_signal(signum, targets=engines, block=False)
-        concurrent.futures.wait([received], seconds)
+        concurrent.futures.wait([received], within.seconds())
 
 
 def _engines(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:

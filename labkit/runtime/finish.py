@@ -11,17 +11,12 @@ from typing import Any
 
 import cloudpickle
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
 from . import c_code, diagnosis, messages, recovery, too_short
 from .diagnosis import Ending
 from .request import Request
-
-#: Seconds to wait for the last output of a rank whose cell has ended.
-OUTPUT_SECONDS = 5.0
-#: The same when an interrupt has come.
-HURRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -76,8 +71,8 @@ def finish(
             _repair(request, ending)
             # The reply can be here before the last output is.
             ended = [reply.output for r, reply in request.replies.items() if request.has_replied(r)]
-            seconds = HURRY_SECONDS if interrupts.has_come() else OUTPUT_SECONDS
-            concurrent.futures.wait(ended, 0 if request.dead() else seconds)
+            bound = times.LAST_OUTPUT_STOPPED if interrupts.has_come() else times.LAST_OUTPUT
+            concurrent.futures.wait(ended, 0 if request.dead() else bound.seconds())
         finished = _collect(request, ending)
         if finished.error is None and interrupts.take():
             finished = replace(finished, error=diagnosis.stopped_too_late())

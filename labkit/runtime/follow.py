@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .. import interrupts
+from .. import interrupts, times
 from ..deadlock.cause import Case
 from ..wire.state import RankState
 from . import diagnosis
@@ -19,10 +19,6 @@ from .watchdog import Suspicion, Watcher, sample
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that a cell has before anybody watches it: short ones cost nothing more.
-UNWATCHED_SECONDS = 0.2
-#: Seconds between looks at the ranks while something runs.
-TICK = 0.2
 
 #: What ranks have written to stdout and to stderr so far, by rank.
 Texts = tuple[dict[int, str], dict[int, str]]
@@ -81,7 +77,7 @@ class Watch:
         self.request = request
         self.watcher: Watcher | None = None
 
-    def look(self, busy: Sequence[int], seconds: float = TICK) -> Case | None:
+    def look(self, busy: Sequence[int], seconds: float = times.TICK) -> Case | None:
         """Wait for news; return a deadlock of these ranks that is proved."""
         self.watcher = self.watcher or Watcher(self.request.cluster, self.request.ranks)
         replies = [*(self.request.replies[r] for r in busy), *self.request.asked(busy)]
@@ -118,7 +114,7 @@ def _follow(
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     checked = False  # that what is suspected is still so
     if watch.watcher is None:
-        quiet = UNWATCHED_SECONDS if timeout is None else min(UNWATCHED_SECONDS, timeout)
+        quiet = times.UNWATCHED if timeout is None else min(times.UNWATCHED, timeout)
         interrupts.wait(request.replies.values(), quiet)
     while True:
         if request.dead():
@@ -130,7 +126,7 @@ def _follow(
         if asks.serve(busy, watch.waiting()):
             continue
         left = max(0.0, deadline - time.monotonic())
-        if (case := watch.look(busy, min(TICK, left))) is not None:
+        if (case := watch.look(busy, min(times.TICK, left))) is not None:
             return Ending("deadlock", case=case)
         suspicion = watch.suspicion()
         if suspect is None or suspicion is None or suspicion.seconds() < suspect:

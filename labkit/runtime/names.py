@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .. import times
 from ..wire import errands
 from ..wire.names import Suggestion
 from .process_group import GroupKeeper
 from .request import send_errand
-
-#: Seconds that somebody who writes waits for a rank's answer at most.
-PATIENCE = 1.0
 
 
 def complete(group: GroupKeeper, ranks: Sequence[int], cell: str, cursor: int) -> list[Suggestion]:
@@ -35,5 +33,5 @@ def _ask(group: GroupKeeper, ranks: Sequence[int], call: errands.Call[Any]) -> A
     if not chosen:
         return None
     sent = send_errand(group, chosen, call)
-    sent.result.wait(PATIENCE)
+    sent.result.wait(times.COMPLETION)
     return sent.outcomes()[0].value if sent.result.done() else None

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import LabError
 from ..rank_names import how_to_replace, label
 from ..wire import errands
@@ -20,10 +20,6 @@ _log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 #: An address that nobody has (RFC 5737): the way to it is the way to everywhere else.
 ANYWHERE = "192.0.2.1"
-#: Seconds that a group has to be formed, and ranks have to answer, when an interrupt has come.
-GRACE_SECONDS = 0.5
-#: Seconds to wait for ranks that are busy with something earlier when a broken group is needed.
-BUSY_SECONDS = 5.0
 
 
 class GroupKeeper:
@@ -78,7 +74,7 @@ class GroupKeeper:
         with interrupts.held():
             self.broken = True
             try:
-                with interrupts.stoppable(after=GRACE_SECONDS):
+                with interrupts.stoppable(after=times.GROUP_FORMED.seconds()):
                     yield
             except (KeyboardInterrupt, LabError):
                 with contextlib.suppress(LabError):
@@ -107,7 +103,7 @@ class GroupKeeper:
         if len(free) == cluster.size:
             self.rebuild()
         else:
-            with interrupts.held(), interrupts.stoppable(after=GRACE_SECONDS):
+            with interrupts.held(), interrupts.stoppable(after=times.GROUP_FORMED.seconds()):
                 self._leave(free)
         return not self.broken
 
@@ -131,7 +127,7 @@ class GroupKeeper:
         if self.cluster.deaths or self.repair():  # without the dead there is none to rebuild
             return
         with interrupts.held(), interrupts.stoppable():
-            interrupts.wait_by(self._wait_for_free, BUSY_SECONDS)
+            interrupts.wait_by(self._wait_for_free, times.GROUP_FREE.seconds())
         if self.cluster.deaths or self.repair():
             return
         busy = self.cluster.busy_ranks()

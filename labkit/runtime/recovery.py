@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from .. import times
 from ..deadlock.in_step import in_step
 from ..wire.connections import Pair, list_connections_of
 from ..wire.requests import AskConnections, AskWait, Connections, Shut, Wake
@@ -21,21 +22,6 @@ from .watchdog import sample
 
 _log = logging.getLogger(__name__)
 
-#: Seconds to wait for freed ranks before they are interrupted too.
-FREED_SECONDS = 0.5
-#: Seconds to wait after that: where somebody has pressed stop and looks on, and where all have to
-#: come back, be the machine ever so busy, because they were seen to wait for one another.
-STOPPED_SECONDS, STUCK_SECONDS = 0.4, 4.0
-#: Seconds for those that have seen an interrupt: they end, unless their code catches it; but where
-#: many share the processors, an end takes long.
-COMING_SECONDS = 2.0
-#: Seconds after which they are freed once more.
-AGAIN_SECONDS = 0.5
-#: Seconds for answers here: they come in milliseconds, if nothing keeps the rank from it.
-QUICK_SECONDS = 0.2
-#: Seconds for ranks to end by themselves when interrupted, before they are freed.
-INTERRUPT_SECONDS = 0.25
-
 
 def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -> None:
     """Send a signal to some ranks; return when they have it, those that answer at all.
@@ -43,12 +29,12 @@ def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -
     One that came later would hit what is sent to them next.
     """
     _log.debug("sends %s to ranks %s", signum, ranks)
-    control.send_signal(cluster, ranks, signum, QUICK_SECONDS)
+    control.send_signal(cluster, ranks, signum, times.QUICK_ANSWER)
 
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     """End what blocks some ranks: what they are in raises an error. Return those that answer."""
-    answers = control.ask(cluster, dict.fromkeys(ranks, AskWait()), QUICK_SECONDS)
+    answers = control.ask(cluster, dict.fromkeys(ranks, AskWait()), times.QUICK_ANSWER)
     waits = {r: a.wait for r, a in answers.items() if a.wait is not None}
     _wake(cluster, waits)
     # One that waits for a thread of its own is interrupted before that thread is freed: it would
@@ -67,7 +53,7 @@ def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
     if _log.isEnabledFor(logging.DEBUG):
         counts = {r: len(shared.pairs) for r, shared in own.items()}
         _log.debug("shuts connections between ranks, per rank: %s", counts)
-    control.ask(cluster, own, QUICK_SECONDS)
+    control.ask(cluster, own, times.QUICK_ANSWER)
 
 
 def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
@@ -84,7 +70,7 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
         (group, _), _ = wait.options[0]
         wake = Wake(group, wait.me, wait.tag)
         for other in others:  # the first that is in the group
-            answer = control.ask(cluster, {other: wake}, QUICK_SECONDS).get(other)
+            answer = control.ask(cluster, {other: wake}, times.QUICK_ANSWER).get(other)
             _log.debug("rank %d was to wake rank %d: %s", other, rank, answer)
             if answer is not None and answer.count:
                 break
@@ -114,7 +100,7 @@ def end(
     of them may answer late, where many share the processors or while it imports a library; else
     one on this host that does not answer is not waited for.
     """
-    seconds = STUCK_SECONDS if seen else STOPPED_SECONDS
+    seconds = times.STUCK.seconds() if seen else times.STOPPED.seconds()
     send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
     # On another host a rank may be out of reach for a moment.
@@ -124,13 +110,13 @@ def end(
     def still() -> list[int]:
         return sorted(set(busy()) - lost)
 
-    _wait(still, FREED_SECONDS)
+    _wait(still, times.FREED.seconds())
     deadline = time.monotonic() + seconds
     if waiting := still():  # freed, and waiting again: it caught the error
         send_signal(cluster, waiting, signum)
     while waiting := still():
         free(cluster, waiting)
-        _wait(still, min(seconds, AGAIN_SECONDS))
+        _wait(still, min(seconds, times.FREED_AGAIN.seconds()))
         if time.monotonic() > deadline:
             break
     left = busy()
@@ -145,7 +131,7 @@ def interrupt(
     running = busy()
     _log.info("interrupts ranks %s", running)
     send_signal(cluster, running, signum)
-    _wait(busy, INTERRUPT_SECONDS)
+    _wait(busy, times.INTERRUPTED.seconds())
     blocked = busy()
     if not blocked:
         return [], []
@@ -154,7 +140,7 @@ def interrupt(
 
 def wait_for(busy: Callable[[], list[int]], coming: Sequence[int]) -> list[int]:
     """Wait for interrupted ranks that are on their way back; return all that are busy then."""
-    _wait(lambda: [rank for rank in busy() if rank in coming], COMING_SECONDS)
+    _wait(lambda: [rank for rank in busy() if rank in coming], times.COMING.seconds())
     return busy()
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import LabError, LabStopped, UsageError
 from ..rank_names import fold, how_to_replace, label
 from .cluster import RankCluster
 from .process_group import GroupKeeper
 from .survey import look
-
-#: Seconds between looks at what a busy rank does.
-PAUSES = (0.0, 0.05, 0.1)
 
 
 class Session:
@@ -111,8 +108,8 @@ class Session:
         """
         cluster = self.cluster
         places: dict[int, str] = {}
-        for pause in PAUSES:  # one that has just been sent something does not stand anywhere yet
-            interrupts.sleep(pause)
+        for pause in times.LINE_LOOKS:
+            interrupts.sleep(pause.seconds())
             busy = [r for r in self.check_ranks(ranks) if cluster.is_busy(r)]
             if not busy:
                 return

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import interrupts
+from .. import interrupts, times
 from ..deadlock import message
 from ..wire.exit_code import describe_exit
 from ..wire.requests import Activity, AskActivity
@@ -16,11 +16,6 @@ from . import control
 from .cluster import RankCluster
 from .watchdog import Watcher, sample
 
-#: A rank tells what it waits for when it has stood still between two looks, so long apart.
-LOOK_AGAIN_SECONDS = 0.25
-#: How long to look for a deadlock: it takes half a second to be certain of one.
-FAULT_SECONDS = 1.0
-
 
 def survey(cluster: RankCluster) -> list[RankState]:
     """Ask every rank what it does and, if it may be waiting, for what."""
@@ -29,7 +24,7 @@ def survey(cluster: RankCluster) -> list[RankState]:
     if not running:
         return states
     sample(cluster, running)
-    interrupts.sleep(LOOK_AGAIN_SECONDS)
+    interrupts.sleep(times.STOOD_STILL.seconds())
     samples = sample(cluster, running)
     waits = {r: s for r, s in samples.items() if s.wait is not None}
     return [_state(cluster, s.rank, None, waits[s.rank]) if s.rank in waits else s for s in states]
@@ -47,9 +42,9 @@ def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
     if not any(state.state == "waiting" for state in states):
         return []
     watcher = Watcher(cluster, sorted(cluster.asked))
-    deadline = time.monotonic() + FAULT_SECONDS
+    deadline = time.monotonic() + times.FAULT_FOUND.seconds()
     while time.monotonic() < deadline:
-        if (case := watcher.look((), {}, 0.1)) is not None:
+        if (case := watcher.look((), {}, times.FAULT_TICK)) is not None:
             return [f"Deadlock: {message.headline(case)}"]
     found = watcher.suspicion
     return message.suspicion(found.case)[:1] if found is not None else []

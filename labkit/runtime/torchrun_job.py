@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .. import interrupts
+from .. import interrupts, times
 from ..errors import LabError, UsageError
 from ..launch.torchrun import Report, Torchrun, make_folder
 from ..launch.torchrun_owner import STDERR, STDOUT
 from ..wire.outcome import Outcome
 from .torchrun import File, Raised, Workers, find_failed, judge, why_refused
 from .torchrun_watch import Watch, deadlock, stopped
-
-#: Seconds between two looks at the workers.
-LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class Job:
         try:
             with interrupts.stoppable():
                 while not self._torchrun.has_ended():
-                    if (case := self.watch.look(LOOK_SECONDS)) is not None:
+                    if (case := self.watch.look(times.WORKERS_LOOK)) is not None:
                         return deadlock(case)
                     suspicion = self.watch.suspicion()
                     if patience is None or suspicion is None or suspicion.seconds() < patience:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import psutil
 
-from .. import interrupts
+from .. import interrupts, times
 from ..deadlock import message
 from ..deadlock.cause import Case, likely_cause
 from ..deadlock.samples import renumber
@@ -27,12 +27,9 @@ from ..wire.samples import Sample
 from ..wire.state import RankState
 from ..wire.torchrun import SOCKET, Hello
 from .cluster import RankCluster
-from .control import ANSWER_SECONDS, Posted
+from .control import Posted
 from .survey import waiting
 from .watchdog import Suspicion, Watcher
-
-#: Seconds after which a worker that has gone has ended well: else torchrun would have ended all.
-SURE_SECONDS = 1.0
 
 
 class _Worker:
@@ -71,7 +68,7 @@ class _Worker:
         if not self._closed or not _has_ended(self.hello.pid):
             return False
         self.gone_since = self.gone_since or time.monotonic()
-        return time.monotonic() - self.gone_since > SURE_SECONDS
+        return time.monotonic() - self.gone_since > times.WORKER_ENDED_WELL.seconds()
 
 
 def _has_ended(pid: int) -> bool:
@@ -121,7 +118,7 @@ class _Watcher(Watcher):
     def sample(self, ranks: Sequence[int]) -> dict[int, Sample]:
         posted = [self.post(rank, AskSample()) for rank in ranks]
         asked = [p for p in posted if p is not None]
-        interrupts.wait([p.future for p in asked], ANSWER_SECONDS)
+        interrupts.wait([p.future for p in asked], times.ANSWER.seconds())
         return renumber({p.rank: p.answer() for p in asked if p.future.done()})
 
     def outside(self) -> tuple[str, ...]:

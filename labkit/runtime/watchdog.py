@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import interrupts
+from .. import interrupts, times
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
@@ -29,15 +29,9 @@ from .cluster import RankCluster
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between the two looks that must agree before a deadlock is declared.
-CONFIRM_SECONDS = 0.15
 #: How often it looks again while some rank neither runs nor stands still for certain, so that
 #: the message has all that wait.
 CONFIRM_TIMES = 6
-#: Seconds to the next look when nothing was found, doubled each time without news; while
-#: something is suspected, it looks more often.
-AGAIN_SECONDS = (0.3, 5.0)
-SUSPICION_SECONDS = 1.0
 #: Looks in a row that may miss what is suspected, as long as its ranks have not run.
 MISSES = 2
 
@@ -79,7 +73,7 @@ class Watcher:
         self._primed: set[int] = set()
         self._known: dict[int, tuple[int, ...]] = {}
         self._seen: object = None
-        self._pause = AGAIN_SECONDS[0]
+        self._pause = times.LOOK_AGAIN
         self._due = 0.0
 
     def look(
@@ -114,10 +108,12 @@ class Watcher:
             return None
         if news == self._seen and now < self._due:
             return None
-        short, long = AGAIN_SECONDS
+        short, long = times.LOOK_AGAIN, times.LOOK_AGAIN_LONGEST
         self._pause = short if news != self._seen else min(2 * self._pause, long)
         case = self._judge(gone, failures)
-        pause = self._pause if self.suspicion is None else min(self._pause, SUSPICION_SECONDS)
+        pause = (
+            self._pause if self.suspicion is None else min(self._pause, times.LOOK_AGAIN_SUSPECTED)
+        )
         self._seen, self._due = news, time.monotonic() + pause
         return case
 
@@ -182,7 +178,7 @@ class Watcher:
         first = self._sample(everyone, gone)
         ran = dict.fromkeys(everyone, 0)  # how many times in a row a rank was seen to run
         for _ in range(CONFIRM_TIMES):
-            interrupts.sleep(CONFIRM_SECONDS)
+            interrupts.sleep(times.CONFIRM.seconds())
             second = self._sample(everyone, gone)
             # Who has run in between can go on, whatever it looks like now. An idle one provided
             # by now what it ever will; another client may drive one that is not.
@@ -194,7 +190,10 @@ class Watcher:
             }
             verdict = _judge(replace(second, samples=same))
             _log.debug(
-                "after %g s, %s: %s", CONFIRM_SECONDS, tell(verdict), _Briefly(second.samples)
+                "after %g s, %s: %s",
+                times.CONFIRM.seconds(),
+                tell(verdict),
+                _Briefly(second.samples),
             )
             for rank in everyone:
                 ran[rank] = ran[rank] + 1 if _has_run(rank, first, second) else 0

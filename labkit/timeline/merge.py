@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import times
 from ..wire.recording import Event, Recording, Span
-
-#: A rank that came this many nanoseconds later, beyond what the clocks may be off, was late.
-LATE = 20_000
 
 
 def merge(recordings: Sequence[Recording]) -> list[Span]:
@@ -70,7 +68,7 @@ def _late(rank: int, event: Event, came: dict[int, int], errors: dict[int, int])
     if not others:
         return None
     last = max(others, key=others.__getitem__)
-    slack = LATE + errors[rank] + errors[last]
+    slack = times.LATE_NANOSECONDS + errors[rank] + errors[last]
     return last if others[last] - event.start > slack else None
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from .. import times
 from ..launch.zygote_owner import Zygote
 from ..notebook.live import LIVE
 from ..wire.features import Feature, Missing, find_missing_in_sources
@@ -41,8 +42,6 @@ FEATURES = {
     ),
 }
 _FILES = {"RunningKernel": ("nbval", "kernel.py"), "IPyNbFile": ("nbval", "plugin.py")}
-#: Seconds that a kernel gets to end: half after the request, half after SIGTERM, then SIGKILL.
-STOP_SECONDS = 15.0
 _ZYGOTE = pytest.StashKey[Zygote | None]()
 
 
@@ -80,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         def stop(self) -> None:
             self.kc.stop_channels()
-            self.km.shutdown_wait_time = STOP_SECONDS
+            self.km.shutdown_wait_time = times.KERNEL_ENDED
             self.km.shutdown_kernel(now=False)
             del self.km  # nbval asks for it to learn whether the kernel runs
 

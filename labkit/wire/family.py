@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from .. import times
+
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -52,9 +54,9 @@ def inherit_orphans() -> None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_descendants(seconds: float = 5.0) -> None:
+def end_descendants(within: times.Bound = times.DESCENDANTS_KILLED) -> None:
     """Kill every descendant: children first, then what falls to this process as their heir."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + within.seconds()
     while (children := _children()) and time.monotonic() < deadline:
         for pid in children:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -62,7 +64,7 @@ def end_descendants(seconds: float = 5.0) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        time.sleep(0.005)
+        time.sleep(times.DESCENDANTS_LOOK)
 
 
 def _children() -> list[int]:

@@ -22,12 +22,11 @@ from collections.abc import Mapping, Sequence
 from subprocess import TimeoutExpired
 from typing import Any
 
+from .. import times
 from . import peers
 
 #: The length of a message, in front of it.
 LENGTH = struct.Struct("=I")
-#: Seconds for news of how a process has ended that has ended.
-NEWS_SECONDS = 1.0
 
 
 class Refused(Exception):
@@ -61,7 +60,7 @@ class ForkedProcess:
         while self.returncode is None:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             # Bounded: another thread that waits may close the file.
-            if self._has_ended(0.2 if left is None else min(left, 0.2)):
+            if self._has_ended(times.FORKED_LOOK if left is None else min(left, times.FORKED_LOOK)):
                 self._note_end()
             elif left == 0:
                 raise TimeoutExpired(f"process {self.pid}", timeout or 0)
@@ -86,7 +85,7 @@ class ForkedProcess:
             if self.returncode is None:
                 code = -int(signal.SIGKILL)
                 with contextlib.suppress(OSError, EOFError), self._line:
-                    self._line.settimeout(NEWS_SECONDS)
+                    self._line.settimeout(times.EXIT_NEWS.seconds())
                     code = receive(self._line, [])["code"]
                 os.close(self._pidfd)
                 self.returncode = code

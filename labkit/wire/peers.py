@@ -15,8 +15,8 @@ import socket
 import struct
 from functools import cache
 
-#: Seconds for an answer of the kernel, which comes at once.
-ANSWER_SECONDS = 5.0
+from .. import times
+
 #: Host and port, as ``getsockname`` and ``getpeername`` return them (IPv6 has more fields).
 Address = tuple[str, int]
 
@@ -127,7 +127,7 @@ def _ask(own: _End, other: _End) -> int | None:
     size = _HEADER.size + len(body)
     header = _HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as line:
-        line.settimeout(ANSWER_SECONDS)
+        line.settimeout(times.SOCKETS_LISTED.seconds())
         line.send(header + body)
         answer = line.recv(8192)
     if _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:

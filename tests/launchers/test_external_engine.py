@@ -17,10 +17,11 @@ from labkit.wire.protocol import REMOTE_FOLDER
 #: Follows the heart of a controller, or gives up.
 FOLLOW = """
 import sys
+from labkit import times
 from labkit.launch import external_engine
 
-external_engine.CLOSED_SECONDS = float(sys.argv[2])
-external_engine.SILENT_SECONDS = float(sys.argv[3])
+times.CONTROLLER_CLOSED = times.Bound(float(sys.argv[2]))
+times.CONTROLLER_SILENT = float(sys.argv[3])
 external_engine._follow(sys.argv[1], None, None, None)
 """
 
@@ -86,10 +87,11 @@ def test_a_rank_that_cannot_register_fails_with_its_reason(tmp_path: Path) -> No
 #: A rank that hangs while it imports what it needs.
 HANGS = """
 import importlib, sys, time
+from labkit import times
 from labkit.launch import external_engine
 
 importlib.import_module = lambda name: time.sleep(1)
-external_engine.STUCK_SECONDS = 0.2
+times.REGISTRATION_STUCK = 0.2
 sys.exit(external_engine.main([]))
 """
 

@@ -14,10 +14,9 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError
+from labkit import LabError, times
 from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
-from labkit.runtime import cluster
 from tests.support import answers, external_lab
 from tests.support.cells import inside, run_cell
 from tests.support.conda_versions import ROOT
@@ -146,7 +145,7 @@ def test_a_job_that_waits_is_waited_for_within_bounds(
     farm: Slurm, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     """Two seconds, here: a setting of ipyparallel's prolongs it, as the sentence says."""
-    monkeypatch.setattr(cluster, "START_SECONDS", 1.0)
+    monkeypatch.setattr(times, "START", 1.0)
     config = {
         "Cluster": {"engine_timeout": 2},
         "SlurmEngineSetLauncher": {"options": "--begin=now+1hour"},

@@ -1,19 +1,17 @@
 """The profiler on a rank: its limits, and its clock."""
 
-import _thread
-import threading
-
 import pytest
 
 import labkit
 from tests.ranks.test_timeline import profiler_is_off
+from tests.support.events import LONG, busy_with, stop_pressed
 
 
 def test_it_stops_by_itself_and_says_so(lab4):
     def shorten(seconds):
-        from labkit.rank.profile import profiler
+        from labkit import times
 
-        profiler.LIMITS[False] = seconds
+        times.RECORDING = seconds
 
     lab4.run(shorten, 0.3)
     try:
@@ -83,13 +81,8 @@ def test_forward_is_the_outermost_module_and_a_loss_is_part_of_it(lab4):
 
 
 def test_an_interrupt_leaves_no_profiler(lab4):
-    timer = threading.Timer(1.0, _thread.interrupt_main)
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            lab4.timeline("import time\ntime.sleep(30)")
-    finally:
-        timer.cancel()
+    with stop_pressed(busy_with({0: "running"})), pytest.raises(KeyboardInterrupt):
+        lab4.timeline(f"import time\ntime.sleep({LONG})")
     assert all(lab4.run(profiler_is_off))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from labkit import interrupts
+from labkit import interrupts, times
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def test_waits_return_what_they_wait_for() -> None:
 def test_what_hangs_is_cut_by_an_interrupt_that_comes_long_after_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(interrupts, "FORCE_SECONDS", 0.2)
+    monkeypatch.setattr(times, "FORCE", 0.2)
     with interrupts.held():
         press()
         press()  # too early

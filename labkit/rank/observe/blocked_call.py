@@ -8,6 +8,7 @@ from types import FrameType
 
 import torch.distributed as dist
 
+from ... import times
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
@@ -189,7 +190,9 @@ def _unobserved(work: Work, issued: str) -> Wait | None:
 
 
 def bounded(timeout: object) -> bool:
-    return isinstance(timeout, timedelta) and timedelta(0) < timeout < p2p_record.BOUND
+    return isinstance(timeout, timedelta) and timedelta(0) < timeout < timedelta(
+        seconds=times.WATCHED_LIMIT
+    )
 
 
 def gives_up(group: ProcessGroup) -> bool:

@@ -10,15 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from ... import times
 from ..torch_internals.threads import POLLING, RUNNING, STORE, WATCHING
 
 TASKS = "/proc/self/task"
 #: ZeroMQ's threads carry the answer to the very question; torch's store serves other ranks;
 #: NCCL's look at the clock.
 CARRIERS = ("ZMQ", STORE, *WATCHING)
-#: Nanoseconds between two looks that do not count: threads that wake up now and then (telemetry,
-#: gloo's polling) compute nothing.
-GRAIN = 10_000_000
 
 
 class Clock(NamedTuple):
@@ -132,4 +130,4 @@ def stood_still(before: Clock | None, now: Clock) -> bool:
     """Tell whether nothing has computed between two readings and nothing does now."""
     if before is None or now.runs or before.main != now.main:
         return False
-    return now.others - before.others < GRAIN
+    return now.others - before.others < times.IDLE_NANOSECONDS

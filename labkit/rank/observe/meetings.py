@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from types import FrameType
 
-from ... import variables
+from ... import times, variables
 from ...wire.samples import GroupKey, Wait
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups
-from . import flight_recorder, p2p_record
+from . import flight_recorder
 
 
 def describe(maker: FrameType, frames: list[FrameType]) -> Wait | None:
     """Describe a wait in ``maker``, the call of ``init_process_group`` or of one that makes a
     sub-group; None if it has a short time limit."""
-    if torch_frames.limit_of(maker, frames, p2p_record.BOUND):
+    if torch_frames.limit_of(maker, frames, timedelta(seconds=times.WATCHED_LIMIT)):
         return None
     if maker.f_code.co_name == "init_process_group":
         return _init(maker)

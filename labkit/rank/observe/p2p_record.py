@@ -35,8 +35,6 @@ COLLECTIVES = tuple(
     for method in methods
     if method != "monitored_barrier"  # it has no Work; ours counts it
 )
-#: A wait with a shorter time limit of its own ends by itself: nobody has to watch it.
-BOUND = timedelta(seconds=60)
 #: Entries that torch's flight recorder keeps: enough to explain a hang, and read in 3 ms.
 RECORDER_SIZE = "128"
 

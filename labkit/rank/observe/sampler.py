@@ -19,6 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
@@ -38,16 +39,6 @@ from . import (
 )
 
 log = logging.getLogger("labkit")
-#: Seconds between looks.
-LOOK_SECONDS = 0.1
-#: The same while a wait goes on that was told.
-TOLD_SECONDS = 0.25
-#: Processor time between two looks that labkit's own polling of a device may use.
-POLLING_NANOSECONDS = 20_000_000
-#: Seconds that it goes on looking after the last question.
-LINGER_SECONDS = 3.0
-#: Seconds after which it lets a question be that nothing came of: its cell has ended.
-IDLE_SECONDS = 60.0
 
 
 class Looker:
@@ -100,7 +91,7 @@ class Looker:
     # -- looks ------------------------------------------------------------------------------
 
     def _keep_looking(self) -> None:
-        self._until = time.monotonic() + LINGER_SECONDS
+        self._until = time.monotonic() + times.LOOKS_LINGER
         if not self._looking:
             self._looking = True
             self._tick()
@@ -108,7 +99,7 @@ class Looker:
     def _tick(self) -> None:
         over = time.monotonic() - self._until
         idle = over > 0 and not is_busy()
-        if over > 0 and (self._tell is None or (idle and over > IDLE_SECONDS)):
+        if over > 0 and (self._tell is None or (idle and over > times.QUESTION_DROPPED)):
             self._looking = False
             self._forget()
             return
@@ -129,7 +120,7 @@ class Looker:
 
     def _pause(self) -> float:
         told = self._wait is not None and self._stamp() == self._known
-        return TOLD_SECONDS if told else LOOK_SECONDS
+        return times.KNOWN_WAIT_LOOK if told else times.MAIN_THREAD_LOOK
 
     def _look(self) -> None:
         main = cpu_clock.main_clock()
@@ -138,7 +129,7 @@ class Looker:
         if self._has_moved(frame, ran):
             self._move(self._spot)
             return
-        if time.monotonic() - self._since < LOOK_SECONDS / 2:
+        if time.monotonic() - self._since < times.MAIN_THREAD_LOOK / 2:
             return
         self._look_at_threads()
         self._wait = self._describe(frame)
@@ -157,7 +148,7 @@ class Looker:
         """Tell whether the last look at something is some time ago: two of one moment say nothing
         of what moves."""
         now = time.monotonic()
-        if due := now - self._looked.get(what, 0.0) >= LOOK_SECONDS / 2:
+        if due := now - self._looked.get(what, 0.0) >= times.MAIN_THREAD_LOOK / 2:
             self._looked[what] = now
         return due
 
@@ -170,7 +161,7 @@ class Looker:
         labkit when a GPU is to end.
         """
         meets = frame is not None and _meets(frame)
-        polls = not meets and ran <= POLLING_NANOSECONDS and device_wait.is_wait(frame)
+        polls = not meets and ran <= times.POLLING_NANOSECONDS and device_wait.is_wait(frame)
         if not meets and not polls:
             before, self._spot = self._spot, None
             return bool(ran) or before is not None or cpu_clock.main_runs()

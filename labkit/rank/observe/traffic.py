@@ -22,6 +22,7 @@ import struct
 import sys
 from typing import NamedTuple
 
+from ... import times
 from ...wire.connections import Address, borrow, list_connections, plain
 from . import cpu_clock
 
@@ -34,9 +35,6 @@ FILES = "/proc/self/fd"
 _BYTES_MOVED = struct.Struct("=120xQQ")
 #: Where it has for how many bytes the other end has room; since Linux 5.4.
 _ROOM = struct.Struct("=228xI")
-#: Nanoseconds of processor time in which gloo's transport takes all that it could take: hundreds
-#: of rounds over its connections. If it has moved nothing in them, it moves nothing.
-SPINNING_NANOSECONDS = 2_000_000
 
 #: The other ends of the connections by which the notebook reaches this rank.
 _notebook: frozenset[Address] = frozenset()
@@ -105,7 +103,7 @@ class Looks:
         assert self._now is not None
         used, _ = self._now.threads.movers[number]
         known = self._now.bytes.moved >= 0
-        return known and used - self._moved[number] >= SPINNING_NANOSECONDS
+        return known and used - self._moved[number] >= times.SPINNING_NANOSECONDS
 
 
 class Bytes(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ... import times
 from ...wire.intervals import Interval, common, union, without
 from ...wire.recording import CONTINUED, WORK, Event, TorchEvent
 from ..torch_internals import profiling
@@ -25,12 +26,8 @@ from ..torch_internals.recorder import BYTES, Issued
 #: Our own events are named so, with what follows.
 OURS = "labkit:"
 CLOCK = OURS + "clock"
-#: Kernels of one piece of work with less than this between them are drawn as one.
-KERNEL_GAP = 20_000
 #: Work inside work (a closure of the optimizer, a forward computed again) is as deep as this.
 DEPTH = 8
-#: Nanoseconds by which the profiler's clock and the flight recorder's may differ.
-GRAIN = 100_000
 #: Stands for the number of a work in ``Material.waits``, for a monitored barrier.
 MONITORED = -2
 
@@ -208,7 +205,7 @@ def _homes(raws: Sequence[Raw], entries: Sequence[Issued]) -> dict[int, str]:
 def _fits(raw: Raw, entry: Issued) -> bool:
     """Tell whether a collective that a thread took up may be one that was issued: the same name,
     and issued before (but for the grain of the two clocks)."""
-    return entry.name == raw.name and entry.created <= raw.start + GRAIN
+    return entry.name == raw.name and entry.created <= raw.start + times.CLOCKS_APART_NANOSECONDS
 
 
 def _numbers(found: Sequence[Issued | None]) -> list[int]:
@@ -285,7 +282,7 @@ def _kernels(material: Material) -> list[Event]:
         inner = _around(work, starts, launch)
         if inner is None:
             continue
-        if inner == home and raw.start - found[-1].stop < KERNEL_GAP:
+        if inner == home and raw.start - found[-1].stop < times.KERNEL_GAP_NANOSECONDS:
             found[-1] = found[-1]._replace(stop=max(found[-1].stop, raw.stop))
         else:
             name = inner.name + (CONTINUED if inner in begun else "")

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from ... import times
+
 #: How often a host asks another for the time.
 EXCHANGES = 10
-#: Seconds to wait for the others.
-PATIENCE = 5.0
 
 
 def first_of_hosts(hosts: Mapping[int, str]) -> dict[int, str]:
@@ -92,8 +92,8 @@ def _ask(store: Any, key: str, now: Callable[[], int]) -> tuple[int, int]:
 
 
 def store_get(store: Any, key: str) -> str:
-    """Return what a store has under a key, waiting for it up to ``PATIENCE``."""
-    store.wait([key], timedelta(seconds=PATIENCE))
+    """Return what a store has under a key, waiting for it up to ``times.CLOCKS_COMPARED``."""
+    store.wait([key], timedelta(seconds=times.CLOCKS_COMPARED.seconds()))
     return str(store.get(key).decode())
 
 
@@ -103,7 +103,7 @@ def meet(store: Any, key: str, count: int) -> None:
     Raises
     ------
     RuntimeError
-        (torch's DistStoreError) If not all have come within ``PATIENCE``.
+        (torch's DistStoreError) If not all have come within ``times.CLOCKS_COMPARED``.
     """
     if store.add(f"{key}/here", 1) == count:
         store.set(f"{key}/go", "")

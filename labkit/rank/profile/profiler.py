@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.autograd.profiler import record_function
 
+from ... import times
 from ...errors import LabError
 from ...wire.recording import Recording
 from .. import device, process_group, tracebacks
@@ -27,9 +28,6 @@ from ..observe import flight_recorder, p2p_record
 from ..torch_internals import profiling
 from . import classify, clocks, marks
 
-#: Seconds after which a recording stops by itself, with operators or without: that many events
-#: still fit in memory.
-LIMITS = {False: 30.0, True: 3.0}
 #: Events of torch that a rank keeps for the trace, the first ones.
 MAX_TORCH_EVENTS = 100_000
 #: Marks from which the profiler's clock is read against the system's: the tightest one counts.
@@ -49,6 +47,11 @@ def record_call(
     rank = int(tracebacks.get_shell().user_ns["rank"])
     code = partial(function, *args, **kwargs) if function else _compile(*args)
     return run(rank, code, key, hosts, operators=operators)
+
+
+def _limit(operators: bool) -> float:
+    """Return after how many seconds a recording stops by itself."""
+    return times.RECORDING_OPERATORS if operators else times.RECORDING
 
 
 def _compile(text: str, name: str) -> Callable[[], None]:
@@ -98,7 +101,7 @@ def run(
     if profiler.stopped:
         stop = min(stop, profiler.stopped)
         notes.append(
-            f"The recording stopped after {LIMITS[operators]:g} s; the code ran to its end."
+            f"The recording stopped after {_limit(operators):g} s; the code ran to its end."
         )
     raws = material.raws
     if len(raws) > MAX_TORCH_EVENTS:
@@ -183,7 +186,7 @@ class _Profiler:
         self._recorder.start()
         self.on = True
         self._notes = p2p_record.notes = p2p_record.Notes(threading.get_ident())
-        self._limit = threading.Timer(LIMITS[self.operators], partial(_in_main, self._stop_early))
+        self._limit = threading.Timer(_limit(self.operators), partial(_in_main, self._stop_early))
         self._limit.daemon = True
         self._limit.start()
         return self

@@ -27,14 +27,9 @@ from urllib.parse import urlparse
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from ... import times
 from . import groups
 
-#: Torch searches by itself, in C++, where the limit is shorter than this.
-BOUND = timedelta(seconds=60)
-#: Seconds of a longer limit that are left to torch, for the error that it raises at the end.
-LAST_SECONDS = 1.0
-#: Seconds between two looks for a server.
-PAUSE = 0.02
 #: What tells that torchrun's agent serves the store; it stays from group to group.
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"
 
@@ -154,18 +149,19 @@ def _find_server(
     """
     global _search
     seconds = limit.total_seconds()
-    if limit < BOUND and old is None:
+    needs_next = seconds >= times.STORE_SEARCHED
+    if not needs_next and old is None:
         return limit
     began = time.monotonic()
-    _search = search = _Search(address, old, needs_next=limit >= BOUND)
+    _search = search = _Search(address, old, needs_next=needs_next)
     try:
-        search.done.acquire(timeout=max(0.0, seconds - min(LAST_SECONDS, seconds / 2)))
+        search.done.acquire(timeout=max(0.0, seconds - min(times.STORE_ERROR, seconds / 2)))
     finally:
         _search = None
         search.stopped = True
     if search.failed:
         raise dist.DistNetworkError("Connection closed: labkit ended the search for the store.")
-    left = max(LAST_SECONDS / 2, seconds - (time.monotonic() - began))
+    left = max(times.STORE_ERROR / 2, seconds - (time.monotonic() - began))
     return timedelta(seconds=left)
 
 
@@ -193,14 +189,14 @@ class _Search:
     def _run(self) -> None:
         try:
             if self.old is not None:
-                while not (self.stopped or _has_ended(self.old, PAUSE)):
+                while not (self.stopped or _has_ended(self.old, times.STORE_LOOK)):
                     pass
                 if not self.stopped:
                     self.old.close()
             while self.needs_next and not self.stopped and self.found is None:
                 self.found = _connect(self.address)
                 if self.found is None:
-                    time.sleep(PAUSE)
+                    time.sleep(times.STORE_LOOK)
         finally:
             self.done.release()
 
@@ -217,7 +213,7 @@ def _has_ended(line: socket.socket, seconds: float) -> bool:
 def _connect(address: tuple[str, int]) -> socket.socket | None:
     """Connect with a server, None if nobody listens."""
     with contextlib.suppress(OSError):
-        line = socket.create_connection(address, timeout=5)
+        line = socket.create_connection(address, timeout=times.STORE_CONNECTED.seconds())
         if line.getsockname() != line.getpeername():  # the system may connect a port with itself
             return line
         line.close()

@@ -14,10 +14,9 @@ from typing import Any
 
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
+from ... import times
 from ...wire import forked
 
-#: Seconds for an answer, on a machine that may be busy.
-SECONDS = 10.0
 #: The name in torchrun's module.
 _POPEN = "Popen"
 
@@ -47,7 +46,7 @@ def install(place: str, module: str) -> None:
             files = [_number(stdout, 1), _number(stderr, 2)]
             request = {"argv": list(args[len(command) :]), "environment": dict(env)}
             try:
-                return forked.ask(place, request, files, SECONDS)
+                return forked.ask(place, request, files, times.WORKER_FORKED.seconds())
             except (forked.Refused, OSError, EOFError):
                 pass
         return subprocess.Popen(args=args, env=env, stdout=stdout, stderr=stderr, **more)

@@ -12,12 +12,8 @@ from collections.abc import Callable
 
 import psutil
 
-#: Seconds in which a worker that waits for something does nothing.
-IDLE_SECONDS = 0.3
-#: Seconds of processor time in which a worker that computes would have met the error.
-CPU_SECONDS = 1.0
-#: Seconds at most, however little of the machine the others get.
-MOST_SECONDS = 5.0
+from ... import times
+
 _AT_WORK = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
@@ -34,13 +30,13 @@ def wait(parent: int, have_ended: Callable[[], bool], agent: int = 0) -> None:
         The process id of torchrun, which is no worker: the parent, or another child of it.
     """
     found: dict[int, _Other] = {}
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + times.OTHERS_ENDED.seconds()
     while not have_ended() and time.monotonic() < deadline:
         for process in _others(parent, agent):
             found.setdefault(process.pid, _Other(process)).look()
         if not any(other.may_follow() for other in found.values()):
             return
-        time.sleep(0.02)
+        time.sleep(times.OTHERS_LOOK)
 
 
 def _others(parent: int, agent: int) -> list[psutil.Process]:
@@ -75,4 +71,7 @@ class _Other:
     def may_follow(self) -> bool:
         """Tell whether it may be on its way to the same error."""
         idle = time.monotonic() - self._moved
-        return idle < IDLE_SECONDS and self._last - self._first < CPU_SECONDS
+        return (
+            idle < times.OTHER_IDLE.seconds()
+            and self._last - self._first < times.OTHER_COMPUTED.seconds()
+        )

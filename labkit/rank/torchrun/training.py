@@ -20,13 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ... import times
 from ...wire.family import end_with_parent
 from ...wire.training import VARIABLE, Asked
 
 #: torchrun's variable: how often it has started the processes again. Those do not wait.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-#: Seconds that a process waits to be killed.
-HOLD_SECONDS = 60.0
 
 
 class Teller:
@@ -103,9 +102,9 @@ class Teller:
         held = (self._asked.hold_rank, self._asked.hold_step)
         if (self._rank, self._steps + 1) == held and os.environ.get(RESTARTS, "0") == "0":
             self._write(held=self._steps + 1)
-            deadline = time.monotonic() + HOLD_SECONDS
+            deadline = time.monotonic() + times.HELD
             while time.monotonic() < deadline:
-                time.sleep(0.05)
+                time.sleep(times.HELD_LOOK)
 
     def _stepped(self, *_: Any) -> None:
         self._steps += 1

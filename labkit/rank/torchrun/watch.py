@@ -19,13 +19,11 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from ... import times
 from ...wire.encoding import ProtocolError, decode, encode
 from ...wire.requests import REFUSED, Handler
 from ...wire.torchrun import Hello
 from .training import Teller
-
-#: Seconds for a look that is under way.
-END_SECONDS = 5.0
 
 _thread: threading.Thread | None = None
 _runner: asyncio.Runner | None = None
@@ -106,7 +104,7 @@ def end() -> None:
         with contextlib.suppress(RuntimeError):  # it has ended
             loop = _runner.get_loop()
             loop.call_soon_threadsafe(loop.stop)
-        _thread.join(END_SECONDS)
+        _thread.join(times.WORKER_LOOK_ENDED.seconds())
 
 
 async def _serve(path: str) -> None:

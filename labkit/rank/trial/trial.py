@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import torch.distributed as dist
 
+from ... import times
 from ...errors import LabError
 from ...wire.kinds import kind_of
 from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
@@ -23,8 +24,6 @@ from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, unused_groups
 from . import call_counter
 
-#: How long messages of which both ends were posted may take to arrive.
-ARRIVAL = timedelta(seconds=1)
 #: Where code stands that calls other ranks: torch's, and labkit's around it.
 _BETWEEN_RANKS = (
     str(Path(torch_frames.TORCH) / "distributed"),
@@ -125,7 +124,7 @@ def _have_arrived(messages: Iterable[Any]) -> bool:
     try:
         for work in messages:
             if not work.is_completed():
-                work.wait(ARRIVAL)
+                work.wait(timedelta(seconds=times.MESSAGES_ARRIVED.seconds()))
     except RuntimeError:
         return False
     return True

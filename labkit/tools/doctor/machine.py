@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from ... import hosts
+from ... import hosts, times
 from ...course import datasets, material
 from ...errors import LabError
 from ...files import reason
@@ -78,8 +78,8 @@ def check_loopback() -> Finding:
     """Listen on a port of 127.0.0.1 and connect to it, as the ranks' store does."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            server.settimeout(5)
-            with socket.create_connection(server.getsockname(), timeout=5):
+            server.settimeout(times.PORT_OPENED.seconds())
+            with socket.create_connection(server.getsockname(), times.PORT_OPENED.seconds()):
                 server.accept()[0].close()
     except OSError as error:
         return Finding("network", "problem", f"no connection over 127.0.0.1 ({reason(error)})")

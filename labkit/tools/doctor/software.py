@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from ... import versions
+from ... import times, versions
 from ...launch import ipyparallel_internals, placement
 from ...wire.encoding import decode
 from ...wire.exit_code import describe_exit
@@ -20,8 +20,6 @@ from ...wire.state import ProcessFacts
 from .. import encryption
 from .finding import Finding, State
 
-#: Seconds for torch to be imported and to look at the GPUs.
-TORCH_SECONDS = 90.0
 #: Packages whose version is worth a look; torch has a line of its own.
 SHOWN = ("ipyparallel", "jupyterlab")
 #: Ranks of most lessons.
@@ -48,7 +46,7 @@ def check_packages(requirements: Sequence[str] | None = None) -> Finding:
     return Finding("packages", "ok", ", ".join([*shown, f"{count} as required"]))
 
 
-def torch_facts(timeout: float = TORCH_SECONDS) -> dict[str, Any]:
+def torch_facts(timeout: float = times.TORCH_ASKED) -> dict[str, Any]:
     """Ask a child process what torch finds (``torch_facts.gather``).
 
     Returns ``{"problem": sentence}`` if it fails or gives no answer within ``timeout`` seconds.
@@ -65,7 +63,7 @@ def torch_facts(timeout: float = TORCH_SECONDS) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             child.kill()
             try:
-                child.wait(5)
+                child.wait(times.TORCH_KILLED.seconds())
             except subprocess.TimeoutExpired:
                 child.returncode = -9  # nobody can wait for it
             return {"problem": f"no answer within {timeout:g} s"}

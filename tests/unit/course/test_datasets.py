@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 
-from labkit import DataError, UsageError
+from labkit import DataError, UsageError, times
 from labkit.course import datasets, download
 from tests.support.mnist_mirror import Mirror, idx_files
 from tests.support.others import as_nobody, as_root, open_folder, reachable
@@ -316,7 +316,7 @@ def test_a_failure_is_remembered_for_a_while(
     assert len(datasets.mnist_tensors(root=place)[0]) == 4000
     assert len(mirror.requests) == asked
     # And later still: asks again.
-    past = time.time() - download.FAILURE_SECONDS - 1
+    past = time.time() - times.FAILURE_BELIEVED - 1
     os.utime(place / "full" / ".failed", (past, past))
     monkeypatch.setattr(datasets, "_given_up", {})
     assert len(datasets.mnist_tensors(root=place)[0]) == 40
@@ -351,7 +351,7 @@ def test_a_network_that_swallows_everything_costs_two_seconds(
         monkeypatch.setattr(MNIST, "mirrors", [url, url])
         start = time.monotonic()
         assert len(datasets.mnist_tensors(root=place)[0]) == 4000
-        assert time.monotonic() - start < download.PROBE_SECONDS + 1
+        assert time.monotonic() - start < times.SERVER_FOUND + 1
     assert "because no server that has it can be reached." in capsys.readouterr().out
 
 
@@ -361,7 +361,7 @@ def test_waiting_for_another_process_is_bounded(
     from filelock import FileLock
 
     (place / "full").mkdir()
-    monkeypatch.setattr(download, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(times, "DOWNLOADED_ELSEWHERE", 0.1)
     with FileLock(place / "full" / ".lock"):
         assert len(datasets.mnist_tensors(root=place)[0]) == 4000
     assert "another process is still downloading it" in capsys.readouterr().out

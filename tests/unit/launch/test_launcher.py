@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labkit import LabError
+from labkit import LabError, times
 from labkit.launch import external_launcher, external_state, forked_launcher
 from labkit.launch.external_launcher import ExternalLauncher
 from labkit.launch.forked_launcher import ForkedLauncher
@@ -86,7 +86,7 @@ def test_an_external_launcher_is_asked_for_trouble_now_and_then(
     let_run(launcher)
     assert [launcher.why_not_coming(2) for _ in range(3)] == [""] * 3
     assert len(asked) == 1
-    monkeypatch.setattr(external_launcher, "TROUBLE_SECONDS", 0)
+    monkeypatch.setattr(times, "LAUNCHER_LOOK", 0)
     launcher = ExternalLauncher("slurm", {})
     let_run(launcher, output="no such partition")
     monkeypatch.setattr(external_state, "trouble", lambda engines: "Slurm cannot run job 7")

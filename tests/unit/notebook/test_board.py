@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from labkit import times
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
 from labkit.deadlock.needs import Situation
@@ -141,7 +142,7 @@ def test_a_new_suspicion_says_who_waits_and_what_may_come():
 
 
 def test_after_a_while_it_offers_the_stop_button_and_the_likely_cause():
-    text = text_of(board.suspicion_html(suspicion(board.OFFER_SECONDS + 1, "a thread is alive")))
+    text = text_of(board.suspicion_html(suspicion(times.STOP_OFFERED + 1, "a thread is alive")))
     assert text.startswith(f"Suspected for 6 s: {SEEMS}")
     last = text.split("\n")[-2:]
     assert last[0].startswith("If not: Every send needs one receive")

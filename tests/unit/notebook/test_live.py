@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from labkit import times, variables
 from labkit.errors import UsageError
 from labkit.notebook import live
-from labkit.notebook.board import OFFER_SECONDS
 from labkit.notebook.live import Line, Live, Page, patience
 from labkit.wire.state import RankState
 from tests.unit.notebook.test_board import SEEMS, suspicion, text_of
@@ -19,7 +19,7 @@ WAITING = RankState(1, "host", 1, "cpu", "gloo", "waiting", detail="recv from ra
 
 @pytest.fixture(autouse=True)
 def _nothing_is_set(monkeypatch):
-    for name in (live.LIVE, live.SUSPECT, "CI"):
+    for name in (live.LIVE, variables.SUSPECT, "CI"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -41,18 +41,18 @@ def test_a_cell_that_has_shown_something_itself_is_looked_at_all_the_same(monkey
 
 def test_where_nobody_looks_on_a_suspicion_has_a_minute(monkeypatch):
     monkeypatch.setattr(live.sys, "stdout", SimpleNamespace(isatty=lambda: False))
-    assert patience() == live.SUSPECT_SECONDS == 60
+    assert patience() == times.SUSPECT == 60
 
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_the_setting_decides_wherever_it_is_set(monkeypatch, watched):
     monkeypatch.setattr(live.sys, "stdout", SimpleNamespace(isatty=lambda: watched))
-    monkeypatch.setenv(live.SUSPECT, "2.5")
+    monkeypatch.setenv(variables.SUSPECT, "2.5")
     assert patience() == 2.5
 
 
 def test_a_setting_that_is_no_number_is_refused(monkeypatch):
-    monkeypatch.setenv(live.SUSPECT, "soon")
+    monkeypatch.setenv(variables.SUSPECT, "soon")
     with pytest.raises(UsageError, match=r"^The variable LABKIT_SUSPECT_SECONDS .* got 'soon'\.$"):
         patience()
 
@@ -77,7 +77,7 @@ def line(seconds):
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("seconds", [None, OFFER_SECONDS - 1])
+@pytest.mark.parametrize("seconds", [None, times.STOP_OFFERED - 1])
 def test_a_terminal_offers_nothing_at_first(monkeypatch, seconds):
     monkeypatch.setenv("COLUMNS", "200")
     assert line(seconds).endswith("0:07  rank 1: waiting in recv from rank 0")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from labkit import times
 from labkit.errors import RankError
 from labkit.notebook.live import Live
 from labkit.notebook.run import run
-from labkit.runtime import finish, follow
+from labkit.runtime import finish
 from tests.support.requests import failed, reply, request_with
 
 
@@ -26,7 +27,7 @@ class FakeScreen:
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
-    monkeypatch.setattr(follow, "UNWATCHED_SECONDS", 0.0)
+    monkeypatch.setattr(times, "UNWATCHED", 0.0)
     monkeypatch.setattr(finish.recovery, "out_of_step", lambda cluster: False)
 
 

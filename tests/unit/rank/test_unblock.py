@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from datetime import timedelta
 
 import pytest
 
+from labkit import times
 from labkit.rank import unblock
 from labkit.rank.observe import p2p_record, traffic
 from labkit.wire.connections import list_connections
@@ -101,7 +103,7 @@ def receives(monkeypatch):
 def test_a_group_in_which_a_receive_was_dropped_is_closed_by_a_time_limit(receives, lost, end):
     p2p_record.dropped[Group()] = [("send", 0, 0, 1), lost]
     assert unblock.expire() == 1
-    assert receives == [(*end, unblock.MOMENT)]
+    assert receives == [(*end, timedelta(seconds=times.RECEIVE_FAILS))]
 
 
 def test_a_group_in_which_only_a_send_was_dropped_hears_that_connections_end(receives):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from labkit import times
 from labkit.runtime import asks as module
 from labkit.runtime.asks import Asks
 from labkit.wire.asking import INPUT_REQUEST, InputRequest
@@ -49,7 +50,7 @@ ALL = range(4)
 def test_ranks_are_answered_in_their_order_one_at_a_time(
     ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(times, "NEXT_INPUT_REQUEST", times.Bound(0.0))
     asks = Asks(ranks.request, lambda rank, asked: f"{rank}{asked.prompt}")
     assert not asks.serve(ALL, ())
     ranks.ask(3)

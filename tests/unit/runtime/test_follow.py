@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from labkit import times
 from labkit.runtime import follow as module
 from labkit.runtime.follow import follow
 from labkit.runtime.watchdog import Suspicion
@@ -38,7 +39,7 @@ class FakeWatcher:
 def watcher(monkeypatch):
     monkeypatch.setattr(module, "Watcher", FakeWatcher)
     monkeypatch.setattr(FakeWatcher, "again", 0)
-    monkeypatch.setattr(module, "UNWATCHED_SECONDS", 0.01)
+    monkeypatch.setattr(times, "UNWATCHED", 0.01)
     monkeypatch.setattr(module, "sample", lambda cluster, ranks: {})
     return FakeWatcher
 

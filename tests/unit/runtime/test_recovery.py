@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from labkit import times
 from labkit.runtime import recovery
 
 
@@ -35,8 +36,8 @@ def end(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(recovery, "send_signal", lambda *_: None)
         return recovery.end(ranks.cluster, ranks.busy, [0, 1], **named)
 
-    for name in ("FREED_SECONDS", "STOPPED_SECONDS", "STUCK_SECONDS", "AGAIN_SECONDS"):
-        monkeypatch.setattr(recovery, name, 0.05)
+    for name in ("FREED", "STOPPED", "STUCK", "FREED_AGAIN"):
+        monkeypatch.setattr(times, name, times.Bound(0.05))
     return run
 
 

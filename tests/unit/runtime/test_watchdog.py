@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from labkit import times
 from labkit.runtime import control, outside, watchdog
 from labkit.wire.samples import Group, Issuer, Sample, Wait
 
@@ -28,7 +29,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[int, Sample]:
     monkeypatch.setattr(
         watchdog, "sample", lambda c, asked: {r: answers[r] for r in asked if r in answers}
     )
-    monkeypatch.setattr(watchdog, "CONFIRM_SECONDS", 0.0)
+    monkeypatch.setattr(times, "CONFIRM", times.Bound(0.0))
     monkeypatch.setattr(control, "post", lambda cluster, rank, question: None)
     monkeypatch.setattr(outside, "doubts", lambda *about: ())
     return answers

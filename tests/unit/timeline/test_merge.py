@@ -6,7 +6,7 @@ import time
 import pytest
 import torch.distributed as dist
 
-from labkit import LabError
+from labkit import LabError, times
 from labkit.rank.profile import clocks
 from labkit.timeline.timeline import Timeline
 from labkit.wire.recording import Event, Recording
@@ -159,7 +159,7 @@ def test_ranks_on_one_host_ask_nobody():
 
 
 def test_nobody_waits_for_ever(monkeypatch):
-    monkeypatch.setattr(clocks, "PATIENCE", 0.2)
+    monkeypatch.setattr(times, "CLOCKS_COMPARED", times.Bound(0.2))
     began = time.monotonic()
     with pytest.raises(RuntimeError):
         clocks.meet(dist.HashStore(), "key", 2)

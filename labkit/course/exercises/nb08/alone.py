@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from .... import times
 from ....errors import DataError
 from ....wire.exit_code import describe_exit
 from ....wire.training import VARIABLE, Asked
@@ -23,8 +24,6 @@ from ...script_start import Trained
 SINGLE = "scripts/single.py"
 EPOCHS, ROWS, BATCH, RATE = 2, 1024, 64, 0.1
 STEPS = ROWS // BATCH  #: of an epoch
-#: Seconds for one process to train twice.
-SECONDS = 120.0
 
 
 class Alone:
@@ -63,7 +62,7 @@ class Alone:
             If it has failed.
         """
         try:
-            code = self._process.wait(SECONDS)
+            code = self._process.wait(times.TRAINED_ALONE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()

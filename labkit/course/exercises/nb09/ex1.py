@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 
+from .... import times
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
 
 REPLICAS = 3
-#: Seconds that replicas wait for each other: for ever if they run one after another.
-PATIENCE = 1.0
 #: A type that autocast takes only if it is asked for: on CPUs it takes bfloat16 by default.
 ASKED = torch.float16
 TOGETHER, OUTPUTS, GRAPH, PLAIN, NO_GRAPH, CAST = range(6)
@@ -24,7 +23,7 @@ TOGETHER, OUTPUTS, GRAPH, PLAIN, NO_GRAPH, CAST = range(6)
 def _on_threads(answer: Callable[..., Any], count: int = REPLICAS) -> tuple[Any, bool, bool, str]:
     """Return the outputs, whether all replicas ran at the same time, whether any of them recorded
     a graph, and the types in which they computed."""
-    gate = threading.Barrier(count, timeout=PATIENCE)
+    gate = threading.Barrier(count, timeout=times.REPLICAS_TOGETHER.seconds())
     met, graphs, types = [], [], set()
 
     def replica(number: int, piece: torch.Tensor) -> torch.Tensor:

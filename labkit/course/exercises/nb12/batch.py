@@ -24,12 +24,9 @@ from typing import Any
 
 import psutil
 
+from .... import times
 from . import stand_in
 
-#: Seconds for a job of stand-ins to do what it does.
-SECONDS = 15.0
-#: Seconds for a process that was killed to be gone.
-END_SECONDS = 5.0
 #: The commands that are played in each job; those behind are, unless it runs for real.
 PLAYED = ("srun", "scontrol", "hostname", "sbatch", "salloc", "scancel", "squeue", "sinfo", "sacct")
 RECORDED = ("torchrun", "python", "python3")
@@ -261,7 +258,7 @@ def wait_until(condition: Callable[[], object], seconds: float) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.02)
+        time.sleep(times.BATCH_LOOK)
     return True
 
 
@@ -280,12 +277,12 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         for one in found:
             with contextlib.suppress(psutil.Error):
                 one.kill()
-        psutil.wait_procs(found, timeout=5)
+        psutil.wait_procs(found, timeout=times.BATCH_KILLED.seconds())
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     # A signal takes effect when the process is next given a core.
-    wait_until(lambda: not _is_running(process.pid), END_SECONDS)
+    wait_until(lambda: not _is_running(process.pid), times.BATCH_KILLED.seconds())
 
 
 def _is_running(group: int) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .... import times
 from ...answers import instead
 from ...exercise import Exercise, Failed
 from ...script_start import StartFailed
 from . import stand_in
-from .batch import SECONDS, Asked, Job, Refused, Said, wait_until
+from .batch import Asked, Job, Refused, Said, wait_until
 from .batch_mistakes import MISTAKES
 
 NODES, PROCESSES, CORES, LIMIT, WARNING, RESTARTS = 2, 4, 24, 120, 90, 3
@@ -149,8 +150,10 @@ def _recorded(path: Path, number: int, nodes: tuple[str, ...], restart: int = 0)
     """Run the script with a torchrun that only writes down how it was called."""
     job = Job(path, WORDS, number, nodes, restart=restart)
     with job.running() as shell:
-        if not wait_until(lambda: shell.poll() is not None, SECONDS):
-            raise _failed("TimedOut", f"the script did not end within {SECONDS:g} s", job.said())
+        if not wait_until(lambda: shell.poll() is not None, times.BATCH_JOB):
+            raise _failed(
+                "TimedOut", f"the script did not end within {times.BATCH_JOB:g} s", job.said()
+            )
         told = {**_described(job, nodes), "waits": _has_waited(shell)}
         if told["torchrun"] == NONE and told["waits"]:
             raise _failed("Died", f"no torchrun; exit code {shell.returncode}", job.said())
@@ -238,7 +241,7 @@ def _warned(path: Path) -> dict[str, Any]:
     """Run the script with a torchrun that does not end, and warn it as it has asked for."""
     job = Job(path, WORDS, *JOBS[0], mode="hold")
     with job.running() as shell:
-        wait_until(lambda: len(job.calls()) == NODES or shell.poll() is not None, SECONDS)
+        wait_until(lambda: len(job.calls()) == NODES or shell.poll() is not None, times.BATCH_JOB)
         assert job.asked.warning is not None, "the part before has seen it"
         shell.send_signal(job.asked.warning[1])
         wait_until(lambda: job.was_requeued() or shell.poll() is not None, 3.0)

@@ -23,10 +23,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 
+from .... import times
 from ...exercise import Failed, Here
 
-#: Seconds that an answer may take; that RPC may take to open, to answer, and to close.
-BOUND, OPENING, ANSWERING, CLOSING = 6.0, 30.0, 5.0, 1.0
 #: TensorPipe through sockets. Through shared memory its threads poll, and take all processors.
 TRANSPORTS, CHANNELS = ["uv"], ["basic"]
 #: What rank 0 does not return itself.
@@ -78,7 +77,7 @@ def _open(rank: int, n: int) -> bool:
     prefix = gather(uuid.uuid4().hex, n)[0]
     store = dist.PrefixStore(prefix, dist.distributed_c10d._get_default_store())
     options = rpc.TensorPipeRpcBackendOptions(
-        rpc_timeout=OPENING, _transports=TRANSPORTS, _channels=CHANNELS
+        rpc_timeout=times.RPC_OPENED, _transports=TRANSPORTS, _channels=CHANNELS
     )
     rpc.dist_autograd._init(rank)  # as init_rpc does, which cannot be given a store
     with _loopback():
@@ -100,7 +99,10 @@ def _reaches_all(n: int) -> bool:
     """Tell whether every rank, this one too, answers a call from here."""
     try:
         torch.futures.wait_all(
-            [rpc.rpc_async(name, _answer, timeout=ANSWERING) for name in worker_names(n)]
+            [
+                rpc.rpc_async(name, _answer, timeout=times.RPC_ANSWER.seconds())
+                for name in worker_names(n)
+            ]
         )
     except RuntimeError:
         return False
@@ -129,11 +131,11 @@ def _announce_the_end() -> None:
     """Let the agent know that connections will end, or it warns of each; not while an answer's
     calls are on their way, which it would wait for."""
     agent = rpc._get_current_rpc_agent()
-    deadline = time.monotonic() + CLOSING
+    deadline = time.monotonic() + times.RPC_CLOSED.seconds()
     while int(agent.get_debug_info()["agent.client_active_calls"]):
         if time.monotonic() > deadline:
             return
-        time.sleep(0.01)
+        time.sleep(times.RPC_LOOK)
     agent.join(shutdown=True)
 
 
@@ -151,7 +153,7 @@ def _close() -> None:
         thread = threading.Thread(target=_shut, args=(agent,), daemon=True)
         thread.start()
         _closing = agent, thread
-    _closing[1].join(CLOSING)
+    _closing[1].join(times.RPC_CLOSED.seconds())
     _forget(agent)
 
 
@@ -169,12 +171,13 @@ def _forget(agent: Any) -> None:
             rpc._reset_current_rpc_agent()
 
 
-def attempt(function: Callable[..., Any], *args: Any, seconds: float = BOUND) -> Any:
+def attempt(function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
     """Return what a call gives, the error that it raises, or Failed after so many seconds.
 
     It runs in a thread, which is left behind where it cannot be ended: the other ranks are waiting
     for the end of the trial, and a thread that serves calls would keep RPC from closing.
     """
+    seconds = times.RPC_TRIED.seconds() if seconds is None else seconds
     found: list[Any] = []
 
     def run() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import rpc
 
+from .... import times
 from ...answers import body, edit
 from ...exercise import Exercise, Failed, Here, Mistake, Wrong
-from .connected import ANSWERING, BOUND, SERVED, attempt, connected, quiet, worker_names
+from .connected import SERVED, attempt, connected, quiet, worker_names
 
 #: Seconds that a rank works for each question.
 WORK = 0.8
@@ -82,13 +83,14 @@ def _ask(answer: Callable[..., Any], here: Here) -> Any:
         asked.append((_LateOn(last), DEADLINE))
     found: list[Any] = []
     for function, seconds in asked:
-        value = attempt(answer, function, seconds, seconds=here.world_size * WORK + BOUND)
+        limit = here.world_size * WORK + times.RPC_TRIED.seconds()
+        value = attempt(answer, function, seconds, seconds=limit)
         if isinstance(value, BaseException | Failed):
             return value
         found.append(_seen(value))
         if len(found) == 1 and found != expected(here.world_size)[0][:1]:
             break  # the other cases would say no more
-    rpc.rpc_sync(last, _release, timeout=ANSWERING)
+    rpc.rpc_sync(last, _release, timeout=times.RPC_ANSWER.seconds())
     return found
 
 

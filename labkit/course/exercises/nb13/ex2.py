@@ -12,9 +12,10 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import rpc
 
+from .... import times
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Failed, Here, Mistake
-from .connected import ANSWERING, BOUND, attempt, connected, gather, on_this_rank
+from .connected import attempt, connected, gather, on_this_rank
 
 #: Seconds that reading the cell takes: long enough for all threads to have read.
 READING = 0.2
@@ -85,10 +86,10 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
     dist.barrier()
     found: list[Any] = []
     if rank > 0:
-        seconds = BOUND if here.world_size < 8 else 3 * BOUND
+        seconds = times.RPC_TRIED.seconds() * (3 if here.world_size >= 8 else 1)
         asked = (10 ** (rank - 1), seconds)
         calls = [
-            rpc.rpc_async("rank0", _add, args=asked, timeout=seconds + ANSWERING)
+            rpc.rpc_async("rank0", _add, args=asked, timeout=seconds + times.RPC_ANSWER.seconds())
             for _ in range(CALLS)
         ]
         found = [_result(call) for call in calls]
@@ -122,7 +123,7 @@ def _free(lock: Any) -> None:
             break
         with contextlib.suppress(RuntimeError):  # nobody has it
             lock.release()
-        time.sleep(0.02)
+        time.sleep(times.THREADS_LOOK)
 
 
 def expected(n: int) -> list[Any]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch.distributed as dist
 
+from .... import times
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import parts
-from .shared_store import STORE_SECONDS
 
 #: In seconds: when a late key comes and how long to wait for it at most; how long to
 #: wait for one that comes too late, and when that one comes.
@@ -22,7 +22,7 @@ SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
 def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
     """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
     the store's timeout is what it was. Every rank has a store of its own."""
-    limit = timedelta(seconds=STORE_SECONDS)
+    limit = timedelta(seconds=times.TRIAL_STORE.seconds())
     store: Any = dist.TCPStore(
         "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
     )

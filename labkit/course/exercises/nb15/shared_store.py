@@ -9,8 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-#: What a wait on the store of a trial may take, in seconds: an answer that waits in vain ends.
-STORE_SECONDS = 4
+from .... import times
 
 
 @contextmanager
@@ -26,7 +25,7 @@ def shared_store(rank: int, world_size: int) -> Iterator[dist.Store]:
         raise RuntimeError(
             "The ranks are in no process group: run the cell above that calls init_process_group."
         )
-    limit = timedelta(seconds=STORE_SECONDS)
+    limit = timedelta(seconds=times.TRIAL_STORE.seconds())
     ports: list[Any] = [None]
     if rank == 0:
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit)

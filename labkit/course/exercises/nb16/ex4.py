@@ -9,13 +9,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .... import times
 from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import near, would_give
 
-#: Seconds that ranks wait for one another in a trial, if an answer lets them wait in vain.
-PATIENCE = 3.0
 #: Seconds that the last rank is late, to see whether anybody goes on without it.
 LATE = 1.0
 #: What stands in the place of the second result if there is only one.
@@ -35,13 +34,13 @@ class _Meeting:
     def note(self, what: str) -> None:
         self._store.add(what, 1)
 
-    def wait(self, what: str, count: int, seconds: float = PATIENCE) -> bool:
+    def wait(self, what: str, count: int, seconds: float | None = None) -> bool:
         """Wait until so many have noted it; tell whether they have."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (times.TRIAL_RANKS.seconds() if seconds is None else seconds)
         while self._store.add(what, 0) < count:
             if time.monotonic() > end:
                 return False
-            time.sleep(0.01)
+            time.sleep(times.TRIAL_RANKS_LOOK)
         return True
 
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from labkit import times
 from labkit.rank.observe import cpu_clock
 from labkit.rank.observe.cpu_clock import Clock, stood_still
 
@@ -206,8 +207,8 @@ STILL = Clock(5, 7, False)
         (STILL, STILL, True),
         (None, STILL, False),
         (STILL, STILL._replace(main=6), False),
-        (STILL, STILL._replace(others=7 + cpu_clock.GRAIN - 1), True),
-        (STILL, STILL._replace(others=7 + cpu_clock.GRAIN), False),
+        (STILL, STILL._replace(others=7 + times.IDLE_NANOSECONDS - 1), True),
+        (STILL, STILL._replace(others=7 + times.IDLE_NANOSECONDS), False),
         (STILL, STILL._replace(runs=True), False),
         (STILL._replace(runs=True), STILL, True),
     ],

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from labkit import times
 from labkit.rank.observe import (
     blocked_call,
     cpu_clock,
@@ -54,9 +55,9 @@ class Rank:
         ):
             monkeypatch.setattr(module, name, value)
 
-    def look(self, times=1):
-        for _ in range(times):
-            self.now += sampler.LOOK_SECONDS
+    def look(self, count=1):
+        for _ in range(count):
+            self.now += times.MAIN_THREAD_LOOK
             due, self.pending = self.pending, []
             for function in due:
                 function()
@@ -82,9 +83,9 @@ def test_a_rank_whose_cell_has_ended_looks_no_further_and_tells_of_the_next_cell
     rank.eyes._threads.look = lambda: looks.append(rank.now)
     rank.eyes.watch((), told.append)
     rank.busy = False
-    rank.look(round((sampler.LINGER_SECONDS + 1) / sampler.LOOK_SECONDS))
+    rank.look(round((times.LOOKS_LINGER + 1) / times.MAIN_THREAD_LOOK))
     assert looks  # somebody could ask again just now
-    assert max(looks) <= sampler.LINGER_SECONDS
+    assert max(looks) <= times.LOOKS_LINGER
     rank.busy, rank.wait = True, Wait("recv")
     rank.main += 1
     rank.look(5)
@@ -187,7 +188,7 @@ def test_a_rank_that_asks_in_short_sleeps_for_the_others_stands_still(rank, monk
     rank.wait = Wait("new_group")
     rank.eyes.watch((), told.append)
     for _ in range(5):
-        rank.main += 10 * sampler.POLLING_NANOSECONDS  # whatever it takes to ask
+        rank.main += 10 * times.POLLING_NANOSECONDS  # whatever it takes to ask
         rank.look()
     assert [answer.sample.stamp[0] for answer in told] == [0]
     elsewhere = (x for x in ())  # a frame that stands still
@@ -230,7 +231,7 @@ def test_a_newer_question_replaces_the_older(rank):
 
 def test_looks_end_when_nobody_asks(rank):
     rank.eyes.sample()
-    rank.look(int(sampler.LINGER_SECONDS / sampler.LOOK_SECONDS) + 2)
+    rank.look(int(times.LOOKS_LINGER / times.MAIN_THREAD_LOOK) + 2)
     assert rank.pending == []
     rank.eyes.sample()
     assert len(rank.pending) == 1

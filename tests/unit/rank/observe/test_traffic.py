@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from labkit import times
 from labkit.rank.observe import cpu_clock, traffic
 from labkit.wire.connections import list_connections
 
@@ -209,7 +210,7 @@ def test_a_thread_of_a_collective_that_has_work_is_not_still(looks, when):
     assert not looks.is_still()
 
 
-MUCH = traffic.SPINNING_NANOSECONDS
+MUCH = times.SPINNING_NANOSECONDS
 
 
 def test_gloos_thread_that_runs_and_moves_nothing_runs_in_vain(looks):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from labkit import times
 from labkit.rank.torchrun import others
 
 BUSY = "while True: pass"
@@ -35,30 +36,30 @@ def wait(have_ended=lambda: False) -> float:
 
 @pytest.mark.parametrize("other", [BUSY], indirect=True)
 def test_nobody_waits_for_those_that_have_said_their_end(other):
-    assert wait(lambda: True) < others.MOST_SECONDS
+    assert wait(lambda: True) < times.OTHERS_ENDED.least
 
 
 def test_nobody_waits_alone():
-    assert wait() < others.MOST_SECONDS
+    assert wait() < times.OTHERS_ENDED.least
 
 
 @pytest.mark.parametrize("other", [ASLEEP], indirect=True)
 def test_one_that_does_nothing_is_waited_for_as_long_as_it_takes_to_see_that(other):
     while other.status() == psutil.STATUS_RUNNING:
         time.sleep(0.01)
-    assert others.IDLE_SECONDS <= wait() < others.MOST_SECONDS
+    assert times.OTHER_IDLE.least <= wait() < times.OTHERS_ENDED.least
 
 
 @pytest.mark.parametrize("other", [BUSY], indirect=True)
 def test_one_that_computes_is_waited_for_by_its_own_time(other, monkeypatch):
-    monkeypatch.setattr(others, "CPU_SECONDS", 0.2)
+    monkeypatch.setattr(times, "OTHER_COMPUTED", times.Bound(0.2))
     before = sum(other.cpu_times()[:2])
     seconds = wait()
-    assert sum(other.cpu_times()[:2]) - before >= 0.2 or seconds >= others.MOST_SECONDS
+    assert sum(other.cpu_times()[:2]) - before >= 0.2 or seconds >= times.OTHERS_ENDED.least
 
 
 @pytest.mark.parametrize("other", [BUSY], indirect=True)
 def test_it_has_a_bound(other, monkeypatch):
-    monkeypatch.setattr(others, "CPU_SECONDS", 1e9)
-    monkeypatch.setattr(others, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(times, "OTHER_COMPUTED", times.Bound(1e9))
+    monkeypatch.setattr(times, "OTHERS_ENDED", times.Bound(0.5))
     assert wait() >= 0.5
