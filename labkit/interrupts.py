@@ -20,6 +20,9 @@ from typing import Any
 
 from . import times
 
+#: Tell the time and let it pass; a test's clock may take their place.
+now, pause = time.monotonic, time.sleep
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -28,7 +31,7 @@ class _State:
 
     depth = 0  #: of ``held``
     previous: Handler | None = None  #: what else would handle an interrupt; None: nothing does
-    first: float | None = None  #: when the first interrupt came, of ``time.monotonic``
+    first: float | None = None  #: when the first interrupt came, of ``now``
     waiting: float | None = None  #: when one came that has not been raised yet
     grace: float | None = None  #: its age in seconds at which a wait raises it; None: none does
 
@@ -38,14 +41,14 @@ _state = _State()
 
 def _note(signum: int, frame: FrameType | None) -> None:
     """Handle SIGINT where something is held."""
-    now = time.monotonic()
+    came = now()
     if _state.first is None:
-        _state.first = now
-    if now - _state.first > times.FORCE and _state.previous is not None:
+        _state.first = came
+    if came - _state.first > times.FORCE and _state.previous is not None:
         _state.waiting = None
         _state.previous(signum, frame)
     elif _state.waiting is None:
-        _state.waiting = now
+        _state.waiting = came
 
 
 @contextlib.contextmanager
@@ -127,7 +130,7 @@ def released() -> Iterator[None]:
 def _cut(signum: int, frame: FrameType | None) -> None:
     """Handle SIGINT where what is held is released."""
     if _state.first is None:
-        _state.first = time.monotonic()
+        _state.first = now()
     if _state.previous is not None:
         _state.previous(signum, frame)
 
@@ -138,7 +141,7 @@ def check() -> None:
         return
     if threading.current_thread() is not threading.main_thread():
         return
-    if time.monotonic() - _state.waiting >= _state.grace:
+    if now() - _state.waiting >= _state.grace:
         _state.waiting = None
         raise KeyboardInterrupt
 
@@ -159,10 +162,10 @@ def take() -> bool:
 
 def sleep(seconds: float) -> None:
     """Sleep; where this is stoppable, raise an interrupt that comes."""
-    deadline = time.monotonic() + seconds
+    deadline = now() + seconds
     check()
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(left, times.NOTICE))
+    while (left := deadline - now()) > 0:
+        pause(min(left, times.NOTICE))
         check()
 
 
@@ -172,10 +175,10 @@ def wait_by(wait: Callable[[float], object], seconds: float) -> bool:
 
     Where this is stoppable, raise an interrupt that comes.
     """
-    deadline = time.monotonic() + seconds
+    deadline = now() + seconds
     while True:
         check()
-        left = max(0.0, deadline - time.monotonic())
+        left = max(0.0, deadline - now())
         if wait(min(left, times.NOTICE)):
             return True
         if left <= times.NOTICE:

@@ -14,7 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec
 from threading import Thread
@@ -183,8 +183,8 @@ def send_control(client: Any, engine: int, message: str, content: Mapping[str, A
     return client._send(client._control_stream, message, dict(content), ident=identity)
 
 
-def ask_for_engines(client: Any) -> None:
-    """Let a client ask the controller again which engines are there.
+def ask_for_engines(client: Any, then: Callable[[], None]) -> None:
+    """Let a client ask the controller again which engines are there; call ``then()`` afterwards.
 
     The controller tells each of them once, as a notice. A client that has asked for the list just
     before, and is not connected to the notices yet, would wait for it for ever.
@@ -195,6 +195,7 @@ def ask_for_engines(client: Any) -> None:
     def take(asked: Any) -> None:
         engines = asked.result()["content"].get("engines", {})
         client._update_engines({int(engine): name for engine, name in engines.items()})
+        then()
 
     client._send(client._query_stream, "connection_request").add_done_callback(take)
 
@@ -223,6 +224,19 @@ def on_notice(client: Any, kind: str, handle: Callable[[Mapping[str, Any]], None
     """Call ``handle(message)`` with the controller's notices of one kind (:func:`add_notice`)."""
     if hasattr(client, "_notification_handlers"):
         client._notification_handlers[kind] = handle
+
+
+def on_engines(client: Any, then: Callable[[], None]) -> None:
+    """Call ``then()`` each time a client has noted that an engine has come or left."""
+    handlers = getattr(client, "_notification_handlers", {})
+
+    def heard(stock: Callable[[Any], None], message: Any) -> None:
+        stock(message)
+        then()
+
+    for kind in ("registration_notification", "unregistration_notification"):
+        if kind in handlers:
+            handlers[kind] = partial(heard, handlers[kind])
 
 
 # -- the cluster and its launchers --------------------------------------------------------------

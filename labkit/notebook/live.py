@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .. import times, variables
+from ..clock import SYSTEM, Clock
 from ..rank_names import fold, label
 from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
@@ -79,11 +79,19 @@ class Live:
         Where to show it; None: nowhere.
     board_after
         Seconds after which the board of ranks comes; negative: never.
+    clock
+        Tells the time.
     """
 
-    def __init__(self, screen: Screen | None, board_after: float = times.BOARD) -> None:
+    def __init__(
+        self,
+        screen: Screen | None,
+        board_after: float = times.BOARD,
+        clock: Clock = SYSTEM,
+    ) -> None:
         self._screen = screen
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock.now()
         self._board_due = self._began + board_after if board_after >= 0 else float("inf")
         self._board: Sequence[RankState] = ()
         self._shown: object = None
@@ -109,7 +117,7 @@ class Live:
             return
         out, err = texts()
         self._look(look)
-        seconds = int(time.monotonic() - self._began)
+        seconds = int(self._clock.now() - self._began)
         new = (out, err, self._board, seconds)
         # What is there may have been cleared, or cleared and written anew.
         if self._board or self._shown is not None or any((*out.values(), *err.values())):
@@ -118,11 +126,11 @@ class Live:
             self._shown = new
 
     def _look(self, look: Look) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         if now >= self._board_due:
             self._board = look()
             # A rank that gives no answer makes a look last: the cell has to be followed between.
-            self._board_due = now + max(times.BOARD, 3 * (time.monotonic() - now))
+            self._board_due = now + max(times.BOARD, 3 * (self._clock.now() - now))
 
     def before_input(self, rank: int, text: str) -> bool:
         """Show what one rank has written last, and nothing else: it asks a person, just below.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Sequence
 
 from .. import interrupts, times
@@ -59,11 +58,11 @@ class Asks:
             last, until = self._turn
             if last in self._open:
                 rank = last
-            elif last in busy and last not in waiting and time.monotonic() < until:
+            elif last in busy and last not in waiting and self._request.cluster.clock.now() < until:
                 return False
         asked = self._open.pop(rank)
         self._answer(rank, asked)
-        self._turn = (rank, time.monotonic() + times.NEXT_INPUT_REQUEST.seconds())
+        self._turn = (rank, self._request.cluster.clock.now() + times.NEXT_INPUT_REQUEST.seconds())
         return True
 
     def _answer(self, rank: int, asked: InputRequest) -> None:

@@ -4,7 +4,6 @@ when that is over only. The others have it already, and are on their way back.""
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -36,11 +35,11 @@ def places(cluster: RankCluster, ranks: Sequence[int]) -> tuple[dict[int, str], 
     # One that writes no such file would not survive the signal.
     there = [r for r, path in paths.items() if os.path.exists(path)]
     asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
-    deadline = time.monotonic() + times.STACK_WRITTEN.seconds()
+    deadline = cluster.clock.now() + times.STACK_WRITTEN.seconds()
     in_c: dict[int, str] = {}
     coming: list[int] = []
-    while asked and time.monotonic() < deadline:
-        time.sleep(times.STACK_LOOK)
+    while asked and cluster.clock.now() < deadline:
+        cluster.clock.sleep(times.STACK_LOOK)
         for rank in list(asked):
             frames, seen = stack_file.read(paths[rank])
             if seen:

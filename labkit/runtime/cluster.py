@@ -17,6 +17,7 @@ import ipyparallel as ipp
 import psutil
 
 from .. import interrupts, times
+from ..clock import Clock
 from ..errors import LabError, LabStopped, StartError
 from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
@@ -46,10 +47,13 @@ class RankCluster:
         self._clients: set[str] = set()  # that connected while the lab started: its own
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
         self._replaced: list[Place] = []  # whose successors have no places yet
+        self.clock = Clock()  #: its waits look again with each reply, death and engine
         self._client = client
         launcher.on_exit = self._on_exit
         ipyparallel_internals.on_notice(client, "labkit_exit", self._on_notice)
         output.collect(client)
+        ipyparallel_internals.on_new_future(client, self._note_request)
+        ipyparallel_internals.on_engines(client, self.clock.notify)
 
     @classmethod
     def start(cls, size: int, launcher: Launcher) -> RankCluster:
@@ -70,7 +74,7 @@ class RankCluster:
                 cluster = cls(size, launcher, launcher.connect())
                 _log.debug("the controller runs after %.3f s", time.monotonic() - began)
                 undo.callback(cluster.close)
-                cluster._wait_for_ranks(time.monotonic() + cluster.start_seconds())
+                cluster._wait_for_ranks(cluster.start_seconds())
                 _log.debug("every rank is connected after %.3f s", time.monotonic() - began)
                 cluster._map()
                 cluster._clients = set(launcher.clients())
@@ -104,40 +108,48 @@ class RankCluster:
 
     # -- start ------------------------------------------------------------------------------
 
-    def _wait_for_ranks(self, deadline: float) -> None:
-        """Wait until all ranks are connected.
+    def _wait_for_ranks(self, seconds: float) -> None:
+        """Wait until all ranks are connected, for up to some seconds.
 
         Raises
         ------
         StartError
-            As soon as it is certain that one will not come, or at the deadline, of
-            ``time.monotonic``.
+            As soon as it is certain that one will not come, or when the time is up.
         """
         launcher = self.launcher
-        ask = time.monotonic() + times.ENGINES_ASKED
-        while len(self.connected()) < self.size:
-            if time.monotonic() > ask:
-                ipyparallel_internals.ask_for_engines(self.client)
-                ask = time.monotonic() + times.ENGINES_ASKED
+        ask = self.clock.now() + times.ENGINES_ASKED
+
+        def are_there() -> bool:
+            nonlocal ask
+            if len(self.connected()) >= self.size:
+                return True
+            if self.clock.now() > ask:
+                ipyparallel_internals.ask_for_engines(self.client, self.clock.notify)
+                ask = self.clock.now() + times.ENGINES_ASKED
             if why := launcher.why_not_coming(self.size):
                 raise StartError(why)
-            if time.monotonic() > deadline:
-                why = launcher.delay()
-                raise StartError(
-                    f"Only {len(self.connected())} of {self.size} ranks connected within "
-                    f"{self.start_seconds():.0f} s{why and f': {why}'}{launcher.log()}"
-                )
-            interrupts.sleep(0.005)
+            return False
+
+        if not self.clock.wait_for(are_there, seconds):
+            why = launcher.delay()
+            raise StartError(
+                f"Only {len(self.connected())} of {self.size} ranks connected within "
+                f"{self.start_seconds():.0f} s{why and f': {why}'}{launcher.log()}"
+            )
 
     def start_seconds(self) -> float:
         """Return how long to wait for the ranks; ipyparallel's own setting can only prolong it."""
         return max(times.START, self.launcher.timeout)
+
+    def _note_request(self, future: Any) -> None:
+        future.add_done_callback(lambda _: self.clock.notify())
 
     def _on_exit(self, pid: int, code: int) -> None:
         for place in self.places:
             if place.pid == pid:
                 self.deaths[place.rank] = code
                 _log.info("rank %d ended with %s", place.rank, describe_exit(code))
+        self.clock.notify()
 
     def _on_notice(self, message: Mapping[str, Any]) -> None:
         """Note that a rank has ended, as the controller heard (``OwnedController``)."""
@@ -147,6 +159,7 @@ class RankCluster:
                 self.deaths.setdefault(place.rank, code)
                 how = describe_exit(code)
                 _log.info("the controller says that rank %d ended with %s", place.rank, how)
+        self.clock.notify()
 
     def has_strangers(self) -> bool:
         """Tell whether another client has connected to the controller, as far as that is known."""
@@ -195,9 +208,9 @@ class RankCluster:
         replies = dict(zip(calls, ipyparallel_internals.replies(result), strict=True))
         stopped = interrupts.has_come()
         seconds = times.REMOTE_CALL_STOPPED.seconds() if stopped else times.REMOTE_CALL
-        deadline = time.monotonic() + seconds
+        deadline = self.clock.now() + seconds
         for engine, reply in replies.items():
-            if not interrupts.wait_by(reply.wait, deadline - time.monotonic()):
+            if not self.clock.wait_by(reply.wait, deadline - self.clock.now()):
                 raise LabError(
                     f"{self.name_of(engine)} does not answer: it is busy or blocked; "
                     "lab.restart() gives you fresh ranks."
@@ -287,11 +300,10 @@ class RankCluster:
         """
         if not self._replaced:
             return
-        deadline = time.monotonic() + self.start_seconds()
+        deadline = self.clock.now() + self.start_seconds()
         before = {p.engine for p in self._replaced}
-        while before & set(self.connected()) and time.monotonic() < deadline:
-            interrupts.sleep(0.005)
-        self._wait_for_ranks(deadline)
+        self.clock.wait_for(lambda: not before & set(self.connected()), self.start_seconds())
+        self._wait_for_ranks(deadline - self.clock.now())
         self._map()
         self._replaced = []
         _log.info("the fresh ranks have their places")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .. import interrupts, times
+from .. import times
 from ..errors import LabError
 from ..launch import ipyparallel_internals
 from ..wire.encoding import ProtocolError, decode, encode
@@ -76,11 +74,11 @@ def ask(
         If a rank and the notebook do not understand each other.
     """
     posted = [post(cluster, rank, question) for rank, question in questions.items()]
-    deadline = time.monotonic() + within.seconds()
+    deadline = cluster.clock.now() + within.seconds()
     return {
         p.rank: p.answer()
         for p in posted
-        if p is not None and interrupts.wait_by(p.future.wait, deadline - time.monotonic())
+        if p is not None and cluster.clock.wait_by(p.future.wait, deadline - cluster.clock.now())
     }
 
 
@@ -96,7 +94,7 @@ def send_signal(
     far = [r for r in ranks if not cluster.signal(r, number)]
     if engines := _engines(cluster, far):
         received = cluster.client.send_signal(signum, targets=engines, block=False)
-        concurrent.futures.wait([received], within.seconds())
+        cluster.clock.wait([received], within.seconds())
 
 
 def _engines(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:

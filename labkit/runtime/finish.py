@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -72,7 +71,7 @@ def finish(
             # The reply can be here before the last output is.
             ended = [reply.output for r, reply in request.replies.items() if request.has_replied(r)]
             bound = times.LAST_OUTPUT_STOPPED if interrupts.has_come() else times.LAST_OUTPUT
-            concurrent.futures.wait(ended, 0 if request.dead() else bound.seconds())
+            request.cluster.clock.wait(ended, 0 if request.dead() else bound.seconds())
         finished = _collect(request, ending)
         if finished.error is None and interrupts.take():
             finished = replace(finished, error=diagnosis.stopped_too_late())
@@ -94,7 +93,7 @@ def _end(request: Request, ending: Ending, signum: str | int) -> None:
         if ending.still:
             in_c, coming = c_code.places(request.cluster, ending.still)
             ending.freed = [r for r in ending.freed if r not in in_c]
-            ending.still = recovery.wait_for(request.busy, coming)
+            ending.still = recovery.wait_for(request.cluster, request.busy, coming)
             ending.in_c = {r: place for r, place in in_c.items() if r in ending.still}
         request.group.in_c = ending.in_c
 

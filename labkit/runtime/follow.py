@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -111,11 +110,12 @@ def _follow(
 ) -> Ending:
     request = watch.request
     cluster = request.cluster
-    deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    clock = cluster.clock
+    deadline = float("inf") if timeout is None else clock.now() + timeout
     checked = False  # that what is suspected is still so
     if watch.watcher is None:
         quiet = times.UNWATCHED if timeout is None else min(times.UNWATCHED, timeout)
-        interrupts.wait(request.replies.values(), quiet)
+        clock.wait(request.replies.values(), quiet)
     while True:
         if request.dead():
             samples = sample(cluster, request.ranks)
@@ -125,7 +125,7 @@ def _follow(
             return Ending()
         if asks.serve(busy, watch.waiting()):
             continue
-        left = max(0.0, deadline - time.monotonic())
+        left = max(0.0, deadline - clock.now())
         if (case := watch.look(busy, min(times.TICK, left))) is not None:
             return Ending("deadlock", case=case)
         suspicion = watch.suspicion()
@@ -137,7 +137,7 @@ def _follow(
             assert watch.watcher is not None
             watch.watcher.look_again()
             checked = True
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             return Ending("timeout", case=watch.suspected())
         if on_tick is not None:
             assert watch.watcher is not None

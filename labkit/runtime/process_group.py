@@ -107,15 +107,6 @@ class GroupKeeper:
                 self._leave(free)
         return not self.broken
 
-    def _wait_for_free(self, seconds: float) -> bool:
-        """Wait until no rank has anything to do; tell whether that is so."""
-        deadline = time.monotonic() + seconds
-        while busy := self.cluster.busy_ranks():
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.005)
-        return not busy
-
     def check(self) -> None:
         """Repair a broken group before something runs on it.
 
@@ -127,7 +118,9 @@ class GroupKeeper:
         if self.cluster.deaths or self.repair():  # without the dead there is none to rebuild
             return
         with interrupts.held(), interrupts.stoppable():
-            interrupts.wait_by(self._wait_for_free, times.GROUP_FREE.seconds())
+            self.cluster.clock.wait_for(
+                lambda: not self.cluster.busy_ranks(), times.GROUP_FREE.seconds()
+            )
         if self.cluster.deaths or self.repair():
             return
         busy = self.cluster.busy_ranks()

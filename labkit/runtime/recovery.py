@@ -8,7 +8,6 @@ between two ranks of the lab are shut; what a rank has with the rest of the worl
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from .. import times
@@ -110,14 +109,15 @@ def end(
     def still() -> list[int]:
         return sorted(set(busy()) - lost)
 
-    _wait(still, times.FREED.seconds())
-    deadline = time.monotonic() + seconds
+    cluster.clock.wait_for(lambda: not still(), times.FREED.seconds())
+    deadline = cluster.clock.now() + seconds
     if waiting := still():  # freed, and waiting again: it caught the error
         send_signal(cluster, waiting, signum)
     while waiting := still():
         free(cluster, waiting)
-        _wait(still, min(seconds, times.FREED_AGAIN.seconds()))
-        if time.monotonic() > deadline:
+        again = min(seconds, times.FREED_AGAIN.seconds())
+        cluster.clock.wait_for(lambda: not still(), again)
+        if cluster.clock.now() > deadline:
             break
     left = busy()
     _log.info("freed ranks %s; no answer from %s; still busy: %s", stuck, sorted(silent), left)
@@ -131,23 +131,19 @@ def interrupt(
     running = busy()
     _log.info("interrupts ranks %s", running)
     send_signal(cluster, running, signum)
-    _wait(busy, times.INTERRUPTED.seconds())
+    cluster.clock.wait_for(lambda: not busy(), times.INTERRUPTED.seconds())
     blocked = busy()
     if not blocked:
         return [], []
     return blocked, end(cluster, busy, blocked, signum, seen=False)
 
 
-def wait_for(busy: Callable[[], list[int]], coming: Sequence[int]) -> list[int]:
+def wait_for(
+    cluster: RankCluster, busy: Callable[[], list[int]], coming: Sequence[int]
+) -> list[int]:
     """Wait for interrupted ranks that are on their way back; return all that are busy then."""
-    _wait(lambda: [rank for rank in busy() if rank in coming], times.COMING.seconds())
+    cluster.clock.wait_for(lambda: not set(coming) & set(busy()), times.COMING.seconds())
     return busy()
-
-
-def _wait(busy: Callable[[], list[int]], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while busy() and time.monotonic() < deadline:
-        time.sleep(0.005)
 
 
 def out_of_step(cluster: RankCluster, samples: Mapping[int, Sample] | None = None) -> bool:

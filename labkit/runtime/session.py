@@ -109,7 +109,7 @@ class Session:
         cluster = self.cluster
         places: dict[int, str] = {}
         for pause in times.LINE_LOOKS:
-            interrupts.sleep(pause.seconds())
+            cluster.clock.sleep(pause.seconds())
             busy = [r for r in self.check_ranks(ranks) if cluster.is_busy(r)]
             if not busy:
                 return

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import interrupts, times
+from .. import times
 from ..deadlock import message
 from ..wire.exit_code import describe_exit
 from ..wire.requests import Activity, AskActivity
@@ -24,7 +23,7 @@ def survey(cluster: RankCluster) -> list[RankState]:
     if not running:
         return states
     sample(cluster, running)
-    interrupts.sleep(times.STOOD_STILL.seconds())
+    cluster.clock.sleep(times.STOOD_STILL.seconds())
     samples = sample(cluster, running)
     waits = {r: s for r, s in samples.items() if s.wait is not None}
     return [_state(cluster, s.rank, None, waits[s.rank]) if s.rank in waits else s for s in states]
@@ -42,8 +41,8 @@ def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
     if not any(state.state == "waiting" for state in states):
         return []
     watcher = Watcher(cluster, sorted(cluster.asked))
-    deadline = time.monotonic() + times.FAULT_FOUND.seconds()
-    while time.monotonic() < deadline:
+    deadline = cluster.clock.now() + times.FAULT_FOUND.seconds()
+    while cluster.clock.now() < deadline:
         if (case := watcher.look((), {}, times.FAULT_TICK)) is not None:
             return [f"Deadlock: {message.headline(case)}"]
     found = watcher.suspicion

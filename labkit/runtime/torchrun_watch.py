@@ -8,14 +8,14 @@ import itertools
 import json
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import psutil
 
-from .. import interrupts, times
+from .. import times
+from ..clock import SYSTEM
 from ..deadlock import message
 from ..deadlock.cause import Case, likely_cause
 from ..deadlock.samples import renumber
@@ -67,8 +67,8 @@ class _Worker:
         """Tell whether its process has ended, for certain and long enough ago."""
         if not self._closed or not _has_ended(self.hello.pid):
             return False
-        self.gone_since = self.gone_since or time.monotonic()
-        return time.monotonic() - self.gone_since > times.WORKER_ENDED_WELL.seconds()
+        self.gone_since = self.gone_since or SYSTEM.now()
+        return SYSTEM.now() - self.gone_since > times.WORKER_ENDED_WELL.seconds()
 
 
 def _has_ended(pid: int) -> bool:
@@ -86,6 +86,7 @@ class _Ranks:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.clock = SYSTEM
         self.workers: dict[int, _Worker] = {}
 
     @property
@@ -118,7 +119,7 @@ class _Watcher(Watcher):
     def sample(self, ranks: Sequence[int]) -> dict[int, Sample]:
         posted = [self.post(rank, AskSample()) for rank in ranks]
         asked = [p for p in posted if p is not None]
-        interrupts.wait([p.future for p in asked], times.ANSWER.seconds())
+        self.clock.wait([p.future for p in asked], times.ANSWER.seconds())
         return renumber({p.rank: p.answer() for p in asked if p.future.done()})
 
     def outside(self) -> tuple[str, ...]:
@@ -164,7 +165,7 @@ class Watch:
         """Wait up to ``seconds`` for news; return a deadlock if there is one for certain."""
         attempts = dict(self._attempts)
         if not attempts:
-            interrupts.sleep(seconds)
+            SYSTEM.sleep(seconds)
             return None
         last = attempts[max(attempts)]
         if self._watcher is None or last is not self._watched:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import interrupts, times
+from .. import times
+from ..clock import SYSTEM, Clock
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
@@ -46,11 +46,12 @@ class Suspicion:
     """Ranks that wait in vain by all that can be seen; what cannot be seen is in the case."""
 
     case: Case
-    since: float  #: of ``time.monotonic``
+    since: float  #: of the clock
+    clock: Clock = field(default=SYSTEM, compare=False)
 
     def seconds(self) -> float:
         """Return how long it has lasted."""
-        return time.monotonic() - self.since
+        return self.clock.now() - self.since
 
 
 class Watcher:
@@ -64,6 +65,7 @@ class Watcher:
 
     def __init__(self, cluster: RankCluster, asked: Sequence[int]) -> None:
         self.cluster = cluster
+        self.clock = cluster.clock
         self.asked = list(asked)
         self.waiting: dict[int, Sample] = {}  #: what waiting ranks said last
         self.suspicion: Suspicion | None = None
@@ -90,7 +92,7 @@ class Watcher:
                 posted = self.post(rank, question)
                 if posted is not None:
                     self._open[rank] = posted
-        interrupts.wait(
+        self.clock.wait(
             [*replies, *(posted.future for posted in self._open.values())],
             seconds,
             return_when=concurrent.futures.FIRST_COMPLETED,
@@ -102,7 +104,7 @@ class Watcher:
             self.post(rank, AskSample())
         self._primed |= gone
         news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
-        now = time.monotonic()
+        now = self.clock.now()
         if not self.waiting:
             self.suspicion = None
             return None
@@ -114,7 +116,7 @@ class Watcher:
         pause = (
             self._pause if self.suspicion is None else min(self._pause, times.LOOK_AGAIN_SUSPECTED)
         )
-        self._seen, self._due = news, time.monotonic() + pause
+        self._seen, self._due = news, self.clock.now() + pause
         return case
 
     def look_again(self) -> None:
@@ -123,7 +125,7 @@ class Watcher:
 
     def waits(self) -> dict[int, Sample]:
         """Return the ranks that are known to wait, with the seconds that they have waited."""
-        now = time.monotonic()
+        now = self.clock.now()
         return {
             r: s.waited(now - self._told[r]) for r, s in self.waiting.items() if s.wait is not None
         }
@@ -161,7 +163,7 @@ class Watcher:
 
     def _note(self, samples: Mapping[int, Sample]) -> None:
         self.waiting.update(samples)
-        self._told.update(dict.fromkeys(samples, time.monotonic()))
+        self._told.update(dict.fromkeys(samples, self.clock.now()))
 
     def _judge(self, gone: frozenset[int], failures: Mapping[int, str]) -> Case | None:
         """Return a case that is proved; note one that is suspected."""
@@ -178,7 +180,7 @@ class Watcher:
         first = self._sample(everyone, gone)
         ran = dict.fromkeys(everyone, 0)  # how many times in a row a rank was seen to run
         for _ in range(CONFIRM_TIMES):
-            interrupts.sleep(times.CONFIRM.seconds())
+            self.clock.sleep(times.CONFIRM.seconds())
             second = self._sample(everyone, gone)
             # Who has run in between can go on, whatever it looks like now. An idle one provided
             # by now what it ever will; another client may drive one that is not.
@@ -219,7 +221,7 @@ class Watcher:
             _log.info(
                 "suspects a deadlock: %s (%s)", message.headline(case), "; ".join(case.doubts)
             )
-            self.suspicion = Suspicion(case, time.monotonic())
+            self.suspicion = Suspicion(case, self.clock.now(), self.clock)
         else:
             self.suspicion = replace(before, case=case)
 

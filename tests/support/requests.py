@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from labkit.clock import Clock
 from labkit.launch.forked_launcher import ForkedLauncher
 from labkit.runtime.output import Output
 from labkit.runtime.request import Request
@@ -15,9 +16,14 @@ from labkit.runtime.request import Request
 class FakeGroup:
     """The process group of ranks that are only written down; counts its repairs."""
 
-    def __init__(self, size: int, *, join: bool = True) -> None:
+    def __init__(self, size: int, *, join: bool = True, clock: Clock | None = None) -> None:
         warm = SimpleNamespace(closed=SimpleNamespace(is_set=lambda: False))
-        self.cluster = SimpleNamespace(size=size, deaths={}, launcher=ForkedLauncher(warm))
+        self.cluster = SimpleNamespace(
+            size=size,
+            deaths={},
+            launcher=ForkedLauncher(warm),
+            clock=clock or Clock(),
+        )
         self.join = join
         self.broken = False
         self.repairs = 0

@@ -8,10 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from labkit import interrupts, times
+from tests.support.virtual_clock import VirtualClock
 
 
 @pytest.fixture(autouse=True)
@@ -89,54 +91,72 @@ def test_one_that_was_taken_is_not_raised_again() -> None:
             assert interrupts.take()
 
 
-WAITS: list[Callable[[float], object]] = [
-    interrupts.sleep,
-    lambda seconds: interrupts.wait([concurrent.futures.Future()], seconds),
-    lambda seconds: interrupts.wait_by(threading.Event().wait, seconds),
-]
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
+    """A clock for waits, whose time jumps."""
+    made = VirtualClock()
+    monkeypatch.setattr(interrupts, "now", made.now)
+    monkeypatch.setattr(interrupts, "pause", made.sleep)
+    return made
 
 
-@pytest.mark.parametrize("wait", WAITS)
-def test_a_wait_that_is_stoppable_ends_with_the_interrupt(wait: Callable[[float], object]) -> None:
-    began = time.monotonic()
-    with interrupts.held():
-        timer = press_later()
-        with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
-            wait(60)
-        timer.join()
-    assert time.monotonic() - began < 30
+Wait = Callable[[VirtualClock, float], object]
 
 
-@pytest.mark.parametrize("wait", WAITS)
-def test_a_wait_that_is_not_stoppable_takes_its_time(wait: Callable[[float], object]) -> None:
+def by_sleeping(clock: VirtualClock, seconds: float) -> None:
+    interrupts.sleep(seconds)
+
+
+def by_function(clock: VirtualClock, seconds: float) -> None:
+    interrupts.wait_by(clock.sleep, seconds)
+
+
+WAITS = pytest.mark.parametrize("wait", [by_sleeping, by_function])
+
+
+@WAITS
+def test_a_wait_that_is_stoppable_ends_with_the_interrupt(clock: VirtualClock, wait: Wait) -> None:
+    clock.at(30.01, press)
+    with interrupts.held(), pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+        wait(clock, 60)
+    assert 30 < clock.time <= 30.01 + times.NOTICE
+
+
+@WAITS
+def test_a_wait_that_is_not_stoppable_takes_its_time(clock: VirtualClock, wait: Wait) -> None:
     ended: list[float] = []
-    began = time.monotonic()
 
     @interrupts.held()
     @interrupts.stoppable()
     def work() -> None:
         with interrupts.held():
             press()
-            wait(0.3)
-            ended.append(time.monotonic() - began)
+            wait(clock, 60)
+            ended.append(clock.time)
         interrupts.check()
-        ended.append(float("inf"))
+        pytest.fail("it is stoppable here")
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    assert [seconds >= 0.3 for seconds in ended] == [True]
-    assert ended[0] < 30
+    assert ended == pytest.approx([60])
 
 
-def test_an_interrupt_may_have_to_be_old_enough() -> None:
+def test_an_interrupt_may_have_to_be_old_enough(clock: VirtualClock) -> None:
     with interrupts.held():
         press()
-        began = time.monotonic()
-        with interrupts.stoppable(after=0.3):
+        with interrupts.stoppable(after=10):
             interrupts.check()
             with pytest.raises(KeyboardInterrupt):
                 interrupts.sleep(60)
-        assert 0.25 < time.monotonic() - began < 30
+        assert 10 <= clock.time <= 10 + 2 * times.NOTICE
+
+
+def test_a_wait_for_futures_ends_with_the_interrupt() -> None:
+    with interrupts.held():
+        timer = press_later()
+        with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+            interrupts.wait([concurrent.futures.Future()], 60)
+        timer.join()
 
 
 def test_waits_return_what_they_wait_for() -> None:
@@ -155,17 +175,26 @@ def test_waits_return_what_they_wait_for() -> None:
 
 
 def test_what_hangs_is_cut_by_an_interrupt_that_comes_long_after_the_first(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    monkeypatch.setattr(times, "FORCE", 0.2)
     with interrupts.held():
         press()
-        press()  # too early
-        time.sleep(0.25)
-        timer = press_later()
+        for clock.time in (0.1, times.FORCE - 0.1, times.FORCE):
+            press()  # too early
+        clock.time = times.FORCE + 0.1
         with pytest.raises(KeyboardInterrupt):
-            time.sleep(60)
-        timer.join()
+            press()
+
+
+def test_on_a_busy_machine_what_hangs_is_cut_as_soon(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=20.0))
+    with interrupts.held():
+        press()
+        clock.time = times.FORCE + 0.1
+        with pytest.raises(KeyboardInterrupt):
+            press()
 
 
 def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone() -> None:
@@ -230,12 +259,8 @@ def test_what_is_released_is_cut_at_once_and_what_is_held_around_it_is_not() -> 
 
     def work() -> None:
         with interrupts.held():
-            timer = press_later()
-            began = time.monotonic()
             with pytest.raises(KeyboardInterrupt), interrupts.released():
-                time.sleep(5)
-            timer.join()
-            assert time.monotonic() - began < 4
+                press()
             assert interrupts.has_come()
             press()
             done.append("held again")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from html.parser import HTMLParser
 
 import pytest
@@ -16,6 +15,7 @@ from labkit.notebook import board
 from labkit.runtime.watchdog import Suspicion
 from labkit.wire.samples import Group, Sample, Wait
 from labkit.wire.state import Gpu, RankState
+from tests.support.virtual_clock import VirtualClock
 
 
 def state(rank, what="running", **about):
@@ -122,7 +122,7 @@ def suspicion(seconds, *doubts):
     }
     situation = Situation(2, known, frozenset({0}))
     case = Case(situation, frozenset({1}), {0: ENDED}, doubts)
-    return Suspicion(case, time.monotonic() - seconds)
+    return Suspicion(case, -seconds, VirtualClock())
 
 
 SEEMS = "rank 1 waits for rank 0, which has ended its cell."

@@ -12,6 +12,7 @@ from labkit.errors import UsageError
 from labkit.notebook import live
 from labkit.notebook.live import Line, Live, Page, patience
 from labkit.wire.state import RankState
+from tests.support.virtual_clock import VirtualClock
 from tests.unit.notebook.test_board import SEEMS, suspicion, text_of
 
 WAITING = RankState(1, "host", 1, "cpu", "gloo", "waiting", detail="recv from rank 0")
@@ -104,3 +105,74 @@ def test_a_screen_gets_the_suspicion_with_each_new_look():
     suspected = suspicion(1)
     display.offer(lambda: ({}, {}), lambda: [WAITING], suspected)
     assert seen == [suspected]
+
+
+class Shown:
+    """A cell that runs: when its ranks were asked what they do, and what was shown."""
+
+    def __init__(self, **named):
+        self.clock = VirtualClock()
+        self.texts = {}, {}
+        self.looks, self.shown = [], []
+        screen = SimpleNamespace(
+            show=lambda *args: self.shown.append((self.clock.time, *args)),
+            clear=lambda *, wait: self.shown.append("cleared"),
+        )
+        self.live = Live(screen, clock=self.clock, **named)
+
+    def offer_until(self, seconds, look_takes=0.0):
+        def look():
+            self.looks.append(self.clock.time)
+            self.clock.sleep(look_takes)
+            return [WAITING]
+
+        while self.clock.time < seconds:
+            self.live.offer(lambda: self.texts, look)
+            self.clock.sleep(times.TICK)
+
+
+def test_the_board_comes_after_a_second_and_is_new_every_second():
+    cell = Shown()
+    cell.offer_until(0.9)
+    assert (cell.looks, cell.shown) == ([], [])
+    cell.offer_until(5)
+    assert cell.looks == pytest.approx([1, 2, 3, 4], abs=0.25)
+    assert [(out, err, board, seconds) for _, out, err, board, seconds, _ in cell.shown] == [
+        ({}, {}, [WAITING], seconds) for seconds in (1, 2, 3, 4)
+    ]
+
+
+@pytest.mark.parametrize(("after", "looks"), [(-1, 0), (10, 11), (0, 20)])
+def test_the_board_comes_when_it_is_asked_for(after, looks):
+    cell = Shown(board_after=after)
+    cell.offer_until(20.1)
+    assert abs(len(cell.looks) - looks) <= 1
+
+
+def test_what_is_written_is_shown_before_the_board():
+    cell = Shown()
+    cell.texts = {0: "a"}, {}
+    cell.offer_until(0.9)
+    assert [(out, board, seconds) for _, out, _, board, seconds, _ in cell.shown] == [
+        ({0: "a"}, (), 0)
+    ]
+
+
+def test_a_slow_look_at_the_ranks_leaves_most_of_the_time_to_the_cell():
+    cell = Shown()
+    cell.offer_until(30, look_takes=2.0)
+    assert cell.looks == pytest.approx([1, 7, 13, 19, 25], abs=1)
+
+
+def test_the_time_goes_on_though_nothing_else_changes():
+    cell = Shown(board_after=-1)
+    cell.texts = {0: "a"}, {}
+    cell.offer_until(3.9)
+    assert [seconds for *_, seconds, _ in cell.shown] == [0, 1, 2, 3]
+
+
+def test_on_a_busy_machine_the_board_comes_as_soon(monkeypatch):
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=20.0))
+    cell = Shown()
+    cell.offer_until(5)
+    assert cell.looks == pytest.approx([1, 2, 3, 4], abs=0.25)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from labkit.wire.asking import INPUT_REQUEST, InputRequest
 from labkit.wire.encoding import encode
 from labkit.wire.requests import Count, GiveInput
 from tests.support.requests import reply, request_with
+from tests.support.virtual_clock import VirtualClock
 
 
 class Ranks:
@@ -20,7 +22,8 @@ class Ranks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.replies = [reply(done=False) for _ in range(4)]
-        self.request = request_with(self.replies)
+        self.clock = VirtualClock()
+        self.request = request_with(self.replies, clock=self.clock)
         self.answers: list[tuple[int, GiveInput]] = []
         self.numbers = 0
         monkeypatch.setattr(module.control, "ask", self._answered)
@@ -47,15 +50,13 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 ALL = range(4)
 
 
-def test_ranks_are_answered_in_their_order_one_at_a_time(
-    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(times, "NEXT_INPUT_REQUEST", times.Bound(0.0))
+def test_ranks_are_answered_in_their_order_one_at_a_time(ranks: Ranks) -> None:
     asks = Asks(ranks.request, lambda rank, asked: f"{rank}{asked.prompt}")
     assert not asks.serve(ALL, ())
     ranks.ask(3)
     ranks.ask(1)
     assert asks.serve(ALL, ())
+    ranks.clock.sleep(times.NEXT_INPUT_REQUEST.seconds())
     assert asks.serve(ALL, ())
     assert not asks.serve(ALL, ())
     assert ranks.answers == [(1, GiveInput(2, "1? ")), (3, GiveInput(1, "3? "))]
@@ -71,6 +72,22 @@ def test_a_rank_that_was_answered_keeps_its_turn(ranks: Ranks) -> None:
     assert asks.serve(ALL, ())
     assert asks.serve(ALL, {1})  # it waits for others, so rank 2 comes
     assert [rank for rank, _ in ranks.answers] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0])
+def test_a_turn_is_over_after_a_while(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
+    asks = Asks(ranks.request, lambda rank, asked: "")
+    ranks.ask(1)
+    ranks.ask(2)
+    assert asks.serve(ALL, ())
+    ranks.clock.sleep(0.99 * factor)
+    assert not asks.serve(ALL, ())
+    ranks.clock.sleep(0.02 * factor)
+    assert asks.serve(ALL, ())
+    assert [rank for rank, _ in ranks.answers] == [1, 2]
 
 
 def test_a_rank_that_has_ended_keeps_no_turn_and_gets_no_answer(ranks: Ranks) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from labkit import times
 from labkit.runtime import c_code
 from labkit.wire import stack_file
 from labkit.wire.stack_file import Frame
+from tests.support.virtual_clock import VirtualClock
 
 RE = Frame("/usr/lib/python3.11/re/__init__.py", 166, "match")
 CELL = Frame("In[3]", 2, "<module>")
@@ -44,6 +46,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.launcher = SimpleNamespace(record_folder=lambda: str(folder))
         self.places = [SimpleNamespace(pid=0), SimpleNamespace(pid=os.getpid())]
+        self.clock = VirtualClock()
 
     def signal(self, rank: int, signum: int) -> bool:
         os.kill(self.places[rank].pid, signum)
@@ -74,3 +77,16 @@ def test_a_rank_writes_where_it_is_unless_its_python_has_seen_the_interrupt(
 def test_a_lab_without_a_folder_knows_nothing() -> None:
     cluster: Any = SimpleNamespace(launcher=SimpleNamespace(record_folder=str))
     assert c_code.places(cluster, [0]) == ({}, [])
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0])
+def test_a_rank_that_writes_nothing_is_waited_for_longer_on_a_busy_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
+    monkeypatch.setattr(stack_file, "SIGNAL", signal.SIGUSR1)
+    cluster: Any = Cluster(tmp_path)
+    monkeypatch.setattr(cluster, "signal", lambda rank, signum: True)
+    Path(stack_file.path_of(tmp_path, os.getpid())).touch()
+    assert c_code.places(cluster, [1]) == ({}, [])
+    assert cluster.clock.time == pytest.approx(0.2 * factor, abs=times.STACK_LOOK)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from labkit import times
 from labkit.errors import LabError
 from labkit.runtime import control
 from labkit.wire.requests import REFUSED, AskSample, Count, Shut
+from tests.support.virtual_clock import VirtualClock
 
 
 class Cluster:
@@ -23,6 +25,7 @@ class Cluster:
         self.sent: list[tuple[str, object]] = []
         self.content = content
         self._control_stream = "stream"
+        self.clock = VirtualClock()
 
     def _build_targets(self, engine: int) -> tuple[list[int], None]:
         return [engine], None
@@ -40,6 +43,17 @@ def test_an_answer_is_of_its_type_and_who_gives_none_is_left_out() -> None:
     pair = (("127.0.0.1", 1), ("127.0.0.1", 2))
     assert control.ask(cluster, dict.fromkeys((0, 1), Shut((pair,)))) == {1: Count(3)}
     assert cluster.sent == [("labkit_shut", {"pairs": (pair,)})] * 2
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0])
+@pytest.mark.parametrize("within", [times.ANSWER, times.QUICK_ANSWER])
+def test_an_answer_is_waited_for_longer_on_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch, within: times.Bound, factor: float
+) -> None:
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
+    cluster: Any = Cluster({"count": 3})
+    assert control.ask(cluster, dict.fromkeys((0, 1), Shut(())), within) == {1: Count(3)}
+    assert cluster.clock.time == pytest.approx(within.least * factor)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import concurrent.futures
 from types import SimpleNamespace
 
 import pytest
@@ -12,20 +12,23 @@ from labkit.runtime import follow as module
 from labkit.runtime.follow import follow
 from labkit.runtime.watchdog import Suspicion
 from tests.support.requests import failed, reply, request_with
+from tests.support.virtual_clock import VirtualClock
 
 
 class FakeWatcher:
     """Watch nothing; find and suspect what it was told to."""
 
+    made = 0
     found = None
     suspicion = None
     again = 0  #: how many times it was asked to look once more
 
     def __init__(self, cluster, asked):
-        self.asked = asked
+        type(self).made += 1
+        self.clock = cluster.clock
 
     def look(self, replies, failures, seconds):
-        time.sleep(0.01)
+        self.clock.wait(replies, seconds, concurrent.futures.FIRST_COMPLETED)
         return self.found
 
     def look_again(self):
@@ -38,121 +41,182 @@ class FakeWatcher:
 @pytest.fixture(autouse=True)
 def watcher(monkeypatch):
     monkeypatch.setattr(module, "Watcher", FakeWatcher)
-    monkeypatch.setattr(FakeWatcher, "again", 0)
-    monkeypatch.setattr(times, "UNWATCHED", 0.01)
+    for name, value in (("made", 0), ("again", 0), ("found", None), ("suspicion", None)):
+        monkeypatch.setattr(FakeWatcher, name, value)
     monkeypatch.setattr(module, "sample", lambda cluster, ranks: {})
     return FakeWatcher
 
 
-def test_what_ends_by_itself_is_left_alone_with_a_time_limit_or_without():
-    sent = request_with([reply("ok"), reply(failed("ValueError"))])
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def busy(clock):
+    """A request to two ranks, which nobody ends."""
+    return request_with([reply(done=False), reply(done=False)], clock=clock)
+
+
+def case_of(*stuck):
+    return SimpleNamespace(stuck=frozenset(stuck))
+
+
+# -- its exits ------------------------------------------------------------------------------------
+
+
+def test_what_has_ended_is_left_alone_with_a_time_limit_or_without(clock):
+    sent = request_with([reply("ok"), reply(failed("ValueError"))], clock=clock)
     assert follow(sent).kind == ""
     assert follow(sent, timeout=0).kind == ""
+    assert clock.time == 0
 
 
-def test_a_time_limit_is_an_ending():
-    sent = request_with([reply(), reply(done=False)])
-    start = time.monotonic()
-    assert follow(sent, timeout=0.1).kind == "timeout"
-    assert 0.1 <= time.monotonic() - start < 5
+def test_what_is_short_is_not_watched(clock, busy, watcher):
+    for rank in range(2):
+        clock.at(times.UNWATCHED / 2, lambda r=rank: busy.replies[r].set_result("ok"))
+    assert follow(busy).kind == ""
+    assert clock.time == times.UNWATCHED / 2
+    assert watcher.made == 0
+
+
+def test_it_ends_with_the_last_reply(clock, busy, watcher):
+    clock.at(30.01, lambda: busy.replies[1].set_result("ok"))
+    clock.at(77.03, lambda: busy.replies[0].set_result("ok"))
+    assert follow(busy, timeout=100, suspect=60).kind == ""
+    assert clock.time == 77.03
+    assert watcher.made == 1
+
+
+def test_a_death_is_an_exit_though_others_are_busy(clock, busy):
+    def die():
+        busy.cluster.deaths[1] = -9
+
+    clock.at(5, die)
+    ending = follow(busy)
+    assert ending.kind == "died"
+    assert "killed from outside" in ending.hint
+    assert busy.busy() == [0]
+    assert 5 <= clock.time <= 5 + times.TICK
+
+
+def test_a_deadlock_is_an_exit(clock, busy, watcher):
+    case = case_of(1)
+    clock.at(5, lambda: setattr(watcher, "found", case))
+    ending = follow(busy, timeout=60)
+    assert (ending.kind, ending.case) == ("deadlock", case)
+    assert 5 <= clock.time <= 5 + times.TICK
+
+
+def test_a_deadlock_of_ranks_that_were_not_asked_is_none(clock, busy, watcher):
+    watcher.found = case_of(3)
+    assert follow(busy, timeout=60).kind == "timeout"
+
+
+def test_a_suspicion_is_an_exit_after_its_time_and_one_more_look(clock, busy, watcher):
+    suspicion = Suspicion(case_of(0, 1), 10.0, clock)
+    clock.at(10, lambda: setattr(watcher, "suspicion", suspicion))
+    ending = follow(busy, suspect=60)
+    assert (ending.kind, ending.case) == ("suspected", suspicion.case)
+    assert watcher.again == 1
+    assert 70 <= clock.time <= 70 + 3 * times.TICK
+
+
+def test_a_time_limit_is_an_exit(clock):
+    sent = request_with([reply(), reply(done=False)], clock=clock)
+    assert follow(sent, timeout=20).kind == "timeout"
+    assert clock.time == pytest.approx(20)
     assert sent.busy() == [1]
 
 
-def test_a_death_is_an_ending_though_others_are_busy():
-    sent = request_with([reply(done=False), reply(done=False)])
-    sent.cluster.deaths[1] = -9
-    ending = follow(sent)
-    assert ending.kind == "died"
-    assert "killed from outside" in ending.hint
-    assert sent.busy() == [0]
+@pytest.mark.parametrize("timeout", [0.0, times.UNWATCHED / 2])
+def test_a_time_limit_may_be_shorter_than_what_is_not_watched(clock, busy, timeout):
+    assert follow(busy, timeout=timeout).kind == "timeout"
+    assert clock.time == pytest.approx(timeout, abs=1e-6)
 
 
-def test_a_deadlock_counts_if_a_rank_that_was_asked_is_in_it(watcher, monkeypatch):
-    sent = request_with([reply(done=False), reply(done=False)])
-    case = SimpleNamespace(stuck=frozenset({1}))
-    monkeypatch.setattr(watcher, "found", case)
-    ending = follow(sent)
-    assert (ending.kind, ending.case) == ("deadlock", case)
-    monkeypatch.setattr(watcher, "found", SimpleNamespace(stuck=frozenset({3})))
-    assert follow(sent, timeout=0.05).kind == "timeout"
+@pytest.mark.parametrize("seconds", [times.UNWATCHED / 2, 7.1])
+def test_the_stop_button_is_an_exit(clock, busy, seconds):
+    clock.press_at(seconds)
+    assert follow(busy, timeout=60).kind == "interrupted"
+    assert clock.time == seconds
+    assert busy.busy() == [0, 1]
 
 
-def test_every_tick_shows_what_is_written_and_stop_is_an_ending():
-    sent = request_with([reply(stdout="hello\n", done=False), reply()])
+def test_a_busy_machine_changes_none_of_them(clock, busy, watcher, monkeypatch):
+    """The limits are the user's."""
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=20.0))
+    watcher.suspicion = Suspicion(case_of(0, 1), 0.0, clock)
+    assert follow(busy, suspect=60).kind == "suspected"
+    assert 60 <= clock.time <= 60 + 3 * times.TICK
+    watcher.suspicion = None
+    assert follow(busy, timeout=20).kind == "timeout"
+    assert 80 <= clock.time <= 80 + 5 * times.TICK
+
+
+# -- what is told meanwhile -----------------------------------------------------------------------
+
+
+def test_every_tick_shows_what_is_written(clock):
+    sent = request_with([reply(stdout="hello\n", done=False), reply()], clock=clock)
     seen = []
+    follow(
+        sent, on_tick=lambda texts, look, suspicion: seen.append((texts(), suspicion)), timeout=1
+    )
+    assert 2 < len(seen) < 6
+    assert seen[0] == (({0: "hello\n", 1: ""}, {0: "", 1: ""}), None)
 
-    def tick(texts, states, suspicion):
-        assert suspicion is None
-        seen.append(texts())
-        if len(seen) == 3:
-            raise KeyboardInterrupt
 
-    assert follow(sent, on_tick=tick).kind == "interrupted"
-    assert seen == [({0: "hello\n", 1: ""}, {0: "", 1: ""})] * 3
+def test_an_error_that_a_tick_raises_as_a_stop_does_is_one(busy):
+    def tick(texts, look, suspicion):
+        raise KeyboardInterrupt
+
+    assert follow(busy, on_tick=tick).kind == "interrupted"
 
 
 # -- what is only suspected -----------------------------------------------------------------------
 
 
-def busy():
-    return request_with([reply(done=False), reply(done=False)])
-
-
-def suspected(seconds, stuck=(0, 1)):
-    """Return a suspicion that has lasted for some seconds."""
-    case = SimpleNamespace(stuck=frozenset(stuck))
-    return Suspicion(case, time.monotonic() - seconds)
-
-
-def test_a_suspicion_ends_nothing_where_somebody_looks_on(watcher, monkeypatch):
-    monkeypatch.setattr(watcher, "suspicion", suspected(1000))
-    ending = follow(busy(), timeout=0.1)
+def test_a_suspicion_ends_nothing_where_somebody_looks_on(clock, busy, watcher):
+    watcher.suspicion = Suspicion(case_of(0, 1), 0.0, clock)
+    ending = follow(busy, timeout=1000)
     assert (ending.kind, ending.case) == ("timeout", watcher.suspicion.case)
     assert watcher.again == 0
 
 
-def test_a_suspicion_ends_a_request_after_its_time_and_one_more_look(watcher, monkeypatch):
-    monkeypatch.setattr(watcher, "suspicion", suspected(0.9))
-    started = time.monotonic()
-    ending = follow(busy(), suspect=1.0)
-    assert time.monotonic() - started >= 0.1
-    assert (ending.kind, ending.case) == ("suspected", watcher.suspicion.case)
-    assert watcher.again == 1
-
-
-def test_a_suspicion_that_the_last_look_does_not_confirm_ends_nothing(watcher, monkeypatch):
+def test_a_suspicion_that_the_last_look_does_not_confirm_ends_nothing(
+    clock, busy, watcher, monkeypatch
+):
     def look_again(self):
         watcher.again += 1
         watcher.suspicion = None
 
-    monkeypatch.setattr(watcher, "suspicion", suspected(60))
+    watcher.suspicion = Suspicion(case_of(0, 1), -60.0, clock)
     monkeypatch.setattr(watcher, "look_again", look_again)
-    ending = follow(busy(), suspect=1.0, timeout=0.1)
+    ending = follow(busy, suspect=1, timeout=10)
     assert (ending.kind, ending.case, watcher.again) == ("timeout", None, 1)
 
 
-def test_a_suspicion_of_ranks_that_were_not_asked_is_none(watcher, monkeypatch):
-    monkeypatch.setattr(watcher, "suspicion", suspected(60, stuck=(7,)))
+def test_a_suspicion_of_ranks_that_were_not_asked_is_none(clock, busy, watcher):
+    watcher.suspicion = Suspicion(case_of(7), -60.0, clock)
     told = []
-    ending = follow(busy(), suspect=1.0, timeout=0.1, on_tick=lambda *args: told.append(args[2]))
+    ending = follow(busy, suspect=1, timeout=10, on_tick=lambda *args: told.append(args[2]))
     assert (ending.kind, ending.case) == ("timeout", None)
     assert set(told) == {None}
 
 
-def test_what_is_proved_goes_before_what_is_suspected(watcher, monkeypatch):
-    case = SimpleNamespace(stuck=frozenset({0}))
-    monkeypatch.setattr(watcher, "suspicion", suspected(60))
-    monkeypatch.setattr(watcher, "found", case)
-    ending = follow(busy(), suspect=1.0)
-    assert (ending.kind, ending.case) == ("deadlock", case)
+def test_what_is_proved_goes_before_what_is_suspected(clock, busy, watcher):
+    watcher.suspicion = Suspicion(case_of(0, 1), -60.0, clock)
+    watcher.found = case_of(0)
+    ending = follow(busy, suspect=1)
+    assert (ending.kind, ending.case) == ("deadlock", watcher.found)
 
 
-def test_a_tick_knows_what_is_suspected_and_a_stop_carries_it(watcher, monkeypatch):
-    monkeypatch.setattr(watcher, "suspicion", suspected(60))
-
-    def stop(texts, look, suspicion):
-        assert suspicion is watcher.suspicion
-        raise KeyboardInterrupt
-
-    ending = follow(busy(), on_tick=stop)
+def test_a_tick_knows_what_is_suspected_and_a_stop_carries_it(clock, busy, watcher):
+    watcher.suspicion = Suspicion(case_of(0, 1), 0.0, clock)
+    told = []
+    clock.press_at(3.1)
+    ending = follow(busy, on_tick=lambda *args: told.append(args[2]))
     assert (ending.kind, ending.case) == ("interrupted", watcher.suspicion.case)
+    assert told
+    assert all(suspicion is watcher.suspicion for suspicion in told)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from labkit import times
 from labkit.runtime import control, outside, watchdog
 from labkit.wire.samples import Group, Issuer, Sample, Wait
+from tests.support.virtual_clock import VirtualClock
 
 KEY = ("0", (0, 1))
 WORLD = {KEY: Group(KEY, 0, {}, {}, 0)}
@@ -29,7 +33,6 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[int, Sample]:
     monkeypatch.setattr(
         watchdog, "sample", lambda c, asked: {r: answers[r] for r in asked if r in answers}
     )
-    monkeypatch.setattr(times, "CONFIRM", times.Bound(0.0))
     monkeypatch.setattr(control, "post", lambda cluster, rank, question: None)
     monkeypatch.setattr(outside, "doubts", lambda *about: ())
     return answers
@@ -37,8 +40,13 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[int, Sample]:
 
 def watch(waiting: Mapping[int, Sample]) -> watchdog.Watcher:
     """Follow two busy ranks, of which some have said that they wait."""
-    cluster = SimpleNamespace(
-        busy_ranks=lambda: [0, 1], size=2, deaths={}, client=None, has_strangers=lambda: False
+    cluster: Any = SimpleNamespace(
+        busy_ranks=lambda: [0, 1],
+        size=2,
+        deaths={},
+        client=None,
+        has_strangers=lambda: False,
+        clock=VirtualClock(),
     )
     watcher = watchdog.Watcher(cluster, [0, 1])
     for rank, sample in waiting.items():
@@ -99,3 +107,111 @@ def test_a_suspicion_ends_at_once_when_somebody_can_go_on(ranks: dict[int, Sampl
     ranks[1] = receives(1, dataclasses.replace(THREAD, ends=True))
     look(watcher)
     assert watcher.suspicion is None
+
+
+# -- when it looks --------------------------------------------------------------------------------
+
+
+class Looks:
+    """Follow two ranks for some time; at which times they were sampled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, waiting: Mapping[int, Sample]) -> None:
+        self.watcher = watch(waiting)
+        self.clock: Any = self.watcher.clock
+        self.at: list[float] = []
+        answer = watchdog.sample
+
+        def sample(cluster: Any, asked: Any) -> dict[int, Sample]:
+            self.at.append(self.clock.time)
+            return answer(cluster, asked)
+
+        monkeypatch.setattr(watchdog, "sample", sample)
+
+    def go_on(self, seconds: float) -> bool:
+        """Look for some seconds; return whether a deadlock was declared."""
+        end, never = self.clock.time + seconds, concurrent.futures.Future[Any]()
+        while self.clock.time < end:
+            if self.watcher.look([never], {}, times.TICK) is not None:
+                return True
+        return False
+
+    def pauses(self) -> list[float]:
+        return [after - before for before, after in itertools.pairwise(self.at)]
+
+
+@pytest.fixture(params=[1.0, 20.0], ids=["idle", "busy"])
+def factor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let this machine be idle, and as busy as can be."""
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=request.param))
+    return float(request.param)
+
+
+def test_a_deadlock_is_declared_when_a_second_look_agrees(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    ranks.update({rank: receives(rank) for rank in range(2)})
+    looks = Looks(monkeypatch, ranks)
+    assert looks.go_on(60)
+    # Those that wait, then everybody, and after a while once more.
+    assert looks.pauses() == pytest.approx([0, 0.15 * factor], abs=1e-6)
+
+
+def test_a_rank_that_runs_between_two_looks_is_not_in_a_deadlock(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    ranks.update({rank: receives(rank) for rank in range(2)})
+    looks = Looks(monkeypatch, ranks)
+    moved = dataclasses.replace(ranks[1], stamp=(99,))
+    looks.clock.at(0.2 + 0.1 * factor, lambda: ranks.update({1: moved}))
+    looks.watcher.look([concurrent.futures.Future[Any]()], {}, times.TICK)
+    assert looks.watcher.suspicion is None
+    assert len(looks.at) == 3
+
+
+def test_it_looks_on_while_another_rank_may_turn_out_to_wait_but_not_for_ever(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    """Rank 0 waits for itself to send; rank 1 is neither seen to run nor to stand still."""
+    wait = Wait("thread", (), peer=-1)
+    own = Sample(0, "waiting", True, wait, (7,), WORLD)
+    unclear = Sample(1, "computing", False, None, (), WORLD)
+    ranks.update({0: own, 1: unclear})
+    looks = Looks(monkeypatch, {0: own})
+    looks.go_on(times.TICK / 2)
+    later = looks.pauses()[1:]
+    assert later == pytest.approx([0.15 * factor] * watchdog.CONFIRM_TIMES, abs=1e-6)
+
+
+def test_without_news_it_looks_less_and_less_often(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    ranks.update({0: receives(0), 1: Sample(1, "computing", stamp=(9,), groups=WORLD)})
+    looks = Looks(monkeypatch, {0: ranks[0]})
+    looks.go_on(30)
+    within = [(p, p + times.TICK + 1e-6) for p in (0.3, 0.6, 1.2, 2.4, 4.8, 5, 5)]
+    assert [low <= p <= high for (low, high), p in zip(within, looks.pauses(), strict=False)] == [
+        True
+    ] * len(within)
+
+
+def test_news_are_looked_at_immediately(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks.update({0: receives(0), 1: Sample(1, "computing", stamp=(9,), groups=WORLD)})
+    looks = Looks(monkeypatch, {0: ranks[0]})
+    looks.go_on(20)
+    before = len(looks.at)
+    looks.watcher._note({1: receives(1)})
+    looks.watcher.look([concurrent.futures.Future[Any]()], {}, times.TICK)
+    assert len(looks.at) > before
+
+
+def test_what_is_suspected_is_looked_at_every_second(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks.update({rank: receives(rank, THREAD) for rank in range(2)})
+    looks = Looks(monkeypatch, ranks)
+    looks.go_on(20)
+    assert looks.watcher.suspicion is not None
+    assert looks.watcher.suspicion.seconds() == pytest.approx(20, abs=0.5)
+    assert max(looks.pauses()) <= times.LOOK_AGAIN_SUSPECTED + times.TICK
