@@ -26,7 +26,8 @@ from __future__ import annotations
 class Pace:
     """How much longer than on an idle machine things take here, as the control channel shows it.
 
-    The unit is the round trip of a question on the control channel of a rank with nothing to do.
+    The unit is the round trip of a question on the control channel of a rank with nothing to do:
+    ``runtime/pace.py`` measures it when a lab has started and after cells.
     """
 
     #: Up to this round trip nothing stretches.
@@ -87,6 +88,8 @@ QUICK_ANSWER = Bound(0.2)
 STACK_WRITTEN = Bound(0.2)
 #: Between looks at the file in which it does.
 STACK_LOOK = 0.01
+#: At most this often the round trip of an idle rank is measured, so that cells cost the same.
+PACE_MEASURED = 1.0
 #: A short function of labkit's on an idle rank.
 REMOTE_CALL = 30.0
 #: The same once somebody has pressed stop and waits.
@@ -259,6 +262,8 @@ HEARTBEAT, HEARTBEAT_NETWORK = 0.1, 0.25
 #: Without a heartbeat an engine counts as gone. Ends are known otherwise and immediately; a
 #: heartbeat that is missed on a busy machine is no end.
 HEARTBEATS_MISSED = 60.0
+#: A client that has asked which engines are there listens to what comes after.
+NEWS_HEARD = Bound(1.0)
 #: Between looks of the controller whether the kernel lives that started it.
 OWNER_LOOK = 0.25
 #: The engine's connections are made, which they are long before; one without them is connected by

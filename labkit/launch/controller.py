@@ -75,11 +75,15 @@ class LabController(IPController):
         free = not given & {"ip", "transport", "location"}
         if self.socket_folder and free and ipyparallel_internals.has_unix_sockets():
             self.transport, self.ip, self.location = "ipc", self.socket_folder, "127.0.0.1"
-        with ipyparallel_internals.without_pause(IPController):
+        with (
+            ipyparallel_internals.without_pause(IPController),
+            ipyparallel_internals.with_subscribers(IPController),
+        ):
             super().init_hub()
         ipyparallel_internals.measure_heartbeats_in_thread(self)
         ipyparallel_internals.on_client(self.hub, self._note_client)
         ipyparallel_internals.hear_ready(self.hub)
+        ipyparallel_internals.hold_news(self.hub, times.NEWS_HEARD.seconds())
         hub_internals.note_ids_only(self.hub)
 
     def _note_client(self, session: str) -> None:

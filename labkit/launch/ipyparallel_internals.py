@@ -374,6 +374,57 @@ def on_client(hub: Any, note: Callable[[str], None]) -> None:
     handlers["connection_request"] = connection_request
 
 
+def with_subscribers(controller: type) -> AbstractContextManager[None]:
+    """Let a controller be made whose hub sees who listens to its news (:func:`hold_news`)."""
+    import zmq
+
+    return _seen_by(controller.__module__, "zmq", PUB=zmq.XPUB)
+
+
+def hold_news(hub: Any, seconds: float) -> None:
+    """Let a hub keep its news until the client listens that has just asked which engines are there.
+
+    Stock, a client misses the engine that connects between the hub's answer and the client's
+    subscription, and waits for it in vain. One that never listens is waited for so many seconds.
+    """
+    import zmq
+
+    handlers, news = getattr(hub, "query_handlers", {}), getattr(hub, "notifier", None)
+    stock = handlers.get("connection_request")
+    if stock is None or news is None or news.socket.type != zmq.XPUB:
+        return
+    news.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+    send, kept = news.send_multipart, list[Callable[[], None]]()
+    asked, coming = set[str](), list[object]()
+
+    def connection_request(ident: Any, message: dict[str, Any]) -> None:
+        stock(ident, message)
+        if (client := message["header"]["session"]) not in asked:
+            asked.add(client)
+            coming.append(token := object())
+            hub.loop.call_later(seconds, arrived, token)
+
+    def arrived(token: object) -> None:
+        if token in coming:
+            coming.remove(token)
+        while kept and not coming:
+            kept.pop(0)()
+
+    def subscribed(parts: list[bytes]) -> None:
+        if parts[0][:1] == b"\x01" and coming:
+            arrived(coming[0])
+
+    def send_multipart(*args: Any, **kwargs: Any) -> None:
+        if coming:
+            kept.append(partial(send, *args, **kwargs))
+        else:
+            send(*args, **kwargs)
+
+    news.send_multipart = send_multipart
+    news.on_recv(subscribed)
+    handlers["connection_request"] = connection_request
+
+
 # -- the engine ---------------------------------------------------------------------------------
 
 
