@@ -16,10 +16,12 @@ from ..wire.requests import (
     REPLY,
     Activity,
     AskActivity,
+    AskBusy,
     AskConnections,
     AskSample,
     AskWait,
     AskWatch,
+    Busy,
     Connections,
     Count,
     GiveInput,
@@ -48,6 +50,7 @@ def install(kernel: Any) -> None:
 def handlers(eyes: sampler.Looker) -> list[Handler]:
     """List how this rank answers each question."""
     return [
+        AskBusy.answered_by(lambda asked: Busy(sampler.is_busy())),
         AskActivity.answered_by(lambda asked: look()),
         AskWatch.answered_later(lambda asked, tell: eyes.watch(asked.known, tell)),
         AskSample.answered_by(lambda asked: eyes.sample()),

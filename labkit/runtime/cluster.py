@@ -48,6 +48,7 @@ class RankCluster:
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
         self._replaced: list[Place] = []  # whose successors have no places yet
         self.clock = Clock()  #: its waits look again with each reply, death and engine
+        self.measure_after = 0.0  #: of the clock, see ``pace.measure``
         self._client = client
         launcher.on_exit = self._on_exit
         ipyparallel_internals.on_notice(client, "labkit_exit", self._on_notice)

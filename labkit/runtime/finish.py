@@ -13,7 +13,7 @@ import cloudpickle
 from .. import interrupts, times
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
-from . import c_code, diagnosis, messages, recovery, too_short
+from . import c_code, diagnosis, messages, pace, recovery, too_short
 from .diagnosis import Ending
 from .request import Request
 
@@ -73,6 +73,7 @@ def finish(
             bound = times.LAST_OUTPUT_STOPPED if interrupts.has_come() else times.LAST_OUTPUT
             request.cluster.clock.wait(ended, 0 if request.dead() else bound.seconds())
         finished = _collect(request, ending)
+        pace.measure(request.cluster, filter(request.has_replied, request.ranks))
         if finished.error is None and interrupts.take():
             finished = replace(finished, error=diagnosis.stopped_too_late())
         if show is not None:

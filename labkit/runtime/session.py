@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .. import interrupts, times
 from ..errors import LabError, LabStopped, UsageError
 from ..rank_names import fold, how_to_replace, label
+from . import pace
 from .cluster import RankCluster
 from .process_group import GroupKeeper
 from .survey import look
@@ -37,6 +38,7 @@ class Session:
         """
         group = GroupKeeper(cluster, join=join, timeout=timeout)
         group.settle()
+        pace.measure(cluster, range(cluster.size))
         return cls(cluster, group)
 
     @property

@@ -27,6 +27,7 @@ REFUSED = "refused"
 class Request(StrEnum):
     """The requests of labkit on an engine's control channel."""
 
+    BUSY = "labkit_busy"
     SURVEY = "labkit_survey"
     WATCH = "labkit_watch"
     SAMPLE = "labkit_sample"
@@ -74,6 +75,13 @@ class Handler:
 
 
 @dataclass(frozen=True)
+class Busy:
+    """Whether something runs on the main thread."""
+
+    busy: bool
+
+
+@dataclass(frozen=True)
 class Activity:
     """What the main thread does, and what the rank uses."""
 
@@ -114,6 +122,13 @@ class Waiting:
 
 
 # -- questions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AskBusy(Question[Busy]):
+    """Does something run on the main thread?"""
+
+    request = Request.BUSY
 
 
 @dataclass(frozen=True)

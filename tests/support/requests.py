@@ -23,6 +23,7 @@ class FakeGroup:
             deaths={},
             launcher=ForkedLauncher(warm),
             clock=clock or Clock(),
+            measure_after=float("inf"),  # nobody is there to be asked
         )
         self.join = join
         self.broken = False

@@ -33,7 +33,13 @@ def test_on_an_idle_machine_nothing_stretches(noted: tuple[float, ...]) -> None:
 
 def test_on_a_busy_machine_bounds_are_as_much_longer_as_answers_take() -> None:
     assert pace_after(3 * Pace.REFERENCE).factor == pytest.approx(3)
-    assert pace_after(0.001, 3 * Pace.REFERENCE, 2 * Pace.REFERENCE).factor == pytest.approx(3)
+    assert pace_after(2 * Pace.REFERENCE, 3 * Pace.REFERENCE).factor == pytest.approx(2)
+    assert pace_after(*(x * Pace.REFERENCE for x in (4, 2, 3))).factor == pytest.approx(3)
+
+
+def test_one_answer_that_is_late_by_chance_does_not_count() -> None:
+    assert pace_after(0.001, 1e6).factor == 1
+    assert pace_after(0.001, 1e6, 0.002).factor == 1
 
 
 def test_nothing_stretches_for_ever() -> None:
@@ -41,8 +47,8 @@ def test_nothing_stretches_for_ever() -> None:
 
 
 def test_what_was_long_ago_does_not_count() -> None:
-    assert pace_after(1e6, *[0.001] * (Pace.KEPT - 1)).factor == 20
-    assert pace_after(1e6, *[0.001] * Pace.KEPT).factor == 1
+    assert pace_after(1e6, 1e6, 0.001).factor == 20
+    assert pace_after(1e6, 1e6, 0.001, 0.001).factor == 1
 
 
 def test_a_bound_is_its_least_or_a_multiple_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
