@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import labkit
 from labkit.launch import zygote_line
 from labkit.wire import python_threads
+from tests.support.events import Gate, Marks, until
 from tests.support.warm_start import zygotes
 
 
@@ -75,29 +75,36 @@ def cold() -> Iterator[None]:
 
 @pytest.fixture
 def eventually() -> Callable[..., None]:
-    """Wait until something is true; fail after a bound, with what is the case instead."""
+    """Wait until something is true; fail where it never is, with what is the case instead."""
+    return until
 
-    def wait(
-        condition: Callable[[], object],
-        seconds: float = 5.0,
-        instead: Callable[[], object] = lambda: "",
-    ) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not true within {seconds} s {instead()}".rstrip()
-            time.sleep(0.02)
 
-    return wait
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Where cells of a test wait until it opens; open at its end."""
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Marks:
+    """What cells of a test say that they have reached."""
+    return Marks(tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def _no_process_left() -> Iterator[None]:
     """Fail a test after which a warm process is still there whose owner has gone."""
     yield
-    deadline = time.monotonic() + 5
-    while orphans := _find_orphans():
-        assert time.monotonic() < deadline, f"orphaned warm processes: {orphans}"
-        time.sleep(0.05)
+
+    def left() -> set[int]:
+        return set(_find_orphans()) - _told
+
+    try:
+        until(lambda: not left(), instead=lambda: f"orphaned warm processes: {left()}")
+    finally:
+        _told.update(left())
 
 
 @pytest.fixture(autouse=True)
@@ -106,15 +113,13 @@ def _no_thread_left() -> Iterator[None]:
     of this process proves would only be suspected."""
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + 5
-    while left := [
-        thread.name
-        for thread in _at_large()
+
+    def left() -> list[str]:
         # Shells of some IPython from 9.1 on keep it; a kernel has it from its start on.
-        if thread not in before and thread.name != "IPythonHistorySavingThread"
-    ]:
-        assert time.monotonic() < deadline, f"threads are left: {left}"
-        time.sleep(0.02)
+        stays = "IPythonHistorySavingThread"
+        return [t.name for t in _at_large() if t not in before and t.name != stays]
+
+    until(lambda: not left(), instead=lambda: f"threads are left: {left()}")
 
 
 def _at_large() -> list[threading.Thread]:
@@ -124,6 +129,8 @@ def _at_large() -> list[threading.Thread]:
     return [idents[t.ident] for t in found if t.ident in idents]
 
 
+#: Orphans that a test has failed for: it is no other test's fault.
+_told: set[int] = set()
 #: What the processes run from which ranks are forked.
 _STARTERS = {"labkit.launch.fork_server", "labkit.launch.zygote"}
 
@@ -161,12 +168,14 @@ def freeze(pid: int) -> None:
     """Stop a process, and return when each of its threads stands still: the signal itself is only
     sent, and a thread that runs may answer one more question."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 10
-    while {psutil.Process(thread.id).status() for thread in psutil.Process(pid).threads()} != {
-        psutil.STATUS_STOPPED
-    }:
-        assert time.monotonic() < deadline, f"{pid} does not stop"
-        time.sleep(0.001)
+    process = psutil.Process(pid)
+
+    def stands() -> bool:
+        return {psutil.Process(thread.id).status() for thread in process.threads()} == {
+            psutil.STATUS_STOPPED
+        }
+
+    until(stands, instead=lambda: f"{pid} does not stop")
 
 
 def fill_disk(folder: Path) -> Path:
