@@ -35,16 +35,13 @@ setup: $(STAMP)  ## make or update the environment (the others call it)
 lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 	@$(BIN)/labkit lab
 
-# Three pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
-# than compute. More disturb those that measure time; what fails beside another is run once more,
-# alone.
-WORKERS := -n 3 --dist loadfile -p tests.support.schedule -p tests.support.share
+# Four pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
+# than compute.
+WORKERS := -n 4 --dist loadfile -p tests.support.schedule -p tests.support.share -p tests.support.quarantine
 
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and notebook, and a share of what takes long
 	@paths=$$($(BIN)/python -m tests.support.parts $(call said,PART)) || exit 2; \
-	$(BIN)/python -m pytest $(WORKERS) -p tests.support.warm_start $$paths || { status=$$?; \
-	  [ $$status = 1 ] || exit $$status; \
-	  $(BIN)/python -m tests.support.again; }
+	$(BIN)/python -m pytest $(WORKERS) -p tests.support.warm_start $$paths
 
 test-all: export SHARE := all
 test-all: test  ## run everything: each night, and before a release; PART=answers: one part

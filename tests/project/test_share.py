@@ -29,6 +29,13 @@ def test_eight_turns_run_everything_once_but_what_only_test_all_runs():
     assert not any(share.runs(mutant, n) for n in TURNS)
 
 
+def test_tests_that_may_build_on_one_another_stay_together():
+    ids = [f"tests/tools/test_doctor.py::test_{i}" for i in range(20)]
+    runs = [[share.runs(test, n) for test in ids] for n in TURNS]
+    assert all(len(set(row)) == 1 for row in runs)
+    assert sum(row[0] for row in runs) == 2  # a quarter of eight turns
+
+
 def test_the_next_commit_has_the_next_turn(monkeypatch):
     turns = []
     for count in range(20, 20 + share.SHARES):
@@ -58,8 +65,9 @@ def test_what_is_quick_or_the_only_one_of_its_kind_always_runs(test):
         ("tests/launchers/test_mpi.py", "tests/launchers/test_mpi.py::test_x"),
         ("labkit/launch/zygote.py", "tests/launchers/test_slurm.py::test_x"),
         ("labkit/course/exercises/nb04/ex2.py", WRONG.format("x")),
+        ("labkit/wire/timeline.py", "tests/ranks/test_timeline.py::test_x"),
         (
-            "labkit/deadlock/cause.py",
+            "labkit/rank/observe/sampler.py",
             "tests/ranks/test_faults.py::test_a_fault_is_named_and_survived[4-x]",
         ),
         (

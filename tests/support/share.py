@@ -1,8 +1,9 @@
 """Let expensive tests take turns: a pytest plugin, which ``make test`` loads.
 
 Most of an hour of tests runs programs and answers on ranks whose judgement is tested from
-recordings in seconds. Each commit runs a share of those, the next commit the next one; what a
-change touches always runs whole. ``SHARE=all`` (``make test-all``) runs everything.
+recordings in seconds. Each commit runs a share of those, the next commit the next one; of what
+else starts ranks, kernels or servers a quarter, besides one file for each thing that a cell needs.
+What a change touches always runs whole. ``SHARE=all`` (``make test-all``) runs everything.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ class Turn:
         In how many shares they are divided; 0: they run in ``make test-all`` only.
     always
         Endings of the ids of those that run all the same.
+    by_file
+        The tests of a file stay together: some build on one another.
     """
 
     tests: str
     shares: int = SHARES
     always: tuple[str, ...] = ()
+    by_file: bool = False
 
 
 #: One program per kind of wait: what only ranks can show is observing, freeing and recovering.
@@ -59,21 +63,33 @@ WAITS = (
     "init_rpc on some ranks",
     "new_subgroups on some ranks",
 )
+#: Files of ``tests/ranks`` that always run: a lab is there, a cell runs, shows and sends what it
+#: should; what goes wrong is told, freed and forgotten.
+ALWAYS = (
+    "control|examples|few_messages|flight_recorder|lab|large_waits|magics|messages|nccl_manners|"
+    "noblock|output|p2p_record|private|process_group|recovery|request|survey|too_long|too_short|"
+    "trial|watchdog"
+)
 #: The first that fits counts; what none fits always runs.
 TURNS = (
     Turn(r"tests/course/test_answers\.py::test_(a_wrong|another)"),
     Turn(r"tests/course/test_mutants\.py::test_\w+\[", 0),
     Turn(r"tests/course/test_on_the_stand_in\.py::test_compared_cells"),
+    Turn(r"tests/course/test_recipe\.py::", 4),
     Turn(r"tests/ranks/test_tables_on_the_stand_in\.py::test_a_"),
     Turn(
         r"tests/ranks/test_deadlock_programs\.py::test_\w+\[",
         always=tuple(f"[2-{name}]" for name in WAITS),
     ),
-    Turn(r"tests/ranks/test_faults\.py::test_a_fault\w+\[4-", 4),
-    Turn(r"tests/ranks/test_correct_programs\.py::test_", 4),
-    Turn(r"tests/ranks/test_slow_programs\.py::test_", 4),
-    Turn(r"tests/ranks/test_random_programs\.py::test_", 4),
-    Turn(r"tests/ranks/test_lifecycle\.py::test_", 4),
+    Turn(r"tests/ranks/test_faults\.py::test_a_fault\w+\[2-", 1),
+    Turn(r"tests/ranks/test_slow_programs\.py::test_"),
+    Turn(rf"tests/ranks/test_({ALWAYS})\.py::", 1),
+    Turn(
+        r"tests/ranks/test_(benchmarks|correct_programs|faults|hidden_internals|lifecycle|live|"
+        r"random_programs|torchrun_magic|zygote)\.py::",
+        4,
+    ),
+    Turn(r"tests/(ranks|tools)/", 4, by_file=True),
     Turn(r"tests/launchers/"),
     Turn(r"tests/project/test_(wheel|site|container)\.py::"),
     Turn(r"tests/browser/"),
@@ -82,25 +98,30 @@ TURNS = (
 #: stands for what the first group of the file has found.
 TOUCHES = {
     r"(tests/.*\.py)": (r"\1::",),
-    r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_lifecycle.py::"),
+    r"labkit/(?:\w+/)*(\w+)\.py": (r"tests/\w+/test_\1\.py::",),
+    r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_(lifecycle|startup|zygote)"),
     r"labkit/hosts/": ("tests/launchers/",),
-    r"labkit/(deadlock|rank|runtime|wire)/": (
-        "tests/ranks/test_(deadlock|correct|slow)_programs.py::",
-        "tests/ranks/test_faults.py::",
-        "tests/ranks/test_tables_on_the_stand_in.py::",
+    r"labkit/notebook/": (r"tests/ranks/test_(async_result|completion|debugger|live)\.py::",),
+    r"labkit/rank/observe/|labkit/runtime/(follow|process_group|recovery|watchdog)\.py": (
+        r"tests/ranks/test_(deadlock|correct|slow)_programs\.py::",
+        r"tests/ranks/test_(faults|stop_button|tables_on_the_stand_in)\.py::",
     ),
-    r"labkit/rank/torchrun/": ("tests/launchers/",),
-    r"labkit/rank/trial/": ("tests/course/test_answers.py::",),
-    r"tests/support/(cells|situations)\.py|tests/conftest\.py": ("tests/ranks/",),
+    r"labkit/\w+/torchrun": ("tests/launchers/test_torchrun", "tests/ranks/test_torchrun"),
+    r"labkit/rank/trial/": (r"tests/course/test_answers\.py::",),
+    r"labkit/tools/": ("tests/tools/",),
+    r"tests/support/(cells|situations)\.py": (
+        r"tests/ranks/test_(deadlock|correct)_programs\.py::",
+    ),
     r"tests/support/(answers|mutants)\.py": (r"tests/course/test_answers\.py::",),
     r"notebooks/(\d\d_\w+)\.ipynb": (r"tests/course/test_on_the_stand_in\.py::\w+\[\1\]",),
     r"labkit/course/exercises/nb(\d\d)/": (r"tests/course/test_answers\.py::\w+\[\1-",),
     r"labkit/course/\w+\.py": (r"tests/course/test_answers\.py::test_another",),
-    r"tests/support/(nccl_)?manners\.py": ("tests/ranks/test_tables_on_the_stand_in.py::",),
-    r"tests/support/deadlocks\.py": ("tests/ranks/test_deadlock_programs.py::",),
-    r"tests/support/correct_programs/": ("tests/ranks/test_correct_programs.py::",),
+    r"notebooks/scripts/|labkit/course/datasets": (r"tests/course/test_recipe\.py::",),
+    r"tests/support/(nccl_)?manners\.py": (r"tests/ranks/test_tables_on_the_stand_in\.py::",),
+    r"tests/support/deadlocks\.py": (r"tests/ranks/test_deadlock_programs\.py::",),
+    r"tests/support/correct_programs/": (r"tests/ranks/test_correct_programs\.py::",),
     r"pyproject\.toml|requirements\.lock|Makefile": ("tests/project/",),
-    r"(\.site/|notebooks/)": ("tests/project/test_site.py::",),
+    r"(\.site/|notebooks/)": (r"tests/project/test_site\.py::",),
     r"labkit/tools/jupyterlab": ("tests/browser/",),
 }
 
@@ -158,7 +179,8 @@ def runs(test: str, turn: int, whole: Sequence[str] = ()) -> bool:
                 return True
             if not group.shares:
                 return False
-            return number(test, group.shares) == turn % group.shares
+            one = test.partition("::")[0] if group.by_file else test
+            return number(one, group.shares) == turn % group.shares
     return True
 
 
