@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
 
 import ipyparallel as ipp
@@ -14,9 +11,9 @@ import pytest
 import labkit
 from labkit import Deadlock, LabError, RankDied, RankError
 from tests.support.cells import inside, run_cell
+from tests.support.events import HANG_SECONDS, LONG, busy_with, stop_pressed, until
 
 SKIP = "x = torch.ones(1)\nif rank != 0:\n    dist.all_reduce(x)\n"
-SLOW = "import time\ntime.sleep(0.7)\nprint('late', rank)\nrank\n"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +77,7 @@ def test_a_blocking_cell_behind_it_names_it_too(later, shell):
 
 def test_the_status_says_what_it_waits_for(later, lab):
     sent = later(SKIP)
-    time.sleep(1)
+    until(lambda: busy_with({0: "idle", 1: "waiting"})(lab.status()), instead=lab.status)
     first, second = lab.status()
     assert (first.state, second.state) == ("idle", "waiting")
     assert "all_reduce" in second.detail
@@ -104,8 +101,8 @@ def test_a_rank_that_failed_and_one_that_waits_for_it(later):
     assert "rank 1 waited" in str(caught.value)
 
 
-def test_a_slow_cell_is_as_it_was(later):
-    sent = later(SLOW)
+def test_a_slow_cell_is_as_it_was(later, gate):
+    sent = later(f"{gate.wait}\nprint('late', rank)\nrank\n")
     assert type(sent).__name__ == "AsyncResult"
     assert isinstance(sent, ipp.AsyncResult)
     assert repr(sent) == "<AsyncResult(%px): pending>"
@@ -113,42 +110,37 @@ def test_a_slow_cell_is_as_it_was(later):
     assert sent.wait(0.1) is False
     with pytest.raises(TimeoutError):
         sent.get(0.1)
+    gate.open()
     results = sent.get()
     assert [r.execute_result["data"]["text/plain"] for r in results] == ["0", "1"]
-    assert sent.wait_for_output(5)
+    assert sent.wait_for_output(HANG_SECONDS)
     assert sent.stdout == ["late 0\n", "late 1\n"]
     assert repr(sent) == "<AsyncResult(%px): finished>"
     assert len(sent.get_dict()) == 2
     assert sent.exception() is None
 
 
-def test_the_first_that_is_ready_does_not_wait_for_the_others(later):
-    sent = later("import time\ntime.sleep(0.4 + 1.5 * rank)\nrank\n")
-    began = time.monotonic()
+def test_the_first_that_is_ready_does_not_wait_for_the_others(later, gate):
+    sent = later(f"if rank:\n    {gate.wait}\nrank\n")
     done, pending = sent.wait(return_when=FIRST_COMPLETED)
     assert (len(done), len(pending)) == (1, 1)
     assert next(iter(sent)).execute_result["data"]["text/plain"] == "0"
-    assert time.monotonic() - began < 1.5
+    gate.open()
     sent.get()
 
 
 def test_stop_leaves_the_ranks_alone_but_in_pxresult(later, lab, shell):
-    sent = later("import time\ntime.sleep(30)\n")
-
-    def stop() -> None:
-        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
-
-    stop()
-    with pytest.raises(KeyboardInterrupt):
+    sent = later(f"import time\ntime.sleep({LONG})\n")
+    asleep = busy_with({0: "running", 1: "running"})
+    with stop_pressed(asleep), pytest.raises(KeyboardInterrupt):
         sent.get()
     assert inside(lab).cluster.busy_ranks() == [0, 1]
-    stop()
-    with pytest.raises(labkit.Interrupted, match="stopped"):
+    with stop_pressed(asleep), pytest.raises(labkit.Interrupted, match="stopped"):
         shell.run_line_magic("pxresult", "")
     assert inside(lab).cluster.busy_ranks() == []
 
 
-BUSY = r"^Rank 1 is busy at In\[\d+\], line 3: time\.sleep\(2\); nothing was changed\."
+BUSY = r"^Rank 1 is busy at In\[\d+\], line 2: while not .*; nothing was changed\."
 CALLS = {
     "lab.reset()": lambda lab: lab.reset(),
     'lab["x"]': lambda lab: lab["kept"],
@@ -158,15 +150,15 @@ CALLS = {
 }
 
 
-def test_what_needs_a_free_rank_says_at_once_which_one_is_busy(later, lab):
-    sent = later("import time\ntime.sleep(2)\n", "--ranks 1")
+def test_what_needs_a_free_rank_says_which_one_is_busy_and_does_not_wait(later, lab, gate):
+    sent = later(gate.wait, "--ranks 1")
+    until(lambda: busy_with({1: "running"})(lab.status()))
     for call in CALLS.values():
-        began = time.monotonic()
         with pytest.raises(LabError, match=BUSY) as caught:
             call(lab)
         assert "lab.restart(ranks=[1]) replaces it" in str(caught.value)
-        assert time.monotonic() - began < 0.5
     assert len(lab.run(os.getpid, ranks=[0])) == 1
+    gate.open()
     sent.get()
 
 
@@ -181,7 +173,7 @@ def test_a_rank_that_dies_is_named(shell, lab):
 def test_one_that_died_after_its_cell_does_not_take_the_results_along(shell, lab):
     shell.run_cell_magic("px", "--noblock -o sent", "rank\n")
     sent = shell.user_ns["sent"]
-    assert sent.wait(5)
+    assert sent.wait(HANG_SECONDS)
     with pytest.raises(RankDied):
         run_cell(lab, "import os\nos._exit(3)", [1])
     assert len(sent.get()) == 2

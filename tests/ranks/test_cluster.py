@@ -9,12 +9,12 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError
+from labkit import LabError, times
 from labkit.launch import forked_launcher, ipp_launchers
-from labkit.runtime import cluster
 from labkit.wire import errands
 from tests.conftest import descendants, warm_processes
 from tests.support.cells import inside
+from tests.support.events import HANG_SECONDS
 
 
 def test_errands_are_answered_in_the_order_asked(lab4):
@@ -41,13 +41,14 @@ def test_an_errand_that_a_rank_does_not_know_is_an_error_that_says_so(lab4):
         inside(lab4).cluster.errand({lab4.engine_ids[1]: newer})
 
 
-def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch):
-    monkeypatch.setattr(cluster, "ERRAND_SECONDS", 0.5)
+def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch, gate):
+    monkeypatch.setattr(times, "REMOTE_CALL", 0.5)
     view = lab4.client.direct_view(lab4.engine_ids[1])
-    busy = view.execute("import time; time.sleep(2)", block=False)
+    busy = view.execute(gate.wait, block=False)
     with pytest.raises(LabError, match=r"rank 1 does not answer: it is busy or blocked; lab.rest"):
         inside(lab4).cluster.errand(dict.fromkeys(lab4.engine_ids, errands.describe()))
-    busy.get(5)
+    gate.open()
+    busy.get(HANG_SECONDS)
 
 
 def test_gpus_are_counted_in_a_child(lab4, monkeypatch):
@@ -77,7 +78,7 @@ def test_a_killed_controller_is_no_leak(eventually):
     _guard, controller = sorted(others, key=lambda process: process.create_time())
     controller.send_signal(signal.SIGKILL)
     lab.stop()
-    assert psutil.wait_procs(below, timeout=5)[1] == []
+    assert psutil.wait_procs(below, timeout=HANG_SECONDS)[1] == []
 
 
 def test_the_controller_is_forked_once_before_ipyparallel_is_imported():

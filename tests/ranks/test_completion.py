@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 from jupyter_client.manager import start_new_kernel
 
+from labkit import times
 from labkit.runtime import names
-from tests.support.cells import inside
+from tests.support.alarm import alarm
+from tests.support.cells import finish_cell, inside, send_cell
+from tests.support.events import HANG_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +29,9 @@ def kernel():
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         for cell in CELL:
-            assert client.execute_interactive(cell, timeout=60)["content"]["status"] == "ok"
+            assert (
+                client.execute_interactive(cell, timeout=HANG_SECONDS)["content"]["status"] == "ok"
+            )
         yield client
     finally:
         client.stop_channels()
@@ -39,13 +43,13 @@ def tab(kernel, cell):
     cursor = cell.index("|")
     code = cell.replace("|", "")
     kernel.complete(code, cursor)
-    found = kernel.get_shell_msg(timeout=30)["content"]
+    found = kernel.get_shell_msg(timeout=HANG_SECONDS)["content"]
     return found["matches"], code[found["cursor_start"] : found["cursor_end"]]
 
 
 def shift_tab(kernel, cell):
     kernel.inspect(cell.replace("|", ""), cell.index("|"))
-    return kernel.get_shell_msg(timeout=30)["content"]["data"].get("text/plain", "")
+    return kernel.get_shell_msg(timeout=HANG_SECONDS)["content"]["data"].get("text/plain", "")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_tab_knows_the_ids_of_the_exercises(kernel):
 
 def test_a_question_leaves_no_trace(kernel):
     """The ranks count their cells as before, and ``_`` is what it was."""
-    kernel.execute_interactive("%px 41 + 1", timeout=60)
+    kernel.execute_interactive("%px 41 + 1", timeout=HANG_SECONDS)
     before = history(kernel)
     tab(kernel, "%%px\nfar_aw|")
     shift_tab(kernel, "%%px\nNet|")
@@ -103,34 +107,36 @@ def test_a_question_leaves_no_trace(kernel):
 
 def history(kernel):
     asked = {"kept": "lab['_'], [len(cells) for cells in lab['In']]"}
-    reply = kernel.execute_interactive("", silent=True, timeout=60, user_expressions=asked)
+    reply = kernel.execute_interactive(
+        "", silent=True, timeout=HANG_SECONDS, user_expressions=asked
+    )
     return reply["content"]["user_expressions"]["kept"]["data"]["text/plain"]
 
 
 # -- ranks that cannot answer --------------------------------------------------------------------
 
 
-def test_a_busy_rank_is_not_asked_and_another_answers(lab4):
+def test_a_busy_rank_is_not_asked_and_another_answers(lab4, gate, monkeypatch):
+    monkeypatch.setattr(times, "COMPLETION", HANG_SECONDS)
     group = inside(lab4).group
     lab4["x_of_ranks"] = 1
-    view = lab4.client[lab4.engine_ids[0]]
-    sleeping = view.apply_async(time.sleep, 1.5)
-    began = time.perf_counter()
+    busy = send_cell(lab4, gate.wait, [0])
     assert [s.text for s in names.complete(group, [0, 1], "x_of_r", 6)] == ["x_of_ranks"]
     assert names.complete(group, [0], "x_of_r", 6) == []
-    assert time.perf_counter() - began < 1
-    sleeping.get(timeout=10)
+    assert busy.busy() == [0]
+    gate.open()
+    finish_cell(busy)
 
 
-def test_a_stopped_rank_costs_no_more_than_the_patience(lab4, eventually):
+def test_a_stopped_rank_costs_no_more_than_the_patience(lab4, eventually, monkeypatch):
     group = inside(lab4).group
     pid = lab4.run(os.getpid, ranks=[3])[0]
     os.kill(pid, signal.SIGSTOP)
     try:
-        began = time.perf_counter()
         assert names.complete(group, [3], "torch.on", 8) == []
-        assert names.explain(group, [3], "torch", 5, 0) == {}  # it is busy now, and not asked
-        assert time.perf_counter() - began < names.PATIENCE + 1
+        monkeypatch.setattr(times, "COMPLETION", 2 * HANG_SECONDS)
+        with alarm(int(HANG_SECONDS)):  # it is busy now, and not asked
+            assert names.explain(group, [3], "torch", 5, 0) == {}
     finally:
         os.kill(pid, signal.SIGCONT)
     eventually(lambda: not inside(lab4).cluster.busy_ranks())

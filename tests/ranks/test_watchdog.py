@@ -13,6 +13,7 @@ from labkit.runtime.survey import look
 from labkit.runtime.watchdog import Watcher
 from labkit.wire.requests import Request
 from tests.support.cells import finish_cell, inside, send_cell
+from tests.support.events import HANG_SECONDS, LONG, until
 
 
 @pytest.fixture
@@ -21,8 +22,11 @@ def lab(lab4):
     return lab4
 
 
-def watch(lab, code, ranks=(0, 1, 2, 3), seconds=1.2):
-    """Run a cell and watch it; return the watcher, the deadlock it found, and the cell."""
+def watch(lab, code, ranks=(0, 1, 2, 3), seconds=HANG_SECONDS):
+    """Run a cell and watch it; return the watcher, the deadlock it found, and the cell.
+
+    ``seconds`` are for one in which there is none.
+    """
     sent = send_cell(lab, f"#px In[7]\n{code}\n", ranks)
     watcher = Watcher(inside(lab).cluster, list(ranks))
     until, case = time.monotonic() + seconds, None
@@ -31,7 +35,7 @@ def watch(lab, code, ranks=(0, 1, 2, 3), seconds=1.2):
     return watcher, case, sent
 
 
-def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
+def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch, gate):
     asked = []
     stock = control.post
 
@@ -40,36 +44,38 @@ def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch):
         return stock(cluster, rank, question)
 
     monkeypatch.setattr(control, "post", post)
-    code = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass"
-    watcher, case, sent = watch(lab, code)
+    watcher, case, sent = watch(lab, gate.compute, seconds=1.2)
     assert case is None
     assert asked == [(r, Request.WATCH) for r in range(4)]
     assert watcher.waits() == {}
+    gate.open()
     finish_cell(sent)
 
 
-def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab):
-    code = "import time\nif rank == 3:\n    time.sleep(2)\ndist.barrier()"
-    watcher, case, sent = watch(lab, code)
+def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab, gate):
+    code = f"if rank == 3:\n    {gate.wait}\ndist.barrier()"
+    watcher, case, sent = watch(lab, code, seconds=1.2)
     assert case is None
-    said = [state.describe() for state in look(inside(lab).cluster, watcher.waits())]
-    since = re.search(r", for (\d) s", said[0])
-    assert since is not None
-    assert int(since[1]) in (0, 1, 2)
-    waits = f"waiting in barrier (collective 1){since[0]} at In[7], line 5: dist.barrier()"
-    assert [re.sub(r", for \d s", since[0], text) for text in said] == [
-        *[waits] * 3,
-        "running In[7], line 4: time.sleep(2)",
-    ]
+    waits = "waiting in barrier (collective 1), for . s at In[7], line 4: dist.barrier()"
+    said = []
+
+    def shown():
+        assert watcher.look([], {}, 0.1) is None
+        states = look(inside(lab).cluster, watcher.waits())
+        said[:] = [re.sub(r"for \d+ s", "for . s", state.describe()) for state in states]
+        return said == [*[waits] * 3, f"running In[7], line 3: {gate.wait}"]
+
+    until(shown, instead=lambda: said)
+    gate.open()
     assert finish_cell(sent).ending.kind == ""
 
 
 def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
     code = (
         "import time\nx = torch.ones(1)\nif rank < 2:\n    dist.send(x, 1 - rank)\n"
-        "elif rank == 3:\n    end = time.time() + 5\n    while time.time() < end: pass"
+        f"elif rank == 3:\n    end = time.time() + {LONG}\n    while time.time() < end: pass"
     )
-    _, case, sent = watch(lab, code, seconds=4)
+    _, case, sent = watch(lab, code)
     assert case.stuck == {0, 1}
     assert case.fates == {2: ENDED}
     recovery.end(inside(lab).cluster, sent.busy, [0, 1])
@@ -78,7 +84,7 @@ def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
 
 def test_what_became_of_the_absent_is_told_apart(lab):
     code = "if rank == 1:\n    1 / 0\nif rank == 0:\n    dist.barrier()"
-    _, case, sent = watch(lab, code, ranks=(0, 1, 2), seconds=4)
+    _, case, sent = watch(lab, code, ranks=(0, 1, 2))
     assert case.stuck == {0}
     assert case.fates == {
         1: Fate("raised", "ZeroDivisionError"),
