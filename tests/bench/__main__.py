@@ -29,6 +29,7 @@ from . import (
     scale,
     start,
     stock,
+    stop,
     warm,
     watch,
 )
@@ -59,6 +60,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     board,
     deadlock,
     recovery,
+    stop,
 )
 NAMES = [benchmark.CLAIM.name for benchmark in BENCHMARKS]
 
