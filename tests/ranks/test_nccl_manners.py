@@ -6,8 +6,8 @@ It proves nothing about NCCL itself: see ``tests.support.nccl_manners``.
 from __future__ import annotations
 
 import ast
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,34 +15,49 @@ import labkit
 from labkit import Deadlock, Interrupted
 from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
-from tests.support.cells import finish_cell, results, run_cell, send_cell
+from labkit.runtime.survey import survey
+from tests.support.alarm import alarm
+from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
+from tests.support.events import HANG_SECONDS, Gate, busy_with, until
 from tests.support.manners import start_with_manners
 
-#: Rank 1 comes late, and rank 0 measures how long its lines take.
-LATE = """
-import time
-LONG = 0.6
-if rank == 1:
-    time.sleep(LONG)
-began = time.monotonic()
-def short(): return time.monotonic() - began < LONG / 2
-"""
-#: From another thread: look at the main one's stack after a moment, and count how often it may run.
+#: Looks at the main thread from another one, and lets rank 1 come once the main thread has stood
+#: in a wait for so many looks. What it waits for was given to the device, in a call that was over.
 LOOKER = """
 import sys, threading, time
-seen, counted = [], 0
+seen, counted, given = [], 0, False
 def look():
-    global counted
-    until = time.monotonic() + 0.4
-    while time.monotonic() < until:
-        counted += 1
+    global counted, seen
+    while counted < 20:
         time.sleep(0.01)
-    frame = sys._current_frames()[threading.main_thread().ident]
-    while frame is not None:
-        seen.append(frame.f_code.co_name)
-        frame = frame.f_back
+        frame, seen = sys._current_frames()[threading.main_thread().ident], []
+        while frame is not None:
+            seen.append(frame.f_code.co_name)
+            frame = frame.f_back
+        counted += given and seen[0] == "wait"
+    LET_COME
 threading.Thread(target=look).start()
 """
+
+
+@pytest.fixture(autouse=True)
+def _alarm() -> Iterator[None]:
+    with alarm(int(HANG_SECONDS)):
+        yield
+
+
+def late(gate: Gate) -> str:
+    """Return code that holds rank 1 until rank 0 lets it come."""
+    return f"if rank == 1:\n    {gate.wait}\n"
+
+
+def come(gate: Gate, seconds: float = 0.5) -> str:
+    """Return code that lets rank 1 come a moment later."""
+    return (
+        "import threading\n"
+        f"def come(): {gate.code_to_open}\n"
+        f"if rank == 0: threading.Timer({seconds}, come).start()\n"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,53 +74,61 @@ def values(lab: labkit.Lab, code: str) -> list[object]:
 # -- calls --------------------------------------------------------------------------------------
 
 
-def test_a_synchronous_collective_returns_at_once_and_gives_no_work(lab: labkit.Lab) -> None:
-    code = LATE + (
+# Where rank 0 opens the gate, its calls have returned: rank 1 has not made its own.
+
+
+def test_a_synchronous_collective_returns_at_once_and_gives_no_work(
+    lab: labkit.Lab, gate: Gate
+) -> None:
+    code = late(gate) + (
         "x = torch.tensor([rank + 1.0])\n"
         "options = dist.AllreduceOptions()\n"
         "options.asyncOp = False\n"
         "given = dist.group.WORLD.allreduce([x], options)\n"
-        "at_once = short()\n"
-        "given, at_once, x.item(), short()"
+        f"{gate.code_to_open}\n"
+        "given, x.item()"
     )
-    assert values(lab, code) == [(None, True, 3.0, False), (None, True, 3.0, True)]
+    assert values(lab, code) == [(None, 3.0), (None, 3.0)]
 
 
-def test_collectives_of_a_group_are_done_in_order(lab: labkit.Lab) -> None:
-    code = LATE + (
+def test_collectives_of_a_group_are_done_in_order(lab: labkit.Lab, gate: Gate) -> None:
+    code = late(gate) + (
         "x = torch.tensor([rank + 1.0])\n"
         "for _ in range(5): dist.all_reduce(x)\n"
         "dist.broadcast(x, 1)\n"
-        "short(), x.item()"
+        f"{gate.code_to_open}\n"
+        "x.item()"
     )
-    assert values(lab, code) == [(True, 48.0)] * 2
+    assert values(lab, code) == [48.0] * 2
 
 
-def test_the_work_of_an_asynchronous_one_only_orders(lab: labkit.Lab) -> None:
-    code = LATE + (
+def test_the_work_of_an_asynchronous_one_only_orders(lab: labkit.Lab, gate: Gate) -> None:
+    code = late(gate) + (
         "x = torch.tensor([rank + 1.0])\n"
         "work = dist.all_reduce(x, async_op=True)\n"
         "work.wait()\n"
-        "at_once = short(), rank == 1 or not work.is_completed()\n"
-        "(*at_once, x.item(), work.is_completed())"
+        "at_once = rank == 1 or not work.is_completed()\n"
+        f"{gate.code_to_open}\n"
+        "at_once, x.item(), work.is_completed()"
     )
-    assert values(lab, code) == [(True, True, 3.0, True)] * 2
+    assert values(lab, code) == [(True, 3.0, True)] * 2
 
 
-def test_a_message_returns_at_once(lab: labkit.Lab) -> None:
-    code = LATE + (
+def test_a_message_returns_at_once(lab: labkit.Lab, gate: Gate) -> None:
+    code = late(gate) + (
         "y = torch.full((3,), 7.0 * rank)\n"
         "work = dist.irecv(y, 1) if rank == 0 else dist.isend(y, 0)\n"
         "work.wait()\n"
-        "at_once = short(), rank == 1 or not work.is_completed()\n"
-        "(*at_once, y.tolist(), work.is_completed() or rank == 1)"
+        "at_once = rank == 1 or not work.is_completed()\n"
+        f"{gate.code_to_open}\n"
+        "at_once, y.tolist(), work.is_completed() or rank == 1"
     )
-    assert values(lab, code) == [(True, True, [7.0] * 3, True)] * 2
+    assert values(lab, code) == [(True, [7.0] * 3, True)] * 2
 
 
-def test_a_barrier_blocks(lab: labkit.Lab) -> None:
-    code = LATE + "dist.barrier()\nshort()"
-    assert values(lab, code) == [False, True]
+def test_a_barrier_blocks(lab: labkit.Lab, gate: Gate) -> None:
+    code = late(gate) + come(gate) + f"dist.barrier()\n{gate.is_open}"
+    assert values(lab, code) == [True, True]
 
 
 def test_calls_in_a_batch_give_none_and_its_end_one_work(lab: labkit.Lab) -> None:
@@ -154,41 +177,51 @@ def test_a_message_whose_handle_is_dropped_arrives(lab: labkit.Lab) -> None:
 @pytest.mark.parametrize(
     "look", ["x.item()", "x.tolist()", "x + 1", "print(x)", "x.numpy()", "float(x)", "x[0]"]
 )
-def test_a_look_blocks_in_c_and_leaves_the_interpreter_free(lab: labkit.Lab, look: str) -> None:
-    run_cell(lab, LOOKER)
-    code = LATE + (
+def test_a_look_blocks_in_c_and_leaves_the_interpreter_free(
+    lab: labkit.Lab, look: str, gate: Gate
+) -> None:
+    run_cell(lab, LOOKER.replace("LET_COME", gate.code_to_open), [0])
+    code = late(gate) + (
         "x = torch.tensor([rank + 1.0])\n"
         "dist.all_reduce(x)\n"
         "x.shape, x.dtype, x.numel(), x.is_cuda, x.view(1)\n"
-        "at_once = short()\n"
+        "given = True\n"
         f"{look}\n"
-        "at_once, short(), counted > 10, seen[0], x.item()"
+        "rank or (counted, seen[0], x.item())"
     )
-    assert values(lab, code)[0] == (True, False, True, "wait", 3.0)
+    assert values(lab, code)[0] == (20, "wait", 3.0)
 
 
-def test_a_thread_waits_for_tensors_too(lab: labkit.Lab) -> None:
-    code = LATE + (
-        "import threading\n"
-        "x, found = torch.tensor([rank + 1.0]), []\n"
-        "dist.all_reduce(x)\n"
-        "thread = threading.Thread(target=lambda: found.append(x.item()))\n"
-        "thread.start()\n"
-        "thread.join()\n"
-        "found"
+def test_a_thread_waits_for_tensors_too(lab: labkit.Lab, gate: Gate) -> None:
+    code = (
+        late(gate)
+        + come(gate)
+        + (
+            "import threading\n"
+            "x, found = torch.tensor([rank + 1.0]), []\n"
+            "dist.all_reduce(x)\n"
+            "thread = threading.Thread(target=lambda: found.append(x.item()))\n"
+            "thread.start()\n"
+            "thread.join()\n"
+            "found"
+        )
     )
     assert values(lab, code) == [[3.0], [3.0]]
 
 
-def test_hooks_of_a_backward_wait_for_tensors_too(lab: labkit.Lab) -> None:
-    code = LATE + (
-        "w = torch.ones(2, requires_grad=True)\n"
-        "def average(w):\n"
-        "    dist.all_reduce(w.grad)\n"
-        "    w.grad.div_(2)\n"
-        "_ = w.register_post_accumulate_grad_hook(average)\n"
-        "(w * (rank + 1)).sum().backward()\n"
-        "w.grad.tolist()"
+def test_hooks_of_a_backward_wait_for_tensors_too(lab: labkit.Lab, gate: Gate) -> None:
+    code = (
+        late(gate)
+        + come(gate)
+        + (
+            "w = torch.ones(2, requires_grad=True)\n"
+            "def average(w):\n"
+            "    dist.all_reduce(w.grad)\n"
+            "    w.grad.div_(2)\n"
+            "_ = w.register_post_accumulate_grad_hook(average)\n"
+            "(w * (rank + 1)).sum().backward()\n"
+            "w.grad.tolist()"
+        )
     )
     assert values(lab, code) == [[1.5, 1.5]] * 2
 
@@ -211,26 +244,26 @@ def test_a_thread_that_python_does_not_know_wakes_up_all_the_time(lab: labkit.La
         "            found[task] = int(text.split('voluntary_ctxt_switches:')[1].split()[0])\n"
         "    return found\n"
         "before = wakes()\n"
-        "time.sleep(1.05)\n"
-        "after = wakes()\n"
-        "max(after.get(task, 0) - count for task, count in before.items())"
+        "while not any(wakes().get(task, 0) > 5 + count for task, count in before.items()):\n"
+        "    time.sleep(0.1)\n"
+        "True"
     )
-    for wakes in values(lab, code):
-        assert isinstance(wakes, int)
-        assert 5 <= wakes <= 30
+    assert values(lab, code) == [True] * 2
 
 
 # -- the end of a cell --------------------------------------------------------------------------
 
 
-def test_a_cell_ends_when_all_that_it_gave_to_the_device_has_ended(lab: labkit.Lab) -> None:
-    run_cell(lab, LOOKER, [0])
-    sent = send_cell(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)", [0])
+def test_a_cell_ends_when_all_that_it_gave_to_the_device_has_ended(
+    lab: labkit.Lab, gate: Gate
+) -> None:
+    run_cell(lab, LOOKER.replace("LET_COME", gate.code_to_open), [0])
+    sent = send_cell(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x); given = True", [0])
     while not (seen := lab.run(lambda: None, ranks=[1]) and results(run_cell(lab, "rank", [1]))):
         pass
     assert seen == ["1"]
     assert not sent.has_replied(0)
-    run_cell(lab, "import time\ntime.sleep(0.6)\nx = torch.tensor([2.0])\ndist.all_reduce(x)", [1])
+    run_cell(lab, f"{late(gate)}x = torch.tensor([2.0])\ndist.all_reduce(x)", [1])
     assert finish_cell(sent).error is None
     assert values(lab, "x.item(), rank == 1 or seen[:2]") == [
         (3.0, ["wait", "finish"]),
@@ -293,28 +326,33 @@ def test_a_call_in_vain_ends_in_a_deadlock_at_its_line(
 @pytest.mark.parametrize("look", ["", "\n    x.item()"])
 def test_a_wait_for_the_device_is_interrupted(lab: labkit.Lab, look: str) -> None:
     sent = send_cell(lab, "x = torch.ones(1)\nif rank == 0:\n    dist.all_reduce(x)" + look)
-    time.sleep(0.3)
+    until(lambda: busy_with({0: "waiting"})(survey(inside(lab).cluster)))
     found = finish(sent, Ending("interrupted"), tolerate=True)
     assert isinstance(found.error, Interrupted)
     assert found.ending.still == []
     assert values(lab, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()") == [2.0, 2.0]
 
 
-def test_a_group_that_is_formed_anew_has_the_manners(lab: labkit.Lab) -> None:
-    again = LATE + "x = torch.ones(1)\ndist.all_reduce(x)\nshort(), x.item()"
-    lab.reset()
-    assert values(lab, again) == [(True, 2.0)] * 2
-    lab.restart(ranks=[1])
-    assert values(lab, again) == [(True, 2.0)] * 2
+def test_a_group_that_is_formed_anew_has_the_manners(lab: labkit.Lab, tmp_path: Path) -> None:
+    """Rank 0 returns from its call, or it would never let rank 1 come."""
+    for number, anew in enumerate((lab.reset, lambda: lab.restart(ranks=[1]))):
+        anew()
+        gate = Gate(tmp_path / str(number))
+        again = f"{late(gate)}x = torch.ones(1)\ndist.all_reduce(x)\n{gate.code_to_open}\nx.item()"
+        assert values(lab, again) == [2.0] * 2
 
 
-def test_a_group_for_which_the_program_names_gloo_has_gloos_own(lab: labkit.Lab) -> None:
+def test_a_group_for_which_the_program_names_gloo_has_gloos_own(
+    lab: labkit.Lab, tmp_path: Path
+) -> None:
     run_cell(
         lab, 'x = torch.ones(1)\nmail, other = dist.new_group(backend="gloo"), dist.new_group()'
     )
-    call = "(dist.send(x, 0, {0}) if rank else dist.recv(x, 1, {0}))\nshort()"
-    assert values(lab, LATE + call.format("mail")) == [False, True]
-    assert values(lab, LATE + call.format("other")) == [True, True]
+    call = "(dist.send(x, 0, {0}) if rank else dist.recv(x, 1, {0}))\n"
+    first, second = Gate(tmp_path / "1"), Gate(tmp_path / "2")
+    blocks = late(first) + come(first) + call.format("mail") + first.is_open
+    assert values(lab, blocks) == [True, True]
+    run_cell(lab, late(second) + call.format("other") + second.code_to_open)
     error = finish_cell(send_cell(lab, "dist.send(x, 1 - rank, mail)")).error
     assert isinstance(error, labkit.Deadlock)
     assert "send to rank 1" in str(error)
