@@ -2,9 +2,10 @@
 
 import gzip
 import json
-import time
+import os
 from collections import Counter
 
+import psutil
 import pytest
 
 import labkit
@@ -125,11 +126,12 @@ def test_the_others_wait_for_a_slow_rank_and_it_for_nobody(lab):
     prepare(lab, "net, optimizer = make(25)")
     timeline = lab.timeline("train(net, optimizer, steps=2, sleep=0.2 * (rank == 2))")
     for rank in (0, 1, 3):
-        assert 0.32 <= timeline.seconds("waiting", rank) <= 0.8
+        assert timeline.seconds("waiting", rank) >= 0.32
         assert timeline.seconds("blocked", rank) >= 0.32
         names = {s.name for s in of_kind(timeline, "waiting", rank)}
         assert "all_reduce: rank 2 had not come" in names
-    assert timeline.seconds("waiting", 2) < 0.1
+    waited = [timeline.seconds("waiting", rank) for rank in range(4)]
+    assert waited[2] < min(waited[:2] + waited[3:]) / 2
 
 
 # -- against a clock ------------------------------------------------------------------------------
@@ -200,18 +202,20 @@ def test_the_share_of_ddps_communication_agrees_with_a_communication_hook(lab):
     assert agrees(timeline.share("communication"), sum(measured) / 4)
 
 
-def test_computing_beside_a_collective_hides_it(lab):
+def test_computing_beside_a_collective_hides_it(lab, gate):
     prepare(
         lab,
         "def hidden():\n"
         "    work = dist.all_reduce(torch.ones(100), async_op=True)\n"
         "    time.sleep(0.05)\n"
         "    if rank == 0:\n"
+        f"        {gate.wait}\n"
         "        time.sleep(0.2)\n"
         "        late = dist.all_reduce(torch.ones(100), async_op=True)\n"
         "    else:\n"
         "        late = dist.all_reduce(torch.ones(100), async_op=True)\n"
         "        time.sleep(0.1)\n"
+        f"        if rank == 1:\n            {gate.code_to_open}\n"
         "    work.wait(); late.wait()",
     )
     timeline = lab.timeline("hidden()")
@@ -219,14 +223,15 @@ def test_computing_beside_a_collective_hides_it(lab):
     assert late.seconds > 0.12
     blocked = sum(s.seconds for s in of_kind(timeline, "blocked", 1))
     assert 0.03 < blocked < late.seconds - 0.05
-    assert 0.2 < timeline.overlap(1) < 0.9
+    assert 0 < timeline.overlap(1) < 1
 
 
 # -- other communication --------------------------------------------------------------------------
 
 
-def test_a_receive_waits_for_its_send(lab):
-    def talk():
+def test_a_receive_waits_for_its_send(lab, tmp_path):
+    def talk(come):
+        import pathlib
         import time
 
         import torch
@@ -234,17 +239,20 @@ def test_a_receive_waits_for_its_send(lab):
 
         rank, x = dist.get_rank(), torch.ones(10)
         if rank == 1:
+            while not pathlib.Path(come).exists():
+                time.sleep(0.01)
             time.sleep(0.15)
             dist.send(x, 3)
         elif rank == 3:
+            pathlib.Path(come).touch()
             dist.recv(x, 1)
 
-    timeline = lab.timeline(talk)
+    timeline = lab.timeline(talk, str(tmp_path / "come"))
     (sent,), (got,) = (of_kind(timeline, "communication", rank) for rank in (1, 3))
     assert (sent.name, got.name) == ("send to rank 3", "recv from rank 1")
     assert sent.number == got.number == 1
     assert 0.1 < timeline.seconds("waiting", 3) <= got.seconds
-    assert timeline.seconds("waiting", 1) < 0.05
+    assert timeline.seconds("waiting", 1) < timeline.seconds("waiting", 3)
     assert timeline.seconds("waiting", 0) == timeline.seconds("waiting", 2) == 0
 
 
@@ -458,8 +466,13 @@ def test_operators_are_recorded_if_asked_for(lab, tmp_path):
 
 
 def test_a_timeline_costs_little(lab):
-    """Beside what it runs: less than two seconds, on any machine that is not on its knees."""
+    """Beside what it runs: seconds of processor time, of the notebook and all ranks."""
+
+    def spent():
+        times = [psutil.Process(pid).cpu_times() for pid in (os.getpid(), *lab.run(os.getpid))]
+        return sum(t.user + t.system for t in times)
+
     lab.timeline("x = 1")
-    began = time.monotonic()
+    before = spent()
     lab.timeline("x = 1")
-    assert time.monotonic() - began < 2
+    assert spent() - before < 2
