@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import descendants
 from tests.support.cells import inside
+from tests.support.events import HANG_SECONDS
 
 #: The user "nobody".
 NOBODY = 65534
@@ -74,7 +75,7 @@ def test_the_key_is_on_no_command_line(root):
 @pytest.fixture
 def intruder(root) -> Iterator[ipp.Client]:
     """Connect a second client, which knows the way in, to the lab."""
-    client = ipp.Client(str(connection_files(root)["client"]), timeout=10)
+    client = ipp.Client(str(connection_files(root)["client"]), timeout=HANG_SECONDS)
     yield client
     client.close(linger=0)
 
@@ -89,7 +90,7 @@ def test_a_message_with_a_wrong_key_is_refused(intruder, tmp_path, eventually):
         sent = threading.Event()  # it is signed when the client's thread sends it
         intruder._io_loop.add_callback(sent.set)
         assert sent.wait(5)
-    eventually(lambda: (tmp_path / "right").exists(), 10)
+    eventually(lambda: (tmp_path / "right").exists())
     assert not (tmp_path / "wrong").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import psutil
@@ -103,11 +102,9 @@ def test_a_deadlock_is_named() -> None:
 
 
 def test_a_script_that_does_not_end_is_ended() -> None:
-    began = time.monotonic()
     with pytest.raises(StartFailed) as caught:
         started("import time\ntime.sleep(1000)\n", 6.0)
     assert caught.value.failed.name == "TimedOut"
-    assert time.monotonic() - began < 40
 
 
 def on_nodes(text: str, seconds: float = SECONDS) -> list[Trained]:

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 import ipyparallel as ipp
 import psutil
@@ -199,10 +198,8 @@ def test_sixty_four_ranks_start():
         dist.all_reduce(x)
         return x.item()
 
-    began = time.monotonic()
     with labkit.start(64) as lab:
         assert lab.run(add_up) == [64] * 64
-        assert time.monotonic() - began < 60
     assert descendants() == []
 
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 import labkit
+from labkit import times
 from labkit.launch import zygote_line
 from labkit.launch.warm_process import WarmProcess
 from labkit.wire import forked
@@ -22,6 +23,7 @@ from labkit.wire.exit_code import describe_exit
 from labkit.wire.forked import ForkedProcess
 from tests.conftest import freeze
 from tests.support.cells import inside, run_cell
+from tests.support.events import HANG_SECONDS
 from tests.support.warm_start import READY_SECONDS
 from tests.support.zygotes import started
 
@@ -145,7 +147,7 @@ def test_other_code_asks_for_another_process(zygote, monkeypatch):
 def test_other_rights_ask_for_another_process(zygote, command):
     code = (
         "from labkit.launch.warm_process import WarmProcess\n"
-        "w = WarmProcess.start(()); w.ready.wait(60); print(type(w.process).__name__); w.close()"
+        "w = WarmProcess.start(()); w.ready.wait(120); print(type(w.process).__name__); w.close()"
     )
     done = subprocess.run(
         [*command, sys.executable, "-c", code], capture_output=True, text=True, timeout=120
@@ -180,7 +182,7 @@ def test_many_labs_leave_nothing_in_it(zygote, eventually):
 
     with warm():
         pass
-    eventually(rests, 20)  # all that fills huge pages is in some: they may be larger
+    eventually(rests)  # all that fills huge pages is in some: they may be larger
     before = held()
     for _ in range(20):
         with warm():
@@ -193,14 +195,14 @@ def test_many_labs_leave_nothing_in_it(zygote, eventually):
 def test_how_a_warm_process_ends_is_known(zygote, eventually):
     with warm() as process:
         os.kill(process.process.pid, signal.SIGSEGV)
-        assert process.closed.wait(10)
+        assert process.closed.wait(HANG_SECONDS)
         assert describe_exit(process.process.poll()) == "signal 11 (SIGSEGV)"
         assert "SIGSEGV" in process.how_ended()
     with warm() as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.process.wait(0.05)
         process.process.kill()
-        assert process.process.wait(10) == -signal.SIGKILL
+        assert process.process.wait(HANG_SECONDS) == -signal.SIGKILL
         process.process.kill()  # says nothing
 
 
@@ -216,7 +218,7 @@ def test_a_lab_outlives_it(monkeypatch):
 
 
 def test_one_that_is_stopped_is_not_waited_for(monkeypatch, eventually):
-    monkeypatch.setattr(zygote_line, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(times, "ZYGOTE_ANSWER", times.Bound(0.2))
     with started(monkeypatch) as one:
         freeze(one.process.pid)
         try:
@@ -224,10 +226,10 @@ def test_one_that_is_stopped_is_not_waited_for(monkeypatch, eventually):
                 assert isinstance(process.process, subprocess.Popen)
                 os.kill(one.process.pid, signal.SIGCONT)
                 # What it forks late finds that nobody wants it, and touches nothing of ours.
-                eventually(lambda: not psutil.Process(one.process.pid).children(), 20)
+                eventually(lambda: not psutil.Process(one.process.pid).children())
                 assert process.root.exists()
                 call = process.fork("still", "call", ["os:getpid"])
-                assert call.exited.wait(20)
+                assert call.exited.wait(HANG_SECONDS)
                 assert call.code == 0
         finally:
             os.kill(one.process.pid, signal.SIGCONT)
@@ -257,11 +259,11 @@ def test_it_ends_with_its_owner_and_labs_with_theirs(tmp_path, monkeypatch, even
         assert psutil.Process(ranks[-1]).ppid() == zygote
         process.send_signal(how)
         process.wait()
-        eventually(lambda: not psutil.pid_exists(zygote), 10)
+        eventually(lambda: not psutil.pid_exists(zygote))
         assert all(map(psutil.pid_exists, [lab, *ranks]))  # they are somebody else's
         os.kill(lab, signal.SIGKILL)
-        eventually(lambda: not any(map(psutil.pid_exists, ranks)), 10)
-    eventually(lambda: not list(tmp_path.glob("labkit-*")), 10)
+        eventually(lambda: not any(map(psutil.pid_exists, ranks)))
+    eventually(lambda: not list(tmp_path.glob("labkit-*")))
 
 
 def test_a_folder_of_somebody_else_is_not_entered(zygote, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ TESTS = Path(__file__).parents[1]
 #: Folders whose tests start no lab.
 NO_LABS = ("unit", "project")
 #: Seconds for a zygote to import torch on a busy machine.
-READY_SECONDS = 60
+READY_SECONDS = 300
 #: The session's zygote, which is there from before a test until after it.
 zygotes: set[int] = set()
 #: How often the zygote has said no, by what it said.
