@@ -27,7 +27,7 @@ def test_a_condition_that_holds_is_not_waited_for() -> None:
 @pytest.fixture
 def _no_looks_besides(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a wait look at its condition only when there is news."""
-    monkeypatch.setattr(times, "NOTICE", 3600.0)
+    monkeypatch.setattr(times, "NOTICE", 60.0)
 
 
 @pytest.mark.usefixtures("_no_looks_besides")
@@ -37,7 +37,7 @@ def test_no_news_is_lost_whenever_it_comes() -> None:
 
     def play(own: int) -> None:
         for _ in range(1000):
-            assert clock.wait_for(lambda: turn[0] % 2 == own, 3600)
+            assert clock.wait_for(lambda: turn[0] % 2 == own, 60)
             turn[0] += 1
             clock.notify()
 
@@ -57,7 +57,7 @@ def test_news_that_comes_while_the_condition_is_looked_at_is_news() -> None:
         clock.notify()  # another thread does that just after the look
         return looks > 1
 
-    assert clock.wait_for(look, 3600)
+    assert clock.wait_for(look, 60)
 
 
 def test_it_looks_now_and_then_without_news() -> None:
@@ -68,7 +68,7 @@ def test_it_looks_now_and_then_without_news() -> None:
         looks += 1
         return looks > 2
 
-    assert clock.wait_for(look, 3600)
+    assert clock.wait_for(look, 60)
 
 
 def test_a_wait_that_is_stoppable_ends_with_the_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,7 +340,7 @@ def test_second_mirror_helps_where_the_first_is_damaged(
         bad.close()
 
 
-def test_a_network_that_swallows_everything_costs_two_seconds(
+def test_a_network_that_swallows_everything_costs_little(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from torchvision.datasets import MNIST
@@ -349,9 +349,10 @@ def test_a_network_that_swallows_everything_costs_two_seconds(
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         monkeypatch.setattr(MNIST, "mirrors", [url, url])
+        monkeypatch.setattr(times, "SERVER_FOUND", 0.2)
         start = time.monotonic()
         assert len(datasets.mnist_tensors(root=place)[0]) == 4000
-        assert time.monotonic() - start < times.SERVER_FOUND + 1
+        assert time.monotonic() - start < times.SERVER_ANSWER
     assert "because no server that has it can be reached." in capsys.readouterr().out
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import cloudpickle
 import pytest
 
+from labkit import times
 from labkit.errors import Deadlock, Interrupted, LabError, RankDied, RankError
 from labkit.runtime import finish as module
 from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish, values
 from labkit.wire.outcome import Outcome
 from tests.support.requests import failed, reply, request_with
+from tests.support.virtual_clock import VirtualClock
 from tests.unit.runtime.test_diagnosis import waited
 
 
@@ -126,3 +129,29 @@ def test_a_group_that_cannot_be_repaired_is_for_the_next_cell(done):
 def test_values_are_unpickled_where_there_are_any():
     sent = [Outcome(0, value=("ok", cloudpickle.dumps([1, 2]))), Outcome(1, value=("ok", None))]
     assert values([*sent, Outcome(2, error=("E", "", []))]) == [[1, 2], None, None]
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_last_output_is_waited_for_and_not_for_ever(done, monkeypatch, stopped, factor):
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
+    monkeypatch.setattr(module.interrupts, "has_come", lambda: stopped)
+    clock = VirtualClock()
+    late, never = reply(("ok", None)), reply(("ok", None))
+    late.output, never.output = Future(), Future()
+    clock.at(0.3 * factor, lambda: late.output.set_result(None))
+    finish(request_with([late], clock=clock), Ending())
+    assert clock.time == pytest.approx(0.3 * factor)
+    clock.time = 0.0
+    finish(request_with([never], clock=clock), Ending())
+    assert clock.time == pytest.approx((0.5 if stopped else 5.0) * factor)
+
+
+def test_where_a_rank_has_died_no_output_is_waited_for(done):
+    clock, never = VirtualClock(), reply()
+    never.output = Future()
+    sent = request_with([reply(), never], clock=clock)
+    sent.cluster.deaths[0] = 3
+    with pytest.raises(RankDied):
+        finish(sent, Ending("died"))
+    assert clock.time == pytest.approx(0, abs=1e-6)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from labkit import times
 from labkit.errors import LabError
 from labkit.launch.placement import Place, place_ranks
+from labkit.runtime import session as module
 from labkit.runtime.session import Session
-from labkit.wire.state import ProcessFacts
+from labkit.wire.state import ProcessFacts, RankState
+from tests.support.virtual_clock import VirtualClock
 
 
 class FakeCluster:
@@ -118,3 +122,27 @@ def test_a_restart_takes_the_ranks_that_have_ended_along():
     assert done == [("restart", [1, 3]), ("settle", [1, 3]), ("restart", None), ("settle", None)]
     with pytest.raises(LabError, match=r"^Rank 1 ended too; .* lab\.restart\(ranks=\[1, 2\]\)\.$"):
         lab.restart([2])
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0])
+def test_the_line_of_a_busy_rank_is_asked_for_a_few_times(monkeypatch, factor):
+    """One that was just sent something is at none yet."""
+    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
+    lab, _ = session()
+    lab._fresh = []
+    lab.cluster.clock, lab.cluster.is_busy = VirtualClock(), lambda rank: rank == 2
+    at = SimpleNamespace(where="", line="")
+
+    def look(cluster):
+        states = (RankState(r, "host", 7, "cpu", "gloo", "running") for r in range(4))
+        return [dataclasses.replace(s, where=at.where, line=at.line) for s in states]
+
+    monkeypatch.setattr(module, "look", look)
+    with pytest.raises(LabError, match=r"^Rank 2 is busy; nothing was changed\."):
+        lab.check_idle()
+    assert lab.cluster.clock.time == pytest.approx(0.15 * factor)
+    lab.cluster.clock.at(0.2 * factor, lambda: vars(at).update(where="In[3], line 2", line="f()"))
+    with pytest.raises(LabError, match=r"^Rank 2 is busy at In\[3\], line 2: f\(\); nothing"):
+        lab.check_idle()
+    assert lab.cluster.clock.time == pytest.approx(0.2 * factor, rel=0.01)
+    lab.check_idle([0, 1, 3])
