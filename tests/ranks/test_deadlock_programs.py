@@ -7,8 +7,6 @@ same ranks are suspected, with the reason.
 from __future__ import annotations
 
 import re
-import statistics
-import time
 
 import pytest
 
@@ -19,18 +17,15 @@ from tests.support import deadlocks
 from tests.support.alarm import alarm
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
 from tests.support.deadlocks import EITHER, PROVED, Program
+from tests.support.events import HANG_SECONDS
 
 pytestmark = pytest.mark.slow
 
-#: How long a suspicion may last here before it ends the cell.
+#: How long a suspicion may last here before it ends the cell, where there is no proof to come.
 SUSPECT_SECONDS = 3.0
-#: From the start of a cell to the declaration, on a machine that others use too.
-DECLARE_SECONDS = 2.5
-#: For a program and the repair after it: nothing hangs beyond this.
-ALARM_SECONDS = 20
 
 SUM = "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()"
-#: Imported before the clock runs, and what DDP's first step imports.
+#: Imported beforehand, and what DDP's first step imports.
 PRELOAD = (
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
@@ -48,15 +43,6 @@ JOIN = """
 dist.init_process_group(
     "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
 """
-
-
-@pytest.fixture(scope="module")
-def seconds():
-    """Collect how long each proved deadlock took to be declared; print the median."""
-    taken: list[float] = []
-    yield taken
-    if taken:
-        print(f"\n{len(taken)} deadlocks proved, {statistics.median(taken):.2f} s (median)")
 
 
 @pytest.fixture(scope="module", params=[2, 4])
@@ -91,36 +77,19 @@ def lab_without_group(module_lab_without_group):
 
 @pytest.fixture(autouse=True)
 def _alarm():
-    with alarm(ALARM_SECONDS):
+    with alarm(int(HANG_SECONDS)):
         yield
 
 
-def check(lab, program: Program, seconds: list[float], again=lambda: None) -> None:
-    """Run a program: it is named as the table says, and its ranks come back with what they had.
-
-    The time that a machine has for it says nothing when others use that too: a program that took
-    too long to be declared runs once more, after ``again``.
-    """
-    taken = declare(lab, program)
-    if taken is not None and taken >= DECLARE_SECONDS:
-        kept(lab, program)
-        again()
-        taken = declare(lab, program)
-    if taken is not None:
-        assert taken < DECLARE_SECONDS
-        seconds.append(taken)
-
-
-def declare(lab, program: Program) -> float | None:
-    """Run a program that is named as the table says; return the seconds in which it was proved,
-    None if it is no deadlock for certain."""
+def check(lab, program: Program) -> None:
+    """Run a program: it is named as the table says, and all its ranks come back."""
     n = len(lab)
     lab["marker"] = program.name
     if program.before:
         run_cell(lab, deadlocks.cell(program.before, 6))
     ranks = program.ranks(n) if program.ranks else list(range(n))
-    began = time.time()
-    finished = finish_cell(send_cell(lab, program.cell, ranks), suspect=SUSPECT_SECONDS)
+    patience = HANG_SECONDS if program.answer == PROVED else SUSPECT_SECONDS
+    finished = finish_cell(send_cell(lab, program.cell, ranks), suspect=patience)
     ending, text = finished.ending, str(finished.error)
     names = {Deadlock: SuspectedDeadlock} if ending.kind == "suspected" else {}
     assert type(finished.error) in [names.get(e, e) for e in program.errors], text
@@ -129,7 +98,7 @@ def declare(lab, program: Program) -> float | None:
     if ending.kind == "died":  # gloo ends a rank that gets more than its tensor holds
         assert RankDied in program.errors
         lab.restart(ranks=sorted(inside(lab).cluster.deaths))
-        return None
+        return
 
     case = ending.case
     assert case is not None, (ending.kind, text)
@@ -148,7 +117,6 @@ def declare(lab, program: Program) -> float | None:
         if isinstance(finished.error, Deadlock):
             assert all(doubt in text for doubt in case.doubts), (case.doubts, text)
     assert not ending.still
-    return ending.moment - began if ending.kind == "deadlock" else None
 
 
 def kept(lab, program: Program) -> None:
@@ -167,32 +135,27 @@ def table(programs):
 
 
 @table(deadlocks.PROGRAMS)
-def test_a_deadlock_is_named_and_survived(lab, program, seconds):
+def test_a_deadlock_is_named_and_survived(lab, program):
     n = len(lab)
     if n not in program.sizes:
         pytest.skip(f"not on {n} ranks")
     try:
-        check(lab, program, seconds)
+        check(lab, program)
     finally:
         kept(lab, program)
     assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
 
 
 @table(deadlocks.JOINING)
-def test_ranks_that_never_meet_are_named_and_survived(
-    lab_without_group, program, seconds, tmp_path
-):
+def test_ranks_that_never_meet_are_named_and_survived(lab_without_group, program, tmp_path):
     lab = lab_without_group
     n = len(lab)
     if n not in program.sizes:
         pytest.skip(f"not on {n} ranks")
 
-    def prepare():
-        lab["port"], lab["path"] = free_port(), str(tmp_path / f"store{free_port()}")
-
-    prepare()
+    lab["port"], lab["path"] = free_port(), str(tmp_path / "store")
     try:
-        check(lab, program, seconds, prepare)
+        check(lab, program)
     finally:
         kept(lab, program)
     lab["port"] = free_port()
@@ -203,10 +166,10 @@ def test_ranks_that_never_meet_are_named_and_survived(
 
 @pytest.mark.parametrize("size", [2, 4])
 @table(deadlocks.REMOTE)
-def test_a_wait_of_rpc_is_named_and_survived(program, size, seconds, tmp_path):
+def test_a_wait_of_rpc_is_named_and_survived(program, size, tmp_path):
     with labkit.start(size) as lab:
         lab["path"] = str(tmp_path / "store")
-        check(lab, program, seconds)
+        check(lab, program)
         kept(lab, program)
         assert results(run_cell(lab, SUM)) == [str(size * (size + 1) / 2)] * size
 
@@ -227,7 +190,7 @@ def test_a_recorder_that_is_switched_off_is_the_reason_of_a_suspicion(size, monk
         ("TORCH_FR_BUFFER_SIZE",),
     )
     with labkit.start(size) as lab:
-        check(lab, program, [])
+        check(lab, program)
         kept(lab, program)
         assert results(run_cell(lab, SUM)) == [str(size * (size + 1) / 2)] * size
 

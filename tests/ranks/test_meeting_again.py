@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 import labkit
@@ -11,6 +9,7 @@ from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
 from labkit.runtime.follow import follow
 from tests.support.cells import inside, results, run_cell, send_cell
+from tests.support.events import HANG_SECONDS
 
 #: What PyTorch's DDP tutorial does, in functions as there.
 TUTORIAL = """
@@ -49,10 +48,10 @@ def tutorial(size: int) -> labkit.Lab:
     return lab
 
 
-def within(lab: labkit.Lab, code: str, seconds: float = 40) -> list[str | None]:
-    """Run a cell that may not take longer."""
+def within(lab: labkit.Lab, code: str) -> list[str | None]:
+    """Run a cell that must not hang."""
     sent = send_cell(lab, code)
-    ending = follow(sent, timeout=seconds)
+    ending = follow(sent, timeout=HANG_SECONDS)
     return results(finish(sent, ending).outcomes)
 
 
@@ -62,7 +61,7 @@ def test_the_tutorials_cells_run_as_often_as_one_likes(size):
         for _ in range(12):
             assert len(set(within(lab, "demo(rank, world_size)"))) == 1
         in_one = "[demo(rank, world_size) for _ in range(12)]"
-        assert len(set(within(lab, in_one, 60))) == 1
+        assert len(set(within(lab, in_one))) == 1
 
 
 def test_a_model_that_is_kept_does_not_keep_the_server():
@@ -114,10 +113,10 @@ def test_env_works_as_after_torchrun(join):
 @pytest.mark.parametrize(
     "code",
     [
-        "time.sleep(9 if rank == 0 else 0)\nsetup(rank, world_size)",  # no server yet
-        "time.sleep(9 if rank == 1 else 0)\nsetup(rank, world_size)",  # nobody at the server
+        "time.sleep(1000 if rank == 0 else 0)\nsetup(rank, world_size)",  # no server yet
+        "time.sleep(1000 if rank == 1 else 0)\nsetup(rank, world_size)",  # nobody at the server
         "port += rank\nsetup(rank, world_size)",  # a server that will never be
-        "setup(rank, world_size)\ntime.sleep(9 if rank == 0 else 0)\n"
+        "setup(rank, world_size)\ntime.sleep(1000 if rank == 0 else 0)\n"
         "dist.destroy_process_group()\nsetup(rank, world_size)",  # the server of the group before
     ],
 )
@@ -125,9 +124,7 @@ def test_the_stop_button_brings_ranks_back_that_search_for_one_another(code):
     with tutorial(2) as lab:
         sent = send_cell(lab, f"import time\n{code}")
         assert follow(sent, timeout=1.2).kind in ("timeout", "deadlock")
-        began = time.monotonic()
         finished = finish(sent, Ending("interrupted"), tolerate=True)
-        assert time.monotonic() - began < 4
         assert list(finished.ending.still) == []
         assert inside(lab).cluster.busy_ranks() == []
         within(lab, "if dist.is_initialized():\n    dist.destroy_process_group()")

@@ -181,11 +181,6 @@ def lab(module_lab: labkit.Lab) -> labkit.Lab:
     return deadlocked.restored(module_lab)
 
 
-@pytest.fixture(scope="module")
-def seconds() -> list[float]:
-    return []
-
-
 _alarm = deadlocked._alarm
 
 
@@ -195,12 +190,10 @@ def test_a_fault_is_named_and_survived(lab: labkit.Lab, fault: faults.Fault) -> 
 
 
 @rows(deadlocks.PROGRAMS, "program")
-def test_a_deadlock_is_named_and_survived(
-    lab: labkit.Lab, program: deadlocks.Program, seconds: list[float]
-) -> None:
+def test_a_deadlock_is_named_and_survived(lab: labkit.Lab, program: deadlocks.Program) -> None:
     if len(lab) not in program.sizes:
         pytest.skip(f"not on {len(lab)} ranks")
-    deadlocked.test_a_deadlock_is_named_and_survived(lab, program, seconds)
+    deadlocked.test_a_deadlock_is_named_and_survived(lab, program)
 
 
 @pytest.mark.parametrize(

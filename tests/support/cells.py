@@ -14,7 +14,7 @@ from labkit.runtime.session import Session
 from labkit.wire.outcome import Outcome
 
 #: A test hangs no longer than this where a deadlock is only suspected.
-SUSPECT_SECONDS = 20.0
+SUSPECT_SECONDS = 60.0
 
 
 def run_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[Outcome]:

@@ -52,10 +52,9 @@ for _ in range({most} - made):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a verdict may take, in seconds, from the start of the program."""
+    """What a verdict may take."""
 
-    seconds: float = 15.0  #: with the ranks freed and in a group again
-    hang: int = 40  #: then it hangs
+    hang: int = 120  #: seconds: then it hangs
     #: data is on its way for so long that a deadlock is declared before all ranks are sure of it
     slow: bool = False
 
@@ -117,7 +116,6 @@ def judge(
 
     ``places`` has the lines at which ranks may wait; with None only the ranks are compared.
     """
-    assert verdict.seconds < bounds.seconds, f"it took {verdict.seconds:.1f} s"
     assert not verdict.still, f"ranks {verdict.still} did not return"
     assert verdict.kind in ("", "deadlock", "suspected"), f"the ending is {verdict.kind!r}"
     if prediction.loose:
