@@ -73,17 +73,19 @@ def test_requests_of_others_are_told_as_ever(lab4, heard):
 def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eventually, gate):
     client = lab4.client
 
-    def counts(kind: str) -> list[int]:
-        status = client.queue_status()
-        return [status[engine][kind] for engine in lab4.engine_ids]
+    def are(kind: str) -> list[bool]:
+        """Tell which engines have their request there."""
+        status = client.queue_status(verbose=True)
+        queues = [status[engine][kind] for engine in lab4.engine_ids]
+        return [msg_id in q for msg_id, q in zip(sent.result.msg_ids, queues, strict=True)]
 
-    before = counts("completed")
     sent = send_cell(lab4, f"if rank < 2:\n    {gate.wait}")
-    eventually(lambda: counts("queue") == [1, 1, 0, 0])
+    eventually(lambda: are("queue") == [True, True, False, False])
+    assert are("completed") == [False, False, True, True]
     gate.open()
     assert sent.result.wait(HANG_SECONDS)
-    eventually(lambda: counts("completed") == [n + 1 for n in before])
-    assert counts("queue") == [0] * 4
+    eventually(lambda: all(are("completed")))
+    assert not any(are("queue"))
     assert client.result_status(sent.result.msg_ids)["completed"] == sent.result.msg_ids
 
 
