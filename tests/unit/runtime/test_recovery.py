@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from labkit import times
-from labkit.runtime import recovery
+from labkit.runtime import control, recovery
+from labkit.wire.requests import AskConnections, AskWait, Connections, Count, Shut, Waiting, Wake
+from labkit.wire.samples import Wait
 from tests.support.virtual_clock import VirtualClock
 
 ALL = range(3)
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_but_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(seconds: float) -> None:
+        raise AssertionError(f"sleeps {seconds} s beside the clock")
+
+    monkeypatch.setattr(time, "sleep", sleep)
 
 
 class Ranks:
@@ -140,6 +152,34 @@ def test_on_another_host_one_may_be_out_of_reach_for_a_moment(ranks: Ranks, fact
     ranks.ends_at(0.1 * factor, 0, 2)
     ranks.ends_at(0.6 * factor, 1)
     assert recovery.end(ranks, ranks.busy, [0, 1], seen=False) == []
+
+
+def test_ranks_that_answer_are_freed_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receive from any rank gets a byte, a wait for a thread an interrupt; then all is shut."""
+    waits = [Wait("recv_any", ((("0", (0, 1)), 1),)), Wait("thread")]
+    clock, done = VirtualClock(), list[object]()
+    cluster: Any = SimpleNamespace(clock=clock, size=2, deaths={}, local_process=lambda rank: None)
+
+    def ask(cluster: object, questions: dict[int, Any], within: object = None) -> dict[int, Any]:
+        done.append(sorted((rank, type(question)) for rank, question in questions.items()))
+        answer = {
+            AskWait: lambda rank: Waiting(waits[rank]),
+            AskConnections: lambda rank: Connections(()),
+        }
+        return {r: answer.get(type(q), lambda rank: Count(1))(r) for r, q in questions.items()}
+
+    monkeypatch.setattr(control, "ask", ask)
+    monkeypatch.setattr(control, "send_signal", lambda c, ranks, *_: done.append(ranks))
+    assert recovery.free(cluster, [0, 1]) == [0, 1]
+    assert done == [
+        [(0, AskWait), (1, AskWait)],
+        [0],
+        [(1, Wake)],
+        [1],
+        [(0, AskConnections), (1, AskConnections)],
+        [(0, Shut), (1, Shut)],
+    ]
+    assert clock.time == 0
 
 
 # -- the stop button ------------------------------------------------------------------------------
