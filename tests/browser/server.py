@@ -7,9 +7,9 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sysconfig
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,13 @@ import psutil
 from nbformat import NotebookNode
 
 from tests.support.conda_versions import ROOT
+from tests.support.events import until
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 #: As the tests start it, with a free port and no browser of its own.
 QUIETLY = (str(LABKIT), "lab", "work", "--no-browser", "--port", "0")
-START_SECONDS = 60
-STOP_SECONDS = 30
+START_SECONDS = 120
+STOP_SECONDS = 120
 
 #: What differs from JupyterLab as a learner finds it, by plugin.
 SETTINGS: dict[str, dict[str, object]] = {
@@ -190,12 +191,25 @@ def _write_settings(config: Path, settings: Mapping[str, Mapping[str, object]]) 
 
 
 def _printed_url(server: CourseServer) -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while not (found := re.search(r"http://127\.0\.0\.1:\S+", server.said)):
+    """Return the address that the server prints, once it listens there: it prints it before."""
+    address = re.compile(r"http://127\.0\.0\.1:(\d+)\S+")
+
+    def listens() -> bool:
         assert server.process.poll() is None, server.said
-        assert time.monotonic() < deadline, server.said
-        time.sleep(0.1)
+        found = address.search(server.said)
+        return found is not None and _takes_connections(int(found[1]))
+
+    until(listens, START_SECONDS, lambda: server.said)
+    found = address.search(server.said)
+    assert found is not None
     return found[0]
+
+
+def _takes_connections(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS).close()
+        return True
+    return False
 
 
 def _end(server: CourseServer) -> list[str]:

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 
 import ipyparallel as ipp
 import psutil
@@ -19,10 +19,11 @@ from traitlets.config import Config
 
 from labkit.launch.ipp_launchers import LabkitEngineSetLauncher
 from tests.conftest import descendants
+from tests.support.events import HANG_SECONDS, LONG, until
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 30  # for whatever takes milliseconds on an idle machine
+SECONDS = int(HANG_SECONDS)  # for whatever takes milliseconds on an idle machine
 
 
 @pytest.fixture
@@ -69,11 +70,21 @@ def get_ready_for_a_signal():
     signal.signal(signal.SIGUSR1, interrupt)
 
 
+def say_and_sleep(folder, seconds):
+    import os
+    import pathlib
+    import time
+
+    pathlib.Path(folder, str(os.getpid())).touch()
+    time.sleep(seconds)
+
+
 def sleep(client):
     """Let every engine sleep until a signal comes; return when they do."""
     client[:].apply_sync(get_ready_for_a_signal)
-    result = client[:].apply_async(time.sleep, SECONDS)
-    time.sleep(0.5)
+    with tempfile.TemporaryDirectory() as folder:
+        result = client[:].apply_async(say_and_sleep, folder, LONG)
+        until(lambda: len(os.listdir(folder)) == len(client))
     return result
 
 
@@ -99,11 +110,9 @@ def test_it_works_by_name_alone(cluster, eventually):
         }
         # A signal through ipyparallel reaches the engine without a nanny.
         client.send_signal(signal.SIGKILL, targets=[1], block=True)
-        start = time.monotonic()
-        eventually(lambda: cluster.engine_set.exits.get(1, (0, 0))[1] == -signal.SIGKILL, 2)
-        # The hub hears of it long before ten heartbeats are missed.
-        eventually(lambda: len(client.ids) == 2, 2)
-        assert time.monotonic() - start < 2
+        eventually(lambda: cluster.engine_set.exits.get(1, (0, 0))[1] == -signal.SIGKILL)
+        # The hub hears of it by a notice: it misses no heartbeats here.
+        eventually(lambda: len(client.ids) == 2)
     finally:
         client.close()
 
@@ -115,7 +124,7 @@ def test_stopping_ends_every_process_and_the_folder(cluster):
     assert len(before) >= 4
     client.close()
     cluster.stop_cluster_sync()
-    _, alive = psutil.wait_procs(before, timeout=5)
+    _, alive = psutil.wait_procs(before, timeout=SECONDS)
     assert alive == []
     assert not os.path.exists(root)
 
@@ -124,7 +133,7 @@ def test_all_engines_gone_is_reported_as_stopped(cluster, eventually):
     client = cluster.start_and_connect_sync()
     launcher = cluster.engine_set
     launcher.signal(signal.SIGKILL)
-    eventually(lambda: launcher.state == "after", 3)
+    eventually(lambda: launcher.state == "after")
     assert launcher.stop_data["exit_code"] == -signal.SIGKILL
     client.close()
 
@@ -145,7 +154,7 @@ def test_the_controller_has_a_process_and_stops_more_than_once(new_cluster):
         with await cluster.connect_client() as client:
             assert client.queue_status() == {"unassigned": 0}
         await cluster.stop_controller()
-        process.wait(timeout=3)
+        process.wait(timeout=SECONDS)
         assert cluster.controller is None
         await cluster.stop_controller()
 
@@ -163,7 +172,7 @@ def test_a_set_of_engines_comes_and_goes_and_the_hub_hears_of_it(cluster, eventu
         assert cluster.engine_set.state == "running"
         cluster.stop_engines_sync(first)
         assert list(cluster.engines) == [second]
-        eventually(lambda: client.ids == [2], SECONDS)
+        eventually(lambda: client.ids == [2])
         with pytest.raises(KeyError):
             cluster.stop_engines_sync(first)
 
@@ -174,7 +183,7 @@ def test_restarted_engines_are_fresh_and_have_ids_of_their_own(cluster, eventual
         (name,) = cluster.engines
         cluster.restart_engines_sync()
         assert list(cluster.engines) == [name]
-        eventually(lambda: not {0, 1, 2} & set(client.ids), SECONDS)
+        eventually(lambda: not {0, 1, 2} & set(client.ids))
         client.wait_for_engines(3, timeout=SECONDS)
         assert not set(before) & set(client[:].apply_sync(os.getpid))
         assert client.ids == [3, 4, 5]
@@ -276,16 +285,16 @@ def test_a_restored_cluster_signals_and_stops_what_another_started(new_cluster, 
 
 #: Finds a cluster by its file, uses it, and starts its engines afresh.
 ELSEWHERE = """
-import os, sys
+import os, sys, time
 import ipyparallel as ipp
 cluster = ipp.Cluster.from_file(sys.argv[1])
 with cluster.connect_client_sync() as client:
     print(client[:].apply_sync(os.getpid))
     print(cluster.engine_set.get_output().count("Completed registration"))
     cluster.restart_engines_sync()
-    client.wait_for_engines(2, timeout=30)
-    while {0, 1} & set(client.ids):
-        pass
+    while {0, 1} & set(client.ids):  # else what waits for engines fails when these go
+        time.sleep(0.01)
+    client.wait_for_engines(2, timeout=120)
     print(client[:].apply_sync(os.getppid) == [cluster.engine_set.warm.process.pid] * 2)
 cluster.stop_cluster_sync()
 """
@@ -299,7 +308,7 @@ def test_another_process_reaches_a_cluster_by_its_file(new_cluster, eventually):
         command = [sys.executable, "-c", ELSEWHERE, cluster.cluster_file]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.stdout.splitlines() == [str(pids), "2", "True"], done.stderr
-        eventually(lambda: engines.state == controller.state == "after", SECONDS)
+        eventually(lambda: engines.state == controller.state == "after")
 
 
 def test_a_cluster_whose_owner_has_ended_is_not_running(new_cluster, caplog):
@@ -307,7 +316,7 @@ def test_a_cluster_whose_owner_has_ended_is_not_running(new_cluster, caplog):
     with cluster:
         about = cluster.to_dict()
         cluster.engine_set.warm.process.kill()
-        psutil.wait_procs(descendants(), timeout=5)
+        psutil.wait_procs(descendants(), timeout=SECONDS)
         other = ipp.Cluster.from_dict(about)
     assert other.controller is None
     assert other.engines == {}
@@ -321,4 +330,4 @@ def test_a_manager_notices_that_a_cluster_was_stopped(new_cluster, tmp_path, eve
     (found,) = manager.load_clusters(profile_dir=folder).values()
     assert found.engine_set.n == 2
     cluster.stop_cluster_sync()
-    eventually(lambda: not manager.load_clusters(profile_dir=folder), SECONDS)
+    eventually(lambda: not manager.load_clusters(profile_dir=folder))

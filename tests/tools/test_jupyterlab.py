@@ -40,7 +40,7 @@ def ask(
     """Send one request; return status, Location header and body."""
     url = urlsplit(server.url)
     headers = {"Authorization": f"token {token_of(server)}"} if token else {}
-    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=120)
     try:
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, headers)
@@ -115,9 +115,9 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
     }
     assert listening == {"127.0.0.1"}
     server.process.send_signal(ended_by)
-    server.process.wait(30)
-    eventually(lambda: not any(process.is_running() for process in family), 15)
-    eventually(lambda: not root.exists(), 5)
+    server.process.wait(120)
+    eventually(lambda: not any(process.is_running() for process in family))
+    eventually(lambda: not root.exists())
     with pytest.raises(ConnectionRefusedError):
         ask(server, "/api")
 
@@ -140,11 +140,11 @@ def start_lab(connection_file: Path) -> Path:
         "client.wait_for_ready(60)\n"
         "cell = 'import labkit; from labkit.notebook.lab import session_of; '\n"
         "cell += 'print(session_of(labkit.start(2)).cluster.launcher.warm.root)'\n"
-        "reply = client.execute_interactive(cell, timeout=60)\n"
+        "reply = client.execute_interactive(cell, timeout=120)\n"
         "assert reply['content']['status'] == 'ok', reply\n"
     )
     command = [sys.executable, "-c", code, str(connection_file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     root = Path(done.stdout.strip())
     assert root.is_dir()

@@ -87,12 +87,12 @@ def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
         "error",
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "--nbval-cell-timeout=3", *arguments],
+        [sys.executable, "-m", "pytest", *options, "--nbval-cell-timeout=10", *arguments],
         cwd=folder,
         env={**os.environ, "PYTEST_ADDOPTS": "", "JUPYTER_PLATFORM_DIRS": "1"},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -165,7 +165,7 @@ def test_a_timeout_fails_though_the_interrupt_is_swallowed(
 ) -> None:
     outcome, text = strict["slow::Cell 0"]
     assert outcome == "failed"
-    assert "ran longer than 3 s" in text
+    assert "ran longer than 10 s" in text
 
 
 def test_only_the_cell_that_timed_out_is_blamed(strict: dict[str, tuple[str, str]]) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sysconfig
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from nbformat import NotebookNode
 
 import labkit
 from labkit.tools import run_notebook, run_progress
+from tests.support.events import Marks
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 
@@ -68,7 +68,7 @@ def execute(
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [str(LABKIT), "run", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 # -- a run --------------------------------------------------------------------------------------
@@ -132,9 +132,7 @@ def test_a_run_may_go_on_behind_cells_that_fail(tmp_path: Path) -> None:
 
 def test_a_cell_that_takes_too_long(tmp_path: Path) -> None:
     nb = notebook(NEVER_ENDS)
-    before = time.monotonic()
     failure, _ = execute(nb, tmp_path, timeout=2)
-    assert time.monotonic() - before < 30
     assert failure is not None
     assert failure.error == "It ran longer than 2 s (--timeout)."
     assert texts(nb)[0].startswith("begun\n")  # and where it was then, if it came to say so
@@ -228,23 +226,23 @@ def test_ranks_replace_the_number_in_the_notebook(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 @pytest.mark.parametrize("source", [NEVER_ENDS, SWALLOWS], ids=["plain", "swallows"])
 def test_an_interrupt_ends_the_run_and_its_processes(
-    tmp_path: Path, how: signal.Signals, source: str, eventually: Callable[..., None]
+    tmp_path: Path, how: signal.Signals, source: str, eventually: Callable[..., None], marks: Marks
 ) -> None:
-    path = stored(tmp_path / "a.ipynb", source, "print('next')")
+    path = stored(tmp_path / "a.ipynb", f"{marks.make('0')}\n{source}", "print('next')")
     command = [str(LABKIT), "run", str(path), "--verbose"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
         assert p.stdout is not None
         for line in p.stdout:
             if "cell 1 of 2" in line:
                 break
-        time.sleep(0.5)  # the cell has been sent; it sleeps for minutes
+        eventually(lambda: marks.count() == 1)  # it sleeps for minutes
         family = psutil.Process(p.pid).children(recursive=True)
         assert family
         os.kill(p.pid, how)
-        _, errors = p.communicate(timeout=30)
+        _, errors = p.communicate(timeout=120)
     assert p.returncode == 130
     assert errors.startswith("Cell 1 of 2 was interrupted:\n")
-    eventually(lambda: not any(q.is_running() for q in family), 5)
+    eventually(lambda: not any(q.is_running() for q in family))
     assert texts(run_notebook.read(tmp_path / "a.executed.ipynb"))[1] == ""
 
 
@@ -261,11 +259,11 @@ WHOSE = (
 @pytest.mark.usefixtures("cold")
 def test_labs_start_from_the_zygote_of_the_run(tmp_path: Path) -> None:
     path = stored(tmp_path / "whose.ipynb", WHOSE)
-    done = subprocess.run([LABKIT, "run", "-v", path], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([LABKIT, "run", "-v", path], capture_output=True, text=True, timeout=600)
     assert "of my own: False" in done.stdout, done.stdout + done.stderr
     executed = nbformat.read(tmp_path / "whose.executed.ipynb", as_version=4)
     done = subprocess.run(
-        [LABKIT, "test", _store(executed, path)], capture_output=True, text=True, timeout=180
+        [LABKIT, "test", _store(executed, path)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout
 
