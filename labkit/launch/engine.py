@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from ipyparallel.engine.app import IPEngine
 from traitlets import Bool, Unicode, default
 
 from .. import times
+from ..wire import python_threads
 from . import import_path, ipyparallel_internals
 from .app_log import skip_unwritten
 from .handshakes import Handshakes
@@ -62,6 +64,20 @@ class LabEngine(IPEngine):
         if self.says_ready and self._handshakes.wait(times.ENGINE_CONNECTED.seconds()):
             ipyparallel_internals.say_ready(self)
 
+    def start(self) -> None:
+        """Run until told to stop. A task of a cell's that is left by ``sys.exit`` takes its event
+        loop with it; here the loop goes on, and what awaits the task gets the error."""
+        try:
+            super().start()
+        except SystemExit as error:
+            while _is_from_users(error):
+                try:
+                    self.loop.start()
+                    return
+                except SystemExit as later:
+                    error = later
+            raise error from None
+
     def may_import_from_here(self) -> bool:
         """Tell whether cells may import from the working folder: it is the notebook's."""
         return True
@@ -91,6 +107,12 @@ class LabEngine(IPEngine):
 
 ipyparallel_internals.on_registered(LabEngine, "before_registration", "after_registration")
 ipyparallel_internals.on_sigterm(LabEngine, "end_now")
+
+
+def _is_from_users(error: BaseException) -> bool:
+    """Tell whether an error came through code of the user's."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(not python_threads.package(frame.f_code.co_filename) for frame in frames)
 
 
 def main(argv: list[str]) -> None:

@@ -12,7 +12,15 @@ import cloudpickle
 import torch
 
 from ..wire.outcome import Returned
-from . import children, debugger_internals, device, interrupts, ipython_internals, tracebacks
+from . import (
+    children,
+    debugger_internals,
+    device,
+    interrupts,
+    ipython_internals,
+    leaving,
+    tracebacks,
+)
 from .observe import cell_messages, p2p_record
 
 #: In a cell that looks at the error of the one before.
@@ -79,6 +87,15 @@ def _failed(error: BaseException) -> Returned:
     return Returned("error", (type(error).__name__, tracebacks.tidy(error), lines))
 
 
+def _left(error: SystemExit) -> Returned:
+    """Answer for a call that was left: its result is None, unless it was left with an error."""
+    told = leaving.as_error(error)
+    if told is None:
+        return Returned("ok", dump(None))
+    ipython_internals.remember_error(error)
+    return Returned("error", (type(error).__name__, str(told), leaving.lines(error)))
+
+
 @interrupts.reaches
 def call(payload: bytes) -> Returned:
     """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
@@ -94,6 +111,8 @@ def call(payload: bytes) -> Returned:
         value = fn(*args, **kwargs)
         device.finish()
         return Returned("ok", dump(value))
+    except SystemExit as error:
+        return _left(error)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             children.end(_later)

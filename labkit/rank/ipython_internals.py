@@ -18,6 +18,8 @@ from types import CodeType, FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from IPython.core import interactiveshell
+
 from ..wire import python_threads
 from ..wire.features import Feature, Missing, find_missing_in_sources
 
@@ -59,6 +61,14 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("InteractiveShell.run_ast_nodes",),
             "a cell may end before the GPU has done its work",
         ),
+        "exit": Feature(
+            (
+                "InteractiveShell.exiter",
+                "ZMQInteractiveShell.ask_exit",
+                "BuiltinTrap.auto_builtins",
+            ),
+            "exit() in a cell may end its rank",
+        ),
         "outputs": Feature(
             ("HistoryManager.outputs",),
             "a rank may keep in memory what its cells have shown",
@@ -75,8 +85,10 @@ _FILES = {
     "Kernel": ("ipykernel", "kernelbase.py"),
     "XCachingCompiler": ("ipykernel", "compiler.py"),
     "InteractiveShell": ("IPython", "core/interactiveshell.py"),
+    "ZMQInteractiveShell": ("ipykernel", "zmqshell.py"),
     "AutoFormattedTB": ("IPython", "core/ultratb.py"),
     "HistoryManager": ("IPython", "core/history.py"),
+    "BuiltinTrap": ("IPython", "core/builtin_trap.py"),
 }
 
 
@@ -340,15 +352,61 @@ def format_errors(shell: Any, lines_of: Callable[[BaseException], list[str]]) ->
         formatter.structured_traceback = format_one
 
 
+def show_error(shell: Any, error: BaseException, lines: list[str]) -> None:
+    """Show these lines of an error as what a cell has ended with."""
+    remember_error(error)
+    shell._showtraceback(type(error), error, lines)
+
+
+def give_exit(shell: Any, leave: Any, show: Callable[[SystemExit], object]) -> None:
+    """Let ``leave`` be what a shell calls to end, and ``show(error)`` show how a cell was left.
+
+    IPython's own way shows how to end the shell, which is the last thing that a cell is to do.
+    """
+    if hasattr(shell, "exiter"):
+        shell.exiter = leave  # ``%reset`` gives it back to the cells
+    if hasattr(shell, "ask_exit"):
+        shell.ask_exit = leave
+    given = getattr(getattr(shell, "builtin_trap", None), "auto_builtins", None)
+    if given is not None:  # which hides both from functions of other modules
+        given.update(exit=leave, quit=leave)
+    stock = shell.showtraceback
+
+    @functools.wraps(stock)
+    def showtraceback(exc_tuple: Any = None, *args: Any, **named: Any) -> None:
+        error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
+        if named.get("exception_only") and isinstance(error, SystemExit):
+            if sys._getframe(1).f_code.co_name != "run_code":
+                raise error  # %run shows it and goes on, and nobody would see it
+            show(error)
+        else:
+            stock(exc_tuple, *args, **named)
+
+    shell.showtraceback = showtraceback
+    warn = interactiveshell.warn
+
+    @functools.wraps(warn)
+    def warn_unless_advice(message: Any, *args: Any, **named: Any) -> None:
+        if not str(message).startswith("To exit:"):
+            named["stacklevel"] = named.get("stacklevel", 1) + 1
+            warn(message, *args, **named)
+
+    interactiveshell.warn = warn_unless_advice
+
+
 def at_end_of_cells(
-    shell: Any, finish: Callable[[], None], begin: Callable[[], None] = lambda: None
+    shell: Any,
+    finish: Callable[[], None],
+    begin: Callable[[], None] = lambda: None,
+    left: Callable[[SystemExit], SystemExit | None] = lambda error: error,
 ) -> None:
     """Call ``finish()`` when the code of a cell has run, before the cell has ended.
 
     What it raises is the cell's error, as if the cell's last line had raised it; an interrupt
     too. (IPython's own hooks, as "post_run_cell", catch both.) It is not called after an
     interrupt of the cell. An error of the cell's own goes before one of ``finish``. ``begin()``
-    is called before the code; if it raises an error, none of the code runs.
+    is called before the code; if it raises an error, none of the code runs. ``left(error)``
+    returns what a SystemExit of the cell's is as its error, None if the cell has ended well.
     """
     stock = getattr(shell, "run_ast_nodes", None)
     if stock is None:
@@ -361,8 +419,13 @@ def at_end_of_cells(
         try:
             begin()
             raised = await stock(*args, **named)
-            if raised and isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
-                return raised
+            if raised:
+                error = getattr(result, "error_in_exec", None)
+                if isinstance(error, KeyboardInterrupt):
+                    return raised
+                if isinstance(error, SystemExit) and result is not None:
+                    result.error_in_exec = left(error)
+                    raised = result.error_in_exec is not None
             finish()
         except BaseException as error:
             if raised:

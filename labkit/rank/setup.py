@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from . import (
     interrupts,
     ipython_internals,
     last_receives,
+    leaving,
     memory,
     own_names,
     person,
@@ -116,9 +116,9 @@ def assign(
     if _assigned:
         return
     _assigned = True
-    del sys.argv[1:]  # of the engine: a program's argparse reads them
     cell_functions.send_whole()
     tracebacks.install(shell)
+    leaving.install(shell)
     read_once.install(shell)
     streams.install(shell.kernel.session)
     # In this order: what is wrapped last is called first. A store or a group is to be noted by the
@@ -136,7 +136,7 @@ def assign(
     forks.install()
     interrupts.install(shell.kernel)
     interrupts.reaches(devices.finish)
-    ipython_internals.at_end_of_cells(shell, devices.finish, interrupts.begin)
+    ipython_internals.at_end_of_cells(shell, devices.finish, interrupts.begin, leaving.as_error)
     if names.is_on("meeting again"):
         rendezvous.install()
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())

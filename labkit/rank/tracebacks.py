@@ -75,13 +75,14 @@ def tidy(error: BaseException) -> str:
     return text
 
 
-def format_exception(error: BaseException) -> list[str]:
+def format_exception(error: BaseException, message: str | None = None) -> list[str]:
     """Format an error in a few lines: what it says, and the lines of the cells it came through.
 
-    Frames inside libraries are left out, but for the innermost one.
+    Frames inside libraries are left out, but for the innermost one. ``message`` is what it says,
+    where that is not its own text.
     """
     name = type(error).__name__
-    message = tidy(error)
+    message = tidy(error) if message is None else message
     lines = [f"{name}: {message}" if message else name]
     if isinstance(error, LabError):  # its sentence says all; our own frames would add nothing
         frames = [f for f in traceback.extract_tb(error.__traceback__) if is_cell(f.filename)]

@@ -23,7 +23,7 @@ from torch.autograd.profiler import record_function
 from ... import times
 from ...errors import LabError
 from ...wire.recording import Recording
-from .. import device, process_group, tracebacks
+from .. import device, leaving, process_group, tracebacks
 from ..observe import flight_recorder, p2p_record
 from ..torch_internals import profiling
 from . import classify, clocks, marks
@@ -46,7 +46,7 @@ def record_call(
     """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""
     rank = int(tracebacks.get_shell().user_ns["rank"])
     code = partial(function, *args, **kwargs) if function else _compile(*args)
-    return run(rank, code, key, hosts, operators=operators)
+    return run(rank, leaving.until_left(code), key, hosts, operators=operators)
 
 
 def _limit(operators: bool) -> float:
