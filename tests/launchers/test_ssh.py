@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,8 +71,6 @@ def test_ranks_work_and_leave_nothing(
         assert folder.is_dir()
         keys = [p for p in folder.rglob("*") if "ipcontroller" in p.name]
         assert keys == []
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 15
     assert capfd.readouterr() == ("", "")
     eventually(lambda: not folder.exists())
     assert started() == []
@@ -169,12 +166,10 @@ def test_a_host_that_cannot_work_is_named(
         "SSHLauncher": {"ssh_args": arguments, **own},
         "SSHEngineSetLauncher": {"engines": {"h1": 1}},
     }
-    begun = time.monotonic()
     with pytest.raises(LabError) as caught:
         labkit.start(engines="ssh", config=config)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - begun < 30
     assert started() == []
 
 

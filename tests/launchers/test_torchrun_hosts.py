@@ -77,7 +77,7 @@ class Output:
         """Wait for the end, which must be a good one."""
         self._reader.join(seconds)
         assert not self._reader.is_alive(), self._tell(f"not ended in {seconds:g} s")
-        assert self._process.wait(10) == 0, self._tell(f"exit code {self._process.returncode}")
+        assert self._process.wait(START) == 0, self._tell(f"exit code {self._process.returncode}")
 
     def _tell(self, what: str) -> str:
         return "\n".join([what, *self.lines[-60:]])
@@ -205,7 +205,7 @@ def test_a_node_is_lost_and_returns(pair: hosts.Network, tmp_path: Path) -> None
     first, second = (Output(host, words) for host in pair)
     both = r"step (\d+) by rank 0 of 2"
     first.wait_for(both, START)
-    second.wait_for("step .* by rank 1 of 2", 10)
+    second.wait_for("step .* by rank 1 of 2", START)
     pair[1].kill()
     lost = len(first.lines)
     alone = int(first.wait_for(r"step (\d+) by rank 0 of 1", START, lost)[1])
@@ -213,7 +213,7 @@ def test_a_node_is_lost_and_returns(pair: hosts.Network, tmp_path: Path) -> None
     assert alone - int(first.matches(both)[-1][1]) in (1, 2)
     returned = Output(pair[1], words)
     again = int(returned.wait_for(r"step (\d+) by rank 1 of 2", START)[1])
-    assert int(first.wait_for(both, 10, lost)[1]) >= alone
+    assert int(first.wait_for(both, START, lost)[1]) >= alone
     assert again > alone
     for host in pair:
         host.kill()

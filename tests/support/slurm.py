@@ -23,7 +23,7 @@ from labkit import hosts
 from tests.support.system import SERVER_FOLDERS
 
 #: Seconds for the daemons to come up, and for one of Slurm's commands.
-READY_SECONDS, COMMAND_SECONDS = 60, 30
+READY_SECONDS, COMMAND_SECONDS = 120, 120
 
 # Debian's plug-ins for process tracking and accounting need control groups of systemd's making.
 # A node claims to have CPUs that the machine does not: jobs are small here. A job that was put back

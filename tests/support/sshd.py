@@ -24,7 +24,7 @@ from tests.support import system
 #: sshd wants it to be there, also for each new connection; where the system has never started one,
 #: it is not. Made here it stays until the next boot: another test's sshd may need it by now.
 EMPTY = Path("/run/sshd")
-READY_SECONDS = 10.0
+READY_SECONDS = 120.0
 
 SERVER = """\
 ListenAddress {address}
