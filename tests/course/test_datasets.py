@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def four_processes(mirrors: list[str], mirror: Mirror, place: Path, group: str) 
     task = json.dumps([mirrors, mirror.resources, str(place), group])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, "-c", SCRIPT, task]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -84,9 +83,7 @@ def test_four_ranks_without_a_network_agree_and_one_says_so(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        start = time.monotonic()
         lines = four_processes([url], mirror, place, group=str(tmp_path / "store"))
-        waited = time.monotonic() - start
         silent.settimeout(0)
         asked = 0
         while True:
@@ -97,4 +94,4 @@ def test_four_ranks_without_a_network_agree_and_one_says_so(
             asked += 1
     assert lines.count("[4000, 1000]") == 4
     assert sum("labkit: this is the MNIST subset" in line for line in lines) == 1
-    assert asked == 1, f"{asked} of four processes tried the network ({waited:.0f} s in all)"
+    assert asked == 1, f"{asked} of four processes tried the network"
