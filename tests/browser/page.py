@@ -18,8 +18,8 @@ from tests.support.conda_versions import ROOT
 
 #: Where tests keep what their pages showed.
 KEPT = ROOT / "build" / "browser"
-OPEN_SECONDS = 60
-CELL_SECONDS = 30
+OPEN_SECONDS = 120
+CELL_SECONDS = 120
 
 #: The kernel's light says idle before it is connected; what is run then is lost.
 READY = """() => {
@@ -326,7 +326,7 @@ class NotebookPage:
         (KEPT / f"{name}.png").write_bytes(self.picture())
 
 
-def wait_until(condition: Callable[[], object], complaint: str, seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], object], complaint: str, seconds: float = 120) -> None:
     """Wait until something is true outside the page; fail with ``complaint`` after a bound."""
     deadline = time.monotonic() + seconds
     while not condition():

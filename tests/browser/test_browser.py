@@ -76,7 +76,7 @@ def test_an_error_names_its_rank_and_line(own: page.NotebookPage) -> None:
 
 
 def test_a_hanging_cell_ends_with_its_reason(own: page.NotebookPage) -> None:
-    at = own.run_new("%%px\nx = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)", 15)
+    at = own.run_new("%%px\nx = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)")
     (error,) = own.errors(at)
     assert error.startswith("Deadlock: ranks 0–1, 3 wait for rank 2, which has ended its cell.")
     assert "line 4:  dist.all_reduce(x)" in error
@@ -89,7 +89,7 @@ def test_the_stop_button_ends_a_cell(own: page.NotebookPage) -> None:
     own.start(at)
     own.wait_text(at, "asleep.*rank 3.*running")
     own.interrupt()
-    own.wait_ended(at, 10)
+    own.wait_ended(at)
     text = own.text(at)
     assert "asleep" in text
     assert "interrupt" in text.lower()
@@ -116,7 +116,7 @@ def test_a_debugger_asks_below_what_its_rank_has_printed(own: page.NotebookPage)
     own.start(at)
     own.page.locator(".jp-Stdin", has_text="rank 2: Name?").wait_for()
     own.interrupt()
-    own.wait_ended(at, 10)
+    own.wait_ended(at)
     assert own.page.locator(".jp-Stdin").count() == 0
     assert own.errors(at)[0].startswith("Interrupted: the cell was stopped.")
     assert own.text(own.run_new(ALL_REDUCE)).strip() == "ranks 0–3: 4.0"
@@ -147,12 +147,12 @@ def test_what_is_suspected_is_told_and_ends_at_the_stop_button(own: page.Noteboo
     own.run_new(BESIDE)
     at = own.append("%%px\nx = torch.ones(1)\nif rank != 2:\n    dist.all_reduce(x)")
     own.start(at)
-    own.wait_text(at, "rank 2.*Thread-", 15)
-    own.wait_text(at, "[Ss]top", 15)
+    own.wait_text(at, "rank 2.*Thread-")
+    own.wait_text(at, "[Ss]top")
     own.keep("what_is_suspected")
     assert own.prompt(at) == "[*]:"
     own.interrupt()
-    own.wait_ended(at, 10)
+    own.wait_ended(at)
     (error,) = own.errors(at)
     assert error.startswith("Interrupted: the cell was stopped.")
     assert "rank 2" in error
@@ -165,7 +165,7 @@ def test_a_stopped_cell_shows_none_of_our_own_code(own: page.NotebookPage) -> No
     own.start(at)
     own.wait_text(at, "rank 3.*running")
     own.interrupt()
-    own.wait_ended(at, 10)
+    own.wait_ended(at)
     assert "labkit/" not in own.text(at)
     assert own.text(at).count("\n") < 10
 
@@ -183,11 +183,11 @@ while not Path({str(go)!r}).exists():
 print("the end")"""
     at = own.append(code)
     own.start(at)
-    own.wait_text(at, "step 1 of rank 0.*step 2 of rank 3", 10)
-    own.wait_text(at, "rank 0.*running.*rank 3.*running", 10)
+    own.wait_text(at, "step 1 of rank 0.*step 2 of rank 3")
+    own.wait_text(at, "rank 0.*running.*rank 3.*running")
     assert own.prompt(at) == "[*]:"
     go.touch()
-    own.wait_ended(at, 10)
+    own.wait_ended(at)
     lines = "  step 1 of rank {0}\n  step 2 of rank {0}\n  the end\n"
     settled = "".join(f"rank {rank}:\n{lines.format(rank)}" for rank in range(4))
     assert own.text(at) == settled

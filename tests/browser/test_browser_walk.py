@@ -222,4 +222,4 @@ def test_its_ranks_have_gone(lab: server.CourseServer, eventually: Callable[...,
 
     # The zygote of a whole run of the tests serves this server too: it has none of its own then.
     alone = ["ipykernel_launcher", "jupyterlab"]
-    eventually(lambda: modules() in (alone, [*alone, "labkit.launch.zygote"]), 15, modules)
+    eventually(lambda: modules() in (alone, [*alone, "labkit.launch.zygote"]), instead=modules)
