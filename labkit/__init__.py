@@ -10,6 +10,7 @@ and ``dist`` there.
 """
 
 import importlib as _importlib
+import sys as _sys
 from collections.abc import Mapping as _Mapping
 from collections.abc import Sequence as _Sequence
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -96,6 +97,8 @@ def start(
         If an argument is wrong.
     StartError
         If a package is too old, or the ranks cannot start; nothing is left running then.
+    Interrupted
+        If somebody pressed stop; nothing is left running then either.
 
     Examples
     --------
@@ -143,6 +146,17 @@ def load_ipython_extension(shell: _Any) -> None:
     torchrun.load(shell)
     _complete_exercises(shell)
 
+
+def _offer_magics() -> None:
+    """Let ``%%px`` in a notebook say that there is no lab yet."""
+    if "IPython" in _sys.modules:
+        from .notebook import shell
+
+        if (found := shell.current()) is not None:
+            shell.offer_magics(found)
+
+
+_offer_magics()
 
 #: Name -> its module, and the name in there ("": the module itself).
 _LAZY = {

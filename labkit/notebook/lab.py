@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 
 from .. import interrupts
-from ..errors import LabError, LabStopped, UsageError
+from ..errors import LabError, UsageError
 from ..launch import placement
 from ..runtime import request, variables
 from ..runtime.finish import values
@@ -34,7 +34,7 @@ def current() -> Lab | None:
 def running() -> Lab:
     """Return the lab that ``%%px`` talks to; LabStopped if there is none."""
     if _current is None:
-        raise LabStopped("No lab is running; labkit.start() gives you one.")
+        raise shell.no_lab()
     return _current
 
 

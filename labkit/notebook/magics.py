@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ipyparallel.client.magics import ParallelMagics, exec_args, output_args
 from IPython.core import magic_arguments
 from IPython.core.displayhook import DisplayHook
+from IPython.core.error import UsageError as PrintedError
 from IPython.core.interactiveshell import InteractiveShell
 
 from .. import interrupts, times
-from ..errors import Interrupted, UsageError
+from ..errors import Interrupted, RankError, UsageError
 from ..launch.ipyparallel_internals import name_result
+from ..rank_names import red
 from ..runtime import request
 from ..runtime.diagnosis import Ending
 from ..wire.outcome import Outcome
@@ -30,10 +33,37 @@ def fill_empty(lines: list[str]) -> list[str]:
     return [first.rstrip("\n") + "\n", "\n"]
 
 
+def _failing(name: str, magic: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a magic that cannot read its line fail its cell: IPython prints that, and goes on."""
+
+    @functools.wraps(magic)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return magic(*args, **named)
+        except PrintedError as error:
+            text = str(error).removeprefix(f"{name} ").rstrip(".")
+            raise UsageError(f"{name}: {text}. {name}? shows what it takes.") from None
+
+    return call
+
+
+def _timed_out(error: RankError, seconds: float | None) -> RankError:
+    """Return the error of a cell that took too long, with the limit that it had."""
+    text = f"the cell took longer than {seconds:g} s (--timeout), so it was stopped."
+    _, *blocks = error.blocks
+    return RankError(f"TimedOut: {text}\n{error}", [f"{red('TimedOut')}: {text}", *blocks])
+
+
 class LabMagics(ParallelMagics):
     """The parallel magics of the current lab."""
 
     view: Any
+
+    def __init__(self, shell: InteractiveShell, view: Any, suffix: str = "") -> None:
+        super().__init__(shell, view, suffix)
+        for kind, mark in (("line", "%"), ("cell", "%%")):
+            own = self.magics[kind]
+            own.update({name: _failing(mark + name, magic) for name, magic in own.items()})
 
     @classmethod
     def load(cls, shell: InteractiveShell) -> None:
@@ -58,6 +88,11 @@ class LabMagics(ParallelMagics):
     @magic_arguments.argument(
         "--local", action="store_const", const=True, help="also run the cell in the notebook"
     )
+    @magic_arguments.argument(
+        "--timeout",
+        type=float,
+        help="seconds after which the cell is stopped on every rank, as by the stop button",
+    )
     def cell_px(self, line: str = "", cell: str | None = None) -> Any:
         """Run the cell on every rank (or ``--ranks``), at the same time.
 
@@ -70,6 +105,8 @@ class LabMagics(ParallelMagics):
         ranks = current.check_ranks(parse_ranks(args.ranks) if args.ranks else None)
         if args.targets:
             ranks = self._ranks_of_targets(current, args.targets)
+        if args.timeout is not None and not args.timeout > 0:
+            raise UsageError(f"--timeout takes a positive number of seconds, got {args.timeout:g}.")
         code = cell or ""
         ipython.check_syntax(self.shell, code, first_line=2)
         block = self.view.block if args.block is None else args.block
@@ -81,8 +118,18 @@ class LabMagics(ParallelMagics):
                 live.screen() if args.stream is not False else None,
                 times.BOARD if after is None else after,
             )
-            named = self._named(code)
-            return self._run(current, ranks, named, shown, args.save_name, args.groupby, signum)
+            return self._run(
+                current,
+                ranks,
+                self._named(code),
+                shown,
+                args.save_name,
+                args.groupby,
+                signum,
+                args.timeout,
+            )
+        if args.timeout is not None:
+            raise UsageError("--timeout is for a cell that is waited for: no --noblock or --local.")
         # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
         with interrupts.held():
             group = lab.session_of(current).group
@@ -110,6 +157,8 @@ class LabMagics(ParallelMagics):
     @output_args
     def result(self, line: str = "") -> Any:
         """Show what the last cell came to (``%pxresult``); the stop button ends it, too."""
+        if self.last_result is None:
+            lab.running()
         watched = getattr(self.last_result, "watched", None)
         with interrupts.held():
             try:
@@ -155,8 +204,9 @@ class LabMagics(ParallelMagics):
         save_name: str | None,
         groupby: str = "type",
         signum: str | int = "SIGINT",
+        timeout: float | None = None,
     ) -> None:
-        """Run a cell, wait, show its output, raise what it raised.
+        """Run a cell, wait (``timeout`` seconds at most), show its output, raise what it raised.
 
         Any ``groupby`` but the default leaves the display to ipyparallel.
         """
@@ -174,4 +224,16 @@ class LabMagics(ParallelMagics):
             self.last_result = sent.result
             if save_name:
                 self.shell.user_ns[save_name] = sent.result
-            run(sent, live=shown, show=shown_at_the_end, signum=signum)
+            finished = run(
+                sent,
+                live=shown,
+                show=shown_at_the_end,
+                signum=signum,
+                timeout=timeout,
+                tolerate=True,
+            )
+            # Here: an interrupt that comes late is not to take the error's place.
+            if finished.ending.kind == "timeout" and isinstance(finished.error, RankError):
+                raise _timed_out(finished.error, timeout)
+            if finished.error is not None:
+                raise finished.error

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from ..errors import CellSyntaxError
+from ..errors import CellSyntaxError, LabStopped
 
 if TYPE_CHECKING:
     from IPython.core.completer import Matcher
@@ -30,6 +31,49 @@ def of_notebook() -> InteractiveShell | None:
     """Return the shell if this is the kernel of a notebook, which shows HTML; else None."""
     shell = current()
     return shell if getattr(shell, "kernel", None) is not None else None
+
+
+#: The magics of a lab, by kind.
+MAGICS = {"cell": ("px",), "line": ("px", "pxresult", "pxconfig", "autopx")}
+
+
+def no_lab() -> LabStopped:
+    """Return the error for what needs a lab where there is none."""
+    return LabStopped("No lab is running; labkit.start() gives you one.")
+
+
+def offer_magics(shell: InteractiveShell) -> None:
+    """Let the magics of a lab say that there is none, where nobody has registered them."""
+    for kind, names in MAGICS.items():
+        for name in names:
+            if name not in shell.magics_manager.magics[kind]:
+                shell.magics_manager.register_function(_without_lab, kind, name)
+
+
+def _without_lab(line: str, cell: str | None = None) -> None:
+    """Run a cell on every rank of a lab: ``labkit.start()`` gives you one."""
+    raise no_lab()
+
+
+def keep_magics() -> Callable[[], None]:
+    """Return a function that gives the magics of a lab back to whom they belong to now."""
+    shell = current()
+    if shell is None:
+        return lambda: None
+    known: dict[str, dict[str, Any]] = shell.magics_manager.magics
+    before = {
+        kind: {name: known[kind][name] for name in names if name in known[kind]}
+        for kind, names in MAGICS.items()
+    }
+
+    def give_back() -> None:
+        for kind, names in MAGICS.items():
+            for name in names:
+                known[kind].pop(name, None)
+            known[kind].update(before[kind])
+        offer_magics(shell)
+
+    return give_back
 
 
 def cell_name(shell: InteractiveShell | None, otherwise: str = "") -> str:

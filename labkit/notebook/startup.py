@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from .. import interrupts, log, variables
-from ..errors import StartError, UsageError
+from ..errors import Interrupted, StartError, UsageError
 from ..launch import ahead, import_path, ipyparallel_internals, placement, preconditions
 from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
+from ..rank_names import red
 from ..wire import cell_functions
 from ..wire.features import sentences
 from ..wire.legible import mend_streams
@@ -49,6 +50,25 @@ def start(
     config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
+    try:
+        lab = _start(n, engines, join, timeout, preload, config)
+        if interrupts.take():  # it came when all was there, and nobody would have the lab
+            lab.stop()
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        text = "the start was stopped."
+        raise Interrupted(text, [f"{red('Interrupted')}: {text}"]) from None
+    return lab
+
+
+def _start(
+    n: int | None,
+    engines: str,
+    join: bool,
+    timeout: float,
+    preload: Sequence[str],
+    config: Mapping[str, Mapping[str, Any]],
+) -> Lab:
     preconditions.open_standard_streams()
     mend_streams()
     import_path.check()
@@ -75,6 +95,7 @@ def start(
     stop_current()
     with contextlib.ExitStack() as undo, interrupts.stoppable():
         interrupts.check()
+        undo.callback(shell.keep_magics())  # ipyparallel's client registers its own
         launcher = choose_launcher(n, engines, preload, config)
         undo.callback(launcher.end)
 

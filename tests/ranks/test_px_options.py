@@ -1,0 +1,72 @@
+"""The options of ``%%px``: a time limit, and lines that cannot be read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import labkit
+from labkit import RankError, UsageError
+from tests.support.events import LONG
+
+
+@pytest.fixture(scope="module")
+def lab(shell: InteractiveShell):
+    with labkit.start(2) as lab:
+        yield lab
+
+
+def fails(shell: InteractiveShell, text: str) -> BaseException:
+    """Run a cell; return what it failed with."""
+    error = shell.run_cell(text).error_in_exec
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize("work", [f"__import__('time').sleep({LONG})", "while True: pass"])
+def test_a_cell_is_stopped_when_its_time_is_up(
+    shell: InteractiveShell, lab: labkit.Lab, work: str
+) -> None:
+    error = fails(shell, f"%%px --timeout 0.5\nkeep = 4\nif rank:\n    {work}\n")
+    assert isinstance(error, RankError)
+    first, *_ = str(error).splitlines()
+    assert first == "TimedOut: the cell took longer than 0.5 s (--timeout), so it was stopped."
+    assert "rank 1: stopped" in str(error)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", error.blocks[0]) == first
+    assert lab["keep"] == [4, 4]
+
+
+def test_ranks_that_wait_meanwhile_are_freed(shell: InteractiveShell, lab: labkit.Lab) -> None:
+    code = f"if rank:\n    dist.barrier()\nelse:\n    __import__('time').sleep({LONG})\n"
+    error = fails(shell, f"%%px --timeout 0.5\n{code}")
+    assert "labkit freed rank 1" in str(error)
+    assert shell.run_cell("%%px --timeout 100\ndist.barrier()").success
+
+
+def test_what_is_in_time_ends_as_ever(shell: InteractiveShell, lab: labkit.Lab) -> None:
+    error = fails(shell, "%%px --timeout 100\nif rank: 1 / 0")
+    assert str(error) == "rank 1: ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("%%px --timeout 0\n1", "--timeout takes a positive number of seconds, got 0."),
+        ("%%px --timeout nan\n1", "--timeout takes a positive number of seconds, got nan."),
+        ("%%px --timeout 3 --noblock\n1", "--timeout is for a cell that is waited for"),
+        ("%%px --timeout 3 --local\n1", "--timeout is for a cell that is waited for"),
+        ("%%px --timeout soon\n1", "%%px: argument --timeout: invalid"),
+        ("%%px --frob 2\n1", "%%px: unrecognized arguments: --frob 2"),
+        ("%%px --ranks\n1", "%%px: argument --ranks: expected one"),
+        ("%pxresult --frob", "%pxresult: unrecognized arguments: --frob"),
+        ("%pxconfig --frob", "%pxconfig: unrecognized arguments: --frob"),
+    ],
+)
+def test_a_line_that_cannot_be_read_fails_its_cell(
+    shell: InteractiveShell, lab: labkit.Lab, text: str, message: str
+) -> None:
+    error = fails(shell, text)
+    assert isinstance(error, UsageError)
+    assert str(error).startswith(message)
