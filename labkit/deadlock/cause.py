@@ -28,6 +28,11 @@ TYPES = {
 
 #: Waits for collectives: in the call, or where the GPU's work is waited for.
 COLLECTIVE = ("collective", "device")
+#: Names of calls, as ranks give them: a backward in which DDP's reducer waits, and another one.
+DDP_BACKWARD, BACKWARDS = "backward", ("backward()", "grad()")
+#: DDP's forward waits for the other ranks where the model has buffers; evaluation does too.
+DDP_FORWARD = "DistributedDataParallel.forward"
+DDP_EVALUATION = "DistributedDataParallel.forward in evaluation"
 
 
 @dataclass(frozen=True)
@@ -185,6 +190,7 @@ def _messages(case: Case) -> str:
         return (
             f"Every send needs one receive and every receive one send: {what} of "
             f"{label(sorted(absent))} is missing (or goes to another rank)."
+            f"{_astray(case.situation)}"
         )
     if kinds == {"send"}:
         return (
@@ -196,7 +202,41 @@ def _messages(case: Case) -> str:
     return (
         "The sends and receives do not pair up: each send needs a receive on the rank that it "
         "names, with the same tag and the same size, and that names the sender."
+        f"{_astray(case.situation)}"
     )
+
+
+def _astray(s: Situation) -> str:
+    """Say which send and which receive name one rank in common, but not each other: one of the two
+    ranks is to blame, which need not be the one that did not come."""
+    sends, receives = _unmet(s)
+    for a, b in sends:
+        for c, d in receives:
+            if (a == d) != (b == c):
+                return (
+                    f" Rank {a} sends to rank {b}, and rank {c} receives from rank {d}: one of "
+                    "them may name the wrong rank."
+                )
+    return ""
+
+
+def _unmet(s: Situation) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return the sends that nobody has received, as (sender, receiver), and the receives for which
+    nobody has sent, as (receiver, sender)."""
+    balance: dict[tuple[GroupKey, int, int, int], int] = {}
+    takes_any = set()
+    for rank, sample in s.samples.items():
+        for key, group in sample.groups.items():
+            for (kind, peer, tag), count in group.posted.items():
+                ends = (rank, peer) if kind == "send" else (peer, rank)
+                if kind == "recv_any":
+                    takes_any.add((key, rank))
+                    continue
+                place = (key, *ends, tag)
+                balance[place] = balance.get(place, 0) + (count if kind == "send" else -count)
+    left = [(key, a, b, n) for (key, a, b, _), n in sorted(balance.items()) if n]
+    sends = [(a, b) for key, a, b, n in left if n > 0 and (key, b) not in takes_any]
+    return sends, [(b, a) for _, a, b, n in left if n < 0]
 
 
 def _as_message(wait: Wait) -> Wait:
@@ -228,6 +268,100 @@ def _mixed(case: Case) -> str:
             "come in an order that suits both sides."
         )
     return ""
+
+
+def _threads(case: Case) -> str:
+    """Explain two threads of one rank that call collectives of one group."""
+    for rank, wait in case.waits.items():
+        sample = case.situation.samples[rank]
+        if wait.kind not in COLLECTIVE or sample.wait is None or sample.wait.kind == "thread":
+            continue
+        used = {key for key, _ in wait.options}
+        for issuer in sample.issuers:
+            other = issuer.wait
+            if other is None or other.kind != "collective":
+                continue
+            shared = [option for option in other.options if option[0] in used]
+            if shared and shared[0] not in wait.options:
+                group = case.situation.group(rank, shared[0][0])
+                entry = group.entries.get(shared[0][1]) if group else None
+                does = f" of {other.call}" if other.call not in ("", "wait") else ""
+                return (
+                    f"Two threads of rank {rank} call collectives of the same group, in an order "
+                    f"that differs from rank to rank: another thread than the main one is in "
+                    f"{entry.name if entry else 'a collective'}{does}. Give that thread a group of "
+                    "its own (dcp.async_save takes process_group=dist.new_group())."
+                )
+    return ""
+
+
+def _past(case: Case) -> str:
+    """Explain ranks that have left a loop, and whose next call meets one inside the loop of the
+    others."""
+    at_place: dict[object, list[int]] = {}
+    for rank, wait in case.waits.items():
+        if case.entry(rank) is not None:
+            at_place.setdefault(wait.options[0], []).append(rank)
+    for ranks in at_place.values():
+        for inside in ranks:
+            wait = case.waits[inside]
+            beyond = [r for r in ranks if _is_past(case, r, wait)]
+            behind = [r for r in ranks if _is_same(case.waits[r], wait)]
+            if beyond and sorted(beyond + behind) == sorted(ranks):
+                return _left(case, behind, beyond)
+    return ""
+
+
+def _is_same(one: Wait, other: Wait) -> bool:
+    """Tell whether two ranks wait in the same call of the program."""
+    return (one.call, one.where) == (other.call, other.where)
+
+
+def _is_past(case: Case, rank: int, wait: Wait) -> bool:
+    """Tell whether a rank waits elsewhere, and has been where another one waits."""
+    own = case.waits[rank]
+    if _is_same(own, wait) or own.call in (DDP_BACKWARD, DDP_FORWARD, DDP_EVALUATION):
+        return False
+    if wait.call in (DDP_BACKWARD, DDP_FORWARD, DDP_EVALUATION):
+        return True  # the places of what C++ issues are not known
+    places = {(wait.where, key[0]) for key, _ in wait.options}
+    mine = {(own.where, key[0]) for key, _ in own.options}
+    samples = case.situation.samples
+    behind = next(r for r, w in case.waits.items() if w is wait)
+    return bool(samples[rank].places & places) and not samples[behind].places & mine
+
+
+def _left(case: Case, behind: list[int], beyond: list[int]) -> str:
+    wait = case.waits[behind[0]]
+    wheres = sorted({case.waits[r].where for r in beyond} - {""})
+    who = f"{label(behind).capitalize()} {_be(behind)}"
+    past = f"{label(beyond)} {_be(beyond)} past it"
+    past += f", at {wheres[0]}" if len(wheres) == 1 else ""
+    if wait.call == DDP_EVALUATION:
+        return f"{who} in the model's forward, {past}. {_ALONE}"
+    if wait.call in (DDP_BACKWARD, DDP_FORWARD):
+        part = "backward" if wait.call == DDP_BACKWARD else "forward"
+        it = "it" if len(beyond) == 1 else "they"
+        return (
+            f"{who} in DDP's {part}, {past}: {it} made fewer training steps. DDP needs the same "
+            "number of batches on every rank (DistributedSampler, drop_last or model.join())."
+        )
+    inside = f" at {wait.where}" if wait.where else ""
+    return (
+        f"{who} still{inside}, {past}: a loop is shorter there (uneven data?), or a condition was "
+        "not met each time. Every rank has to make the same number of calls."
+    )
+
+
+def _be(ranks: list[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+#: Said of the evaluation of a DDP model on some ranks.
+_ALONE = (
+    "The forward of a DDP model with buffers (BatchNorm) is a collective: to evaluate on one rank "
+    "alone, call model.module there."
+)
 
 
 def _disagreement(case: Case) -> str:
@@ -289,10 +423,15 @@ def _not_asked(case: Case) -> str:
 def _uneven(case: Case) -> str:
     """Explain calls that some ranks make less often: in a shorter loop, or in another group."""
     absent = sorted(case.absent())
+    if not absent:
+        return ""
+    who = label(absent).capitalize()
     calls = {w.call for w in case.waits.values()}
-    if absent and any(c == "backward" or c.startswith("DistributedDataParallel.") for c in calls):
+    if DDP_EVALUATION in calls:
+        return f"{who} did not call the model here. {_ALONE}"
+    if any(c == DDP_BACKWARD or c.startswith("DistributedDataParallel.") for c in calls):
         return (
-            f"{label(absent).capitalize()} made fewer training steps, or used fewer of the model's "
+            f"{who} made fewer training steps, or used fewer of the model's "
             "parameters. DDP needs the same number of batches on every rank (DistributedSampler, "
             "drop_last or model.join()), and find_unused_parameters=True if a step skips a layer."
         )
@@ -300,10 +439,16 @@ def _uneven(case: Case) -> str:
     samples = case.situation.samples
     again = [r for r in absent if r in samples and samples[r].places & places]
     if again:
+        why = "a loop is shorter there (uneven data?), or a condition was not met each time"
+        if all(w.line.startswith(("if ", "elif ")) for w in case.waits.values()):
+            why = "the condition before it was not met each time there"
         return (
-            f"{label(again).capitalize()} made this call too, but fewer times: a loop is shorter "
-            "there (uneven data?). Every rank has to make the same number of calls."
+            f"{label(again).capitalize()} made this call too, but fewer times: {why}. "
+            "Every rank has to make the same number of calls."
         )
+    ended = all(case.fates.get(r, ENDED).kind == ENDED.kind for r in absent)
+    if ended and calls <= {*BACKWARDS}:
+        return f"{sorted(calls)[0]} communicates too: {label(absent)} did not call it."
     lines = {where for where, _ in places}
     other = [r for r in absent if r in samples and lines & {p for p, _ in samples[r].places}]
     if other:
@@ -344,6 +489,8 @@ EXPLANATIONS: tuple[Callable[[Case], str], ...] = (
     _store,
     _not_asked,
     _messages,
+    _threads,
+    _past,
     _disagreement,
     _mixed,
     _two_groups,

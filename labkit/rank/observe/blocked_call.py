@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from datetime import timedelta
 from types import FrameType
 
@@ -12,7 +13,7 @@ from ... import times
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
-from ..torch_internals import connecting, groups, names, rendezvous
+from ..torch_internals import connecting, groups, names, reducers, rendezvous
 from ..torch_internals import frames as torch_frames
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, flight_recorder, meetings, p2p_record, store_waits, unseen_calls
@@ -50,7 +51,7 @@ def _what(frames: list[FrameType]) -> Wait | None:
     if torch_frames.is_rpc(top):
         return _unknown("an answer to a remote call may still come")
     if torch_frames.is_blind(top):
-        found = _collective(flight_recorder.pending(), frames)
+        found = _collective(_of_no_other_thread(flight_recorder.pending(), frames), frames)
         if found is None and torch_frames.is_distributed(top):
             return _unknown(_why_unknown())
         return found
@@ -106,6 +107,21 @@ def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameTyp
     if all(gives_up(known[home]) for home in homes if home in known):
         return None
     return Wait("collective", options, root=_root(frames))
+
+
+def _of_no_other_thread(
+    options: tuple[tuple[GroupKey, int], ...], frames: list[FrameType]
+) -> tuple[tuple[GroupKey, int], ...]:
+    """Leave out the collectives that other threads of this rank wait for."""
+    theirs: set[tuple[GroupKey, int]] = set()
+    for top in sys._current_frames().values():
+        frame = torch_frames.skip(top)
+        if frame is None or frame.f_code is not p2p_record.WAIT or frame in frames:
+            continue
+        work = frame.f_locals["self"]
+        if groups.operation(work) is not None:  # else any that is pending may be its own
+            theirs.update(_options(work))
+    return tuple(option for option in options if option not in theirs)
 
 
 def is_known(frame: FrameType) -> bool:
@@ -219,19 +235,4 @@ _OURS = (p2p_record.__file__, store_waits.__file__, rendezvous.__file__, unseen_
 
 
 def _call(frames: list[FrameType]) -> str:
-    """Name the call as the learner wrote it: the outermost frame of torch above their code."""
-    name = "wait"
-    for frame in frames:
-        ours = frame.f_code.co_filename in _OURS
-        if not ours and not torch_frames.is_torch(frame):
-            break
-        if frame.f_code.co_name not in torch_frames.PLUMBING:
-            name = _qualified(frame)
-    return name
-
-
-def _qualified(frame: FrameType) -> str:
-    name = frame.f_code.co_qualname
-    if name.endswith(".__init__"):
-        return name.removesuffix(".__init__")
-    return name.rpartition(".")[2] if name.startswith(("Tensor.", "_")) else name
+    return torch_frames.name_call(frames, _OURS, reducing=reducers.count() > 0)

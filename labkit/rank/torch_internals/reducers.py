@@ -1,4 +1,6 @@
-"""Keep a process group alive for as long as the reducer of a DDP model is.
+"""Know the reducers of DDP models, and keep a process group alive for as long as its reducer is.
+
+A wait in C++ within a backward may be a reducer's where there is one (:func:`count`).
 
 With torch 2.11 the destructor of a reducer runs with the GIL held. If the reducer is the last owner
 of a gloo group, that group is destroyed inside, and joins its threads; and one of them may wait for
@@ -23,10 +25,32 @@ import torch.distributed as dist
 MENDED = "2.15"
 
 
+#: Those that are there.
+_living: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 def install() -> None:
-    """Make reducers keep their groups, where this torch needs that."""
+    """Note reducers, and make them keep their groups, where this torch needs that."""
+    stock: Any = dist.Reducer
     if torch.__version__ < MENDED:  # compares as versions do
-        dist.Reducer = keeping_groups(dist.Reducer)  # type: ignore[misc]
+        stock = keeping_groups(stock)
+    dist.Reducer = noting(stock)  # type: ignore[misc]
+
+
+def count() -> int:
+    """Return how many DDP models this rank has."""
+    return len(_living)
+
+
+def noting(stock: Any) -> Any:
+    """Return a function that makes reducers as ``stock`` does, and notes them."""
+
+    def make_noted(*args: Any, **named: Any) -> Any:
+        reducer = stock(*args, **named)
+        _living.add(reducer)
+        return reducer
+
+    return make_noted
 
 
 def keeping_groups(stock: Any) -> Any:

@@ -6,7 +6,13 @@ import dataclasses
 
 import pytest
 
-from labkit.deadlock.cause import EXPLANATIONS, Case, likely_cause
+from labkit.deadlock.cause import (
+    BACKWARDS,
+    DDP_EVALUATION,
+    EXPLANATIONS,
+    Case,
+    likely_cause,
+)
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import judge
@@ -86,6 +92,22 @@ def in_thread(wait):
     return Issuer("a thread of rank {rank} is alive: Thread-1 (run)", wait)
 
 
+def beside(sample, entry, wait):
+    """Let another thread of a rank wait too, in the collective ``entry`` of the same group."""
+    (place,) = sample.groups.values()
+    both = {**place.entries, entry.number: entry}
+    groups = {place.key: dataclasses.replace(place, entries=both)}
+    return dataclasses.replace(sample, groups=groups, issuers=(in_thread(wait),))
+
+
+def posts(sample, *ends):
+    """Let a rank have posted messages: one per (kind, peer), with tag 0."""
+    (place,) = sample.groups.values()
+    posted = {(kind, peer, 0): 1 for kind, peer in ends}
+    groups = {place.key: dataclasses.replace(place, posted=posted)}
+    return dataclasses.replace(sample, groups=groups)
+
+
 def ended(**named):
     return Sample(0, "idle", True, **named)
 
@@ -106,6 +128,8 @@ def case(*samples, fate=ENDED, dead=()):
 
 BACKWARD = {"call": "backward", "where": "In[7], line 9"}
 LOOP = {"call": "all_reduce", "where": "In[7], line 4"}
+METRIC = {"call": "all_reduce", "where": "In[7], line 9"}
+EVALUATION = {"call": DDP_EVALUATION, "where": "In[7], line 4"}
 KEEPS_PLACE = ended(places=frozenset({("In[7], line 4", "0")}))
 
 #: The ranks of a deadlock, and what the explanation says.
@@ -267,9 +291,87 @@ CASES = {
         case(in_call(2, call="DistributedDataParallel.forward"), ended()),
         "Rank 1 made fewer training steps,",
     ),
+    "steps of DDP, and a metric behind the loop": (
+        case(
+            in_call(3, call(shape=(5,)), **BACKWARD),
+            in_call(3, **METRIC),
+            in_call(3, **METRIC),
+        ),
+        "Rank 0 is in DDP's backward, ranks 1–2 are past it, at In[7], line 9: they made fewer "
+        "training steps. DDP needs the same number of batches",
+    ),
+    "steps of DDP, and a barrier behind the loop": (
+        case(in_call(2, **BACKWARD), in_call(2, call("barrier"), **METRIC)),
+        "Rank 0 is in DDP's backward, rank 1 is past it, at In[7], line 9: it made fewer",
+    ),
+    "a loop, and another call behind it": (
+        case(
+            in_call(2, **LOOP),
+            dataclasses.replace(in_call(2, call(shape=(1,)), **METRIC), places=KEEPS_PLACE.places),
+        ),
+        "Rank 0 is still at In[7], line 4, rank 1 is past it, at In[7], line 9: a loop is shorter "
+        "there (uneven data?), or",
+    ),
+    "another shape on another line": (
+        case(in_call(2, **LOOP), in_call(2, call(shape=(1,)), **METRIC)),
+        "They call all_reduce with different shapes.",
+    ),
+    "an evaluation, and a barrier behind it": (
+        case(in_call(2, call("broadcast"), **EVALUATION), in_call(2, call("barrier"), **METRIC)),
+        "Rank 0 is in the model's forward, rank 1 is past it, at In[7], line 9. The forward of a "
+        "DDP model with buffers (BatchNorm) is a collective: to evaluate on one rank alone, call "
+        "model.module there.",
+    ),
+    "an evaluation of a DDP model": (
+        case(in_call(2, call("broadcast"), **EVALUATION), ended()),
+        "Rank 1 did not call the model here. The forward of a DDP model with buffers",
+    ),
+    "a backward without DDP": (
+        case(in_call(2, call=BACKWARDS[0]), ended()),
+        "backward() communicates too: rank 1 did not call it.",
+    ),
+    "a gradient without DDP": (
+        case(in_call(3, call=BACKWARDS[1]), ended(), ended()),
+        "grad() communicates too: ranks 1–2 did not call it.",
+    ),
+    "a backward without DDP, made fewer times": (
+        case(in_call(2, **{**LOOP, "call": "backward()"}), KEEPS_PLACE),
+        "Rank 1 made this call too, but fewer times: a loop is shorter there (uneven data?), or a",
+    ),
+    "a backward without DDP, after an error": (
+        case(in_call(2, call=BACKWARDS[0]), ended(), fate=Fate("raised", "ValueError")),
+        "Rank 1 stopped at an error before this call.",
+    ),
+    "a condition in a loop": (
+        case(in_call(2, **LOOP, line="if flag: dist.all_reduce(x)"), KEEPS_PLACE),
+        "Rank 1 made this call too, but fewer times: the condition before it was not met each "
+        "time there. Every rank has to make the same number of calls.",
+    ),
+    "two threads": (
+        case(
+            in_call(2),
+            beside(
+                in_call(2, call(number=2)),
+                call("all_gather"),
+                Wait("collective", ((group(2).key, 1),), call="save"),
+            ),
+        ),
+        "Two threads of rank 1 call collectives of the same group, in an order that differs from "
+        "rank to rank: another thread than the main one is in all_gather of save. Give that",
+    ),
+    "a message that goes to another rank": (
+        case(posts(sends(3, 2), ("send", 2)), posts(receives(3, 0), ("recv", 0)), ended()),
+        "is missing (or goes to another rank). Rank 0 sends to rank 2, and rank 1 receives from "
+        "rank 0: one of them may name the wrong rank.",
+    ),
+    "a message from another rank": (
+        case(posts(sends(3, 1), ("send", 1)), posts(receives(3, 2), ("recv", 2)), ended()),
+        "Rank 0 sends to rank 1, and rank 1 receives from rank 2: one of them may name the wrong",
+    ),
     "a shorter loop": (
         case(in_call(3, **LOOP), KEEPS_PLACE, KEEPS_PLACE),
-        "Ranks 1–2 made this call too, but fewer times: a loop is shorter there",
+        "Ranks 1–2 made this call too, but fewer times: a loop is shorter there (uneven data?), or "
+        "a condition was not met each time.",
     ),
     "the same line in another group": (
         case(in_call(3, name="1", **LOOP), in_call(3, name="1", **LOOP), KEEPS_PLACE),
@@ -333,6 +435,20 @@ def test_a_rank_that_waits_itself_is_not_absent():
     late = dataclasses.replace(deadlock.situation, gone=frozenset({1}))
     assert deadlock.stuck == judge(late).proved == {0, 1}
     assert Case(late, deadlock.stuck).absent() == set()
+
+
+def test_a_message_that_is_met_or_taken_by_anybody_is_not_astray():
+    """Rank 0's send to rank 2 is received, or may be by a receive from any rank."""
+    for third in (("recv", 0), ("recv_any", -1)):
+        done = posts(ended(groups={group(3).key: group(3)}), third)
+        deadlock = case(posts(receives(3, 1), ("send", 2), ("recv", 1)), ended(), done)
+        assert "may name the wrong rank" not in likely_cause(deadlock)
+
+
+def test_a_thread_in_another_group_is_not_the_cause():
+    elsewhere = Wait("collective", ((group(2, name="1").key, 1),), call="save")
+    other = beside(in_call(2, call("barrier")), call(number=9), elsewhere)
+    assert "in different collectives" in likely_cause(case(in_call(2), other))
 
 
 def test_waits_are_in_rank_order():

@@ -43,8 +43,21 @@ def test_a_reducer_is_made_as_before_and_keeps_its_group_until_it_has_ended(grou
 @pytest.mark.parametrize(
     ("version", "kept"), [("2.9.1", True), ("2.11.0+cu130", True), ("2.15.0", False)]
 )
-def test_only_a_torch_that_needs_it_is_changed(monkeypatch, version, kept):
+def test_only_a_torch_that_needs_it_keeps_the_groups(monkeypatch, version, kept):
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     monkeypatch.setattr(dist, "Reducer", Stock)
+    made = []
+    monkeypatch.setattr(reducers, "keeping_groups", lambda stock: made.append(stock) or stock)
     reducers.install()
-    assert (dist.Reducer is not Stock) == kept
+    assert made == [Stock] * kept
+
+
+def test_reducers_are_counted_for_as_long_as_they_are_there():
+    before = reducers.count()
+    make = reducers.noting(Stock)
+    first, second = make(1), make(2)
+    assert reducers.count() == before + 2
+    del first
+    gc.collect()
+    assert reducers.count() == before + 1
+    assert second.args == (2,)
