@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator, Mapping
 
@@ -10,6 +9,7 @@ from ..wire import last_receives
 from ..wire.last_receives import Receive
 from ..wire.samples import Sample, Size
 from .cluster import RankCluster
+from .same_bytes import width
 
 
 def find(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
@@ -75,9 +75,8 @@ def _to(
 
 
 def count_bytes(size: Size | Receive) -> int:
-    """Return how many bytes elements of a type take: ``bfloat16`` 2, ``complex64`` 8, bool 1."""
-    bits = re.search(r"\d+", size.type)
-    return size.elements * (int(bits[0]) // 8 if bits else 1)
+    """Return how many bytes the elements of one end of a message take."""
+    return size.elements * width(size.type)
 
 
 def _describe(size: Size | Receive) -> str:

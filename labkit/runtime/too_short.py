@@ -1,15 +1,17 @@
-"""Find messages that were shorter than their receives: gloo says nothing of them."""
+"""Find messages that were shorter than their receives, or of another type: gloo says nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from ..wire.samples import Group, Sample, Size
+from .same_bytes import conversion, may_be_meant
 from .too_long import count_bytes
 
 
 def find(samples: Mapping[int, Sample]) -> dict[int, list[str]]:
-    """Warn of receives whose tensors were filled in part, by the rank that received.
+    """Warn of receives whose tensors were filled in part, or with bytes of another type, by the
+    rank that received.
 
     Each line with such a receive is named once. A receive is compared where it is certain which
     send it met: where some came from any rank, only if a single rank has sent with that tag.
@@ -24,8 +26,8 @@ def find(samples: Mapping[int, Sample]) -> dict[int, list[str]]:
         for key, group in sample.groups.items():
             others = {r: s.groups[key] for r, s in samples.items() if key in s.groups}
             for sender, sent, room in _pairs(rank, group, others):
-                if count_bytes(sent) < count_bytes(room):
-                    found.setdefault(rank, {}).setdefault(room.where, _warn(sender, sent, room))
+                if text := _compare(sender, sent, room):
+                    found.setdefault(rank, {}).setdefault(room.where, text)
     return {rank: list(warnings.values()) for rank, warnings in found.items()}
 
 
@@ -51,10 +53,18 @@ def _only_sender(rank: int, tag: int, own: Group, others: Mapping[int, Group]) -
     return senders[0]
 
 
-def _warn(sender: int, sent: Size, room: Size) -> str:
-    """Say it as Python's own warnings are shown."""
+def _compare(sender: int, sent: Size, room: Size) -> str:
+    """Say what is wrong with a message as Python's own warnings are shown, "" if nothing is."""
     place, origin = (f" ({size.where})" if size.where else "" for size in (room, sent))
     elements = "1 element" if sent.elements == 1 else f"{sent.elements:,} elements"
+    if count_bytes(sent) >= count_bytes(room):
+        if may_be_meant(sent.type, room.type) or not sent.elements:
+            return ""
+        return (
+            f"UserWarning{place}: rank {sender} sent {elements} of {sent.type}{origin}, and this "
+            f"receive takes their bytes for {room.type}, so the numbers are wrong. Convert first: "
+            f"x.{conversion([sent.type, room.type])}."
+        )
     if sent.type == room.type:
         than = f"fewer than the {room.elements:,}"
     else:

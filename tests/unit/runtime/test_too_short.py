@@ -38,8 +38,31 @@ def test_both_lines_are_named():
 
 def test_what_fills_the_tensor_is_well():
     assert found(size(4, 2), size(4, 3)) == {}
-    assert found(size(2, 2, "float64"), size(4, 3)) == {}  # as many bytes
+    assert found(size(16, 2, "uint8"), size(4, 3)) == {}  # as many bytes
     assert found(size(0, 2), size(0, 3)) == {}
+
+
+def test_bytes_of_another_type():
+    for sent, room in (
+        (size(4, 2, "int32"), size(4, 3)),
+        (size(2, 2, "int64"), size(4, 3)),
+        (size(4, 2, "float16"), size(4, 3, "bfloat16")),
+    ):
+        count = f"{sent.elements} elements of {sent.type}"
+        assert found(sent, room) == {
+            1: [
+                f"UserWarning (In[7], line 3): rank 0 sent {count} (In[7], line 2), and this "
+                f"receive takes their bytes for {room.type}, so the numbers are wrong. "
+                "Convert first: x.float()."
+            ]
+        }
+
+
+def test_bytes_that_may_be_meant():
+    assert found(size(4, 2, "bool"), size(4, 3, "uint8")) == {}
+    assert found(size(2, 2, "complex64"), size(4, 3)) == {}  # view_as_real
+    assert found(size(4, 2, "float8_e4m3fn"), size(4, 3, "uint8")) == {}
+    assert found(size(4, 2, "int8"), size(4, 3, "uint8")) != {}
 
 
 def test_bytes_are_compared():
