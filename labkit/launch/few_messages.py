@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from ..wire.features import Feature
-from ..wire.protocol import QUIET
+from ..wire.protocol import COLLECTIVES, QUIET
 
 #: What rests on which names of ipyparallel.
 FEATURE = Feature(
@@ -124,12 +124,19 @@ def _hear(client: Any, name: str) -> None:
         request = message["parent_header"].get("msg_id")
         output = client._output_futures.get(request)
         _take_start(message["metadata"], client.metadata[request])
+        if (told := message["content"].get(COLLECTIVES)) is not None:
+            client.metadata[request].update({COLLECTIVES: told})
         stock(message)
         if message["content"].get(QUIET) and output is not None and not output.done():
             output.set_result(None)
 
     handle.hears_quiet = True  # type: ignore[attr-defined]
     handlers[name] = handle
+
+
+def collectives_of(reply: Any) -> object:
+    """Return what a reply says of the collectives that the rank has issued, None if nothing."""
+    return getattr(getattr(reply, "output", None), "metadata", {}).get(COLLECTIVES)
 
 
 def _take_start(told: dict[str, Any], known: dict[str, Any]) -> None:

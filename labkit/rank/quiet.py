@@ -18,6 +18,8 @@ from . import ipython_internals, streams
 _begun: object = None
 #: Whether its reply has said that no output comes.
 _said = False
+#: What the reply to the request that is handled shall say besides.
+told: dict[str, Any] = {}
 
 
 def install(kernel: Any) -> None:
@@ -32,6 +34,7 @@ def _is_wanted(request: Mapping[str, Any], what: str) -> bool:
         return True
     if what == "busy":
         _begun, _said = streams.sent(), False
+        told.clear()
     return what == "idle" and not _said
 
 
@@ -42,6 +45,8 @@ def _note_reply(request: Mapping[str, Any], content: dict[str, Any]) -> None:
         streams.flush()
         _said = _begun is not None and streams.sent() is _begun
         content[QUIET] = _said
+        content.update(told)
+        told.clear()
         _begun = None
 
 

@@ -13,9 +13,20 @@ import cloudpickle
 from .. import interrupts, times
 from ..errors import Interrupted, LabError, RankError
 from ..wire.outcome import Outcome
-from . import c_code, diagnosis, messages, pace, recovery, too_short
+from . import c_code, diagnosis, messages, pace, recovery, too_short, unlike_calls
 from .diagnosis import Ending
 from .request import Request
+
+
+#: What has ended a process group, by how the cell has ended: said of what still belongs to it.
+BROKEN_BY = {
+    "": "an error",
+    "deadlock": "the deadlock",
+    "suspected": "the suspected deadlock",
+    "died": "the end of a rank",
+    "interrupted": "the stop",
+    "timeout": "the time limit",
+}
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,7 @@ def _repair(request: Request, ending: Ending) -> None:
     if not broken:
         return
     request.group.broken = True
+    request.group.cause = BROKEN_BY[ending.kind]
     with contextlib.suppress(LabError):  # the next cell tries again, and says why not
         ending.repaired = request.group.repair()
 
@@ -126,9 +138,9 @@ def _collect(request: Request, ending: Ending) -> Finished:
     if request.noted:
         request.group.messages = partial(messages.find, told, well=well)
     if well:
-        warnings = too_short.find(told)
-        for outcome in outcomes:
-            outcome.stderr += "".join(f"{w}\n" for w in warnings.get(outcome.rank, ()))
+        for warnings in (too_short.find(told), unlike_calls.find(request.collectives())):
+            for outcome in outcomes:
+                outcome.stderr += "".join(f"{w}\n" for w in warnings.get(outcome.rank, ()))
     return Finished(outcomes, ending, error)
 
 

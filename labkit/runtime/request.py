@@ -15,6 +15,7 @@ from ..errors import RankDied
 from ..launch import few_messages, ipyparallel_internals
 from ..wire import errands
 from ..wire.asking import InputRequest, May
+from ..wire.calls import CellCalls
 from ..wire.encoding import ProtocolError, decode
 from ..wire.legible import legible
 from ..wire.outcome import Outcome
@@ -116,6 +117,15 @@ class Request:
                 with contextlib.suppress(ProtocolError):
                     told[rank] = decode(Sample, plain)
         return renumber(told)
+
+    def collectives(self) -> dict[int, CellCalls]:
+        """Return what ranks say of the collectives that they have issued, as ``messages`` does."""
+        told: dict[int, CellCalls] = {}
+        for rank, reply in self.replies.items():
+            if (plain := few_messages.collectives_of(reply)) is not None:
+                with contextlib.suppress(ProtocolError):
+                    told[rank] = decode(CellCalls, plain)
+        return told
 
     def outcomes(self) -> list[Outcome]:
         """Collect what the ranks have made so far, in the order in which they were asked."""

@@ -38,6 +38,9 @@ MESSAGES = "application/vnd.labkit.messages+json"
 #: In the metadata of a request: the rank need not tell that it is busy, nor what it was asked.
 #: In the content of its reply: whether no output comes, so that it does not tell of the end either.
 QUIET = "labkit_quiet"
+#: In the content of the reply to such a request: the collectives of a cell or a call, a
+#: ``calls.CellCalls`` as ``encoding`` writes it; missing: there were none.
+COLLECTIVES = "labkit_collectives"
 
 #: What a rank tells the hub when it is there: it need not wait for two heartbeats.
 READY = "labkit_ready"

@@ -17,6 +17,7 @@ from ...wire.samples import MessageKey, Size
 from .. import tracebacks
 from ..torch_internals import collectives, groups
 from ..torch_internals.groups import ProcessGroup, Work
+from . import collective_notes
 
 #: Calls and messages of a group that are kept: the newest.
 KEPT = 128
@@ -48,17 +49,25 @@ origins: WeakKeyDictionary[Work, Place] = WeakKeyDictionary()
 
 def find_place() -> Place | None:
     """Return the innermost line of a cell that the caller was called from."""
-    frame = sys._getframe(1)
+    return _find_call()[0]
+
+
+def _find_call() -> tuple[Place | None, bool]:
+    """Return the innermost line of a cell in the stack, and whether that calls torch itself."""
+    frame, direct = sys._getframe(3), True  # who called what noted it
     while frame is not None:
-        if tracebacks.is_cell(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
+        filename = frame.f_code.co_filename
+        if filename not in collectives.FILES:
+            if tracebacks.is_cell(filename):
+                return (filename, frame.f_lineno), direct
+            direct = False
         frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return None, False
 
 
 def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | None) -> None:
     """Note a collective that has just been issued by the method ``name`` with ``args``."""
-    place = find_place()
+    place, direct = _find_call()
     if work is not None and place is not None:
         origins[work] = place
     backend = groups.serving(group, tensors(args))
@@ -69,6 +78,7 @@ def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | 
         return
     call = Call(place, *_ends(group, name, args))
     _keep(calls.setdefault(group, {}), (backend, operation), call)
+    collective_notes.note(group, name, args, backend, operation, (place, direct))
 
 
 def tensors(args: Sequence[Any]) -> list[torch.Tensor]:
@@ -121,6 +131,7 @@ def note_message(
     kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
     _keep(sizes.setdefault(group, {}), key, (sum(t.numel() for t in tensors), kind, place, began))
     fresh[group] = fresh.get(group, 0) + 1
+    collective_notes.note_others(group)
 
 
 def _keep(record: dict[Any, Any], key: Any, value: Any) -> None:

@@ -1,8 +1,10 @@
-"""Tell the notebook at the end of a cell which messages this rank has posted in it.
+"""Tell the notebook at the end of a cell which messages this rank has posted in it, and which
+collectives it has issued.
 
-Gloo takes a message that is shorter than its receive's tensor for a complete one. Both ends are
-known in the notebook only, which would have to ask for them after every cell; so a rank that has
-posted some says so by itself, and all others cost nothing.
+Gloo takes a message that is shorter than its receive's tensor for a complete one, and the bytes of
+any type for those of its own. Both ends are known in the notebook only, which would have to ask
+for them after every cell; so a rank that has posted some says so by itself, and all others cost
+nothing.
 """
 
 from __future__ import annotations
@@ -12,24 +14,30 @@ from collections import Counter
 import torch.distributed as dist
 
 from ...wire.encoding import encode
-from ...wire.protocol import MESSAGES
+from ...wire.protocol import COLLECTIVES, MESSAGES
 from ...wire.samples import Group, Sample
-from .. import tracebacks
+from .. import quiet, tracebacks
 from ..torch_internals import groups as torch_groups
-from . import call_details, flight_recorder, p2p_record
+from . import call_details, cell_collectives, flight_recorder, p2p_record
 
 
 def begin() -> None:
-    """Forget that messages were posted before."""
+    """Forget what was posted and issued before."""
     call_details.fresh.clear()
+    cell_collectives.begin()
 
 
 def publish() -> None:
-    """Display the messages since ``begin`` for the notebook, if there are any."""
-    if call_details.fresh and dist.is_initialized():
+    """Display the messages since ``begin`` for the notebook, if there are any; let the reply tell
+    of the collectives: most cells have some, and a display would cost two more messages."""
+    if not dist.is_initialized():
+        return
+    if call_details.fresh:
         told = Sample(dist.get_rank(), "idle", groups=_groups())
         tracebacks.get_shell().display_pub.publish({MESSAGES: encode(told)})
-        begin()
+    if (calls := cell_collectives.collect()) is not None:
+        quiet.told[COLLECTIVES] = encode(calls)
+    begin()
 
 
 def _groups() -> dict[tuple[str, tuple[int, ...]], Group]:

@@ -9,9 +9,11 @@ Torch renames them now and then; names that this torch does not have are passed 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import unwrap
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import _C
 
 from .groups import ProcessGroup
@@ -77,6 +79,8 @@ OPERATORS = {
     "all_to_all": ("all_to_all_single",),
 }  # fmt: skip
 
+#: The files of the functions themselves and of what torch wraps around them.
+FILES = frozenset(f.__code__.co_filename for f in (dist.all_reduce, unwrap(dist.all_reduce)))
 
 _FAMILIES = {method: family for family, methods in METHODS.items() for method in methods}
 
@@ -84,6 +88,11 @@ _FAMILIES = {method: family for family, methods in METHODS.items() for method in
 def family(method: str) -> str:
     """Return the collective that a method of a process group belongs to, "" if to none."""
     return _FAMILIES.get(method, "")
+
+
+def plain_name(name: str) -> str:
+    """Return the collective that the recorder's name stands for: "_allgather_base", "allreduce"."""
+    return family(name.removeprefix("_")) or family(name) or FORMS.get(name, name)
 
 
 def owners() -> list[Any]:
