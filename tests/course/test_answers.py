@@ -60,7 +60,7 @@ def attempt(lab: labkit.Lab, exercise: Exercise, source: str) -> str:
                 run_cell(lab, cell)
             else:
                 exec(compile(cell, "<answer>", "exec"), vars(__main__))
-        return check.examine(exercise)[1].name
+        return examine(exercise)
     except labkit.LabError as error:
         return f"LabError: {error}"
     finally:
@@ -75,7 +75,15 @@ def attempt_of_file(exercise: Exercise, source: str) -> str:
     """Write an answer's file into a folder of its own, check it, and return the verdict's name."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path(exercise.answer).write_text(f"{source}\n")
-        return check.examine(exercise)[1].name
+        return examine(exercise)
+
+
+def examine(exercise: Exercise) -> str:
+    """Check an answer; return the verdict's name, and leave pytest what a failure needs: what came
+    of the answer, and where ranks stood that waited or did not end."""
+    result, verdict = check.examine(exercise)
+    print(f"{exercise.id}: {verdict.name}\n{result.yours}\n{result.waited}")
+    return verdict.name
 
 
 @pytest.mark.parametrize("name", EXERCISES)
