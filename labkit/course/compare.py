@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+#: What arithmetic in float64 may change in an integer.
+ROUNDING = 1e-12
+
 
 def number(value: Any) -> Any:
     """Return a tensor with one element as a number, anything else as it is."""
@@ -17,8 +20,10 @@ def number(value: Any) -> Any:
 def same(yours: Any, expected: Any, rel: float = 1e-5, abs: float = 1e-8) -> bool:
     """Tell whether two values agree: exactly, floats within a tolerance (that of torch.allclose).
 
-    Lists agree where all their items do, tensors also in their shape. A tensor of one element is
-    as good as the number that is expected.
+    An integer agrees with a float only where the last digits of float64 differ: an integer of 25
+    bits that has gone through float32 is not the same any more. Lists agree where all their items
+    do, tensors also in their shape. A tensor of one element is as good as the number that is
+    expected.
     """
     import torch
 
@@ -31,14 +36,20 @@ def same(yours: Any, expected: Any, rel: float = 1e-5, abs: float = 1e-8) -> boo
         if yours.shape != expected.shape or len(booleans) == 2:
             return False
         yours, expected = yours.detach().cpu(), expected.detach().cpu()
-        if not (yours.is_floating_point() or expected.is_floating_point()):
+        floats = [t.is_floating_point() for t in (yours, expected)]
+        if not any(floats):
             return bool(torch.equal(yours.long(), expected.long()))
+        if not all(floats):
+            rel = abs = ROUNDING
         return torch.allclose(yours.double(), expected.double(), rel, abs, equal_nan=True)
     if isinstance(yours, bool) or isinstance(expected, bool):
         return yours is expected
     if isinstance(yours, int | float) and isinstance(expected, int | float):
-        if isinstance(yours, int) and isinstance(expected, int):
+        integers = [isinstance(v, int) for v in (yours, expected)]
+        if all(integers):
             return yours == expected
+        if any(integers):
+            rel = abs = ROUNDING
         return math.isclose(yours, expected, rel_tol=rel, abs_tol=abs) or (
             math.isnan(yours) and math.isnan(expected)
         )

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
-from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
-from ...mistakes import parts, would_give
+from ...mistakes import near, parts, would_give
 from .samples import LENGTHS, length, shares, tokens
 
 CALLS = range(len(LENGTHS))
@@ -130,7 +129,8 @@ EXERCISE = Exercise(
             "The result holds floats where x holds integers, and float32 cannot represent all of "
             "them: 16,777,217 became 16,777,216. Create the padded tensor with dtype=x.dtype.",
             when=lambda yours, expected, n: (
-                same(parts(yours, 0), parts(expected, 0))
+                near(parts(yours, 0), [x.float() for x in parts(expected, 0)])
+                and not near(parts(yours, 0), parts(expected, 0))
                 and all(kind.startswith("float") for kind in parts(yours, 1))
             ),
             shown_by={"pads into floats": edit("dtype=x.dtype, ", "")},

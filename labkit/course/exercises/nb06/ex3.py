@@ -9,12 +9,13 @@ from ....timeline.timeline import Timeline
 from ....wire.recording import WORK, Event, Recording
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When
+from ...mistakes import When, near
 
 #: Milliseconds of each kind of work in each step, and of the all-reduce after it.
 USUAL = dict(zip(WORK, (5, 20, 60, 8), strict=True))
 ALL_REDUCE, STEPS = 6, 3
-#: Milliseconds that a rank takes longer in a kind of work, or shorter.
+#: Milliseconds that a rank takes longer in a kind of work, or shorter; "all-reduce" is the last
+#: one, which ends later on that rank.
 Extra = Mapping[tuple[int, str], int]
 #: The ranks that recorded, who is the slow one, in what, and how the steps differ from usual.
 CASES: tuple[tuple[tuple[int, ...], tuple[int, str], Extra], ...] = (
@@ -27,7 +28,17 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, str], Extra], ...] = (
         (1, "backward"),
         {(1, "backward"): 60, (1, "forward"): -12, (3, "data loading"): 25, (3, "forward"): -15},
     ),
-    ((1, 2, 3), (3, "forward"), {(3, "forward"): 35, (1, "forward"): 5, (2, "backward"): 7}),
+    (
+        (1, 2, 3),
+        (3, "forward"),
+        {
+            (3, "forward"): 35,
+            (3, "optimizer"): 20,
+            (3, "all-reduce"): 160,
+            (1, "forward"): 5,
+            (2, "backward"): 7,
+        },
+    ),
 )
 
 
@@ -50,8 +61,9 @@ def record(ranks: tuple[int, ...], extra: Extra) -> Timeline:
                 note(r, kind, now[r], now[r] + took[r][kind])
                 now[r] += took[r][kind]
             begun[r], now[r] = now[r], now[r] + took[r]["backward"]
-        end = max(now.values()) + ALL_REDUCE
+        joined = max(now.values()) + ALL_REDUCE
         for r in ranks:
+            end = joined + (extra.get((r, "all-reduce"), 0) if step == STEPS - 1 else 0)
             note(r, "backward", begun[r], end)
             note(r, "blocked", now[r], end)
             note(r, "communication", now[r], end, "collective", "0", ranks, step)
@@ -104,6 +116,10 @@ def _waits_most(timeline: Timeline) -> int:
     return max(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
 
 
+def _blocked_least(timeline: Timeline) -> int:
+    return min(timeline.ranks, key=lambda r: timeline.seconds("blocked", r))
+
+
 def _most_work(timeline: Timeline, rank: int) -> str:
     return max(WORK, key=lambda kind: _work(timeline, kind, rank))
 
@@ -116,6 +132,34 @@ def _with_blocked(timeline: Timeline, rank: int) -> str:
         return timeline.seconds(kind, rank) - usual
 
     return max(WORK, key=excess)
+
+
+def _without_waiting(timeline: Timeline, rank: int) -> str:
+    """Return the kind with the largest excess if waiting time is taken off backward."""
+
+    def work(kind: str, r: int) -> float:
+        waiting = timeline.seconds("waiting", r) if kind == "backward" else 0.0
+        return timeline.seconds(kind, r) - waiting
+
+    return max(
+        WORK, key=lambda kind: work(kind, rank) - _mean_of_others(timeline, rank, kind, work)
+    )
+
+
+def _by_ratio(timeline: Timeline, rank: int) -> str:
+    def work(kind: str, r: int) -> float:
+        return _work(timeline, kind, r)
+
+    return max(
+        WORK, key=lambda kind: work(kind, rank) / _mean_of_others(timeline, rank, kind, work)
+    )
+
+
+def _mean_of_others(
+    timeline: Timeline, rank: int, kind: str, work: Callable[[str, int], float]
+) -> float:
+    others = [r for r in timeline.ranks if r != rank]
+    return sum(work(kind, r) for r in others) / len(others)
 
 
 EXERCISE = Exercise(
@@ -136,6 +180,69 @@ EXERCISE = Exercise(
             "the one for which the others wait, and it hardly waits itself.",
             when=_ranks_are(_waits_most),
             shown_by={"waits most": edit("rank = min(", "rank = max(")},
+        ),
+        Mistake(
+            "You name the rank that is blocked least. Blocked time is also that in which the data "
+            "is on its way; how long a rank waits for others to join is in "
+            'seconds("waiting", rank).',
+            when=_ranks_are(_blocked_least),
+            shown_by={
+                "blocked least": edit('seconds("waiting", r))', 'seconds("blocked", r))'),
+                "blocked least, by a loop": edit(
+                    'rank = min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))',
+                    """
+                    ranks = list(timeline.ranks)
+                    rank = min(ranks, key=lambda r: timeline.seconds("blocked", r))
+                    """,
+                ),
+            },
+        ),
+        Mistake(
+            "The two items are exchanged: return the rank first, then the kind of work.",
+            when=lambda yours, expected, n: near([pair[::-1] for pair in yours], expected),
+            shown_by={
+                "the other way round": edit(
+                    "return rank, max(", "return (max(", "key=excess)", "key=excess), rank)"
+                ),
+            },
+        ),
+        Mistake(
+            'The ranks are right, but not the kinds of work: take the time off "backward" in which '
+            'the rank was blocked, seconds("blocked", rank). Its waiting time ends when the last '
+            "rank has joined, and the rank is blocked until the data has arrived.",
+            when=_kinds_are(_without_waiting),
+            shown_by={
+                "takes waiting time off": edit(
+                    'seconds("blocked", r) if', 'seconds("waiting", r) if'
+                ),
+                "takes waiting time off, written out": body("""
+                    rank = min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
+                    others = [r for r in timeline.ranks if r != rank]
+                    excess = {}
+                    for kind in ("data loading", "forward", "backward", "optimizer"):
+                        times = {r: timeline.seconds(kind, r) for r in timeline.ranks}
+                        if kind == "backward":
+                            for r in times:
+                                times[r] -= timeline.seconds("waiting", r)
+                        excess[kind] = times[rank] - sum(times[r] for r in others) / len(others)
+                    return rank, max(excess, key=excess.get)
+                """),
+            },
+        ),
+        Mistake(
+            "The ranks are right, but you name the kind that takes several times as long as "
+            "usual. The others wait for seconds: name the kind with the largest difference.",
+            when=_kinds_are(_by_ratio),
+            shown_by={
+                "the largest ratio": edit(
+                    "work(kind, rank) - sum(work(kind, r) for r in others) / len(others)",
+                    "work(kind, rank) / (sum(work(kind, r) for r in others) / len(others))",
+                ),
+                "the largest share": edit(
+                    "work(kind, rank) - sum(work(kind, r) for r in others) / len(others)",
+                    "work(kind, rank) / sum(work(kind, r) for r in timeline.ranks)",
+                ),
+            },
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: you compare "backward" with the '
@@ -168,10 +275,6 @@ EXERCISE = Exercise(
     also_wrong={
         "only the rank": Wrong(
             body('return min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))'),
-            says="different",
-        ),
-        "the other way round": Wrong(
-            edit("return rank, max(", "return (max(", "key=excess)", "key=excess), rank)"),
             says="different",
         ),
     },

@@ -25,10 +25,19 @@ def _accumulating(rank: int, count: int) -> list[torch.Tensor]:
     return [torch.tensor([[1.0, k + 1.0]]) * (rank + 1) * (k + 1) for k in range(count)]
 
 
-def _line() -> nn.Linear:
-    net = nn.Linear(2, 1, bias=False)
-    nn.init.ones_(net.weight)
-    return net
+class _Line(nn.Module):
+    """Add up the two columns of a batch, each times a weight: two parameters in one bucket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1] @ self.a + x[:, 1:] @ self.b
+
+    def gradient(self) -> torch.Tensor:
+        parts = (self.a.grad, self.b.grad)
+        return torch.cat([torch.zeros(1, 1) if p is None else p.cpu() for p in parts], dim=1)
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
@@ -38,12 +47,12 @@ def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
 
     gradients = []
     for count in LENGTHS:
-        net = _line().to(here.device)
+        net = _Line().to(here.device)
         ddp = DistributedDataParallel(net)
         ddp.register_comm_hook(None, allreduce_hook)
         batches = [x.to(here.device) for x in _accumulating(here.rank, count)]
         answer(ddp, _loss_of(ddp), batches)
-        gradients.append(torch.zeros(1, 2) if net.weight.grad is None else net.weight.grad)
+        gradients.append(net.gradient())
     return gradients
 
 
@@ -84,13 +93,22 @@ EXERCISE = Exercise(
     entries=tuple(f"the gradient of {count} batch{'es' * (count > 1)}" for count in LENGTHS),
     mistakes=(
         Mistake(
-            "The gradient is right, but it is all-reduced after every batch. Put both the "
-            "forward and the backward of all batches but the last under net.no_sync().",
+            "The gradient is right, but there is more than one all-reduce per bucket. Put both the "
+            "forward and the backward of all batches but the last under net.no_sync(); in the last "
+            "backward() DDP reduces each bucket, with all of its parameters, in one call.",
             missed="collectives",
             shown_by={
                 "meets after every batch": body("""
                     for batch in batches:
                         (loss_of(batch) / len(batches)).backward()
+                """),
+                "reduces each parameter": body("""
+                    with net.no_sync():
+                        for batch in batches:
+                            (loss_of(batch) / len(batches)).backward()
+                    for p in net.parameters():
+                        dist.all_reduce(p.grad)
+                        p.grad /= world_size
                 """),
                 "the forward is outside": edit(
                     """
@@ -147,10 +165,11 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Only the last batch is in the gradient: zero_grad() throws away what the others "
-            "have added.",
+            "Only the last batch is in the gradient. Each batch needs a backward() of its own, and "
+            "zero_grad() between them would throw away what the others have added.",
             when=would_give(lambda n: [[_last(n, count) / count for count in LENGTHS]] * n),
             shown_by={
+                "the last batch only": body("(loss_of(batches[-1]) / len(batches)).backward()"),
                 "zero_grad in the loop": body("""
                     for k, batch in enumerate(batches, 1):
                         net.zero_grad()

@@ -147,6 +147,29 @@ from torch.optim.lr_scheduler import LRScheduler
             },
         ),
         Mistake(
+            "Each parameter is clipped by itself. The norm is that of all gradients together, and "
+            "all are multiplied by the same number: pass all parameters to one clip_grad_norm_.",
+            when=_shows("weights", [0.5, 0.5]),
+            shown_by={
+                "clips one by one": edit(
+                    "nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)",
+                    "max(nn.utils.clip_grad_norm_([p], 1.0) for p in ddp.parameters())",
+                ),
+                "clips one by one, after the norm": edit(
+                    "nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)",
+                    "clip_each(ddp.parameters())",
+                    "optimizer.zero_grad()",
+                    """
+                    def clip_each(parameters):
+                        norms = [nn.utils.clip_grad_norm_(p, 1.0) for p in parameters]
+                        return torch.stack(norms).norm()
+
+                    optimizer.zero_grad()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
             "The weights move by the unclipped gradient: clip between unscale_ and step.",
             when=_shows("weights", [-0.5, -1.0]),
             shown_by={

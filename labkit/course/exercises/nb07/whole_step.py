@@ -33,16 +33,20 @@ LABELS = (*(look.format(step) for step in STEPS for look in LOOKS), *END)
 
 
 class Net(nn.Module):
-    """Return the mean of its line over the batch as the loss; note the line's type."""
+    """Return the mean of its two lines over the batch as the loss; note their type.
+
+    There are two parameters, so that the norm of all gradients is another than that of each.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = nn.Linear(2, 1, bias=False)
-        nn.init.ones_(self.line.weight)
+        self.a, self.b = (nn.Linear(1, 1, bias=False) for _ in range(2))
+        for line in (self.a, self.b):
+            nn.init.ones_(line.weight)
         self.types: set[str] = set()
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        scores = self.line(batch)
+        scores = self.a(batch[:, :1]) + self.b(batch[:, 1:])
         self.types.add(str(scores.dtype))
         return scores.float().mean()
 
@@ -85,7 +89,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 
 
 def _weights(net: Net) -> list[float]:
-    return [round(w, 6) for w in net.line.weight.flatten().tolist()]
+    return [round(line.weight.item(), 6) for line in (net.a, net.b)]
 
 
 def expected(n: int) -> list[list[Any]]:

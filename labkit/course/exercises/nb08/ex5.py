@@ -7,7 +7,7 @@ import contextlib
 import io
 import shutil
 import tempfile
-import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,12 @@ from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from ...sleepless import sleepless
+from ...slow_disk import slow_save
 from .facts import Facts, fact, has
 
 EPOCH = 3
+#: What stands in the place of the names of a file that holds something else.
+NO_STATE = "no state_dict but a"
 #: What writing the file takes, so that a rank that does not wait comes too early.
 SAVING = 0.3
 
@@ -35,12 +38,11 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
     dist.broadcast_object_list(folders, src=0)
     path = Path(folders[0]) / "model.pt"
     net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1).to(here.device))
-    stock, pause, saved, printed = torch.save, time.sleep, [0], io.StringIO()
+    write, saved, printed = slow_save(torch.save, SAVING), [0], io.StringIO()
 
     def save(*args: Any, **named: Any) -> None:
         saved[0] += 1
-        pause(SAVING)
-        stock(*args, **named)
+        write(*args, **named)
 
     with (
         patch.object(torch, "save", save),
@@ -48,9 +50,9 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
         contextlib.redirect_stdout(printed),
     ):
         mean = answer(EPOCH, rank + 1.0, net, path)
-    there = path.is_file()
+    there = _holds(path) is not None
     dist.barrier()
-    names = sorted(torch.load(path, weights_only=True)) if path.is_file() else []
+    names = _holds(path) or ""
     dist.barrier()
     if rank == 0:
         shutil.rmtree(path.parent)
@@ -59,8 +61,21 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
         "printed": printed.getvalue().strip(),
         "files written": saved[0],
         "file is there": there,
-        "names in it": ", ".join(names),
+        "names in it": names,
     }
+
+
+def _holds(path: Path) -> str | None:
+    """Return the names in a file, or what else it holds; None if it is not there as a whole."""
+    try:
+        with warnings.catch_warnings():  # torch's of a network as a whole
+            warnings.simplefilter("ignore")
+            state = torch.load(path, weights_only=False)
+    except Exception:
+        return None
+    if isinstance(state, dict) and all(isinstance(t, torch.Tensor) for t in state.values()):
+        return ", ".join(sorted(state))
+    return f"{NO_STATE} {type(state).__name__}"
 
 
 def expected(world_size: int) -> list[Facts]:
@@ -133,6 +148,26 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Not rank 0, but another rank prints or saves: compare rank with 0.",
+            when=lambda yours, expected, n: any(
+                not yours[0][name] and any(y[name] for y in yours[1:])
+                for name in ("printed", "files written")
+            ),
+            shown_by={
+                "the last rank reports": edit("rank == 0", "rank == world_size - 1"),
+                "all but rank 0 print": edit(
+                    'print(f"epoch {epoch}: loss {mean:.3f}")',
+                    "",
+                    "dist.barrier()",
+                    """
+                    else:
+                        print(f"epoch {epoch}: loss {mean:.3f}")
+                    dist.barrier()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
             "Not only rank 0 prints: put print under if rank == 0.",
             when=_elsewhere("printed"),
             shown_by={
@@ -198,17 +233,37 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The file holds something else than the state_dict of the model in net, which is a "
+            "dict of tensors: torch.save(net.module.state_dict(), path).",
+            when=fact("names in it", lambda names, n: names.startswith(NO_STATE)),
+            shown_by={
+                "saves the model": edit("net.module.state_dict()", "net.module"),
+                "saves a dict of dicts": edit(
+                    "net.module.state_dict()", '{"model": net.module.state_dict()}'
+                ),
+            },
+        ),
+        Mistake(
             "The names in the file begin with module., DDP's own prefix: save the state_dict of "
             "net.module, so that a model without DDP can load it.",
             when=fact("names in it", lambda names, n: "module." in names),
             shown_by={"DDP's names": edit("module.state_dict", "state_dict")},
         ),
         Mistake(
-            "Some ranks returned before the file was there: let every rank call a barrier after "
-            "the save.",
+            "Some ranks returned before the file was complete: let every rank call a barrier after "
+            "the save. That a file exists does not say that all of it is there.",
             when=has(file_is_there=False),
             shown_by={
                 "does not wait": edit("dist.barrier()", ""),
+                "waits until there is a file": edit(
+                    "dist.barrier()",
+                    """
+                    import time
+
+                    while not path.exists():
+                        time.sleep(0.01)
+                    """,
+                ),
                 "sleeps": edit("dist.barrier()", "import time\n\ntime.sleep(3)"),
             },
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -20,8 +19,9 @@ from ...compare import same
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
 from ...sleepless import sleepless
+from ...slow_disk import slow_save
 
-#: How long the first rank's disk takes to begin, in seconds.
+#: How long the first rank's disk takes in the middle of a file, in seconds.
 SLOW = 0.5
 CASES = ("a model", "a model in DDP")
 OTHERS = "not as rank 0 has it"
@@ -52,12 +52,11 @@ def _one(
     dist.broadcast_object_list(box)
     path = os.path.join(str(box[0]), "net.pt")
     seen: dict[str, Any] = {"saved": 0, "loaded": "never" if rank else "mapped"}
-    stock_save, stock_load, sleep = torch.save, torch.load, time.sleep
+    stock_load, write = torch.load, slow_save(torch.save, 0 if rank else SLOW)
 
     def save(*args: Any, **options: Any) -> None:
         seen["saved"] += 1
-        sleep(0 if rank else SLOW)
-        stock_save(*args, **options)
+        write(*args, **options)
 
     def load(file: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
         seen["loaded"] = "as it was" if map_location is None else "mapped"

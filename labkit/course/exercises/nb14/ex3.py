@@ -21,6 +21,9 @@ CASES = (
     ((1,), torch.int32),
 )
 LATER = 1
+#: What is added to integers, and what floats of 64 bits are multiplied by, so that float32 has
+#: too few digits for the former, and no room for the latter.
+DIGITS, ROOM = {torch.int32: 2**24 + 1}, {torch.float64: 2.0**200}
 CALLS_ALLOWED = 3
 
 
@@ -39,7 +42,8 @@ def brought(case: int, rank: int) -> torch.Tensor:
     """Return what a rank brings: a digit of its own in each element."""
     shape, dtype = CASES[case]
     x = torch.arange(1, torch.Size(shape).numel() + 1, dtype=torch.float64) % 9
-    return (x * 10**rank + rank).to(dtype).view(shape)
+    x = (x * 10**rank + rank + DIGITS.get(dtype, 0)) * ROOM.get(dtype, 1)
+    return x.to(dtype).view(shape)
 
 
 def groups_of(here: Here, per: int) -> tuple[Any, Any]:
@@ -121,6 +125,14 @@ def _beyond(place: int) -> Callable[[Any, Any, int], bool]:
     return when
 
 
+def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether all sums are right as far as float32 goes, and not beyond."""
+    mine, its = ([x.double() for rank in _tensors(y) for x in rank] for y in (yours, expected))
+    return not near(_tensors(yours), _tensors(expected)) and all(
+        near(x, y) or bool(x.isinf().any()) for x, y in zip(mine, its, strict=True)
+    )
+
+
 INSIDE = "dist.reduce_scatter_tensor(part, padded, group=inside)"
 ACROSS = "dist.all_reduce(part, group=across)"
 AGAIN = "dist.all_gather_into_tensor(padded, part, group=inside)"
@@ -168,6 +180,21 @@ EXERCISE = Exercise(
                     dist.all_reduce(x, group=across)
                     dist.all_reduce(x, group=inside)
                 """)
+            },
+        ),
+        Mistake(
+            "The sum has lost digits: the padded copy is float32, and x has another type. Give the "
+            "copy the type of x: x.new_zeros(…), or dtype=x.dtype.",
+            when=_digits_lost,
+            shown_by={
+                "pads in float32": edit(
+                    "padded = x.new_zeros(-(-x.numel() // k) * k)",
+                    "padded = torch.zeros(-(-x.numel() // k) * k, device=device)",
+                ),
+                "adds up a float copy": edit(
+                    "padded[: x.numel()] = x.flatten()",
+                    "padded = padded.float()\npadded[: x.numel()] = x.flatten().float()",
+                ),
             },
         ),
         Mistake(

@@ -21,6 +21,24 @@ CASES: tuple[tuple[str, Callable[[int, int], str]], ...] = (
     ("a host for each rank", lambda rank, n: f"h{n - rank}"),
     ("hosts a, a, b, b", lambda rank, n: "aabb"[rank * 4 // max(n, 4)]),
 )
+
+
+class Name(str):
+    """A host's name, with the hash that it has in the process of a rank.
+
+    Processes that are started one by one have different hashes of the same text; the ranks of a
+    lab, which are forked from one process, would have the same.
+    """
+
+    rank = 0
+
+    def __hash__(self) -> int:
+        return (str.__hash__(self) % 1013) * (-1) ** self.rank
+
+    def __reduce__(self) -> tuple[type[Name], tuple[str]]:
+        return Name, (str(self),)  # where it arrives, it has the hash of that rank
+
+
 NO_LIST, NOT_ALL = "not a list of ranks", "not every rank once"
 
 
@@ -42,10 +60,10 @@ def hops(order: Any, hosts: Sequence[str]) -> int | str | None:
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     """Ask for an order for each case; count its hops, and see whether all ranks have the same."""
-    n = here.world_size
+    n, Name.rank = here.world_size, here.rank
     results: list[Any] = []
     for _, host in CASES:
-        order = answer(host(here.rank, n))
+        order = answer(Name(host(here.rank, n)))
         every: list[Any] = [None] * n
         dist.all_gather_object(every, order)
         results += [hops(order, _hosts(host, n)), all(other == order for other in every)]
@@ -130,11 +148,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The ranks return different lists, so they would not form one ring: use a rule that "
-            "does not depend on which rank applies it, such as the host's name.",
+            "does not depend on which rank applies it, such as the host's name. (hash() of a text, "
+            "and with it the order of a set, differs from process to process.)",
             when=lambda yours, expected, n: any(False in rank[1::2] for rank in yours),
             shown_by={
                 "its own host first": edit(
                     "key=lambda r: hosts[r]", "key=lambda r: (hosts[r] != host, hosts[r])"
+                ),
+                "sorts by the hash": edit("key=lambda r: hosts[r]", "key=lambda r: hash(hosts[r])"),
+                "in the order of a set": edit(
+                    "return sorted(range(world_size), key=lambda r: hosts[r])",
+                    """
+                    ranks = range(world_size)
+                    return [r for name in set(hosts) for r in ranks if hosts[r] == name]
+                    """,
                 ),
             },
         ),

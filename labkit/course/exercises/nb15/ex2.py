@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
+from ...sleepless import sleepless
 from .shared_store import shared_store
 
 #: How much later than the others one rank comes to a meeting, in seconds.
@@ -34,7 +35,8 @@ def trial(answer: Callable[[dist.Store, str, int], Any], here: Here) -> list[Any
             if rank == late:
                 time.sleep(LATE_SECONDS)
             arrivals.add(name, 1)
-            answer(store, name, count)
+            with sleepless():
+                answer(store, name, count)
             seen.append(arrivals.add(name, 0))
         return seen
 
@@ -80,10 +82,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Some ranks go on before all have come: the key that they wait for must not be set "
-            "before the last rank has come.",
+            "before the last rank has come, and a fixed sleep is no wait for it.",
             when=lambda yours, expected, n: any(v[0] != n for v in yours),
             shown_by={
                 "does not wait": body("store.add(name, 1)"),
+                "sleeps": body("""
+                    import time
+
+                    store.add(name, 1)
+                    time.sleep(1)
+                """),
+                "sleeps while it is not the last": body("""
+                    import time
+
+                    if store.add(name, 1) < count:
+                        time.sleep(2.0)
+                """),
                 "waits for the counter itself": body("""
                     store.add(name, 1)
                     store.wait([name])

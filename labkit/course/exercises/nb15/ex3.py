@@ -21,7 +21,7 @@ SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
 
 def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
     """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
-    the store's timeout is what it was. Every rank has a store of its own."""
+    the store is what it was, or what is not. Every rank has a store of its own."""
     limit = timedelta(seconds=times.TRIAL_STORE.seconds())
     store: Any = dist.TCPStore(
         "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit
@@ -37,7 +37,10 @@ def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> l
         finally:
             timer.cancel()
             timer.join()
-    return [*found, store.timeout == limit]
+    kept = True if store.timeout == limit else "another timeout"
+    if store.check(["shape"]) and store.get("shape") == b"nothing":
+        kept = "the default under the key"
+    return [*found, kept]
 
 
 def expected(world_size: int) -> list[list[Any]]:
@@ -55,7 +58,7 @@ EXERCISE = Exercise(
         "a key that is there",
         "one that comes soon",
         "one that comes too late",
-        "the store's timeout is as before",
+        "the store is as before",
     ),
     setup="from datetime import timedelta",
     mistakes=(
@@ -100,7 +103,7 @@ EXERCISE = Exercise(
         Mistake(
             "The store's timeout has changed, for every later call too: pass the time to wait "
             "instead of calling set_timeout.",
-            when=lambda yours, expected, n: False in parts(yours, 3),
+            when=lambda yours, expected, n: "another timeout" in parts(yours, 3),
             shown_by={
                 "changes the store": body("""
                     store.set_timeout(timedelta(seconds=seconds))
@@ -109,6 +112,19 @@ EXERCISE = Exercise(
                     except dist.DistStoreError:
                         return default
                 """),
+            },
+        ),
+        Mistake(
+            "The default is in the store now, so every other rank that asks takes it for the "
+            "value. Only return it.",
+            when=lambda yours, expected, n: "the default under the key" in parts(yours, 3),
+            shown_by={
+                "sets the default": edit(
+                    "return default", "store.set(key, default)\nreturn default"
+                ),
+                "lets the store set the default": edit(
+                    "return default", "return store.compare_set(key, '', default).decode()"
+                ),
             },
         ),
         Mistake(

@@ -95,6 +95,17 @@ def _sorted_twice(call: int, rank: int, n: int) -> torch.Tensor:
     return _sorted(call, rank, n)[_wants(call, rank, n).argsort(stable=True)]
 
 
+def _as_floats(call: int, rank: int, n: int) -> torch.Tensor:
+    """Return what an expert makes of float32 tokens."""
+    tokens = _tokens(call, rank).float()
+    wants = _wants(call, rank, n).view(-1, *[1] * (tokens.dim() - 1))
+    return _process(tokens, wants)  # type: ignore[arg-type]
+
+
+def _back_as_floats(call: int, rank: int, n: int) -> torch.Tensor:
+    return _asked(call, rank, n).float()
+
+
 BACK = "dist.all_to_all_single(back, work(arrived), sends, comes)"
 
 EXERCISE = Exercise(
@@ -128,6 +139,38 @@ EXERCISE = Exercise(
                 "orders a second time": edit(
                     "result[order] = back", "", "return result", "return back[order]"
                 )
+            },
+        ),
+        Mistake(
+            "Integers have gone through float32, which has only 24 bits for their digits: "
+            "50,331,653 became 50,331,652. Make every buffer with the dtype of tokens, as "
+            "tokens.new_empty and torch.empty_like(tokens) do.",
+            when=lambda *found: any(
+                would_give(_each(play))(*found) for play in (_as_floats, _back_as_floats)
+            ),
+            shown_by={
+                "sends floats": edit(
+                    "arrived = tokens.new_empty(sum(comes), *tokens.shape[1:])",
+                    "arrived = torch.empty(sum(comes), *tokens.shape[1:], device=device)",
+                    "dist.all_to_all_single(arrived, tokens[order], comes, sends)",
+                    "dist.all_to_all_single(arrived, tokens[order].float(), comes, sends)",
+                    "back, result = torch.empty_like(tokens), torch.empty_like(tokens)",
+                    """
+                    back = torch.empty(tokens.shape, device=device)
+                    result = torch.empty_like(back)
+                    """,
+                ),
+                "receives integers into floats": edit(
+                    "back, result = torch.empty_like(tokens), torch.empty_like(tokens)",
+                    """
+                    back = torch.empty(tokens.shape, device=device)
+                    result = torch.empty_like(tokens)
+                    """,
+                    "back, work(arrived), sends, comes",
+                    "back, work(arrived).float(), sends, comes",
+                    "result[order] = back",
+                    "result[order] = back.to(tokens.dtype)",
+                ),
             },
         ),
         Mistake(
@@ -172,6 +215,28 @@ EXERCISE = Exercise(
                 dist.all_to_all_single(arrived, tokens[order], comes.tolist(), sends.tolist())
                 return work(arrived)
             """)
+            },
+        ),
+        Mistake(
+            "Not every rank makes the three calls. A rank without tokens has to make them too: it "
+            "sends nothing, but tokens of others may come to its expert. So does one to which "
+            "none comes.",
+            stuck=r"Cause: The call stands under a condition",
+            shown_by={
+                "leaves without tokens": edit(
+                    "order = expert",
+                    """
+                    if len(tokens) == 0:
+                        return tokens
+                    order = expert""",
+                ),
+                "leaves if no token comes": edit(
+                    "arrived = tokens",
+                    """
+                    if sum(comes) == 0:
+                        return tokens
+                    arrived = tokens""",
+                ),
             },
         ),
         Mistake(

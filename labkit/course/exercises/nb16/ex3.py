@@ -22,8 +22,10 @@ def _nodes(call: int, n: int) -> list[list[int]]:
 
 
 def _score(call: int, rank: int) -> float:
-    """Return scores of both signs; in the second call all are below zero."""
-    return 7 * rank % 5 - (1.5 if call == 0 else 9.25)
+    """Return scores of both signs, then scores below zero; the best two of a node are less than 1
+    apart."""
+    scores = (-0.3, -0.05, 0.2, -0.175) if call == 0 else (-9.8, -8.9, -8.6, -9.2)
+    return scores[rank % 4] - rank // 4 / 100
 
 
 def _held(call: int, rank: int) -> torch.Tensor:
@@ -68,6 +70,10 @@ def _each(leader: Callable[[int, int, list[int], int], int]) -> Callable[[int], 
         ]
 
     return plays
+
+
+def _cut(call: int, rank: int, node: list[int], n: int) -> int:
+    return max(node, key=lambda r: int(_score(call, r)))
 
 
 SCORES = """
@@ -127,6 +133,23 @@ EXERCISE = Exercise(
             when=would_give(_each(lambda call, rank, node, n: rank)),
             shown_by={
                 "stops at the scores": body(SCORES + "return scores.argmax()\n"),
+            },
+        ),
+        Mistake(
+            "The scores have lost their digits: float scores in a tensor of integers are cut off, "
+            "so that ranks with different scores tie. Gather them in a float tensor.",
+            when=would_give(_each(_cut)),
+            shown_by={
+                "gathers integers": body(
+                    SCORES.replace(
+                        "device=device)", "dtype=torch.int64, device=device)", 1
+                    ).replace("[score]", "[int(score)]")
+                    + "dist.broadcast(x, group_src=int(scores.argmax()), group=node)\n"
+                ),
+                "rounds the scores": body(
+                    SCORES.replace("[score]", "[float(round(score))]")
+                    + "dist.broadcast(x, group_src=int(scores.argmax()), group=node)\n"
+                ),
             },
         ),
         Mistake(

@@ -25,6 +25,10 @@ def _sixes(rank: int) -> torch.Tensor:
     return 6.0 * (rank + 1) * torch.tensor([[1.0, 2.0, 0.0, 1.0, -1.0, 2.0**16]])
 
 
+#: What the state has counted before, in buckets of earlier steps.
+BEFORE = 1000
+
+
 class NoFuture(TypeError):
     """Say that a hook returned something other than a future."""
 
@@ -63,13 +67,13 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 
     net = nn.Linear(SHAPE[1], 1, bias=False).to(here.device)
     ddp = DistributedDataParallel(net)
-    state = {"bytes": 0}
+    state = {"bytes": BEFORE}
     ddp.register_comm_hook(state, _guarded(answer, errors))
     ddp(_sixes(here.rank).to(here.device)).sum().backward()
     if errors:
         raise errors[0]
     assert net.weight.grad is not None
-    return [net.weight.grad, state["bytes"]]
+    return [net.weight.grad, state["bytes"] - BEFORE]
 
 
 def expected(n: int) -> list[Any]:
@@ -176,11 +180,13 @@ EXERCISE = Exercise(
             shown_by={"divides twice": edit("float()", "float() / world_size")},
         ),
         Mistake(
-            'The gradient is right, but the count is not: state["bytes"] has to grow by the '
-            "nbytes of the bfloat16 tensor that is reduced.",
+            'The gradient is right, but the count is not: state["bytes"], which holds those of '
+            "earlier buckets, has to grow by the nbytes of the bfloat16 tensor that is reduced.",
             when=lambda yours, expected, n: all(map(near, _gradients(yours), _gradients(expected))),
             shown_by={
                 "does not count": edit('state["bytes"] += small.nbytes', ""),
+                "forgets earlier buckets": edit('state["bytes"] +=', 'state["bytes"] ='),
+                "counts the numbers": edit("small.nbytes", "small.numel()"),
                 "torch's own": whole("""
                     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
                         bf16_compress_hook,

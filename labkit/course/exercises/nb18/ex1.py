@@ -15,6 +15,8 @@ from ...mistakes import When
 
 #: Numbers of blocks and width of the networks; rows that the ranks do not share evenly.
 CASES = ((3, 6), (1, 5))
+#: What the mesh calls its dimension, which the one that torch makes by itself does not.
+DIMENSION, ANOTHER = "shards", "over another mesh"
 #: Rows of each rank's batch.
 ROWS = 4
 
@@ -49,6 +51,10 @@ def _is_whole(p: torch.Tensor) -> bool:
     from torch.distributed.tensor import DTensor
 
     return not isinstance(p, DTensor)
+
+
+def _names(p: torch.Tensor) -> Any:
+    return p.device_mesh.mesh_dim_names  # type: ignore[attr-defined]
 
 
 def _watch(net: Net) -> list[list[int]]:
@@ -92,7 +98,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     from torch.distributed.device_mesh import init_device_mesh
 
     found: list[Any] = []
-    mesh = init_device_mesh(here.device.type, (here.world_size,))
+    mesh = init_device_mesh(here.device.type, (here.world_size,), mesh_dim_names=(DIMENSION,))
     for blocks, width in CASES:
         torch.manual_seed(blocks)
         net = Net(blocks, width).to(here.device)
@@ -112,7 +118,8 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
             and _local(p.grad).allclose(_shard_of(p, q.grad, here), rtol=1e-4, atol=1e-6)
             for p, q in zip(net.parameters(), alone.parameters(), strict=True)
         )
-        found += [True, len(whole), forward, between[0], backward, equal]
+        own = all(_is_whole(p) or _names(p) == (DIMENSION,) for p in net.parameters())
+        found += [True if own else ANOTHER, len(whole), forward, between[0], backward, equal]
     return found
 
 
@@ -177,6 +184,20 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Parameters are sharded over another mesh than the one that was passed: torch makes "
+            "one of all ranks if mesh= is missing. Pass mesh=mesh in every call.",
+            when=_first(lambda found, parts: found[0] == ANOTHER),
+            shown_by={
+                "no mesh for the parts": edit("fully_shard(part, mesh=mesh)", "fully_shard(part)"),
+                "no mesh at all": edit(
+                    "fully_shard(part, mesh=mesh)",
+                    "fully_shard(part)",
+                    "return fully_shard(net, mesh=mesh)",
+                    "return fully_shard(net)",
+                ),
+            },
+        ),
+        Mistake(
             "Nothing is sharded: every rank holds all parameters all the time. fully_shard(module, "
             "mesh=mesh) shards a module's parameters.",
             when=_first(lambda found, parts: found[1] == 4 + 4 * (parts - 2)),
@@ -237,7 +258,7 @@ EXERCISE = Exercise(
         Mistake(
             "fully_shard was called from the outside in: the net's group has taken all "
             "parameters, and none is left for its parts. Call it on the parts first.",
-            raises=r"^TypeError: Invariant encountered",
+            raises=r"^TypeError: Invariant encountered|Cannot concatenate overlapping meshes",
             shown_by={
                 "the net first": body("""
                     fully_shard(net, mesh=mesh)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -15,9 +15,15 @@ from torch import nn
 
 from ...answers import edit
 from ...exercise import Exercise, Here, Mistake
+from ...sleepless import sleepless
+from ...slow_disk import slow_save
 
-#: How long the disk takes before it has anything.
+#: How long the disk takes between the first half of a file and the second.
 SLOW = 0.5
+
+
+#: What stands in the place of the names of a file that holds something else.
+NO_DICT = "no dict but a"
 
 
 def _network() -> nn.Sequential:
@@ -28,11 +34,16 @@ def _network() -> nn.Sequential:
 def _read(path: str) -> tuple[str, torch.Tensor]:
     """Return what is in a file, or what went wrong, and the numbers of all its plain tensors."""
     try:
-        state = torch.load(path, weights_only=True)
+        with warnings.catch_warnings():  # torch's of a network as a whole
+            warnings.simplefilter("ignore")
+            state = torch.load(path, weights_only=False)
+        if not isinstance(state, dict):
+            return f"{NO_DICT} {type(state).__name__}", torch.zeros(0)
+        values = {type(t).__name__ for t in state.values()}
         plain = [t for t in state.values() if type(t) is torch.Tensor]
         row = torch.cat([t.reshape(-1) for t in plain]) if plain else torch.zeros(0)
-        kinds = "plain tensors" if len(plain) == len(state) else "DTensors"
-        return f"{', '.join(state)}: {kinds}", row
+        kinds = "plain tensors" if len(plain) == len(state) else ", ".join(sorted(values))
+        return f"{', '.join(map(str, state))}: {kinds}", row
     except Exception as error:
         return type(error).__name__, torch.zeros(0)
 
@@ -49,15 +60,13 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     shared = [tempfile.mkdtemp() if here.rank == 0 else ""]
     dist.broadcast_object_list(shared, src=0)
     path = os.path.join(shared[0], "weights.pt")
-    really, saves = torch.save, []
+    slow, saves = slow_save(torch.save, SLOW), []
 
-    def slow(state: Any, target: Any, *args: Any, **options: Any) -> None:
-        if str(target) == path:
-            saves.append(path)
-            time.sleep(SLOW)
-        really(state, target, *args, **options)
+    def save(*args: Any, **options: Any) -> None:
+        saves.append(args)
+        slow(*args, **options)
 
-    with patch("torch.save", slow):
+    with patch("torch.save", save), sleepless():
         answer(net, path)
     return [len(saves), *_read(path)]
 
@@ -88,28 +97,76 @@ EXERCISE = Exercise(
             shown_by={"everybody writes": edit("if rank == 0:", "if True:")},
         ),
         Mistake(
+            "No rank has written the file: rank 0 has to call torch.save(state, path).",
+            when=lambda yours, expected, n: not any(y[0] for y in yours),
+            shown_by={
+                "nobody writes": edit("torch.save(state, path)", "pass"),
+                "counts from one": edit("rank == 0", "rank == world_size"),
+            },
+        ),
+        Mistake(
+            "Another rank than rank 0 writes the file, or one writes it twice.",
+            when=lambda yours, expected, n: [y[0] for y in yours] != [e[0] for e in expected],
+            shown_by={
+                "the last rank writes": edit("rank == 0", "rank == world_size - 1"),
+                "writes twice": edit(
+                    "torch.save(state, path)", "torch.save(state, path); torch.save(state, path)"
+                ),
+            },
+        ),
+        Mistake(
             "A rank returned before the file was complete: let all ranks wait, with "
-            "dist.barrier(), until rank 0 has written it.",
+            "dist.barrier(), until rank 0 has written it. That a file exists does not say that it "
+            "is complete.",
             when=lambda yours, expected, n: (
                 yours[0][1] == expected[0][1] and any(y[2].numel() == 0 for y in yours)
             ),
-            shown_by={"nobody waits": edit("dist.barrier()", "")},
+            shown_by={
+                "nobody waits": edit("dist.barrier()", ""),
+                "sleeps": edit("dist.barrier()", "import time\n\ntime.sleep(3)"),
+                "waits until there is a file": edit(
+                    "dist.barrier()",
+                    """
+                    import os
+                    import time
+
+                    while not os.path.exists(path):
+                        time.sleep(0.01)
+                    """,
+                ),
+            },
         ),
         Mistake(
             "The file holds DTensors, with rank 0's shards only. Gather whole tensors first: "
             "StateDictOptions(full_state_dict=True).",
-            when=lambda yours, expected, n: n > 1 and yours[0][1] != expected[0][1],
+            when=lambda yours, expected, n: yours[0][1].endswith("DTensor"),
             shown_by={
                 "shards": edit(
                     "get_model_state_dict(net, options=options)",
                     "net.state_dict()",
+                ),
+                "asks for no whole tensors": edit("full_state_dict=True, ", ""),
+            },
+        ),
+        Mistake(
+            "The file has to hold one dict, with a tensor under the name of each parameter, such "
+            "as 0.weight: save the state dict itself, in no other dict, list or network.",
+            when=lambda yours, expected, n: (
+                yours[0][1].startswith(NO_DICT) or yours[0][1].endswith(("dict", "Dict"))
+            ),
+            shown_by={
+                "a dict in a dict": edit(
+                    "torch.save(state, path)", 'torch.save({"model": state}, path)'
+                ),
+                "a list without names": edit(
+                    "save(state, path)", "save(list(state.values()), path)"
                 ),
             },
         ),
         Mistake(
             "Rank 0 gathers alone, and waits for the shards of the others: all ranks have to call "
             "get_model_state_dict, and only torch.save stands under the if.",
-            stuck=r"waits? in",
+            stuck=r"rank 0 waits in (?!barrier)",
             shown_by={
                 "gathers alone": edit(
                     "state = get_model_state_dict(net, options=options)",
@@ -123,6 +180,13 @@ EXERCISE = Exercise(
     another=edit(
         "state = get_model_state_dict(net, options=options)",
         "state = {name: t.full_tensor() for name, t in net.state_dict().items()}",
+        "torch.save(state, path)",  # as notebook 10 does: never half a file under this name
+        """
+        import os
+
+        torch.save(state, f"{path}.draft")
+        os.replace(f"{path}.draft", path)
+        """,
     ),
     hints=(
         "Two things have to happen on all ranks, and one on rank 0 only.",
