@@ -254,8 +254,9 @@ def _load_magics() -> None:
     """Give the notebook ``%%px`` and ``%%torchrun`` (a plain Python program needs neither)."""
     found = shell.current()
     if found is not None:
-        from . import torchrun
+        from . import torchrun, wrong_side
         from .magics import LabMagics
 
         LabMagics.load(found)
+        wrong_side.install(found)
         torchrun.load(found)

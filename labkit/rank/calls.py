@@ -19,6 +19,7 @@ from . import (
     interrupts,
     ipython_internals,
     leaving,
+    own_names,
     tracebacks,
 )
 from .observe import cell_messages, p2p_record
@@ -81,10 +82,14 @@ def dump(value: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _failed(error: BaseException) -> Returned:
+def _failed(error: BaseException, hint: str = "") -> Returned:
+    """Return an error, with a sentence that says more."""
     ipython_internals.remember_error(error)
     lines = tracebacks.format_exception(error)
-    return Returned("error", (type(error).__name__, tracebacks.tidy(error), lines))
+    message = tracebacks.tidy(error)
+    if hint:
+        message, lines = f"{message}\n{hint}", [*lines, hint]
+    return Returned("error", (type(error).__name__, message, lines))
 
 
 def _left(error: SystemExit) -> Returned:
@@ -116,7 +121,7 @@ def call(payload: bytes) -> Returned:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             children.end(_later)
-        return _failed(error)
+        return _failed(error, own_names.explain(error, tracebacks.get_shell().user_ns))
     finally:
         running = False
         debugger_internals.end()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
 from IPython.core.completer import provisionalcompleter
 from IPython.utils.tokenutil import token_at_cursor
 
@@ -10,6 +14,28 @@ from . import tracebacks
 
 #: Suggestions that one answer has at most.
 MOST = 500
+
+#: What a shell itself gives its cells: no variables.
+_of_shell: frozenset[str] = frozenset()
+
+
+def install(shell: Any, given: Mapping[str, Any]) -> None:
+    """Note what a new shell has of its own; ``given`` is what labkit gives to cells."""
+    global _of_shell
+    _of_shell = frozenset(shell.user_ns) - given.keys()
+
+
+def list_names(modules: bool) -> list[str]:
+    """Return the names that cells have, in alphabetical order; with ``modules`` those of modules
+    too."""
+    names = tracebacks.get_shell().user_ns
+    return sorted(
+        name
+        for name, value in names.items()
+        if not name.startswith("_")
+        and name not in _of_shell
+        and (modules or not isinstance(value, ModuleType))
+    )
 
 
 def complete(cell: str, cursor: int) -> list[Suggestion]:

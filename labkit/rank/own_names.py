@@ -12,6 +12,14 @@ from typing import Any
 
 _given: dict[str, Any] = {}
 
+#: What a function says instead, which does not see the names of cells.
+_INSTEAD = {
+    "rank": "write dist.get_rank()",
+    "world_size": "write dist.get_world_size()",
+    "torch": "write import torch in it",
+    "dist": "write import torch.distributed as dist in it",
+}
+
 
 def give(shell: Any, names: Mapping[str, Any]) -> None:
     """Set names for all cells to come."""
@@ -39,6 +47,17 @@ def _tell(shell: Any) -> None:
             "another name to keep yours.",
             file=sys.stderr,
         )
+
+
+def explain(error: BaseException, names: Mapping[str, Any]) -> str:
+    """Say why a function of the notebook does not know a name that cells have, "" if none does."""
+    if not isinstance(error, NameError) or not error.name or error.name not in names:
+        return ""
+    instead = _INSTEAD.get(error.name, "run it in a %%px cell, or pass it as an argument")
+    return (
+        f"{error.name} is a name of the %%px cells, which a function of lab.run does not see: "
+        f"{instead}."
+    )
 
 
 def _means(found: object, given: object) -> bool:

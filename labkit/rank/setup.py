@@ -20,6 +20,7 @@ from . import (
     calls,
     control,
     debugger_internals,
+    ended_groups,
     file_stores,
     forks,
     gpus,
@@ -38,6 +39,7 @@ from . import (
     tracebacks,
 )
 from . import device as devices
+from . import names as variable_names
 from .nccl_version import nccl_version
 from .observe import p2p_record, traffic, unseen_calls
 from .torch_internals import (
@@ -112,12 +114,15 @@ def assign(
     reprs.install(target)
     shell = tracebacks.get_shell()
     facts = {"rank": rank, "world_size": world_size, "device": target}
-    own_names.give(shell, {**facts, "torch": torch, "dist": dist})
+    given = {**facts, "torch": torch, "dist": dist}
+    own_names.give(shell, given)
     if _assigned:
         return
     _assigned = True
+    variable_names.install(shell, given)
     cell_functions.send_whole()
     tracebacks.install(shell)
+    tracebacks.explainers.append(ended_groups.explain)
     leaving.install(shell)
     read_once.install(shell)
     streams.install(shell.kernel.session)
@@ -144,6 +149,11 @@ def assign(
     own_names.keep(shell)
     shell.events.register("pre_run_cell", calls.begin_cell)
     shell.events.register("post_run_cell", calls.end_cell)
+    shell.events.register("pre_run_cell", lambda info: ended_groups.begin_cell(info.raw_cell))
+    shell.events.register(
+        "post_run_cell",
+        lambda _: ended_groups.end_cell(shell.user_ns, is_labs=process_group.is_formed()),
+    )
     calls.note_loop()
     person.install(shell.kernel, lambda: calls.running or calls.in_cell)
     debugger_internals.install(shell)

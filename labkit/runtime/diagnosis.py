@@ -31,7 +31,7 @@ from ..rank_names import label
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.samples import Sample
-from . import too_long
+from . import slips, too_long
 from .cluster import RankCluster
 from .process_group import GroupKeeper
 
@@ -92,6 +92,7 @@ def judge(
         if keeper.join and any(torch_texts.TWICE in message for _, message, _ in own.values()):
             hint = JOINED.format(keeper.cluster.size)
             summary, blocks = f"{summary}\n{hint}", [*blocks, hint]
+        summary, blocks = slips.add(keeper.cluster, own, summary, blocks)
         if case is not None:
             text = [*_waited(case, own), *what_may_come(case), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]

@@ -1,4 +1,4 @@
-"""Ask a rank what a name in a cell means, while somebody writes that cell."""
+"""Ask ranks what a name of their cells means, or which of them have it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def explain(
     """Return the help on the name at the cursor, by MIME type, by the first rank that is free."""
     found: dict[str, str] | None = _ask(group, ranks, errands.explain(cell, cursor, detail))
     return found or {}
+
+
+def find(group: GroupKeeper, name: str) -> list[int]:
+    """Return the ranks that have a name, of those with nothing to do."""
+    free = group.cluster.free_ranks()
+    if not free:
+        return []
+    sent = send_errand(group, free, errands.list_names(True))
+    sent.result.wait(times.COMPLETION)
+    done = [rank for rank in free if sent.has_replied(rank)]
+    return [o.rank for o in sent.outcomes() if o.rank in done and name in (o.value or ())]
 
 
 def _ask(group: GroupKeeper, ranks: Sequence[int], call: errands.Call[Any]) -> Any:

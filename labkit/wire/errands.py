@@ -170,6 +170,12 @@ def push(payload: bytes) -> Returned:
     """Set variables of the cells from a pickled dict."""
 
 
+@errand
+def list_names(modules: bool) -> list[str]:
+    """Return the names that cells have, in alphabetical order; with ``modules`` those of modules
+    too."""
+
+
 # -- a cell that is being written ---------------------------------------------------------------
 
 

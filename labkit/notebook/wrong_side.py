@@ -1,0 +1,88 @@
+"""Say below an error of the notebook's that what it misses is on the ranks.
+
+It is said when the cell has ended, after the error and whatever else shows or handles that: nobody
+sees another error for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import interrupts
+from ..errors import LabError
+from ..runtime import names, slips
+from . import lab
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+#: Names that every rank has.
+_GIVEN = ("rank", "world_size", "device", "torch", "dist")
+
+_installed: InteractiveShell | None = None
+
+
+def install(shell: InteractiveShell) -> None:
+    """Begin, once in a shell; ranks' errors learn which names the notebook has."""
+    global _installed
+    if _installed is not shell:
+        _installed = shell
+        shell.events.register("post_run_cell", _tell)
+    slips.names_of_notebook = _own_names
+
+
+def _own_names() -> Mapping[str, object]:
+    """Return the names that the notebook's cells have defined."""
+    if _installed is None:
+        return {}
+    hidden = _installed.user_ns_hidden
+    return {
+        name: value
+        for name, value in _installed.user_ns.items()
+        if not name.startswith("_") and hidden.get(name, _NOTHING) is not value
+    }
+
+
+_NOTHING = object()
+
+
+def _tell(result: Any) -> None:
+    """Say where what a cell has missed is, after its error."""
+    error = getattr(result, "error_in_exec", None)
+    if error is None or (running := lab.current()) is None or isinstance(error, LabError):
+        return
+    try:
+        sentence = explain(error, running)
+    except (LabError, KeyboardInterrupt):  # ranks that have ended; a stop while they are asked
+        return
+    if sentence:
+        print(sentence, file=sys.stderr)
+
+
+def explain(error: BaseException, running: lab.Lab) -> str | None:
+    """Return where what an error of the notebook's cell has missed is; None if it is nowhere."""
+    if isinstance(error, ValueError | RuntimeError):
+        return slips.of_group(str(error))
+    name = getattr(error, "name", None)
+    if type(error) is not NameError or not name or not _is_from_cell(error.__traceback__):
+        return None
+    if name in _GIVEN:
+        everyone = range(running.world_size)
+        return slips.of_ranks(name, everyone, running.world_size)
+    with interrupts.held(), interrupts.stoppable():
+        found = names.find(lab.session_of(running).group, name)
+    return slips.of_ranks(name, found, running.world_size) if found else None
+
+
+def _is_from_cell(trace: TracebackType | None) -> bool:
+    """Tell whether code of the notebook's own has raised an error: its names are the cells'."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return (
+        trace is not None
+        and _installed is not None
+        and trace.tb_frame.f_globals is _installed.user_global_ns
+    )
