@@ -95,6 +95,8 @@ def test_workers_that_wait_for_one_another_are_a_deadlock(folder: Path, watch: W
 
 def test_one_that_has_not_come_may_do_anything(folder: Path, watch: Watch) -> None:
     play(folder, sends(0))
+    while not watch.waits():
+        watch.look(0.01)
     assert find(watch, 1.0) is None
     assert watch.suspicion() is None
     assert [state.rank for state in watch.states()] == [0]
@@ -102,8 +104,8 @@ def test_one_that_has_not_come_may_do_anything(folder: Path, watch: Watch) -> No
 
 def test_only_the_last_attempt_counts(folder: Path, watch: Watch) -> None:
     play(folder, sends(0)), play(folder, sends(1))
-    play(folder, sends(0), attempt=1)
-    while [state.rank for state in watch.states()] != [0]:
+    play(folder, sends(0), attempt=1, pid=os.getppid())
+    while watch.pid(0) != os.getppid():
         watch.look(0.01)
     assert find(watch, 0.5) is None
 
@@ -112,9 +114,9 @@ def test_what_may_be_is_suspected_only(folder: Path, watch: Watch) -> None:
     thread = (Issuer("a thread of rank {rank} is alive: Thread-3 (tick)"),)
     for rank in (0, 1):
         play(folder, sends(rank, thread))
-    assert find(watch, 3.0) is None
-    suspicion = watch.suspicion()
-    assert suspicion is not None
+    while (suspicion := watch.suspicion()) is None:
+        assert watch.look(0.05) is None
+    assert find(watch, 1.0) is None
     assert type(deadlock(suspicion.case)) is SuspectedDeadlock
     error = stopped(suspicion)
     assert isinstance(error, Interrupted)

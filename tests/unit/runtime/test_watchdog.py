@@ -80,6 +80,21 @@ def test_a_rank_that_has_run_since_is_not_asked_again(ranks: dict[int, Sample]) 
     assert watcher.waiting.keys() == {0}
 
 
+def test_a_rank_that_runs_between_two_looks_is_in_no_deadlock(ranks: dict[int, Sample]) -> None:
+    """Whatever it waits for when it is looked at: it comes to that again and again."""
+    ranks.update({rank: receives(rank) for rank in range(2)})
+    watcher = watch(ranks)
+
+    def run(stamp: int) -> None:
+        ranks[1] = dataclasses.replace(ranks[1], stamp=(stamp,))
+        watcher.clock.at(watcher.clock.now() + 0.1, lambda: run(stamp + 1))
+
+    watcher.clock.at(0.05, lambda: run(100))
+    assert look(watcher) == frozenset()
+    watcher.clock = VirtualClock()  # it stands still now
+    assert look(watcher) == {0, 1}
+
+
 THREAD = Issuer("a thread of rank {rank} is alive: Thread-1 (tick)")
 
 
