@@ -18,7 +18,7 @@ class Table(Sequence[RankState]):
 
     def __init__(self, states: Sequence[RankState], notes: Sequence[str] = ()) -> None:
         self.states = list(states)
-        self.notes = list(notes)
+        self.notes = [*notes, *sorted({s.left for s in self.states} - {""})]
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self.states[index]

@@ -30,7 +30,7 @@ from ..wire.requests import (
     Waiting,
     Wake,
 )
-from . import ipython_internals, memory, person, tracebacks, unblock
+from . import ended_groups, ipython_internals, memory, person, tracebacks, unblock
 from .observe import blocked_call, sampler
 
 
@@ -87,7 +87,9 @@ def look() -> Activity:
     if begun and begun.partition(",")[0] != where.partition(",")[0]:
         where = f"{begun} → {where}"  # it is in a function that an earlier cell has made
     asks = person.prompt()
-    return Activity(sampler.is_busy(), where, line, memory.used(), memory.gpu(), asks)
+    return Activity(
+        sampler.is_busy(), where, line, memory.used(), memory.gpu(), asks, ended_groups.left
+    )
 
 
 def _connections() -> Connections:

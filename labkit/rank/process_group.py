@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ..wire.connections import list_connections
-from . import interrupts
+from . import ended_groups, interrupts
 from .torch_internals import default_arguments, groups, meshes, rendezvous
 
 NCCL = "nccl"
@@ -132,9 +132,18 @@ def name_for_torch(backend: str) -> str:
     return "cpu:gloo,cuda:nccl" if backend == NCCL else backend
 
 
-def leave() -> None:
-    """Leave the process group, if this rank is in one (its sub-groups end too)."""
+def is_formed() -> bool:
+    """Tell whether this rank has joined the lab's group, and labkit has not left it since."""
+    return _store is not None
+
+
+def leave(by: str = "") -> None:
+    """Leave the process group, if this rank is in one (its sub-groups end too).
+
+    ``by`` says through what: "lab.reset()"; "the deadlock", of the last cell.
+    """
     global _store
+    ended_groups.leave(by)
     if dist.is_initialized():
         default_arguments.forget(groups.default())
         dist.destroy_process_group()

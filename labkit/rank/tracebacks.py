@@ -13,6 +13,7 @@ import re
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +30,9 @@ MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)
 _LABKIT = str(Path(__file__).parents[1]) + os.sep
 _SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 
+
+#: Called with each error before it is formatted; they may change what it says.
+explainers: list[Callable[[BaseException], None]] = []
 
 #: Files of scripts that run as a worker of torchrun, which count as cells.
 scripts: set[str] = set()
@@ -49,14 +53,14 @@ def get_shell() -> Any:
 
 def install(shell: Any) -> None:
     """Make this engine name cells after the notebook's, and format errors and warnings."""
-    ipython_internals.name_cells(shell, _name)
+    ipython_internals.name_cells(shell, find_name)
     ipython_internals.format_errors(shell, format_exception)
     warnings.formatwarning = format_warning
     # tqdm.auto takes a rank for a notebook's kernel and wants widgets; here its bars are text.
     sys.modules["tqdm.notebook"] = tqdm.std
 
 
-def _name(code: str) -> str | None:
+def find_name(code: str) -> str | None:
     """Return the name that the notebook has given a cell, None if it has not."""
     match = MARK.search(code)
     return match[match.lastindex or 0] if match else None
@@ -81,6 +85,8 @@ def format_exception(error: BaseException, message: str | None = None) -> list[s
     Frames inside libraries are left out, but for the innermost one. ``message`` is what it says,
     where that is not its own text.
     """
+    for explain in explainers:
+        explain(error)
     name = type(error).__name__
     message = tidy(error) if message is None else message
     lines = [f"{name}: {message}" if message else name]

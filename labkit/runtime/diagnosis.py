@@ -96,7 +96,7 @@ def judge(
         if case is not None:
             text = [*_waited(case, own), *what_may_come(case), *what_was_done(keeper, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
-        elif ending.repaired and keeper.join:
+        elif ending.repaired and keeper.join and not _are_of_ended_groups(own):
             summary, blocks = f"{summary}\n{GROUP_ANEW}", [*blocks, GROUP_ANEW]
         return RankError(summary, blocks)
     if case is not None:
@@ -107,6 +107,12 @@ def judge(
             return SuspectedDeadlock(headline(case), waits, likely_cause(case), done)
         return Deadlock(headline(case), waits, likely_cause(case), done)
     return None
+
+
+def _are_of_ended_groups(errors: Mapping[int, Raised]) -> bool:
+    """Tell whether ranks have failed in a group of before alone: they are in step in the one of
+    now."""
+    return all(torch_texts.BELONGS in message for _, message, _ in errors.values())
 
 
 def stopped_too_late() -> Interrupted:

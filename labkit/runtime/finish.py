@@ -17,6 +17,16 @@ from . import c_code, diagnosis, messages, pace, recovery, too_short, unlike_cal
 from .diagnosis import Ending
 from .request import Request
 
+#: What has ended a process group, by how the cell has ended: said of what still belongs to it.
+BROKEN_BY = {
+    "": "an error",
+    "deadlock": "the deadlock",
+    "suspected": "the suspected deadlock",
+    "died": "the end of a rank",
+    "interrupted": "the stop",
+    "timeout": "the time limit",
+}
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -110,6 +120,7 @@ def _repair(request: Request, ending: Ending) -> None:
     if not broken:
         return
     request.group.broken = True
+    request.group.cause = BROKEN_BY[ending.kind]
     with contextlib.suppress(LabError):  # the next cell tries again, and says why not
         ending.repaired = request.group.repair()
 

@@ -39,6 +39,7 @@ class GroupKeeper:
         self.timeout = timeout
         self.in_c: Mapping[int, str] = {}  #: ranks in C code, or an import, after a stop; where
         self.broken = False  #: its connections were shut, or a rank of it is gone
+        self.cause = ""  #: what has broken it: "the deadlock"
         #: lists what was sent in the last cell that has ended
         self.messages: Callable[[], list[Message]] = list
 
@@ -53,15 +54,18 @@ class GroupKeeper:
         with self._changing():
             hand_out(self.cluster, fresh)
             if joined:
-                self._leave(joined)
+                self._leave(joined, "lab.restart()")
             self._form()
             if not self.join:
                 export(self.cluster)
 
-    def rebuild(self) -> None:
-        """Leave the group on every rank and form a new one; variables stay."""
+    def rebuild(self, by: str = "lab.reset()") -> None:
+        """Leave the group on every rank and form a new one; variables stay.
+
+        ``by`` says through what the old one ends, to who uses it again.
+        """
         with self._changing():
-            self._leave(range(self.cluster.size))
+            self._leave(range(self.cluster.size), by)
             self._form()
 
     @contextlib.contextmanager
@@ -82,11 +86,11 @@ class GroupKeeper:
                 raise
             self.broken = False
 
-    def _leave(self, ranks: Sequence[int]) -> None:
+    def _leave(self, ranks: Sequence[int], by: str) -> None:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
         _log.debug("%s leave the group", label(ranks))
         recovery.shut(self.cluster, ranks)
-        self.cluster.errand({self.cluster.places[r].engine: errands.leave() for r in ranks})
+        self.cluster.errand({self.cluster.places[r].engine: errands.leave(by) for r in ranks})
 
     def _form(self) -> None:
         if self.join:
@@ -101,10 +105,10 @@ class GroupKeeper:
         free = [r for r in ranks if not cluster.is_busy(r)]
         _log.info("the group is broken; free for a new one: %s", label(free))
         if len(free) == cluster.size:
-            self.rebuild()
+            self.rebuild(self.cause)
         else:
             with interrupts.held(), interrupts.stoppable(after=times.GROUP_FORMED.seconds()):
-                self._leave(free)
+                self._leave(free, self.cause)
         return not self.broken
 
     def check(self) -> None:

@@ -78,7 +78,7 @@ def _state(
         state = "asking" if answer.asks else "running" if answer.busy else "idle"
         about = {"state": state, "where": answer.where, "line": answer.line, "detail": answer.asks}
     if answer is not None:
-        about |= {"memory": answer.memory, "gpu": answer.gpu}
+        about |= {"memory": answer.memory, "gpu": answer.gpu, "left": answer.left}
     return RankState(place.rank, place.host, place.pid, place.device, place.backend, **about)
 
 

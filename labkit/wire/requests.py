@@ -91,6 +91,7 @@ class Activity:
     memory: int  #: bytes that would be free if it ended
     gpu: Gpu | None
     asks: str = ""  #: the prompt at which it waits for a person: "ipdb>"
+    left: str = ""  #: the sentence that says how a cell has ended the lab's process group
 
 
 @dataclass(frozen=True)

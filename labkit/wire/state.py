@@ -45,6 +45,7 @@ class RankState:
     seconds: float | None = None  #: it has waited so long
     memory: int | None = None  #: bytes that would be free if it ended
     gpu: Gpu | None = None
+    left: str = ""  #: how a cell has ended the lab's process group, where one has
 
     def describe(self) -> str:
         """Say what it does, in one line."""

@@ -18,6 +18,20 @@ CONSEQUENCE = re.compile(
 #: What ``init_process_group`` raises where there is a group already.
 TWICE = "trying to initialize the default process group twice"
 
+#: What torch's functions raise where there is no default group.
+NO_GROUP = "Default process group has not been initialized"
+
+#: What may be raised where a group is used that has ended.
+OF_ENDED = re.compile(
+    CONSEQUENCE.pattern
+    + r"|This process group has ended|is not initialized in the world group map"
+    + r"|is not registered, please create group|Could not resolve the process group"
+    + r"|Invalid process group|not found in the list of process groups|_unshard_params_ctx"
+)
+
+#: What labkit makes of such an error.
+BELONGS = "belongs to the process group that ended with"
+
 #: A line of torch's own log: ``[rank1]:[E1121 14:36:05.7 ProcessGroupGloo.cpp:69] …``,
 #: with the C++ stack that may follow.
 LOG = re.compile(

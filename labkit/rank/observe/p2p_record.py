@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from ...wire.samples import MessageKey
 from .. import large_waits
-from ..torch_internals import collectives, groups, names, recorder
+from ..torch_internals import collectives, ended, groups, names, recorder
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, collective_notes, store_waits
 
@@ -123,6 +123,7 @@ def install() -> None:
 
 def _noting_home(name: str) -> Callable[..., Work | None]:
     def issue(self: ProcessGroup, *args: Any, **named: Any) -> Work | None:
+        ended.check(self)
         work = stock[name](self, *args, **named)
         if work is not None:
             homes[work] = self.group_name
@@ -168,6 +169,7 @@ def _drop(
 
 def _check_peer(group: ProcessGroup, peer: int) -> None:
     """Refuse a peer that is not there: gloo would wait for it for ever, or crash."""
+    ended.check(group)
     if not 0 <= peer < group.size():
         raise ValueError(
             f"There is no rank {peer} in this group: its ranks go from 0 to {group.size() - 1}."
@@ -189,6 +191,7 @@ def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
 
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
+    ended.check(self)
     began = time.time_ns()
     work = stock["recv_anysource"](self, tensors, tag)
     return _note(self, "recv_any", -1, tag, began, tensors, work)
@@ -197,6 +200,7 @@ def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
 def monitored_barrier(
     self: ProcessGroup, timeout: timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
+    ended.check(self)
     barriers[self] = barriers.get(self, 0) + 1
     own = {} if timeout is None else {"timeout": timeout}
     before = groups.issued(self)

@@ -34,8 +34,8 @@ def group(monkeypatch: pytest.MonkeyPatch, factor: float) -> Any:
     )
     made: Any = GroupKeeper(cluster, join=True, timeout=600.0)
     made.broken = True
-    monkeypatch.setattr(made, "_leave", lambda ranks: None)
-    monkeypatch.setattr(made, "rebuild", lambda: setattr(made, "broken", False))
+    monkeypatch.setattr(made, "_leave", lambda ranks, by: None)
+    monkeypatch.setattr(made, "rebuild", lambda by: setattr(made, "broken", False))
     return made
 
 
