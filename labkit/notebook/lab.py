@@ -6,13 +6,10 @@ import atexit
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import cloudpickle
-
 from .. import interrupts
 from ..errors import LabError, UsageError
 from ..launch import placement
 from ..runtime import request, variables
-from ..runtime.finish import values
 from ..runtime.messages import Message
 from ..runtime.session import Session
 from ..runtime.survey import find_fault, survey
@@ -24,6 +21,9 @@ from .run import run
 from .status_table import Table
 
 _current: Lab | None = None
+
+#: What every cell of the ranks begins with.
+OWN_NAMES = ("rank", "world_size", "device", "torch", "dist")
 
 
 def current() -> Lab | None:
@@ -48,6 +48,12 @@ def make_current(lab: Lab) -> None:
 def session_of(lab: Lab) -> Session:
     """Return what a lab is the face of: its ranks and their process group."""
     return lab._session
+
+
+def _kind(value: object) -> str:
+    """Name the type of a value with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _cell(text: str) -> Cell:
@@ -155,11 +161,13 @@ class Lab:
         """
         chosen = self.check_ranks(ranks)
         self._check_idle(chosen)
-        payload = cloudpickle.dumps((fn, args, kwargs))
+        instead = "make it in the function, or in a %%px cell"
+        what = "What lab.run was given"
+        payload = variables.dump((fn, args, kwargs), what, instead)
         with interrupts.held():
             group = self._session.group
             finished = run(request.call(group, chosen, payload, may=person.may_ask()))
-        return values(finished.outcomes)
+        return variables.load(finished.outcomes)
 
     def timeline(
         self,
@@ -223,6 +231,14 @@ class Lab:
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU.
 
+        With dots it is an attribute of a variable, as in ``lab["model.weight"]``; names of
+        submodules may be numbers, as in ``lab["model.0.weight"]``. Nothing is evaluated.
+
+        Raises
+        ------
+        UsageError
+            If a rank does not have it, or it cannot leave its rank: a DDP model, a group.
+
         Examples
         --------
         >>> lab["x"] = 3
@@ -230,14 +246,21 @@ class Lab:
         [3, 3, 3, 3]
         >>> lab["rank"]
         [0, 1, 2, 3]
+        >>> lab["device.type"]
+        ['cpu', 'cpu', 'cpu', 'cpu']
         """
-        self._check_name(name)
+        self._check_name(name, dotted=True)
         self._check_idle()
         with interrupts.held():
             return variables.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set the variable ``name`` to ``value`` on every rank.
+
+        Raises
+        ------
+        UsageError
+            If the value cannot be sent, or the name is one that labkit gives to each rank.
 
         Examples
         --------
@@ -246,18 +269,89 @@ class Lab:
         [0.1, 0.1, 0.1, 0.1]
         """
         self._check_name(name)
+        self._check_own(name)
         self._check_idle()
-        payload = cloudpickle.dumps({name: value})
+        what = f"lab[{name!r}] = …: {_kind(value)}"
+        payload = variables.dump({name: value}, what, "make it in a %%px cell")
         with interrupts.held():
             variables.push(self._session.group, payload)
+
+    def __delitem__(self, name: str) -> None:
+        """Delete the variable ``name`` on every rank that has it.
+
+        Raises
+        ------
+        UsageError
+            If no rank has it, or the name is one that labkit gives to each rank.
+
+        Examples
+        --------
+        >>> lab["x"] = 3
+        >>> del lab["x"]
+        >>> "x" in lab
+        False
+        """
+        self._check_name(name)
+        self._check_own(name)
+        self._check_idle()
+        with interrupts.held():
+            variables.delete(self._session.group, name)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether every rank has the variable ``name``.
+
+        Examples
+        --------
+        >>> "rank" in lab, "no_such_name" in lab
+        (True, False)
+        """
+        self._check_name(name)
+        self._check_idle()
+        with interrupts.held():
+            return name in variables.names(self._session.group, modules=True)
+
+    def keys(self) -> list[str]:
+        """Return the names of the variables that every rank has, without modules.
+
+        Examples
+        --------
+        >>> lab["x"] = 3
+        >>> "x" in lab.keys(), "torch" in lab.keys()
+        (True, False)
+        """
+        self._check_idle()
+        with interrupts.held():
+            return variables.names(self._session.group)
+
+    def __getattr__(self, name: str) -> Any:  # what is there is found before
+        if name.startswith("_"):
+            raise AttributeError(f"'Lab' object has no attribute {name!r}", name=name, obj=self)
+        raise AttributeError(
+            f"a Lab has no {name}; lab[{name!r}] has the values of a variable of the ranks",
+            name=name,
+            obj=self,
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the lab itself stays in the notebook")
 
     def __iter__(self) -> Iterator[Any]:  # else Python would try lab[0], lab[1], …
         raise TypeError("a Lab is not iterable; lab.status() lists its ranks")
 
     @staticmethod
-    def _check_name(name: object) -> None:
-        if not isinstance(name, str) or not name.isidentifier():
+    def _check_name(name: object, *, dotted: bool = False) -> None:
+        parts = name.split(".") if dotted and isinstance(name, str) else [name]
+        first, *rest = [part if isinstance(part, str) else "" for part in parts]
+        if not first.isidentifier() or not all(p.isidentifier() or p.isdecimal() for p in rest):
             raise UsageError(f'lab[…] must name one variable, as in lab["x"], got {name!r}.')
+
+    @staticmethod
+    def _check_own(name: str) -> None:
+        if name in OWN_NAMES:
+            raise UsageError(
+                f"{name} is a name that labkit gives to each rank, for every cell anew; use "
+                "another name."
+            )
 
     def _check_idle(self, ranks: Sequence[int] | None = None) -> None:
         with interrupts.held(), interrupts.stoppable():

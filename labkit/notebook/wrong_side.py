@@ -19,9 +19,6 @@ from . import lab
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-#: Names that every rank has.
-_GIVEN = ("rank", "world_size", "device", "torch", "dist")
-
 _installed: InteractiveShell | None = None
 
 
@@ -69,7 +66,7 @@ def explain(error: BaseException, running: lab.Lab) -> str | None:
     name = getattr(error, "name", None)
     if type(error) is not NameError or not name or not _is_from_cell(error.__traceback__):
         return None
-    if name in _GIVEN:
+    if name in lab.OWN_NAMES:
         everyone = range(running.world_size)
         return slips.of_ranks(name, everyone, running.world_size)
     with interrupts.held(), interrupts.stoppable():

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
-import torch
 
 from ..wire.outcome import Returned
 from . import (
     children,
     debugger_internals,
     device,
-    ended_groups,
     interrupts,
     ipython_internals,
     leaving,
     own_names,
-    process_group,
     tracebacks,
 )
 from .observe import cell_messages, p2p_record
+from .pickling import Stays, dump, explain
 
 #: In a cell that looks at the error of the one before.
 DEBUG = "%debug"
@@ -67,23 +64,6 @@ def note_loop() -> None:
         loop = asyncio.get_running_loop()
 
 
-class _Pickler(cloudpickle.Pickler):
-    """Pickle for the notebook's kernel: tensors arrive there on the CPU."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
-            return obj.cpu().__reduce_ex__(self.proto)
-        return super().reducer_override(obj)
-
-    proto = cloudpickle.DEFAULT_PROTOCOL
-
-
-def dump(value: Any) -> bytes:
-    buffer = io.BytesIO()
-    _Pickler(buffer).dump(value)
-    return buffer.getvalue()
-
-
 def _failed(error: BaseException, hint: str = "") -> Returned:
     """Return an error, with a sentence that says more."""
     ipython_internals.remember_error(error)
@@ -117,7 +97,7 @@ def call(payload: bytes) -> Returned:
         fn, args, kwargs = cloudpickle.loads(payload)
         value = fn(*args, **kwargs)
         device.finish()
-        return Returned("ok", dump(value))
+        return _give(value)
     except SystemExit as error:
         return _left(error)
     except BaseException as error:
@@ -127,20 +107,49 @@ def call(payload: bytes) -> Returned:
     finally:
         running = False
         debugger_internals.end()
-        ended_groups.end_call("lab.run", is_labs=process_group.is_formed())
         cell_messages.publish()
 
 
 @interrupts.reaches
 def pull(name: str) -> Returned:
-    """Return a variable of the cells, pickled."""
+    """Return a variable of the cells, pickled; with dots in its name an attribute of one."""
+    first, *path = name.split(".")
     names = tracebacks.get_shell().user_ns
-    if name not in names:
+    if first not in names:
         return Returned("missing")
     try:
-        return Returned("ok", dump(names[name]))
+        value = names[first]
+        for step, part in enumerate(path):
+            if not hasattr(value, part):
+                owner = ".".join([first, *path[:step]])
+                text = f"{owner} is a {type(value).__name__}, which has no {part}"
+                return Returned("missing", ("AttributeError", text, []))
+            value = getattr(value, part)
     except BaseException as error:
         return _failed(error)
+    return _give(value, name)
+
+
+def _give(value: Any, name: str = "") -> Returned:
+    """Return a value, pickled, or why that cannot be."""
+    try:
+        return Returned("ok", dump(value))
+    except Exception as error:
+        text = explain(error, value, name)
+        kind = type(error).__name__ if not isinstance(error, Stays) else TypeError.__name__
+        if name:
+            return Returned("missing", (kind, text, []))
+        return Returned("error", (kind, text, [f"{kind}: {text}"]))
+    except BaseException as error:
+        return _failed(error)
+
+
+def delete(name: str) -> bool:
+    """Delete a variable of the cells; return whether there was one."""
+    return tracebacks.get_shell().user_ns.pop(name, _NOTHING) is not _NOTHING
+
+
+_NOTHING = object()
 
 
 @interrupts.reaches

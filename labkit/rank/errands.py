@@ -22,6 +22,7 @@ errands.leave.served_by(process_group.leave)
 errands.call.served_by(calls.call)
 errands.pull.served_by(calls.pull)
 errands.push.served_by(calls.push)
+errands.delete.served_by(calls.delete)
 errands.list_names.served_by(names.list_names)
 
 errands.complete.served_by(names.complete)

@@ -2,36 +2,129 @@
 
 from __future__ import annotations
 
+import io
+import pkgutil
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import UsageError
+import cloudpickle
+
+from ..errors import LabError, UsageError
 from ..rank_names import label
 from ..wire import errands
-from .finish import finish, values
+from ..wire.outcome import Error, Outcome
+from .finish import Finished, finish, values
 from .follow import follow
 from .process_group import GroupKeeper
 from .request import send_errand
 
 
 def pull(group: GroupKeeper, name: str) -> list[Any]:
-    """Return a variable of every rank, in rank order.
+    """Return a variable of every rank, or an attribute of one, in rank order.
 
     Raises
     ------
     UsageError
-        If a rank does not have it.
+        If a rank does not have it, or it cannot leave its rank.
     """
-    request = send_errand(group, range(group.cluster.size), errands.pull(name))
-    finished = finish(request, follow(request), tolerate=True)
-    missing = [o.rank for o in finished.outcomes if o.value and o.value[0] == "missing"]
+    finished = _ask(group, errands.pull(name), tolerate=True)
+    missing = {o.rank: o.value[1] for o in finished.outcomes if o.value and o.value[0] == "missing"}
     if missing:
-        raise UsageError(f"There is no variable {name!r} on {label(missing)}.")
+        raise UsageError(_why_not(name, missing))
     if finished.error is not None:
         raise finished.error
-    return values(finished.outcomes)
+    return load(finished.outcomes, name)
+
+
+def _why_not(name: str, missing: Mapping[int, Error | None]) -> str:
+    """Say why ranks have not given a variable: they have none, or it cannot leave them."""
+    where = label(list(missing))
+    told = next((error for error in missing.values() if error is not None), None)
+    if told is None:
+        return f"There is no variable {name.partition('.')[0]!r} on {where}."
+    kind, text, _ = told
+    return f"There is no {name} on {where}: {text}." if kind == "AttributeError" else text
 
 
 def push(group: GroupKeeper, payload: bytes) -> None:
     """Set variables on every rank from a pickled dict."""
-    request = send_errand(group, range(group.cluster.size), errands.push(payload))
-    finish(request, follow(request))
+    _ask(group, errands.push(payload))
+
+
+def delete(group: GroupKeeper, name: str) -> None:
+    """Delete a variable where a rank has it.
+
+    Raises
+    ------
+    UsageError
+        If none has it.
+    """
+    finished = _ask(group, errands.delete(name))
+    if not any(outcome.value for outcome in finished.outcomes):
+        raise UsageError(f"There is no variable {name!r} on {label(range(group.cluster.size))}.")
+
+
+def names(group: GroupKeeper, *, modules: bool = False) -> list[str]:
+    """Return the names that every rank has, in alphabetical order."""
+    first, *others = [o.value for o in _ask(group, errands.list_names(modules)).outcomes]
+    return [name for name in first if all(name in other for other in others)]
+
+
+def _ask(group: GroupKeeper, errand: errands.Call[Any], *, tolerate: bool = False) -> Finished:
+    """Let every rank run an errand."""
+    request = send_errand(group, range(group.cluster.size), errand)
+    return finish(request, follow(request), tolerate=tolerate)
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Pickle for ranks: what ``exit`` is in a notebook is there what it is on them."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        autocall = sys.modules.get("IPython.core.autocall")
+        if autocall is not None and isinstance(obj, autocall.ExitAutocall):
+            return pkgutil.resolve_name, ("builtins:exit",)
+        return super().reducer_override(obj)
+
+
+def dump(value: Any, what: str, instead: str) -> bytes:
+    """Pickle a value for the ranks.
+
+    Parameters
+    ----------
+    what
+        How the sentence of an error names what could not be sent.
+    instead
+        What it says to do instead.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be pickled.
+    """
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer).dump(value)
+    except Exception as error:
+        why = str(error).rstrip(".") or type(error).__name__
+        raise UsageError(f"{what} cannot be sent to the ranks ({why}): {instead}.") from None
+    return buffer.getvalue()
+
+
+def load(outcomes: Sequence[Outcome], name: str = "") -> list[Any]:
+    """Return what ranks have sent, in their order; ``name`` is that of the variable, if it is one.
+
+    Raises
+    ------
+    LabError
+        If it cannot be read here: its class is one of the ranks' only, say.
+    """
+    try:
+        return values(list(outcomes))
+    except Exception as error:
+        what = name or "The result"
+        why = str(error).rstrip(".") or type(error).__name__
+        raise LabError(
+            f"{what} has left its ranks, but the notebook cannot read it ({why}). Take what you "
+            "need of it: %px part = …, then lab['part']."
+        ) from None

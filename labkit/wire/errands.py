@@ -148,11 +148,8 @@ def join(
 
 
 @errand
-def leave(by: str = "") -> None:
-    """Leave the process group, if the rank is in one.
-
-    ``by`` says through what: "lab.reset()"; "the deadlock", of the last cell.
-    """
+def leave() -> None:
+    """Leave the process group, if the rank is in one."""
 
 
 # -- functions and variables of the notebook ----------------------------------------------------
@@ -165,12 +162,17 @@ def call(payload: bytes) -> Returned:
 
 @errand
 def pull(name: str) -> Returned:
-    """Return a variable of the cells."""
+    """Return a variable of the cells; with dots in its name an attribute of one."""
 
 
 @errand
 def push(payload: bytes) -> Returned:
     """Set variables of the cells from a pickled dict."""
+
+
+@errand
+def delete(name: str) -> bool:
+    """Delete a variable of the cells; return whether there was one."""
 
 
 @errand

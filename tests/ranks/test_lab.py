@@ -91,7 +91,7 @@ def test_an_error_on_one_rank_names_it(lab4):
 
 
 def test_a_result_that_cannot_travel_is_an_error_not_a_hang(lab4):
-    with pytest.raises(RankError, match="ranks 0–3: TypeError: cannot pickle"):
+    with pytest.raises(RankError, match="ranks 0–3: TypeError: The result cannot leave"):
         lab4.run(lambda: (_ for _ in ()))
 
 

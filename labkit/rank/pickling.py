@@ -1,0 +1,112 @@
+"""Pickle values for the notebook's kernel, and say of those that cannot leave a rank what can."""
+
+from __future__ import annotations
+
+import io
+from types import GeneratorType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import cloudpickle
+import torch
+
+#: Class -> what an object of it is, and how to get what is wanted of one with some name.
+_KINDS = {
+    "DistributedDataParallel": (
+        "a DDP model, whose process group is there",
+        "%px sd = {name}.module.state_dict(), then lab['sd']",
+    ),
+    "FullyShardedDataParallel": (
+        "an FSDP model, of which each rank has a part",
+        "%px sd = {name}.state_dict(), then lab['sd']",
+    ),
+    "FSDPModule": (
+        "an FSDP model, of which each rank has a part",
+        "%px sd = {{k: v.full_tensor() for k, v in {name}.state_dict().items()}}, then lab['sd']",
+    ),
+    "ProcessGroup": (
+        "a process group, which exists between its ranks only",
+        "%px members = dist.get_process_group_ranks({name}), then lab['members']",
+    ),
+    "Work": (
+        "the Work of a call that its rank has made",
+        "%px {name}.wait(), then the tensor of that call",
+    ),
+    "Store": (
+        "a store, which is a connection of its rank",
+        "%px value = {name}.get('key'), then lab['value']",
+    ),
+    "generator": ("a generator", "%px items = list({name}), then lab['items']"),
+}
+
+
+class Stays(TypeError):
+    """Say that a value cannot be pickled, as Python does, and of which kind it is."""
+
+    def __init__(self, kind: str, value: object) -> None:
+        super().__init__(f"cannot pickle {type(value).__name__!r} object")
+        self.kind = kind
+        self.value = value
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Pickle for the notebook's kernel: tensors arrive there on the CPU."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return (
+                obj.cpu().__reduce_ex__(self.proto) if obj.device.type != "cpu" else NotImplemented
+            )
+        if kind := _kind(type(obj)):
+            raise Stays(kind, obj)
+        return super().reducer_override(obj)
+
+    proto = cloudpickle.DEFAULT_PROTOCOL
+
+
+def _kind(of: type) -> str:
+    """Return the kind of what stays on its rank, "" for what does not."""
+    if (found := _known.get(of)) is None:
+        found = "generator" if issubclass(of, GeneratorType) else ""
+        for known in of.__mro__:
+            if known.__name__ in _KINDS and known.__module__.partition(".")[0] == "torch":
+                found = known.__name__
+                break
+        _known[of] = found
+    return found
+
+
+#: Class -> its kind.
+_known: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+
+
+def dump(value: Any) -> bytes:
+    """Pickle a value for the notebook.
+
+    Raises
+    ------
+    Stays
+        If it is, or has, something that exists on its rank only.
+    Exception
+        Whatever else pickle or the value's own class raises.
+    """
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+def explain(error: Exception, value: object, name: str = "") -> str:
+    """Say why a value cannot leave its rank, and what can.
+
+    ``name`` is that of the variable; without one it is the result of a function.
+    """
+    whole = name or "The result"
+    part = "%px part = …, then lab['part']" if name else "return that"
+    if not isinstance(error, Stays):
+        why = (str(error) or type(error).__name__).rstrip(".")
+        return f"{whole} cannot leave its ranks ({why}). Take what you need of it: {part}."
+    what, way = _KINDS[error.kind]
+    if error.value is not value:
+        return f"{whole} cannot leave its ranks: in it is {what}. Take what you need of it: {part}."
+    way = way.format(name=name) if name else part
+    return f"{whole} cannot leave its ranks: it is {what}. Take what you need of it: {way}."
