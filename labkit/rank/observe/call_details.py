@@ -131,7 +131,7 @@ def note_message(
     kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
     _keep(sizes.setdefault(group, {}), key, (sum(t.numel() for t in tensors), kind, place, began))
     fresh[group] = fresh.get(group, 0) + 1
-    collective_notes.note_others(group)
+    collective_notes.note_others(group, groups.serving(group, tensors))
 
 
 def _keep(record: dict[Any, Any], key: Any, value: Any) -> None:

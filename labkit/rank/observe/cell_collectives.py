@@ -21,9 +21,11 @@ from ..torch_internals.groups import ProcessGroup
 from ..torch_internals.recorder import TYPES, Issued
 from . import call_details, collective_notes, flight_recorder, p2p_record
 from .collective_notes import KEPT, Note
+from .p2p_record import GLOO
 
-#: group -> operations that it had counted when the cell began, and those that are no collectives
-_began: WeakKeyDictionary[ProcessGroup, tuple[int, int]] = WeakKeyDictionary()
+#: group -> backend -> operations that it had counted when the cell began, and how many of these
+#: are no collectives
+_began: WeakKeyDictionary[ProcessGroup, dict[str, tuple[int, int]]] = WeakKeyDictionary()
 
 
 def begin() -> None:
@@ -32,65 +34,64 @@ def begin() -> None:
     _began.clear()
     if names.is_on("collectives"):
         for group in groups.groups():
-            _began[group] = _counted(group)
+            _began[group] = {name: _counted(group, name) for name in groups.backends(group)}
 
 
-def _counted(group: ProcessGroup) -> tuple[int, int]:
-    return groups.issued(group) or 0, collective_notes.others.get(group, 0)
+def _counted(group: ProcessGroup, backend: str) -> tuple[int, int]:
+    return groups.issued_by(group, backend), collective_notes.count_others(group, backend)
 
 
 def collect() -> CellCalls | None:
     """Describe the newest collectives of each group since ``begin``, None if there are none."""
-    if not names.is_on("collectives") or not any(map(_has_new, groups.groups())):
+    if not names.is_on("collectives"):
+        return None
+    if not any(_has_new(g, name) for g in groups.groups() for name in groups.backends(g)):
         return None
     found = dict(_describe())
     return CellCalls(dist.get_rank(), found) if found else None
 
 
-def _has_new(group: ProcessGroup) -> bool:
-    """Tell whether a group has had collectives since ``begin``."""
-    if group in collective_notes.noted:
+def _has_new(group: ProcessGroup, backend: str) -> bool:
+    """Tell whether a group has had collectives of a backend since ``begin``."""
+    if backend in collective_notes.noted.get(group, ()):
         return True
-    (was, less), (counted, now_less) = _began.get(group, (0, 0)), _counted(group)
-    return counted - was > now_less - less
+    (was, less), (counted, now_less) = _before(group, backend), _counted(group, backend)
+    return counted - was > (now_less - less) * (backend == GLOO)
+
+
+def _before(group: ProcessGroup, backend: str) -> tuple[int, int]:
+    return _began.get(group, {}).get(backend, (0, 0))
 
 
 def _describe() -> Iterator[tuple[GroupKey, Calls]]:
     recorded: list[Issued] | None = None
     for group, ranks in groups.members().items():
-        if len(ranks) < 2 or not _has_new(group):
-            continue
-        numbered = _numbers(group)
-        if numbered is None:
-            continue
-        first, last, notes = numbered
-        kinds: dict[int, Kind] = {}
-        # Parts of monitored barriers have numbers in the recorder, but not as many on each rank.
-        if len(notes) < min(last - first, KEPT) and not p2p_record.barriers.get(group):
-            if recorded is None:
-                recorded = flight_recorder.entries()
-            own = (e for e in recorded if e.group == group.group_name)
-            kinds = {e.number: _kind_of(e) for e in own if first < e.number <= last}
-        known: dict[Note, Kind] = {}
-        for number, note in notes.items():
-            if note not in known:
-                known[note] = _kind(note)
-            kinds[number] = known[note]
-        if kinds:
-            yield flight_recorder.key(group, ranks), _pack(first, last, kinds)
+        for i, backend in enumerate(groups.backends(group)):
+            if len(ranks) < 2 or not _has_new(group, backend):
+                continue
+            name, members = flight_recorder.key(group, ranks)
+            part = name + (flight_recorder.PART if i else "")
+            first, last, notes = _numbers(group, backend)
+            kinds: dict[int, Kind] = {}
+            # Parts of monitored barriers have numbers in the recorder, not as many on each rank.
+            if len(notes) < min(last - first, KEPT) and not p2p_record.barriers.get(group):
+                recorded = flight_recorder.entries() if recorded is None else recorded
+                own = (e for e in recorded if e.group == part and first < e.number <= last)
+                kinds = {e.number: _kind_of(e) for e in own}
+            known = {note: _kind(note) for note in set(notes.values())}
+            kinds |= {number: known[note] for number, note in notes.items()}
+            if kinds:
+                yield (part, members), _pack(first, last, kinds)
 
 
-def _numbers(group: ProcessGroup) -> tuple[int, int, dict[int, Note]] | None:
-    """Return how many collectives a group had before the cell, how many it has now, and the notes
-    by number; None where these cannot be told from what else the group counts."""
-    backends = groups.backends(group)
-    if len(backends) > 1:
-        return None
-    counts_all = backends[0] == "gloo"
-    noted = collective_notes.noted.get(group)
+def _numbers(group: ProcessGroup, backend: str) -> tuple[int, int, dict[int, Note]]:
+    """Return how many collectives a backend had in a group before the cell, how many it has now,
+    and the notes by number."""
+    counts_all = backend == GLOO
+    noted = collective_notes.noted.get(group, {}).get(backend)
     first, last = (
         operations - less * counts_all
-        for operations, less in (_began.get(group, (0, 0)), _counted(group))
+        for operations, less in (_before(group, backend), _counted(group, backend))
     )
     notes = {
         operation - less * counts_all: note

@@ -54,12 +54,14 @@ class Note(NamedTuple):
     direct: bool
 
 
-#: group -> of this cell's newest: operation in the backend, how many of these are no collectives,
-#: and the note
-noted: WeakKeyDictionary[ProcessGroup, deque[tuple[int, int, Note]]] = WeakKeyDictionary()
-#: group -> what gloo has numbered there together with collectives: messages, and the parts of
-#: monitored barriers
-others: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
+#: group -> backend -> of this cell's newest: operation there, how many of these are no
+#: collectives, and the note
+noted: WeakKeyDictionary[ProcessGroup, dict[str, deque[tuple[int, int, Note]]]] = (
+    WeakKeyDictionary()
+)
+#: group -> backend -> what it has numbered there together with collectives, as gloo does: messages,
+#: and the parts of monitored barriers
+others: WeakKeyDictionary[ProcessGroup, dict[str, int]] = WeakKeyDictionary()
 
 
 def note(
@@ -72,14 +74,12 @@ def note(
 ) -> None:
     """Note a collective that has been issued by a method with ``args``."""
     order, gaps = _layout(method, args)
-    known = noted.get(group)
-    if known is None:
-        known = noted[group] = deque(maxlen=KEPT)
+    known = noted.setdefault(group, {}).setdefault(backend, deque(maxlen=KEPT))
     told = Note(
         collectives.family(method), backend, _types(args), _elements(method, args), order, gaps,
         _operation(args), *call,
     )  # fmt: skip
-    less = others.get(group, 0)
+    less = count_others(group, backend)
     for number in range(operation - _parts(group, method, args, backend), operation):
         known.append((number + 1, less, told))
 
@@ -91,9 +91,15 @@ def _parts(group: ProcessGroup, method: str, args: Sequence[Any], backend: str) 
     return group.size() if method == "reduce_scatter" else len(_tensors(args, 0))
 
 
-def note_others(group: ProcessGroup, count: int = 1) -> None:
-    """Note that a group has numbered something that is no collective."""
-    others[group] = others.get(group, 0) + count
+def note_others(group: ProcessGroup, backend: str, count: int = 1) -> None:
+    """Note that a backend has numbered something in a group that is no collective."""
+    known = others.setdefault(group, {})
+    known[backend] = known.get(backend, 0) + count
+
+
+def count_others(group: ProcessGroup, backend: str) -> int:
+    """Return how many numbers of a backend in a group are not of collectives."""
+    return others[group].get(backend, 0) if group in others else 0
 
 
 def _tensors(args: Sequence[Any], at: int) -> Sequence[torch.Tensor]:

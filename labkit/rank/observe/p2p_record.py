@@ -35,6 +35,8 @@ COLLECTIVES = tuple(
     for method in methods
     if method != "monitored_barrier"  # it has no Work; ours counts it
 )
+#: The backend that has monitored barriers.
+GLOO = "gloo"
 #: Entries that torch's flight recorder keeps: enough to explain a hang, and read in 3 ms.
 RECORDER_SIZE = "128"
 
@@ -203,11 +205,10 @@ def monitored_barrier(
     ended.check(self)
     barriers[self] = barriers.get(self, 0) + 1
     own = {} if timeout is None else {"timeout": timeout}
-    before = groups.issued(self)
+    before = groups.issued_by(self, GLOO)
     began = time.time_ns()
     stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
-    if before is not None:
-        collective_notes.note_others(self, (groups.issued(self) or 0) - before)
+    collective_notes.note_others(self, GLOO, groups.issued_by(self, GLOO) - before)
     _note_wait(began, None)
 
 

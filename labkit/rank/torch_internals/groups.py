@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -83,13 +84,22 @@ def operation(work: Work) -> int | None:
         return None
 
 
+#: what ``backends`` has found
+_backends: WeakKeyDictionary[ProcessGroup, tuple[str, ...]] = WeakKeyDictionary()
+
+
 def backends(group: ProcessGroup) -> tuple[str, ...]:
     """Return the backends of a group that have a recorder; one that serves GPUs comes first.
 
-    Each numbers its collectives for itself.
+    Each numbers its collectives for itself. A group keeps its backends, and torch takes longer to
+    say than all else that is noted of a call.
     """
-    known = dist.get_backend(group)
-    return tuple(name for name in ("nccl", "gloo") if name in known) or (known,)
+    found = _backends.get(group)
+    if found is None:
+        known = dist.get_backend(group)
+        found = tuple(name for name in ("nccl", "gloo") if name in known) or (known,)
+        _backends[group] = found
+    return found
 
 
 def part(group: ProcessGroup, backend: str) -> Any:
@@ -138,3 +148,9 @@ def issued(group: ProcessGroup) -> int | None:
         return int(group._get_sequence_number_for_group())  # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):
         return None
+
+
+def issued_by(group: ProcessGroup, backend: str) -> int:
+    """Return how many operations one backend of a group counts; 0 if torch does not say."""
+    several = len(backends(group)) > 1
+    return issued(part(group, backend) if several else group) or 0

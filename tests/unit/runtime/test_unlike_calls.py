@@ -147,8 +147,10 @@ def test_sizes_have_to_be_the_same_where_a_short_tensor_passes():
 LOOP, METRIC, EVAL, LAST = (at(line) for line in (3, 4, 6, 7))
 #: What torch issues in C++.
 DDP = Kind("all_reduce", "gloo", ("float32",), order=UNKNOWN)
-KINDS = {"P": LOOP, "Q": METRIC, "R": EVAL, "S": LAST, "d": DDP,
-         "b": replace(at(9), name="barrier"), "?": None, "m": replace(LAST, direct=False)}  # fmt: skip
+KINDS = {
+    "P": LOOP, "Q": METRIC, "R": EVAL, "S": LAST, "d": DDP, "?": None,
+    "b": replace(at(9), name="barrier"), "m": replace(LAST, direct=False),
+}  # fmt: skip
 
 
 def slipped(*orders: str, whole: bool = True) -> list[str]:

@@ -55,7 +55,7 @@ def noted(method, *args, backend="gloo"):
     """Return what is noted of one call, and its numbers."""
     group = Group()
     collective_notes.note(group, method, args, backend, 7, (("In[7]", 2), True))
-    notes = collective_notes.noted[group]
+    notes = collective_notes.noted[group][backend]
     assert len({note for *_, note in notes}) == 1
     return notes[0][2], [number for number, *_ in notes]
 
@@ -112,7 +112,8 @@ def test_types_of_several_tensors():
 
 def test_what_else_a_group_numbers():
     group = Group()
-    collective_notes.note_others(group)
-    collective_notes.note_others(group, 4)
+    collective_notes.note_others(group, "gloo")
+    collective_notes.note_others(group, "gloo", 4)
+    collective_notes.note_others(group, "nccl", 2)
     collective_notes.note(group, "allreduce", ([torch.zeros(1)],), "gloo", 7, (None, False))
-    assert [entry[:2] for entry in collective_notes.noted[group]] == [(7, 5)]
+    assert [entry[:2] for entry in collective_notes.noted[group]["gloo"]] == [(7, 5)]
