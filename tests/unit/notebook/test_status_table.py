@@ -1,5 +1,7 @@
 """The table of ranks, as text and as HTML."""
 
+import dataclasses
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -31,6 +33,14 @@ def test_columns_line_up():
         assert [row[start:].split("  ")[0] for row in rows] == [
             line[column] for line in Table(STATES).rows()[1:]
         ]
+
+
+def test_how_a_cell_has_ended_the_group_is_a_note_once():
+    left = "In[2] ended the lab's process group; lab.reset() forms it again."
+    states = [dataclasses.replace(state, left=left) for state in STATES]
+    assert Table(states, ["first"]).notes == ["first", left]
+    assert repr(Table(states)).splitlines()[-1] == left
+    assert f"<p>{escape(left)}</p>" in Table(states).to_html()
 
 
 def test_html_says_the_same_and_escapes():

@@ -25,6 +25,7 @@ from labkit.runtime.diagnosis import (
     why_died,
     without_torch_log,
 )
+from labkit.wire import torch_texts
 from labkit.wire.samples import Entry, Group, Sample, Wait
 
 WORLD = ("0", (0, 1, 2))
@@ -63,6 +64,13 @@ DEADLOCK = Ending("deadlock", [1, 2], case=waited(), repaired=True)
 KILLED = {0: -signal.SIGKILL}
 LOST = raised("RuntimeError", "Connection closed by peer [127.0.0.1]:1234")
 BOOM = raised("ValueError", "boom")
+
+
+def test_ranks_that_used_a_group_of_before_are_not_called_out_of_step():
+    old = raised("ValueError", f"pair (sub-group) {torch_texts.BELONGS} lab.reset(): make it again")
+    repaired = Ending(repaired=True)
+    assert diagnosis.GROUP_ANEW not in str(judge(keeper(), [], {0: old, 1: old}, repaired))
+    assert diagnosis.GROUP_ANEW in str(judge(keeper(), [], {0: old, 1: BOOM}, repaired))
 
 
 def test_all_went_well():
