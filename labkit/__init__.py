@@ -142,8 +142,10 @@ def load_ipython_extension(shell: _Any) -> None:
 
     versions.check()
     from .notebook import torchrun
+    from .notebook.shell import offer_magics
 
     torchrun.load(shell)
+    offer_magics(shell)
     _complete_exercises(shell)
 
 

@@ -51,6 +51,7 @@ OFF = {
     "get_code_name": "XCachingCompiler.get_code_name: errors and deadlocks do not say",
     "_publish_execute_input": "Kernel._publish_execute_input: each cell costs each rank three more",
     "_queue_handlers": "Client._queue_handlers: each cell costs the notebook three more messages",
+    "ask_exit": "ZMQInteractiveShell.ask_exit: exit() in a cell may end its rank",
     "_showtraceback": "InteractiveShell._showtraceback: errors of a rank show IPython's long",
 }
 
