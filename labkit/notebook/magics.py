@@ -58,6 +58,7 @@ class LabMagics(ParallelMagics):
     """The parallel magics of the current lab."""
 
     view: Any
+    _failed_by: Exception | None = None  #: of the last cell of ``%autopx``
 
     def __init__(self, shell: InteractiveShell, view: Any, suffix: str = "") -> None:
         super().__init__(shell, view, suffix)
@@ -151,7 +152,20 @@ class LabMagics(ParallelMagics):
         ipython.check_syntax(self.shell, cell, first_line=1)
         shown = live.Live(live.screen())
         code = f"{cell.rstrip()}\n#px {ipython.cell_name(self.shell)}"
-        return self._run(current, current.check_ranks(None), code, shown, kwargs.get("save_name"))
+        everyone = current.check_ranks(None)
+        try:
+            return self._run(current, everyone, code, shown, kwargs.get("save_name"))
+        except Exception as error:
+            self._failed_by = error
+            raise
+
+    def pxrun_nodes(self, *args: Any, **named: Any) -> Any:
+        """Run a cell of ``%autopx``; one that fails on a rank fails in the notebook, too."""
+        self._failed_by = None
+        failed = super().pxrun_nodes(*args, **named)
+        if self._failed_by is not None and named.get("result") is not None:
+            named["result"].error_in_exec, self._failed_by = self._failed_by, None
+        return failed
 
     @magic_arguments.magic_arguments()
     @output_args

@@ -70,3 +70,17 @@ def test_a_line_that_cannot_be_read_fails_its_cell(
     error = fails(shell, text)
     assert isinstance(error, UsageError)
     assert str(error).startswith(message)
+
+
+def test_a_cell_of_autopx_fails_in_the_notebook_too(
+    shell: InteractiveShell, lab: labkit.Lab
+) -> None:
+    shell.run_cell("%autopx")
+    try:
+        assert isinstance(fails(shell, "if rank: 1 / 0"), RankError)
+        assert isinstance(fails(shell, "exit(3)"), RankError)
+        assert shell.run_cell("keep = 9").success
+    finally:
+        shell.run_cell("%autopx")
+    assert lab["keep"] == [9, 9]
+    assert shell.run_cell("1").success
