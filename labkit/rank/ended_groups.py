@@ -84,6 +84,9 @@ def explain(error: BaseException) -> None:
         if left:
             error.args = (f"{torch_texts.NO_GROUP}: {left}",)
         return
+    if isinstance(error, KeyError) and error.args and ended.is_ended(error.args[0]):
+        error.args = (describe(error.args[0], error.args[0]),)  # of a table of torch's
+        return
     if not (ended.any_noted() and torch_texts.OF_ENDED.search(text)):
         return
     found = _find(error)
@@ -116,18 +119,19 @@ def describe(thing: object, group: object) -> str:
 def find_name(thing: object) -> tuple[str, str]:
     """Return by which variable of the cells a thing is reached, and the cell that this is from."""
     names = tracebacks.get_shell().user_ns if tracebacks.has_shell() else {}
-    for name, value, path in _reached(names):
-        if value is thing:
-            return path, _cell_of(name, names)
-    for name, value, path in _reached(names):
-        if ended.contains(value, thing):
-            return path, _cell_of(name, names)
-    return "", ""
+    found = [(path, _cell_of(n, names)) for n, value, path in _reached(names) if value is thing]
+    found += [
+        (path, _cell_of(n, names))
+        for n, value, path in _reached(names)
+        if value is not thing and ended.contains(value, thing)
+    ]
+    # The variable of a loop that runs has no cell yet.
+    return next((known for known in found if known[1]), found[0] if found else ("", ""))
 
 
 def _cell_of(name: str, names: dict[str, Any]) -> str:
     """Return the cell that a variable has its value from, "" if that is not known."""
-    at, cell = _bound.get(name, (id(names[name]), _cell))
+    at, cell = _bound.get(name, (0, ""))
     return cell if at == id(names[name]) else ""
 
 

@@ -64,12 +64,14 @@ def note_all(how: str, explain: Explain) -> None:
         for model in _find_all(DistributedDataParallel):
             if _refuse not in model._forward_pre_hooks.values():
                 model.register_forward_pre_hook(_refuse)
-    if (module := sys.modules.get("torch.distributed.device_mesh")) is not None:
-        for mesh in _find_all(module.DeviceMesh):
+    if len(groups.members()) > 1:  # there are sub-groups, which meshes may name
+        module = sys.modules.get("torch.distributed.device_mesh")
+        for mesh in _find_all(module.DeviceMesh) if module is not None else ():
             _rename(mesh)
 
 
 def _find_all(owner: type) -> list[Any]:
+    """Return all objects of a class: torch keeps no list. It takes some 50 ms."""
     return [o for o in gc.get_objects() if issubclass(type(o), owner)]
 
 

@@ -8,6 +8,7 @@ import os
 import sysconfig
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import lru_cache
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from ...wire.protocol import FROM_ROOT, ROOTED
-from .. import guarded
+from .. import guarded, tracebacks
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 C10D = c10d.__file__
@@ -309,27 +310,32 @@ def _evaluates(module: torch.nn.Module, inside: list[FrameType], caller: FrameTy
     while caller is not None:
         code = caller.f_code
         decorates = code.co_filename == _CONTEXTS and code.co_name in (*EVALUATIONS, *PLUMBING)
-        if decorates or _within(caller, EVALUATIONS):
+        if decorates or (tracebacks.is_cell(code.co_filename) and _within(caller)):
             return True
         caller = caller.f_back
     return False
 
 
-def _within(frame: FrameType, contexts: Iterable[str]) -> bool:
-    """Tell whether the line of a frame stands in a ``with`` of one of these."""
-    if is_torch(frame):
-        return False
-    lines, line = linecache.getlines(frame.f_code.co_filename), frame.f_lineno
+def _within(frame: FrameType) -> bool:
+    """Tell whether the line of a cell stands in a ``with`` of an evaluation."""
+    source = "".join(linecache.getlines(frame.f_code.co_filename))
+    return any(first <= frame.f_lineno <= last for first, last in _evaluations(source))
+
+
+@lru_cache(maxsize=8)  # a wait is looked at ten times a second
+def _evaluations(source: str) -> list[tuple[int, int]]:
+    """Return the first and the last line of each ``with`` of an evaluation in a cell."""
     try:
-        tree = ast.parse("".join(lines))
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):  # magics
-        return False
-    return any(
-        isinstance(node, ast.With)
-        and node.lineno <= line <= (node.end_lineno or line)
-        and any(name in ast.unparse(item.context_expr) for item in node.items for name in contexts)
-        for node in ast.walk(tree)
-    )
+        return []
+    withs = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
+    return [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in withs
+        for item in node.items
+        if any(name in ast.unparse(item.context_expr) for name in EVALUATIONS)
+    ]
 
 
 def _written(frame: FrameType | None) -> str:

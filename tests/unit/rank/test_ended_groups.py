@@ -68,6 +68,20 @@ def test_a_part_of_a_model_is_found_by_the_model(names):
     assert ended_groups.find_name(model[0]) == ("model", "In[2]")
 
 
+def test_the_variable_of_a_loop_that_runs_is_not_where_it_was_made(names):
+    made_in("In[2]", names, models=[Thing()])
+    names["aa"] = names["models"][0]
+    assert ended_groups.find_name(names["aa"]) == ("models[0]", "In[2]")
+
+
+def test_a_group_that_is_in_no_table_of_torchs_has_no_address(names, group, monkeypatch):
+    made_in("In[2]", names, pair=group)
+    monkeypatch.setitem(ended._ended, group, "lab.reset()")
+    error = KeyError(group)
+    ended_groups.explain(error)
+    assert "pair (sub-group, made in In[2]) belongs" in str(error)
+
+
 def test_a_variable_that_a_function_has_set_since_has_no_cell(names):
     made_in("In[2]", names, a=Thing())
     names["a"] = other = Thing()
