@@ -14,10 +14,12 @@ from . import (
     children,
     debugger_internals,
     device,
+    ended_groups,
     interrupts,
     ipython_internals,
     leaving,
     own_names,
+    process_group,
     tracebacks,
 )
 from .observe import cell_messages, p2p_record
@@ -107,6 +109,7 @@ def call(payload: bytes) -> Returned:
     finally:
         running = False
         debugger_internals.end()
+        ended_groups.end_call("lab.run", is_labs=process_group.is_formed())
         cell_messages.publish()
 
 

@@ -148,8 +148,11 @@ def join(
 
 
 @errand
-def leave() -> None:
-    """Leave the process group, if the rank is in one."""
+def leave(by: str = "") -> None:
+    """Leave the process group, if the rank is in one.
+
+    ``by`` says through what: "lab.reset()"; "the deadlock", of the last cell.
+    """
 
 
 # -- functions and variables of the notebook ----------------------------------------------------
