@@ -61,7 +61,8 @@ class Result:
     @property
     def gave_nothing(self) -> bool:
         """Whether all that is wrong is None."""
-        return bool(self.wrong) and all(_is_nothing(self.yours[rank]) for rank in self.wrong)
+        pairs = [(self.yours[rank], self.expected[rank]) for rank in self.wrong]
+        return bool(pairs) and all(_is_nothing(*pair) for pair in pairs)
 
     def on(self, ranks: Sequence[int]) -> str:
         """Return " on ranks 0–3", "" for an answer in the notebook."""
@@ -99,12 +100,22 @@ def judge(result: Result) -> Verdict:
     return Verdict("passed")
 
 
-def _is_nothing(value: Any) -> bool:
-    """Tell whether a value is None, or a list or dict of nothing else."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return value is None or (isinstance(value, list | tuple) and bool(value)
-                             and all(map(_is_nothing, value)))  # fmt: skip
+def _is_nothing(yours: Any, expected: Any) -> bool:
+    """Tell whether a value is None, or a list or dict of which each part that differs is.
+
+    A trial of several parts looks at other things too, which are right. A part that is itself a
+    list of None is something: it has been returned.
+    """
+    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
+        if yours.keys() != expected.keys():
+            return False
+        yours, expected = list(yours.values()), [expected[key] for key in yours]
+    if not (isinstance(yours, list | tuple) and isinstance(expected, list | tuple)):
+        return yours is None
+    if len(yours) != len(expected):
+        return False
+    pairs = zip(yours, expected, strict=True)
+    return all(y is None for y, e in pairs if not same(y, e))
 
 
 def _is(mistake: Mistake) -> Verdict:

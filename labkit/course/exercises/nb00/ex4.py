@@ -59,8 +59,8 @@ EXERCISE = Exercise(
     goals=(Goal("collectives", exactly=lambda n: len(FLAGS)),),
     mistakes=(
         Mistake(
-            "Only the ranks with flag = True make the call, and they wait for the others. Every "
-            "rank has to make it: those with False contribute a 0.",
+            "Not every rank makes the call, and those that do wait for the others. Make it on "
+            "every rank, whatever its number and its flag: one with False contributes a 0.",
             stuck=r"waits? in (?:all_)?reduce[\s\S]*(?:condition|ended)",
             hint="Move the collective out of the if: only what a rank contributes depends on flag.",
             shown_by={
@@ -70,6 +70,9 @@ EXERCISE = Exercise(
                         dist.all_reduce(count)
                     return count.item()
                 """),
+                "leaves rank 0 out": edit(
+                    "dist.all_reduce(count)", "if rank > 0:\n    dist.all_reduce(count)"
+                ),
                 "returns early": body("""
                     if not flag:
                         return 0

@@ -24,7 +24,13 @@ from .messages import (
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None:
-    return tried(answer, here, [x.to(here.device) for x in brought(here.rank)], expected)
+    found = tried(answer, here, [x.to(here.device) for x in brought(here.rank)], expected)
+    return None if found is None else [_as_list(item) for item in found]
+
+
+def _as_list(item: Any) -> Any:
+    """Return a sum of int32 that torch has made int64, as sum() does, as the numbers that it is."""
+    return item.tolist() if getattr(item, "dtype", None) == torch.int64 else item
 
 
 def _sum_to(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
@@ -76,7 +82,7 @@ EXERCISE = Exercise(
         Mistake(
             "The last rank sends too, to a rank that does not exist. The chain ends with the last "
             "rank.",
-            raises=r"There is no rank \d+ in this group",
+            raises=r"There is no rank \d+ in this group(?![\s\S]*recv\()",
             shown_by={
                 "lets the last rank send too": edit(
                     """
@@ -85,6 +91,15 @@ EXERCISE = Exercise(
                     """,
                     "dist.send(total, dst=rank + 1)",
                 ),
+            },
+        ),
+        Mistake(
+            "The last rank receives from a rank that does not exist: the sum comes from the other "
+            "side, from rank - 1.",
+            raises=r"There is no rank \d+ in this group[\s\S]*recv\(",
+            shown_by={
+                "receives from the rank after": edit("src=rank - 1", "src=rank + 1"),
+                "receives from two on": edit("src=rank - 1", "src=rank + 2"),
             },
         ),
         Mistake(
@@ -291,16 +306,16 @@ EXERCISE = Exercise(
         ),
     },
     another=body("""
-        sums = torch.zeros_like(x)
+        rows = x.new_zeros(world_size, *x.shape)  # one message with the x of all before
         works = []
         if rank != 0:
-            dist.irecv(sums, src=rank - 1).wait()
-        sums = sums + x
+            dist.irecv(rows, src=rank - 1).wait()
+        rows[rank] = x
         if rank + 1 != world_size:
-            works.append(dist.isend(sums, dst=rank + 1))
+            works.append(dist.isend(rows, dst=rank + 1))
         for work in works:
             work.wait()
-        return sums
+        return rows.sum(0)  # of int32 it is int64
     """),
     hints=(
         "Rank r does three things: receive from rank r - 1, add, send to rank r + 1. The first "

@@ -82,13 +82,38 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank waits for its send before it reaches its receive, and on gloo no send is "
             "complete before its message is received: pass both messages to one "
-            "batch_isend_irecv, or let one rank receive first.",
+            "batch_isend_irecv, or let one rank receive first. If you do so, look at the numbers: "
+            "what goes to rank + 1 has to be received from rank - 1.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
+                "receives from the rank that it sends to": edit(
+                    "dist.irecv, received, left", "dist.irecv, received, right"
+                ),
                 "sends first, on every rank": body("""
                     received = torch.zeros_like(x)
                     dist.send(x, (rank + 1) % world_size)
                     dist.recv(received, (rank - 1) % world_size)
+                    return received
+                """),
+            },
+        ),
+        Mistake(
+            "Every rank receives from the rank that it sends to. What it is sent comes from the "
+            "other side: receive from (rank - 1) % world_size.",
+            stuck=r"rank 1 waits in recv from rank (?!0\b)\d",
+            shown_by={
+                "waits for the wrong side": body("""
+                    received = torch.empty_like(x)
+                    right = (rank + 1) % world_size
+                    work = dist.isend(x, right)
+                    dist.recv(received, right)
+                    work.wait()
+                    return received
+                """),
+                "receives first, from the wrong side": body("""
+                    received = torch.empty_like(x)
+                    dist.recv(received, (rank + 1) % world_size)
+                    dist.send(x, (rank + 1) % world_size)
                     return received
                 """),
             },
@@ -151,6 +176,46 @@ EXERCISE = Exercise(
                     "(dist.irecv, received,",
                     "(dist.irecv, x,",
                 ),
+            },
+        ),
+        Mistake(
+            "Only rank 0 is wrong: the ring is not closed. The last rank sends to rank 0, and "
+            "rank 0 receives from it, so count modulo world_size instead of leaving the ends out.",
+            when=lambda yours, expected, n: (
+                n > 2 and yours[0][:-1] != expected[0][:-1] and yours[1:] == expected[1:]
+            ),
+            shown_by={
+                "leaves out the ends": body("""
+                    received = torch.zeros_like(x)
+                    works = []
+                    if rank < world_size - 1:
+                        works.append(dist.isend(x, rank + 1))
+                    if rank > 0:
+                        works.append(dist.irecv(received, rank - 1))
+                    for work in works:
+                        work.wait()
+                    return received
+                """),
+                "rank 0 keeps its own": body("""
+                    received = x.clone()
+                    works = [dist.isend(x, rank + 1)] if rank + 1 < world_size else []
+                    works += [dist.irecv(received, rank - 1)] if rank else []
+                    for work in works:
+                        work.wait()
+                    return received
+                """),
+            },
+        ),
+        Mistake(
+            "Nothing comes from another rank: roll moves the numbers inside of this rank's x. "
+            "Send x, and receive what the rank before sends.",
+            when=lambda *found: (
+                gives(lambda xs, r: xs[r].roll(1, 0))(*found)
+                or gives(lambda xs, r: xs[r].roll(-1, 0))(*found)
+            ),
+            shown_by={
+                "rolls its own numbers": body("return x.roll(1)"),
+                "rolls them the other way": body("return torch.roll(x, -1)"),
             },
         ),
         Mistake(

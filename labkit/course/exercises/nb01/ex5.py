@@ -115,6 +115,17 @@ EXERCISE = Exercise(
             shown_by={"turns one difference round": edit("(t2 - t1)", "(t1 - t2)")},
         ),
         Mistake(
+            "Your β is 0 in every case: // and int() round down, and a byte takes far less than a "
+            "second.",
+            when=lambda yours, expected, n: all(
+                isinstance(pair, list | tuple) and pair[1] == 0 for pair in yours
+            ),
+            shown_by={
+                "rounds down": edit("/ (n2 - n1)", "// (n2 - n1)"),
+                "makes it an int": edit("(t2 - t1) / (n2 - n1)", "int((t2 - t1) / (n2 - n1))"),
+            },
+        ),
+        Mistake(
             "Your α is the whole time of a message: subtract the time that its bytes take.",
             when=lambda yours, expected, n: any(
                 all(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...answers import body, edit
+from ...compare import same
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
 from .ring import (
@@ -138,6 +139,18 @@ def _partial(yours: Sequence[Any], expected: Any, n: int) -> bool:
     )
 
 
+def _rest_is_left(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether the matrix is right but for its last elements, which are as they were."""
+    whole = SIZE // n * n
+    matrices = [
+        (y[0].view(-1), e[0].view(-1), _matrix(rank).view(-1))
+        for rank, (y, e) in enumerate(zip(yours, expected, strict=True))
+    ]
+    return 0 < whole < SIZE and all(
+        same(y[:whole], e[:whole]) and same(y[whole:], own[whole:]) for y, e, own in matrices
+    )
+
+
 EXERCISE = Exercise(
     id="03-4",
     title="The whole ring",
@@ -226,6 +239,21 @@ EXERCISE = Exercise(
                         all_gather_step(chunks, step)
                     """,
                     "",
+                ),
+            },
+        ),
+        Mistake(
+            "The last elements are left out where n does not divide their number: tensor_split and "
+            "chunk put them into chunks too, which need not be of equal length.",
+            when=_rest_is_left,
+            shown_by={
+                "leaves the rest out": edit(
+                    "x.view(-1).tensor_split(n)",
+                    "x.view(-1)[: x.numel() // n * n].tensor_split(n)",
+                ),
+                "splits into equal parts only": edit(
+                    "list(x.view(-1).tensor_split(n))",
+                    "list(x.view(-1).split(x.numel() // n))[:n] if x.dim() else [x] * n",
                 ),
             },
         ),

@@ -21,12 +21,22 @@ def _net(ranks: Sequence[int], n: int, device: torch.device | None = None) -> nn
     """Return a network with the gradient of the mean loss over the images of some ranks.
 
     An image of rank r is one number, n * n * 10**r, and there are n * n images on all ranks: so
-    the digits of the weight's gradient say how many of each rank are in it.
+    the digits of the weight's gradient say how many of each rank are in it. The bias's gradient is
+    1 over all images, and on every rank another number.
     """
     net = nn.Linear(1, 1, dtype=torch.float64, device=device)
     numbers = [float(n * n * 10**r) for r in ranks for _ in range(_count(r))]
     net(torch.tensor(numbers, dtype=torch.float64, device=device).view(-1, 1)).mean().backward()
+    apart = [_apart(r, n) for r in ranks for _ in range(_count(r))]
+    assert net.bias.grad is not None
+    net.bias.grad += sum(apart) / len(apart)
     return net
+
+
+def _apart(rank: int, n: int) -> int:
+    """Return how far the bias's gradient of a rank's image is from 1: pairs of ranks cancel."""
+    other = rank ^ 1
+    return 0 if other >= n else _count(other) * (-1) ** rank
 
 
 def _flat(net: nn.Module) -> torch.Tensor:
@@ -63,6 +73,11 @@ def _total(own: list[torch.Tensor]) -> torch.Tensor:
     return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
 
 
+def _first_only(own: list[torch.Tensor], rank: int, n: int) -> torch.Tensor:
+    mean = _flat(_net(range(n), n))
+    return torch.cat([mean[:1], own[rank][1:]])
+
+
 EXERCISE = Exercise(
     id="04-2",
     title="Weigh the ranks",
@@ -72,6 +87,17 @@ EXERCISE = Exercise(
     entries=("gradient of the weight", "gradient of the bias"),
     goals=(Goal("collectives", most=lambda n: 3),),
     mistakes=(
+        Mistake(
+            "Only the first parameter's gradient is the mean; the others are those of each rank. "
+            "Do the same for every parameter of net.parameters().",
+            when=_weighted(_first_only),
+            shown_by={
+                "the first parameter only": edit(
+                    "in net.parameters()", "in list(net.parameters())[:1]"
+                ),
+                "the weight only": edit("in net.parameters()", "in [net.weight]"),
+            },
+        ),
         Mistake(
             "This is the mean of the ranks' means: a rank with one image counts as much as one "
             "with seven. Multiply by count before you add up.",

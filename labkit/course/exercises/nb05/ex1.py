@@ -131,6 +131,21 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The group waits for more ranks than there are: leave rank= and world_size= away, and "
+            "init_process_group reads both from the environment.",
+            stuck=r"is more than the \d+ ranks? that (is|are) here",
+            shown_by={
+                "one rank too many": edit(
+                    "dist.init_process_group()",
+                    'dist.init_process_group("gloo", rank=rank, world_size=world_size + 1)',
+                ),
+                "twice as many ranks": edit(
+                    "dist.init_process_group()",
+                    'dist.init_process_group("gloo", rank=rank, world_size=2 * world_size)',
+                ),
+            },
+        ),
+        Mistake(
             "Not every rank calls init_process_group, and those that do wait for the others: call "
             "it without a condition.",
             stuck=r"waits? in init_process_group",

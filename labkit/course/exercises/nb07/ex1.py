@@ -134,10 +134,19 @@ EXERCISE = Exercise(
             shown_by={"the sum of the largest": edit("top, op=dist.ReduceOp.MAX", "top")},
         ),
         Mistake(
-            "MIN gives the smallest of the ranks' largest gradients; the largest of them overflows "
-            "first: pass op=dist.ReduceOp.MAX.",
+            "That is the scale for the smallest of the ranks' largest gradients; the largest of "
+            "them overflows first. Combine the largest gradients with MAX, or the ranks' scales "
+            "with MIN.",
             when=would_give(_scales(together=min)),
-            shown_by={"the smallest of the largest": edit("ReduceOp.MAX", "ReduceOp.MIN")},
+            shown_by={
+                "the smallest of the largest": edit("ReduceOp.MAX", "ReduceOp.MIN"),
+                "the largest of the scales": body("""
+                    own = 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))
+                    scale = torch.tensor(own, device=device)
+                    dist.all_reduce(scale, op=dist.ReduceOp.MAX)
+                    return scale.item()
+                """),
+            },
         ),
         Mistake(
             "The scale is right, but gradient is changed: abs() makes a new tensor, abs_() does "

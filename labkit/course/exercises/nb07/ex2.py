@@ -127,10 +127,19 @@ EXERCISE = Exercise(
     entries=_steps,
     mistakes=(
         Mistake(
-            "Only the ranks that overflow make the call, and they wait for the others. Every "
+            "Not every rank makes the call in every step: one that returns before it lets the "
+            "others wait, and one that makes it only after its own overflow waits for them. Every "
             "rank has to contribute its flag in every step, even a zero.",
             stuck=r"Cause: The call stands under a condition",
             shown_by={
+                "leaves after its own overflow": edit(
+                    "flag = torch.tensor(float(overflow), device=device)",
+                    """
+                    if overflow:
+                        return scale / 2, 0
+                    flag = torch.tensor(float(overflow), device=device)
+                    """,
+                ),
                 "calls only after an overflow": edit(
                     """
                     flag = torch.tensor(float(overflow), device=device)

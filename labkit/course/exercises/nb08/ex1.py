@@ -160,6 +160,20 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "What run returns is not what the job returns: call job(), and return its result, in a "
+            "group that is there already too.",
+            when=lambda yours, expected, n: all(
+                not yours[name].startswith((TRAINED, "raises"))
+                for name in ("a job", "inside a group")
+            ),
+            shown_by={
+                "never calls it": body("return False"),
+                "returns the job": edit(
+                    "if dist.is_initialized():", "return str(job)\nif dist.is_initialized():"
+                ),
+            },
+        ),
+        Mistake(
             "The job's error is swallowed, so the caller of run takes a failed job for a "
             "finished one. Let the error through.",
             when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),

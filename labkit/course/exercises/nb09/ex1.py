@@ -128,8 +128,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The outputs are in the order in which the threads finished. gather needs them in "
-            "the replicas' order; otherwise rows change places.",
+            "The outputs are in another order than the replicas, such as that in which the threads "
+            "finished. gather needs them in the replicas' order; otherwise rows change places.",
             when=lambda yours, expected, n: (
                 yours[OUTPUTS] != expected[OUTPUTS]
                 and sorted(yours[OUTPUTS], key=str) == expected[OUTPUTS]

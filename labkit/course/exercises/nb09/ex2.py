@@ -172,8 +172,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It finds nothing: both forward passes have worked on the same copy of the model. "
-            "Make two copies.",
+            "It finds nothing, although a buffer was lost. Each of the two forward passes needs a "
+            "copy of the model of its own: on the same copy nothing differs.",
             when=lambda yours, expected, n: all(found == [] for found in yours[:UNCHANGED]),
             shown_by={
                 "the same copy": edit(

@@ -15,7 +15,7 @@ GIB, MILLION = 2**30, 10**6
 CASES: dict[str, tuple[int, int, int, bool]] = {
     "fast": (MILLION, 24 * GIB, 4, True),
     "slow": (100 * MILLION, 24 * GIB, 4, False),
-    "hosts": (350 * MILLION, 80 * GIB, 64, False),
+    "hosts": (5000 * MILLION, 80 * GIB, 64, False),
     "large": (7000 * MILLION, 80 * GIB, 8, False),
     "large and fast": (7000 * MILLION, 80 * GIB, 8, True),
     "alone": (100 * MILLION, 24 * GIB, 1, False),
@@ -40,8 +40,45 @@ def _label(parameters: int, size: int, gpus: int, fast_enough: bool) -> str:
     return f"choose({parameters:_}, {size // GIB} * 2**30, {gpus}, {fast_enough})"
 
 
-def _chose(case: str, *choices: str) -> When:
-    return lambda yours, expected, n: yours[NAMES.index(case)] in choices
+#: choose(parameters, gpu_bytes, gpus, fast_enough)
+Rule = Callable[[int, int, int, bool], str]
+
+
+def _plays(*rules: Rule) -> When:
+    """Return the predicate of an answer that chooses as one of these rules does, in every case."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        played = [[rule(*case) for case in CASES.values()] for rule in rules]
+        return yours != expected and yours in played
+
+    return when
+
+
+def _fits(
+    fits: Callable[[int, int, int], bool],
+    enough: Callable[[int, bool], bool] = lambda gpus, fast: fast or gpus == 1,
+) -> Rule:
+    """Return the right rule, but for what fits, or for when one GPU is enough."""
+
+    def rule(parameters: int, size: int, gpus: int, fast: bool) -> str:
+        if not fits(parameters, size, gpus):
+            return "FSDP"
+        return "one GPU" if enough(gpus, fast) else "DDP"
+
+    return rule
+
+
+def _counts(each: float) -> Rule:
+    """Return the rule that counts so many bytes per parameter."""
+    return _fits(lambda parameters, size, gpus: each * parameters <= size)
+
+
+def _enough(enough: Callable[[int, bool], bool]) -> Rule:
+    return _fits(lambda parameters, size, gpus: 16 * parameters <= size, enough)
+
+
+def _speed_first(parameters: int, size: int, gpus: int, fast: bool) -> str:
+    return "one GPU" if fast or gpus == 1 else _counts(16)(parameters, size, gpus, fast)
 
 
 EXERCISE = Exercise(
@@ -67,7 +104,10 @@ EXERCISE = Exercise(
         Mistake(
             "DDP keeps the whole training state on every GPU: more GPUs do not make it fit. "
             "Compare with one GPU.",
-            when=_chose("weights too large", "DDP", "one GPU"),
+            when=_plays(
+                _fits(lambda parameters, size, gpus: 16 * parameters <= size * gpus),
+                _fits(lambda parameters, size, gpus: True),
+            ),
             shown_by={
                 "all GPUs together": edit("> gpu_bytes", "> gpu_bytes * gpus"),
                 "never FSDP": body("""
@@ -76,15 +116,28 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Training does not fit on one GPU although its weights alone do: the gradient and "
-            "Adam's two moments have to be there as well, 16 bytes per parameter.",
-            when=_chose("weights fit", "DDP", "one GPU"),
-            shown_by={"weights only": edit("16 * parameters", "4 * parameters")},
+            "You count fewer than 16 bytes per parameter, so a training that does not fit seems "
+            "to. Weights, gradient and each of Adam's two moments take 4 bytes per parameter.",
+            when=_plays(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
+            shown_by={
+                "weights only": edit("16 * parameters", "4 * parameters"),
+                "one moment": edit("16 * parameters", "12 * parameters"),
+                "two bytes each": edit("16 * parameters", "8 * parameters"),
+            },
+        ),
+        Mistake(
+            "You count more than 16 bytes per parameter, so a training that fits seems not to: "
+            "weights, gradient and Adam's two moments, of 4 bytes each. gpu_bytes are bytes too.",
+            when=_plays(*map(_counts, (18, 20, 24, 32, 64, 128))),
+            shown_by={
+                "one number more": edit("16 * parameters", "20 * parameters"),
+                "bits": edit("16 * parameters", "16 * 8 * parameters"),
+            },
         ),
         Mistake(
             "If training does not fit on one GPU, it does not matter how fast that GPU is: ask "
             "first whether it fits.",
-            when=_chose("large and fast", "one GPU"),
+            when=_plays(_speed_first),
             shown_by={
                 "speed first": body("""
                     if fast_enough or gpus == 1:
@@ -95,18 +148,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Training that needs exactly gpu_bytes fits: 16 bytes per parameter may be as many.",
-            when=_chose("just fits", "FSDP"),
+            when=_plays(_fits(lambda parameters, size, gpus: 16 * parameters < size)),
             shown_by={"at the limit": edit("> gpu_bytes", ">= gpu_bytes")},
         ),
         Mistake(
             "With a single GPU there is nothing to divide the batch among: the answer is one GPU, "
             "fast enough or not.",
-            when=_chose("alone", "DDP"),
+            when=_plays(_enough(lambda gpus, fast: fast)),
             shown_by={"DDP on one": edit("fast_enough or gpus == 1", "fast_enough")},
         ),
         Mistake(
             "One GPU is fast enough there: more of them only add complexity.",
-            when=_chose("fast", "DDP", "FSDP"),
+            when=_plays(_enough(lambda gpus, fast: gpus == 1)),
             shown_by={"always more": edit("fast_enough or gpus == 1", "gpus == 1")},
         ),
     ),

@@ -135,12 +135,22 @@ EXERCISE = Exercise(
     entries=CASES,
     mistakes=(
         Mistake(
-            "The other ranks read the file before rank 0 has written it. Let all ranks call a "
-            "barrier between saving and loading, outside the if: a disk can be slower than any "
-            "time.sleep.",
+            "A rank reads the file when it is not there, or not all of it. Rank 0 has to write "
+            "it, and all ranks call a barrier between saving and loading, outside the if: a disk "
+            "can be slower than any time.sleep.",
             raises=r"^FileNotFoundError: .*/net\.pt'|^EOFError|PytorchStreamReader",
             shown_by={
                 "nobody waits": edit("dist.barrier()", ""),
+                "rank 0 writes nothing": edit("rank == 0", "rank == -1"),
+                "waits until there is a file": edit(
+                    "dist.barrier()",
+                    """
+                    while not os.path.exists(path):
+                        time.sleep(0.01)
+                    """,
+                    "model = net",
+                    "import os\n\nmodel = net",
+                ),
                 "rank 0 waits alone": edit("dist.barrier()", "    dist.barrier()"),
                 "waits for some time": edit("dist.barrier()", "time.sleep(3)"),
                 "waits too early": edit(

@@ -181,6 +181,25 @@ from torch.distributed import rpc
             },
         ),
         Mistake(
+            "There is no result yet when you look: done() does not wait. Call wait() on every "
+            "future.",
+            when=lambda yours, expected, n: yours[0][0] == [None] * n,
+            shown_by={
+                "looks at once": edit(
+                    "return [result(future) for future in futures]",
+                    "return [future.value() if future.done() else None for future in futures]",
+                ),
+                "waits for the last one only": edit(
+                    "return [result(future) for future in futures]",
+                    """
+                    done = [future.value() if future.done() else None for future in futures]
+                    result(futures[-1])
+                    return done
+                    """,
+                ),
+            },
+        ),
+        Mistake(
             "Rank 0, the caller, is missing: call your own rank too, a process may call itself.",
             when=lambda yours, expected, n: yours[0][0] == (worker_names(n)[1:], "at once"),
             shown_by={"only the others": edit("range(world_size)", "range(1, world_size)")},

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 
 REFERENCE, TOLERANCE = 0.5, 0.25
-#: What is tried: a name, and the loss of a rank among so many. Quarters are exact.
+#: Room for what a rank may want to tell the others as an object.
+OBJECT_BYTES = 1000
+#: What is tried: a name, and the loss of a rank among so many. Sixteenths are
+#: exact.
 CASES: tuple[tuple[str, Callable[[int, int], float]], ...] = (
-    ("all losses are 0.5", lambda rank, n: 0.5),
+    ("all losses are 0.6875", lambda rank, n: 0.6875),
     ("the last rank's loss is 2", lambda rank, n: 2.0 if rank == n - 1 else 0.5),
     ("the last rank's loss is -2", lambda rank, n: -2.0 if rank == n - 1 else 0.5),
     (
@@ -21,13 +29,28 @@ CASES: tuple[tuple[str, Callable[[int, int], float]], ...] = (
         lambda rank, n: (2.5, -1.5)[rank] if rank < 2 else 0.5,
     ),
     ("all losses are 2", lambda rank, n: 2.0),
-    ("all losses are 0.75, at the tolerance", lambda rank, n: 0.75),
+    (
+        "the last rank's loss is 0.75, at the tolerance",
+        lambda rank, n: 0.75 if rank == n - 1 else 0.5,
+    ),
     ("the last rank's loss is NaN", lambda rank, n: math.nan if rank == n - 1 else 0.5),
 )
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    return [answer(loss(here.rank, here.world_size), REFERENCE, TOLERANCE) for _, loss in CASES]
+    with patch.object(dist, "all_gather_object", _in_one_call):
+        return [answer(loss(here.rank, here.world_size), REFERENCE, TOLERANCE) for _, loss in CASES]
+
+
+def _in_one_call(every: list[Any], value: Any, group: Any = None) -> None:
+    """Gather objects as torch does, but in one collective: it sends their lengths before, and an
+    answer that calls it once shall not fail for two."""
+    data = pickle.dumps(value)
+    sent = torch.zeros(OBJECT_BYTES, dtype=torch.uint8)
+    sent[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    rows = [torch.empty_like(sent) for _ in every]
+    dist.all_gather(rows, sent, group=group)
+    every[:] = [pickle.loads(bytes(row.tolist())) for row in rows]
 
 
 def _losses(loss: Callable[[int, int], float], n: int) -> list[float]:
@@ -129,6 +152,43 @@ EXERCISE = Exercise(
             shown_by={"without abs": edit("abs(loss - reference)", "(loss - reference)")},
         ),
         Mistake(
+            "`tolerance` is the largest distance itself, in the units of the loss: do not "
+            "multiply it by the reference.",
+            when=would_give(
+                _told(
+                    lambda losses: all(abs(x - REFERENCE) <= TOLERANCE * REFERENCE for x in losses)
+                )
+            ),
+            shown_by={
+                "a share of the reference": edit("<= tolerance", "<= tolerance * abs(reference)"),
+                "torch's isclose": edit(
+                    "int(abs(loss - reference) <= tolerance)",
+                    "int(math.isclose(loss, reference, rel_tol=tolerance))",
+                    "ok =",
+                    "import math\n\nok =",
+                ),
+            },
+        ),
+        Mistake(
+            "You add up the distances of all ranks. Each by itself may be as large as "
+            "`tolerance`: let each rank compare its own, and combine the answers.",
+            when=would_give(
+                _told(lambda losses: sum(abs(x - REFERENCE) for x in losses) <= TOLERANCE)
+            ),
+            shown_by={
+                "adds up the distances": body("""
+                    distance = torch.tensor(abs(loss - reference), device=device)
+                    dist.all_reduce(distance)
+                    return distance.item() <= tolerance
+                """),
+                "adds up, and asks for all": body("""
+                    distances = [torch.zeros(1, device=device) for _ in range(world_size)]
+                    dist.all_gather(distances, torch.tensor([abs(loss - reference)], device=device))
+                    return bool(sum(distances) <= tolerance)
+                """),
+            },
+        ),
+        Mistake(
             "A loss that is exactly `tolerance` away gets False; the text says at most: <=.",
             when=would_give(
                 _told(lambda losses: all(abs(x - REFERENCE) < TOLERANCE for x in losses))
@@ -136,17 +196,21 @@ EXERCISE = Exercise(
             shown_by={"less than": edit("<= tolerance", "< tolerance")},
         ),
         Mistake(
-            "A rank whose loss is wrong returns before the collective, and the others wait for it. "
-            "Every rank has to make the call.",
+            "Not every rank makes the call, and the others wait for it: every rank has to make it, "
+            "whether its loss is right or wrong.",
             stuck=r"all_reduce|all_gather|broadcast|reduce",
             shown_by={
+                "rank 0 stays away": edit(
+                    "dist.all_reduce(ok, op=dist.ReduceOp.MIN)",
+                    "if rank > 0:\n    dist.all_reduce(ok, op=dist.ReduceOp.MIN)",
+                ),
                 "leaves early": body("""
                     if not abs(loss - reference) <= tolerance:
                         return False
                     ok = torch.tensor(1, device=device)
                     dist.all_reduce(ok, op=dist.ReduceOp.MIN)
                     return bool(ok)
-                """)
+                """),
             },
         ),
         Mistake(
@@ -172,11 +236,9 @@ EXERCISE = Exercise(
         ),
     ),
     another=body("""
-        wrong = torch.zeros(1, dtype=torch.int32, device=device)
-        if not -tolerance <= loss - reference <= tolerance:
-            wrong += 1
-        dist.all_reduce(wrong)
-        return wrong.item() == 0
+        every = [None] * world_size
+        dist.all_gather_object(every, loss)
+        return all(abs(one - reference) <= tolerance for one in every)
     """),
     hints=(
         "Each rank can say whether its own loss is right. What combines the ranks' answers?",

@@ -21,6 +21,8 @@ CASES = (
     ((1,), torch.int32),
 )
 LATER = 1
+#: Elements of the first x that does not divide by two.
+UNEVEN = 7
 #: What is added to integers, and what floats of 64 bits are multiplied by, so that float32 has
 #: too few digits for the former, and no room for the latter.
 DIGITS, ROOM = {torch.int32: 2**24 + 1}, {torch.float64: 2.0**200}
@@ -125,6 +127,11 @@ def _beyond(place: int) -> Callable[[Any, Any, int], bool]:
     return when
 
 
+def _padded_too_far(yours: list[Any]) -> bool:
+    """Tell whether no rank has put more than one element too much through `across`."""
+    return all(beyond <= 1 for rank in yours for beyond in rank[1::3])
+
+
 def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
     """Tell whether all sums are right as far as float32 goes, and not beyond."""
     mine, its = ([x.double() for rank in _tensors(y) for x in rank] for y in (yours, expected))
@@ -204,6 +211,18 @@ EXERCISE = Exercise(
             shown_by={"one level": body("dist.all_reduce(x)")},
         ),
         Mistake(
+            "The sum is right, but padded more than it has to be, so that a rank puts more than "
+            "its part through `across`: pad to the next multiple of the ranks per host, "
+            "dist.get_world_size(inside), which may be 1.",
+            when=lambda *found: _beyond(1)(*found) and _padded_too_far(found[0]),
+            shown_by={
+                "pads for two": edit(
+                    "-(-x.numel() // k) * k", "-(-x.numel() // max(k, 2)) * max(k, 2)"
+                ),
+                "one part more": edit("-(-x.numel() // k) * k", "(x.numel() // k + 1) * k"),
+            },
+        ),
+        Mistake(
             "The sum is right, but a rank puts more than its part through `across`. Let every rank "
             "of a host keep one part of the host's sum (reduce-scatter) and take only that to the "
             "other hosts.",
@@ -225,11 +244,30 @@ EXERCISE = Exercise(
         Mistake(
             "The number of elements does not always divide by the ranks per host, and "
             "reduce_scatter_tensor needs equal parts: pad a copy with zeros.",
-            raises=r"outputShape\[0\] \* worldSize == inputShape|must be equal to world_size"
-            r"|size equal to world_size times|invalid tensor size at index",
+            raises=rf"outputShape\[0\] \* worldSize == inputShape\[0\] \(\d+ vs\. {UNEVEN}\)",
             stuck=r"reduce_scatter",
             shown_by={
                 "pads nothing": edit("-(-x.numel() // k) * k", "x.numel()"),
+                "cuts a flat copy": edit(
+                    "padded[: x.numel()] = x.flatten()", "padded = x.flatten().clone()"
+                ),
+            },
+        ),
+        Mistake(
+            "The sizes of a part and of the padded copy do not fit: a part is the copy's length "
+            "divided by dist.get_world_size(inside), and both calls with these two run on "
+            "`inside`.",
+            raises=r"outputShape\[0\] \* worldSize == inputShape|must be equal to world_size"
+            r"|size equal to world_size times|invalid tensor size at index",
+            shown_by={
+                "a part per rank of the lab": edit(
+                    "k = dist.get_world_size(inside)", "k = world_size"
+                ),
+                "too short a part": edit("len(padded) // k", "len(padded) // k // 2"),
+                "gathers from everybody": edit(
+                    "dist.all_gather_into_tensor(padded, part, group=inside)",
+                    "dist.all_gather_into_tensor(padded, part)",
+                ),
             },
         ),
         Mistake(

@@ -96,6 +96,31 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "gather runs on all ranks: pass group=group, so that it collects from this group's "
+            "members only.",
+            raises=r"list size[\s\S]*gather\((?![^\n]*group=)[^\n]*\)",
+            shown_by={
+                "forgets the group": edit(
+                    "group=group, group_dst=last", "dst=dist.get_global_rank(group, last)"
+                ),
+                "forgets the group, by position": edit(
+                    "dist.gather(x, parts, group=group, group_dst=last)",
+                    "dist.gather(x, parts, dist.get_global_rank(group, last))",
+                ),
+            },
+        ),
+        Mistake(
+            "Without a destination gather collects on global rank 0, not on the last member: pass "
+            "group_dst=.",
+            raises=r"gather\((?![^\n]*dst)[^\n]*group=[^\n]*\)",
+            shown_by={
+                "names no destination": edit(", group_dst=last", ""),
+                "names none, and its list": edit(
+                    "parts, group=group, group_dst=last", "gather_list=parts, group=group"
+                ),
+            },
+        ),
+        Mistake(
             "The last member has to pass a list of tensors to receive into, one per member of the "
             "group.",
             raises=r"gather_list`* must be specified|list size",

@@ -138,7 +138,11 @@ def _early(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
     """Tell whether all is right but averages."""
     rest = [[y[1:4] for y in values] for values in (yours, expected)]
     numbers = all(isinstance(y[k], int | float) for y in yours for k in (0, 4))
-    return n > 1 and numbers and near(*rest) and not near(yours, expected)
+    if not (n > 1 and numbers and near(*rest)) or near(yours, expected):
+        return False
+    # A wrong formula shows in the same way in both sums, or gives the same number in both.
+    factors = {round(y[k] / e[k], 4) for y, e in zip(yours, expected, strict=True) for k in (0, 4)}
+    return len(factors) > 1 and any(y[0] != y[4] for y in yours)
 
 
 EXERCISE = Exercise(

@@ -173,10 +173,26 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result is right, but every rank sends its rows. Its mean, its variance and their "
-            "number are enough: 2c + 1 numbers.",
+            "The result is right, but every rank sends more bytes than 2c + 1 numbers of float32, "
+            "the type of x, have. Its mean, its variance and the number of its rows are enough.",
             missed="bytes sent",
             shown_by={
+                "sends doubles": edit(
+                    "mine = torch.cat(",
+                    """
+                    x = x.double()
+                    mine = torch.cat(""",
+                    "return mean, variance",
+                    "return mean.float(), variance.float()",
+                ),
+                "sends a row too": edit(
+                    "[len(x)])])",
+                    "[len(x)]), x[0]])",
+                    "[c, c, 1]",
+                    "[c, c, 1, c]",
+                    "means, variances, counts =",
+                    "means, variances, counts, _ =",
+                ),
                 "gathers the rows": body("""
                     padded = x.new_full((200, x.shape[1]), float("nan"))
                     padded[: len(x)] = x

@@ -185,9 +185,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The result requires no gradient, so backward has nowhere to go. Either forward ran "
-            "without gradients, or checkpoint with use_reentrant=True got an x that requires "
-            "none: pass use_reentrant=False.",
+            "The result requires no gradient, so backward has nowhere to go. Either no block has "
+            "run, or forward ran without gradients, or checkpoint with use_reentrant=True got an "
+            "x that requires none: run every block, with use_reentrant=False.",
             raises=r"does not require grad and does not have a grad_fn",
             shown_by={
                 "no_grad": body("""
@@ -196,6 +196,7 @@ EXERCISE = Exercise(
                             x = checkpoint(block, x, use_reentrant=False)
                     return x
                 """),
+                "runs no block": body("return x"),
                 "reentrant": edit("use_reentrant=False", "use_reentrant=True"),
             },
         ),
