@@ -89,14 +89,18 @@ _backends: WeakKeyDictionary[ProcessGroup, tuple[str, ...]] = WeakKeyDictionary(
 
 
 def backends(group: ProcessGroup) -> tuple[str, ...]:
-    """Return the backends of a group that have a recorder; one that serves GPUs comes first.
+    """Return the backends of a group that have a recorder; one that serves GPUs comes first. Of a
+    group that torch does not know, the only one is "".
 
     Each numbers its collectives for itself. A group keeps its backends, and torch takes longer to
     say than all else that is noted of a call.
     """
     found = _backends.get(group)
     if found is None:
-        known = dist.get_backend(group)
+        try:
+            known = dist.get_backend(group)
+        except ValueError:  # torch does not know it: it was made by hand, or has been destroyed
+            return ("",)
         found = tuple(name for name in ("nccl", "gloo") if name in known) or (known,)
         _backends[group] = found
     return found
