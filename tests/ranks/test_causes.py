@@ -59,9 +59,7 @@ for x in torch.utils.data.DataLoader(Numbers(), batch_size=1):
 )
 SAVE = "import tempfile, torch.distributed.checkpoint as dcp\nstate = {'w': torch.ones(4)}\n"
 BACKWARD = r"^Cause: backward\(\) communicates too: ranks 1–2 did not call it\.$"
-FEWER = (
-    r"^Cause: Rank 0 is in DDP's backward, ranks 1–2 are past it, at In\[7\], line \d+: they"
-)
+FEWER = r"^Cause: Rank 0 is in DDP's backward, ranks 1–2 are past it, at In\[7\], line \d+: they"
 ALONE = r"to evaluate on one rank alone, call model\.module there\.$"
 CONDITION = r"^Cause: .* the condition before it was not met each time there\."
 
