@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,9 @@ from . import collective_notes
 
 #: Calls and messages of a group that are kept: the newest.
 KEPT = 128
+
+#: The files between a line that calls torch.distributed itself and what notes the call.
+_BETWEEN = collectives.FILES | {__file__, str(Path(__file__).with_name("p2p_record.py"))}
 
 #: A file and a line of it.
 Place = tuple[str, int]
@@ -54,10 +58,10 @@ def find_place() -> Place | None:
 
 def _find_call() -> tuple[Place | None, bool]:
     """Return the innermost line of a cell in the stack, and whether that calls torch itself."""
-    frame, direct = sys._getframe(3), True  # who called what noted it
+    frame, direct = sys._getframe(1), True
     while frame is not None:
         filename = frame.f_code.co_filename
-        if filename not in collectives.FILES:
+        if filename not in _BETWEEN:
             if tracebacks.is_cell(filename):
                 return (filename, frame.f_lineno), direct
             direct = False
