@@ -111,7 +111,8 @@ def _is_nothing(yours: Any, expected: Any) -> bool:
             return False
         yours, expected = list(yours.values()), [expected[key] for key in yours]
     if not (isinstance(yours, list | tuple) and isinstance(expected, list | tuple)):
-        return yours is None
+        parts = yours if isinstance(yours, list | tuple) and yours else [yours]
+        return all(part is None for part in parts)
     if len(yours) != len(expected):
         return False
     pairs = zip(yours, expected, strict=True)
