@@ -23,7 +23,7 @@ from . import (
     tracebacks,
 )
 from .observe import cell_messages, p2p_record
-from .pickling import Stays, dump, explain
+from .pickling import dump, explain
 
 #: In a cell that looks at the error of the one before.
 DEBUG = "%debug"
@@ -139,7 +139,7 @@ def _give(value: Any, name: str = "") -> Returned:
         return Returned("ok", dump(value))
     except Exception as error:
         text = explain(error, value, name)
-        kind = type(error).__name__ if not isinstance(error, Stays) else TypeError.__name__
+        kind = type(error).__name__
         if name:
             return Returned("missing", (kind, text, []))
         return Returned("error", (kind, text, [f"{kind}: {text}"]))

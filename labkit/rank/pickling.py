@@ -40,13 +40,8 @@ _KINDS = {
 }
 
 
-class Stays(TypeError):
-    """Say that a value cannot be pickled, as Python does, and of which kind it is."""
-
-    def __init__(self, kind: str, value: object) -> None:
-        super().__init__(f"cannot pickle {type(value).__name__!r} object")
-        self.kind = kind
-        self.value = value
+#: Attribute of an error: of which kind the value is that it is about, and the value.
+_STAYS = "labkit_stays"
 
 
 class _Pickler(cloudpickle.Pickler):
@@ -58,7 +53,9 @@ class _Pickler(cloudpickle.Pickler):
                 obj.cpu().__reduce_ex__(self.proto) if obj.device.type != "cpu" else NotImplemented
             )
         if kind := _kind(type(obj)):
-            raise Stays(kind, obj)
+            error = TypeError(f"cannot pickle {type(obj).__name__!r} object")  # as Python says it
+            setattr(error, _STAYS, (kind, obj))
+            raise error
         return super().reducer_override(obj)
 
     proto = cloudpickle.DEFAULT_PROTOCOL
@@ -85,8 +82,8 @@ def dump(value: Any) -> bytes:
 
     Raises
     ------
-    Stays
-        If it is, or has, something that exists on its rank only.
+    TypeError
+        If it is, or has, something that exists on its rank only; ``explain`` says what.
     Exception
         Whatever else pickle or the value's own class raises.
     """
@@ -102,11 +99,12 @@ def explain(error: Exception, value: object, name: str = "") -> str:
     """
     whole = name or "The result"
     part = "%px part = …, then lab['part']" if name else "return that"
-    if not isinstance(error, Stays):
+    kind, stays = getattr(error, _STAYS, ("", None))
+    if not kind:
         why = (str(error) or type(error).__name__).rstrip(".")
         return f"{whole} cannot leave its ranks ({why}). Take what you need of it: {part}."
-    what, way = _KINDS[error.kind]
-    if error.value is not value:
+    what, way = _KINDS[kind]
+    if stays is not value:
         return f"{whole} cannot leave its ranks: in it is {what}. Take what you need of it: {part}."
     way = way.format(name=name) if name else part
     return f"{whole} cannot leave its ranks: it is {what}. Take what you need of it: {way}."

@@ -16,40 +16,29 @@ from .cluster import RankCluster
 OWN = ("In[", "<ipython-input")
 
 
-def places(cluster: RankCluster, ranks: Sequence[int]) -> tuple[dict[int, str], list[int]]:
-    """Say where some interrupted ranks stand.
+def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
+    """Say by rank where those interrupted ones stand whose Python has not seen the interrupt.
 
     Those that run elsewhere, and those whose process is stopped, are left out.
-
-    Returns
-    -------
-    in_c
-        Rank -> place, of those whose Python has not seen the interrupt.
-    coming
-        The ranks whose Python has seen it.
     """
     folder = cluster.launcher.record_folder()
     if not folder or stack_file.SIGNAL is None:
-        return {}, []
+        return {}
     paths = {r: stack_file.path_of(folder, cluster.places[r].pid) for r in ranks}
     # One that writes no such file would not survive the signal.
     there = [r for r, path in paths.items() if os.path.exists(path)]
     asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
     deadline = cluster.clock.now() + times.STACK_WRITTEN.seconds()
     in_c: dict[int, str] = {}
-    coming: list[int] = []
     while asked and cluster.clock.now() < deadline:
         cluster.clock.sleep(times.STACK_LOOK)
         for rank in list(asked):
             frames, seen = stack_file.read(paths[rank])
-            if seen:
-                coming.append(rank)
-            elif frames:
+            if seen or frames:
+                asked.remove(rank)
+            if frames and not seen:
                 in_c[rank] = describe(frames)
-            else:
-                continue
-            asked.remove(rank)
-    return in_c, coming
+    return in_c
 
 
 def describe(frames: Sequence[Frame]) -> str:

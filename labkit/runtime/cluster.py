@@ -46,7 +46,7 @@ class RankCluster:
         self.missing: list[Missing] = []  #: features that are off, here or on a rank
         self._clients: set[str] = set()  # that connected while the lab started: its own
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
-        self._replaced: list[Place] = []  # whose successors have no places yet
+        self.replaced: list[Place] = []  #: whose successors have no places yet
         self.clock = Clock()  #: its waits look again with each reply, death and engine
         self.measure_after = 0.0  #: of the clock, see ``pace.measure``
         self._client = client
@@ -75,7 +75,7 @@ class RankCluster:
                 cluster = cls(size, launcher, launcher.connect())
                 _log.debug("the controller runs after %.3f s", time.monotonic() - began)
                 undo.callback(cluster.close)
-                cluster._wait_for_ranks(cluster.start_seconds())
+                cluster.wait_for_ranks(cluster.start_seconds())
                 _log.debug("every rank is connected after %.3f s", time.monotonic() - began)
                 cluster._map()
                 cluster._clients = set(launcher.clients())
@@ -109,7 +109,7 @@ class RankCluster:
 
     # -- start ------------------------------------------------------------------------------
 
-    def _wait_for_ranks(self, seconds: float) -> None:
+    def wait_for_ranks(self, seconds: float) -> None:
         """Wait until all ranks are connected, for up to some seconds.
 
         Raises
@@ -283,11 +283,11 @@ class RankCluster:
                 f'engines="{self.launcher.engines}" replaces all ranks or none: lab.restart() '
                 "does that."
             )
-        known = [*self.places, *self._replaced]
+        known = [*self.places, *self.replaced]
         leaving = [p for p in known if ranks is None or p.rank in ranks]
         _log.info("replaces %s", label([p.rank for p in leaving]))
         with interrupts.held():
-            self._replaced += [p for p in leaving if p not in self._replaced]
+            self.replaced += [p for p in leaving if p not in self.replaced]
             self.places = [p for p in self.places if p not in leaving]  # we end them: no deaths
             for place in leaving:
                 self.deaths.pop(place.rank, None)
@@ -299,14 +299,14 @@ class RankCluster:
 
         If this is interrupted or fails, another call goes on with it.
         """
-        if not self._replaced:
+        if not self.replaced:
             return
         deadline = self.clock.now() + self.start_seconds()
-        before = {p.engine for p in self._replaced}
+        before = {p.engine for p in self.replaced}
         self.clock.wait_for(lambda: not before & set(self.connected()), self.start_seconds())
-        self._wait_for_ranks(deadline - self.clock.now())
+        self.wait_for_ranks(deadline - self.clock.now())
         self._map()
-        self._replaced = []
+        self.replaced = []
         _log.info("the fresh ranks have their places")
 
     def close(self) -> None:

@@ -102,9 +102,12 @@ def _end(request: Request, ending: Ending, signum: str | int) -> None:
         chosen = signum if ending.kind == "interrupted" else "SIGINT"
         ending.freed, ending.still = recovery.interrupt(request.cluster, request.busy, chosen)
         if ending.still:
-            in_c, coming = c_code.places(request.cluster, ending.still)
+            cluster = request.cluster
+            in_c = c_code.places(cluster, ending.still)
             ending.freed = [r for r in ending.freed if r not in in_c]
-            ending.still = recovery.wait_for(request.cluster, request.busy, coming)
+            # One that has not said where it is may just have had no processor.
+            coming = [r for r in ending.still if r not in in_c and not cluster.is_stopped(r)]
+            ending.still = recovery.wait_for(cluster, request.busy, coming)
             ending.in_c = {r: place for r, place in in_c.items() if r in ending.still}
         request.group.in_c = ending.in_c
 

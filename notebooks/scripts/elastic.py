@@ -51,6 +51,7 @@ def train(folder, steps=20, pause=0.1):
         optimizer.zero_grad()
         ((net(x) - y).square().sum() * world_size / 16).backward()  # DDP averages over ranks
         optimizer.step()
+        print(f"step {step + 1} by rank {rank} of {world_size}, process {os.getpid()}\n", end="")
         if rank == 0:
             # The model's state, not net's: it can be loaded without DDP.
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
@@ -61,7 +62,6 @@ def train(folder, steps=20, pause=0.1):
             os.replace(f"{path}.tmp", path)  # all or nothing
             flush(folder)  # the new name, too
         dist.barrier()  # it is saved
-        print(f"step {step + 1} by rank {rank} of {world_size}, process {os.getpid()}\n", end="")
         time.sleep(pause)
     if rank == 0:
         x, y = (rows.to(device) for rows in rows_of(-1))

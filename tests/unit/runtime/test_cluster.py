@@ -93,7 +93,7 @@ def test_ranks_are_waited_for_until_the_last_has_connected(
 ) -> None:
     for number, seconds in enumerate((3.3, 7.7)):
         clock.at(seconds, lambda n=number: client.hears("registration_notification", n))
-    cluster._wait_for_ranks(120)
+    cluster.wait_for_ranks(120)
     assert clock.time == 7.7
 
 
@@ -102,13 +102,13 @@ def test_a_rank_that_will_not_come_is_an_error(
 ) -> None:
     clock.at(5, lambda: setattr(launcher, "why", "Rank 1 ended at start-up."))
     with pytest.raises(StartError, match=r"^Rank 1 ended at start-up\.$"):
-        cluster._wait_for_ranks(120)
+        cluster.wait_for_ranks(120)
     assert clock.time == 5
 
 
 def test_ranks_are_not_waited_for_for_ever(cluster: Any, clock: VirtualClock) -> None:
     with pytest.raises(StartError, match=r"^Only 0 of 2 .* 120 s: the job is pending\.$"):
-        cluster._wait_for_ranks(cluster.start_seconds())
+        cluster.wait_for_ranks(cluster.start_seconds())
     assert clock.time == pytest.approx(times.START)
 
 
@@ -132,7 +132,7 @@ def test_the_controller_is_asked_again_for_engines(
     monkeypatch.setattr(ipyparallel_internals, "ask_for_engines", ask)
     for tenth in range(1, 50):  # a wait looks so often
         clock.at(tenth / 10, lambda: None)
-    cluster._wait_for_ranks(120)
+    cluster.wait_for_ranks(120)
     assert asked == pytest.approx([0.6, 1.2, 1.8], abs=0.11)
 
 
@@ -140,7 +140,7 @@ def test_fresh_ranks_are_waited_for_once_the_old_have_left(
     cluster: Any, client: Client, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.ids = [0, 1]
-    cluster._replaced, cluster.places = cluster.places, []
+    cluster.replaced, cluster.places = cluster.places, []
     monkeypatch.setattr(cluster, "_map", lambda: None)
     for seconds, kind, engine in [
         (1, "unregistration_notification", 0),
@@ -151,7 +151,7 @@ def test_fresh_ranks_are_waited_for_once_the_old_have_left(
         clock.at(seconds, lambda k=kind, e=engine: client.hears(k, e))
     cluster.arrive()
     assert clock.time == 4
-    assert cluster._replaced == []
+    assert cluster.replaced == []
 
 
 # -- news -----------------------------------------------------------------------------------------

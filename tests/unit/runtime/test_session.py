@@ -129,7 +129,7 @@ def test_the_line_of_a_busy_rank_is_asked_for_a_few_times(monkeypatch, factor):
     """One that was just sent something is at none yet."""
     monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
     lab, _ = session()
-    lab._fresh = []
+    lab.restart()  # all that was to be replaced has been
     lab.cluster.clock, lab.cluster.is_busy = VirtualClock(), lambda rank: rank == 2
     at = SimpleNamespace(where="", line="")
 

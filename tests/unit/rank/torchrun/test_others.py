@@ -43,6 +43,12 @@ def test_nobody_waits_alone():
     assert wait() < times.OTHERS_ENDED.least
 
 
+def test_one_that_has_not_been_forked_yet_is_waited_for(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(times, "OTHERS_ENDED", times.Bound(0.3))
+    assert wait() >= 0.3
+
+
 @pytest.mark.parametrize("other", [ASLEEP], indirect=True)
 def test_one_that_does_nothing_is_waited_for_as_long_as_it_takes_to_see_that(other):
     while other.status() == psutil.STATUS_RUNNING:
