@@ -381,7 +381,7 @@ FAULTS = [
     Fault(
         "sys.exit on one rank",
         "import sys\nif rank == 0:\n    sys.exit(3)\ndist.all_reduce(torch.ones(1))",
-        ("^rank 0: SystemExit: 3",),
+        ("^rank 0: SystemExit: sys.exit\\(3\\) ended the cell in In\\[7\\], line 4",),
         but(0),
         5,
         error=RankError,
