@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import hashlib
+import os
 import sys
 import threading
 import time
@@ -57,7 +58,8 @@ class Foreign:
         started = threading.Event()
 
         def run():
-            with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+            self.task = f"/proc/self/task/{threading.get_native_id()}"
+            with open(f"{self.task}/comm", "w") as file:
                 file.write(self.name)
             started.set()
             while not self.stop:
@@ -66,12 +68,14 @@ class Foreign:
             self.done.set()
 
         _thread.start_new_thread(run, ())
-        assert started.wait(5)
+        assert started.wait(60)
         return self
 
     def __exit__(self, *error):
         self.stop = True
-        assert self.done.wait(5)
+        assert self.done.wait(60)
+        while os.path.exists(self.task):  # until then it counts
+            time.sleep(0.001)
 
 
 def test_the_clock_stands_still_while_the_main_thread_waits():
