@@ -9,22 +9,8 @@ from ..rank_names import label
 from ..wire.protocol import FROM_ROOT
 from ..wire.samples import Entry, GroupKey, Sample, Wait
 from .fate import ENDED, NOT_ASKED, Fate
+from .in_step import unmatched
 from .needs import SAME_SIZE, Situation, crossed_with, groups_of, needs
-
-#: torch's short names of types, as the flight recorder has them.
-TYPES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
-}
-
 
 #: Waits for collectives: in the call, or where the GPU's work is waited for.
 COLLECTIVE = ("collective", "device")
@@ -209,7 +195,9 @@ def _messages(case: Case) -> str:
 def _astray(s: Situation) -> str:
     """Say which send and which receive name one rank in common, but not each other: one of the two
     ranks is to blame, which need not be the one that did not come."""
-    sends, receives = _unmet(s)
+    left = sorted(unmatched(s.samples).items())
+    sends = [(sender, to) for (_, sender, to, _), count in left if count > 0]
+    receives = [(to, sender) for (_, sender, to, _), count in left if count < 0]
     for a, b in sends:
         for c, d in receives:
             if (a == d) != (b == c):
@@ -218,25 +206,6 @@ def _astray(s: Situation) -> str:
                     "them may name the wrong rank."
                 )
     return ""
-
-
-def _unmet(s: Situation) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the sends that nobody has received, as (sender, receiver), and the receives for which
-    nobody has sent, as (receiver, sender)."""
-    balance: dict[tuple[GroupKey, int, int, int], int] = {}
-    takes_any = set()
-    for rank, sample in s.samples.items():
-        for key, group in sample.groups.items():
-            for (kind, peer, tag), count in group.posted.items():
-                ends = (rank, peer) if kind == "send" else (peer, rank)
-                if kind == "recv_any":
-                    takes_any.add((key, rank))
-                    continue
-                place = (key, *ends, tag)
-                balance[place] = balance.get(place, 0) + (count if kind == "send" else -count)
-    left = [(key, a, b, n) for (key, a, b, _), n in sorted(balance.items()) if n]
-    sends = [(a, b) for key, a, b, n in left if n > 0 and (key, b) not in takes_any]
-    return sends, [(b, a) for _, a, b, n in left if n < 0]
 
 
 def _as_message(wait: Wait) -> Wait:
@@ -298,11 +267,7 @@ def _threads(case: Case) -> str:
 def _past(case: Case) -> str:
     """Explain ranks that have left a loop, and whose next call meets one inside the loop of the
     others."""
-    at_place: dict[object, list[int]] = {}
-    for rank, wait in case.waits.items():
-        if case.entry(rank) is not None:
-            at_place.setdefault(wait.options[0], []).append(rank)
-    for ranks in at_place.values():
+    for ranks in map(list, _by_number(case)):
         for inside in ranks:
             wait = case.waits[inside]
             beyond = [r for r in ranks if _is_past(case, r, wait)]
@@ -364,14 +329,18 @@ _ALONE = (
 )
 
 
+def _by_number(case: Case) -> list[dict[int, Entry]]:
+    """Return the collectives that ranks wait in, those with one number of a group together."""
+    found: dict[object, dict[int, Entry]] = {}
+    for rank, wait in case.waits.items():
+        if (entry := case.entry(rank)) is not None:
+            found.setdefault(wait.options[0], {})[rank] = entry
+    return list(found.values())
+
+
 def _disagreement(case: Case) -> str:
     """Explain ranks that stand at the same number of a group with different calls."""
-    by_place: dict[object, dict[int, Entry]] = {}
-    for rank, wait in case.waits.items():
-        entry = case.entry(rank)
-        if entry is not None and wait.options:
-            by_place.setdefault(wait.options[0], {})[rank] = entry
-    for entries in by_place.values():
+    for entries in _by_number(case):
         if len({e.name for e in entries.values()}) > 1:
             return (
                 "They are in different collectives. Every rank of a group has to make the same "

@@ -15,26 +15,38 @@ def in_step(samples: Mapping[int, Sample]) -> bool:
     many groups made: torch names the next one after their number.
     """
     issued: dict[GroupKey, set[tuple[int, int]]] = {}
-    balance: Counter[tuple[GroupKey, int, int, int]] = Counter()  # sends less receives
-    takes_any = set()
-    for rank, sample in samples.items():
+    for sample in samples.values():
         for key, group in sample.groups.items():
             if not all(entry.done for entry in group.entries.values()):
                 return False
             issued.setdefault(key, set()).add((group.last, group.barriers))
+    return (
+        len({sample.joined for sample in samples.values()}) <= 1
+        and _made_as_many_groups(samples)
+        and all(len(seen) == 1 for seen in issued.values())
+        and not unmatched(samples)
+    )
+
+
+def unmatched(samples: Mapping[int, Sample]) -> dict[tuple[GroupKey, int, int, int], int]:
+    """Count the sends that have no receive, by (group, sender, receiver, tag); less than none:
+    receives that have no send. Where a rank takes from any, nothing is known of its messages."""
+    balance: Counter[tuple[GroupKey, int, int, int]] = Counter()
+    takes_any = set()
+    for rank, sample in samples.items():
+        for key, group in sample.groups.items():
             for (kind, peer, tag), count in group.posted.items():
                 if kind == "send":
                     balance[key, rank, peer, tag] += count
                 elif kind == "recv":
                     balance[key, peer, rank, tag] -= count
                 else:
-                    takes_any.add((key, rank, tag))  # from whom is not on record
-    return (
-        len({sample.joined for sample in samples.values()}) <= 1
-        and _made_as_many_groups(samples)
-        and all(len(seen) == 1 for seen in issued.values())
-        and all((key, to, tag) in takes_any for (key, _, to, tag), n in balance.items() if n)
-    )
+                    takes_any.add((key, rank, tag))
+    return {
+        (key, sender, to, tag): count
+        for (key, sender, to, tag), count in balance.items()
+        if count and (key, to, tag) not in takes_any
+    }
 
 
 def _made_as_many_groups(samples: Mapping[int, Sample]) -> bool:

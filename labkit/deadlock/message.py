@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..rank_names import fold, label
 from ..wire.exit_code import describe_exit
-from ..wire.samples import Entry, GroupKey, Wait
-from .cause import TYPES, Case, likely_cause
+from ..wire.samples import TYPES, Entry, GroupKey, Wait
+from .cause import Case, likely_cause
 from .fate import ENDED, Fate
 
 

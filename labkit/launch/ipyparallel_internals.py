@@ -79,6 +79,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ),
             'a rank of engines="mpi", "slurm" or "ssh" that ends at start-up is noticed late',
         ),
+        "news": Feature(
+            ("Hub.notifier", "Hub.query_handlers"),
+            "a client may wait in vain for an engine that connects while it is about to listen",
+        ),
         "sockets": Feature(
             ("IPController.construct_url",),
             "the controller listens on loopback instead of on unix sockets",

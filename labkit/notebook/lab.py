@@ -16,6 +16,7 @@ from ..runtime.survey import find_fault, survey
 from ..timeline.request import Cell, record
 from ..timeline.timeline import Timeline
 from ..wire.features import sentences
+from ..wire.kinds import kind_of
 from . import person, shell
 from .run import run
 from .status_table import Table
@@ -48,12 +49,6 @@ def make_current(lab: Lab) -> None:
 def session_of(lab: Lab) -> Session:
     """Return what a lab is the face of: its ranks and their process group."""
     return lab._session
-
-
-def _kind(value: object) -> str:
-    """Name the type of a value with its article."""
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _cell(text: str) -> Cell:
@@ -271,7 +266,7 @@ class Lab:
         self._check_name(name)
         self._check_own(name)
         self._check_idle()
-        what = f"lab[{name!r}] = …: {_kind(value)}"
+        what = f"lab[{name!r}] = …: {kind_of(value)}"
         payload = variables.dump({name: value}, what, "make it in a %%px cell")
         with interrupts.held():
             variables.push(self._session.group, payload)

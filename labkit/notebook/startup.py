@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,19 @@ MAX_RANKS = sys.maxsize
 RANK_BYTES = 64 << 20
 
 
+@contextlib.contextmanager
+def _said_when_stopped() -> Iterator[None]:
+    """Say in a sentence that somebody has stopped the start."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = "the start was stopped."
+        raise Interrupted(text, [f"{red('Interrupted')}: {text}"]) from None
+
+
 @interrupts.held()
 @import_path.without_working_folder()
+@_said_when_stopped()
 def start(
     n: int | None,
     *,
@@ -50,25 +61,6 @@ def start(
     config: Mapping[str, Mapping[str, Any]],
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
-    try:
-        lab = _start(n, engines, join, timeout, preload, config)
-        if interrupts.take():  # it came when all was there, and nobody would have the lab
-            lab.stop()
-            raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        text = "the start was stopped."
-        raise Interrupted(text, [f"{red('Interrupted')}: {text}"]) from None
-    return lab
-
-
-def _start(
-    n: int | None,
-    engines: str,
-    join: bool,
-    timeout: float,
-    preload: Sequence[str],
-    config: Mapping[str, Mapping[str, Any]],
-) -> Lab:
     preconditions.open_standard_streams()
     mend_streams()
     import_path.check()
@@ -115,6 +107,9 @@ def _start(
     _load_magics()
     for sentence in (*sentences(cluster.missing), *placement.warnings(cluster.places)):
         print(f"labkit: {sentence}")
+    if interrupts.take():  # it came when all was there, and nobody would have the lab
+        lab.stop()
+        raise KeyboardInterrupt
     return lab
 
 

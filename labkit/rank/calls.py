@@ -149,10 +149,10 @@ def _give(value: Any, name: str = "") -> Returned:
 
 def delete(name: str) -> bool:
     """Delete a variable of the cells; return whether there was one."""
-    return tracebacks.get_shell().user_ns.pop(name, _NOTHING) is not _NOTHING
-
-
-_NOTHING = object()
+    names = tracebacks.get_shell().user_ns
+    is_there = name in names
+    names.pop(name, None)
+    return is_there
 
 
 @interrupts.reaches

@@ -10,8 +10,9 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import traceback
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
@@ -156,7 +157,7 @@ def _explain_model(model: object, group: object) -> Exception:
 
 def _find(error: BaseException) -> tuple[object, object] | None:
     """Return what of the cells' an error has come from, and its group; None if that is unknown."""
-    frames = list(_frames(error.__traceback__))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     inside = [frame for frame in frames if _is_library(frame)]
     for frame in inside:
         for value in list(frame.f_locals.values()):
@@ -168,12 +169,6 @@ def _find(error: BaseException) -> tuple[object, object] | None:
             for model in ended.models_of(frame.f_locals.get("self")):
                 return model, model.process_group
     return None
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[FrameType]:
-    while traceback is not None:
-        yield traceback.tb_frame
-        traceback = traceback.tb_next
 
 
 def _is_library(frame: FrameType) -> bool:

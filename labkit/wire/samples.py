@@ -14,6 +14,14 @@ from dataclasses import dataclass, field, replace
 GroupKey = tuple[str, tuple[int, ...]]
 
 
+#: torch's names of types, by those that the recorder has for them.
+TYPES = {
+    "Byte": "uint8", "Char": "int8", "Bool": "bool", "Short": "int16", "Half": "float16",
+    "BFloat16": "bfloat16", "Int": "int32", "Float": "float32", "Long": "int64",
+    "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Entry:
     """One collective as one rank issued it."""

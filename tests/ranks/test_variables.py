@@ -100,7 +100,7 @@ def test_the_names_of_labkit_stay(lab: labkit.Lab, name: str) -> None:
     [
         (threading.Lock, "lab['y'] = …: a lock cannot be sent to the ranks (cannot pickle '_thr"),
         (lambda: (i for i in "a"), "lab['y'] = …: a generator cannot be sent to the ranks (can"),
-        (lambda: [threading.Lock()], "lab['y'] = …: a list cannot be sent to the ranks (cannot"),
+        (lambda: [threading.Lock()], "lab['y'] = …: a list of 1 item cannot be sent to the ranks"),
     ],
 )
 def test_what_cannot_be_sent_is_one_sentence(

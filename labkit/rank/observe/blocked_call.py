@@ -13,7 +13,7 @@ from ... import times
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
-from ..torch_internals import connecting, groups, names, reducers, rendezvous
+from ..torch_internals import call_names, connecting, groups, names, reducers, rendezvous
 from ..torch_internals import frames as torch_frames
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, flight_recorder, meetings, p2p_record, store_waits, unseen_calls
@@ -235,4 +235,4 @@ _OURS = (p2p_record.__file__, store_waits.__file__, rendezvous.__file__, unseen_
 
 
 def _call(frames: list[FrameType]) -> str:
-    return torch_frames.name_call(frames, _OURS, reducing=reducers.count() > 0)
+    return call_names.name_call(frames, _OURS, reducing=bool(reducers.models()))

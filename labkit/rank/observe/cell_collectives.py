@@ -15,13 +15,12 @@ import torch
 import torch.distributed as dist
 
 from ...wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
-from ...wire.samples import GroupKey
+from ...wire.samples import TYPES, GroupKey
 from ..torch_internals import collectives, groups, names
 from ..torch_internals.groups import ProcessGroup
-from ..torch_internals.recorder import TYPES, Issued
+from ..torch_internals.recorder import Issued
 from . import call_details, collective_notes, flight_recorder, p2p_record
 from .collective_notes import KEPT, Note
-from .p2p_record import GLOO
 
 #: group -> backend -> operations that it had counted when the cell began, and how many of these
 #: are no collectives
@@ -56,7 +55,7 @@ def _has_new(group: ProcessGroup, backend: str) -> bool:
     if backend in collective_notes.noted.get(group, ()):
         return True
     (was, less), (counted, now_less) = _before(group, backend), _counted(group, backend)
-    return counted - was > (now_less - less) * (backend == GLOO)
+    return counted - was > (now_less - less) * (backend == groups.GLOO)
 
 
 def _before(group: ProcessGroup, backend: str) -> tuple[int, int]:
@@ -87,7 +86,7 @@ def _describe() -> Iterator[tuple[GroupKey, Calls]]:
 def _numbers(group: ProcessGroup, backend: str) -> tuple[int, int, dict[int, Note]]:
     """Return how many collectives a backend had in a group before the cell, how many it has now,
     and the notes by number."""
-    counts_all = backend == GLOO
+    counts_all = backend == groups.GLOO
     noted = collective_notes.noted.get(group, {}).get(backend)
     first, last = (
         operations - less * counts_all

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from ..torch_internals import collectives
-from ..torch_internals.groups import ProcessGroup
+from ..torch_internals.groups import GLOO, ProcessGroup
 
 #: Collectives of a cell that are kept for each group: the newest.
 KEPT = 512
@@ -86,7 +86,7 @@ def note(
 
 def _parts(group: ProcessGroup, method: str, args: Sequence[Any], backend: str) -> int:
     """Return how many numbers a call takes: gloo reduces for each rank or tensor alone."""
-    if backend != "gloo" or not method.startswith("reduce_scatter"):
+    if backend != GLOO or not method.startswith("reduce_scatter"):
         return 1
     return group.size() if method == "reduce_scatter" else len(_tensors(args, 0))
 

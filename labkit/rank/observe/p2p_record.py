@@ -35,8 +35,6 @@ COLLECTIVES = tuple(
     for method in methods
     if method != "monitored_barrier"  # it has no Work; ours counts it
 )
-#: The backend that has monitored barriers.
-GLOO = "gloo"
 #: Entries that torch's flight recorder keeps: enough to explain a hang, and read in 3 ms.
 RECORDER_SIZE = "128"
 
@@ -205,10 +203,10 @@ def monitored_barrier(
     ended.check(self)
     barriers[self] = barriers.get(self, 0) + 1
     own = {} if timeout is None else {"timeout": timeout}
-    before = groups.issued_by(self, GLOO)
+    before = groups.issued_by(self, groups.GLOO)
     began = time.time_ns()
     stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
-    collective_notes.note_others(self, GLOO, groups.issued_by(self, GLOO) - before)
+    collective_notes.note_others(self, groups.GLOO, groups.issued_by(self, groups.GLOO) - before)
     _note_wait(began, None)
 
 

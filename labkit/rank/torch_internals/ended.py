@@ -60,19 +60,14 @@ def note_all(how: str, explain: Explain) -> None:
     for group in list(_known):
         _ended.setdefault(group, how)
         _known.discard(group)
-    if reducers.count():
-        for model in _find_all(DistributedDataParallel):
-            if _refuse not in model._forward_pre_hooks.values():
-                model.register_forward_pre_hook(_refuse)
+    for model in reducers.models():
+        if _refuse not in model._forward_pre_hooks.values():
+            model.register_forward_pre_hook(_refuse)
     if len(groups.members()) > 1:  # there are sub-groups, which meshes may name
         module = sys.modules.get("torch.distributed.device_mesh")
-        for mesh in _find_all(module.DeviceMesh) if module is not None else ():
-            _rename(mesh)
-
-
-def _find_all(owner: type) -> list[Any]:
-    """Return all objects of a class: torch keeps no list. It takes some 50 ms."""
-    return [o for o in gc.get_objects() if issubclass(type(o), owner)]
+        if module is not None:  # torch keeps no list of meshes: this takes some 50 ms
+            for mesh in [o for o in gc.get_objects() if issubclass(type(o), module.DeviceMesh)]:
+                _rename(mesh)
 
 
 def _rename(mesh: Any) -> None:
@@ -113,7 +108,7 @@ def any_noted() -> bool:
 
 def models_of(loss: Any) -> list[Any]:
     """Return the DDP models whose groups have ended and whose parameters a result came from."""
-    stale = [m for m in _find_all(DistributedDataParallel) if is_ended(m.process_group)]
+    stale = [m for m in reducers.models() if is_ended(m.process_group)]
     leaves = _leaves(getattr(loss, "grad_fn", None)) if stale else set()
     return [m for m in stale if any(id(p) in leaves for p in m.parameters())]
 

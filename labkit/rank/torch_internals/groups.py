@@ -13,6 +13,8 @@ from torch.distributed import distributed_c10d as c10d
 
 ProcessGroup = dist.ProcessGroup
 Work = dist.Work
+#: The backend whose numbers are of messages and parts of monitored barriers, too.
+GLOO = "gloo"
 
 
 def _world() -> Any:

@@ -25,12 +25,6 @@ BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
     "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16,
 }  # fmt: skip
-#: torch's names of types, by those that the recorder has for them.
-TYPES = {
-    "Byte": "uint8", "Char": "int8", "Bool": "bool", "Short": "int16", "Half": "float16",
-    "BFloat16": "bfloat16", "Int": "int32", "Float": "float32", "Long": "int64",
-    "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
-}  # fmt: skip
 
 #: NCCL's names for a message, and for the end of a batch of them.
 MESSAGE = re.compile(r"nccl:(send|recv) (\d+)(?:->|<-)(\d+)")

@@ -1,6 +1,7 @@
-"""Know the reducers of DDP models, and keep a process group alive for as long as its reducer is.
+"""Know the DDP models, and keep a process group alive for as long as the reducer of one is.
 
-A wait in C++ within a backward may be a reducer's where there is one (:func:`count`).
+Torch keeps no list of them. A wait in C++ within a backward may be a reducer's where there is a
+model, and models outlive the group that they communicate in.
 
 With torch 2.11 the destructor of a reducer runs with the GIL held. If the reducer is the last owner
 of a gloo group, that group is destroyed inside, and joins its threads; and one of them may wait for
@@ -15,6 +16,7 @@ groups, three runs); the versions between were not tried, and get the reference 
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import Any
 
@@ -24,30 +26,31 @@ import torch.distributed as dist
 #: The first version whose reducers end well.
 MENDED = "2.15"
 
-
-#: Those that are there.
+#: The models that are there.
 _living: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def install() -> None:
-    """Note reducers, and make them keep their groups, where this torch needs that."""
+    """Note models by their reducers, and make those keep their groups where this torch needs it."""
     stock: Any = dist.Reducer
     if torch.__version__ < MENDED:  # compares as versions do
         stock = keeping_groups(stock)
     dist.Reducer = noting(stock)  # type: ignore[misc]
 
 
-def count() -> int:
-    """Return how many DDP models this rank has."""
-    return len(_living)
+def models() -> list[Any]:
+    """Return the DDP models of this rank."""
+    return list(_living)
 
 
 def noting(stock: Any) -> Any:
-    """Return a function that makes reducers as ``stock`` does, and notes them."""
+    """Return a function that makes reducers as ``stock`` does, and notes the model that asks."""
 
     def make_noted(*args: Any, **named: Any) -> Any:
         reducer = stock(*args, **named)
-        _living.add(reducer)
+        model = sys._getframe(1).f_locals.get("self")
+        if isinstance(model, torch.nn.Module):
+            _living.add(model)
         return reducer
 
     return make_noted

@@ -52,12 +52,26 @@ def test_only_a_torch_that_needs_it_keeps_the_groups(monkeypatch, version, kept)
     assert made == [Stock] * kept
 
 
-def test_reducers_are_counted_for_as_long_as_they_are_there():
-    before = reducers.count()
+class Model(torch.nn.Module):
+    """Makes its reducer as a DDP model does."""
+
+    def __init__(self, make, *args):
+        super().__init__()
+        self.reducer = make(*args)
+
+
+def known() -> set[int]:
+    """Return the identities of the models that are there, and hold none of them."""
+    return set(map(id, reducers.models()))
+
+
+def test_models_are_known_for_as_long_as_they_are_there():
+    before = known()
     make = reducers.noting(Stock)
-    first, second = make(1), make(2)
-    assert reducers.count() == before + 2
+    first, second = Model(make, 1), Model(make, 2)
+    (lambda: make(3))()  # by hand, for no model
+    assert known() == before | {id(first), id(second)}
     del first
     gc.collect()
-    assert reducers.count() == before + 1
-    assert second.args == (2,)
+    assert known() == before | {id(second)}
+    assert second.reducer.args == (2,)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from labkit.rank.torch_internals import frames
+from labkit.rank.torch_internals import call_names, frames
 
 #: Stands for functions of torch: each calls the next with what it was given.
 INSIDE = """
@@ -38,7 +38,7 @@ def named(code: str, *, reducing: bool = False, **names: Any) -> str:
 
     def here() -> None:
         inside = list(_frames(sys._getframe(1)))
-        found.append(frames.name_call(inside, (OURS,), reducing=reducing))
+        found.append(call_names.name_call(inside, (OURS,), reducing=reducing))
 
     code = textwrap.dedent(code).strip() + "\n"
     linecache.cache["In[3]"] = (len(code), None, code.splitlines(keepends=True), "In[3]")
@@ -178,7 +178,7 @@ def test_a_thread_of_torch_is_named_by_its_public_function():
 
     def here() -> None:
         within = [f for f in _frames(sys._getframe(1)) if frames.is_torch(f)]
-        found.append(frames.name_call(within, (OURS,), reducing=False))
+        found.append(call_names.name_call(within, (OURS,), reducing=False))
 
     _chain(outer, inner)(here)
     assert found == ["save"]
