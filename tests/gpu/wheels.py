@@ -20,6 +20,8 @@ import typer
 from packaging.markers import Marker, default_environment
 from packaging.utils import canonicalize_name
 
+from tests.gpu import fatbin
+from tests.gpu.run.prepare import NCCL as LIBRARY
 from tests.support.conda_versions import ENTRY, ROOT, direct_dependencies
 
 #: What any machine with a GPU that is worth the trip has by itself.
@@ -162,6 +164,9 @@ def main(
     python: Annotated[str, typer.Option(help="Python's version there.")] = "3.12",
     part: Annotated[int, typer.Option(min=1, help="Size of a part, in MB.")] = 45,
     nccl: Annotated[bool, typer.Option(help="NCCL too, in parts of its own.")] = False,
+    capability: Annotated[
+        int | None, typer.Option(min=50, help="NCCL's code for these GPUs only: 90 is Hopper's.")
+    ] = None,
     there: Annotated[
         Path | None, typer.Option(help="A file that names the packages that the machine has.")
     ] = None,
@@ -187,6 +192,9 @@ def main(
     for entries in rounds:
         with tempfile.TemporaryDirectory() as scratch:
             download(entries, python, Path(scratch))
+            if capability is not None:
+                for wheel in Path(scratch).glob("nvidia_nccl*.whl"):
+                    fatbin.shrink(wheel, LIBRARY, capability)
             last = lay_out(sorted(Path(scratch).iterdir()), folder, part * MB, last + 1)
     for number in range(1, last + 1):
         files = list((folder / str(number)).iterdir())

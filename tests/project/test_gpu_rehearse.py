@@ -101,14 +101,14 @@ def test_the_plans_are_the_readmes_and_fit_into_the_machines_limits():
     text = (ROOT / "tests/gpu/README.md").read_text()
     a, b = rehearse.commands("A", text), rehearse.commands("B", text)
     assert [row.name for row in a] == ["A1"]
-    assert [row.name for row in b] == [f"B{n}" for n in range(1, 8)]
+    assert [row.name for row in b] == ["B1", "B2", "B3"]
     carried = [path for row in b for path in row.carry if "wheels" in path]
-    assert sorted(carried) == [f"build/wheels/{n}" for n in range(1, 7)]
+    assert sorted(carried) == [f"build/wheels/{n}" for n in (1, 2)]
     for row in [*a, *b]:
         assert len(row.text) <= rehearse.COMMAND_CHARACTERS
         assert row.seconds <= rehearse.COMMAND_SECONDS
-    minutes = rehearse.START_SECONDS + sum(row.seconds for row in b if row.name in ("B1", "B6"))
-    assert minutes + 4 * 20 <= rehearse.DEVICE_SECONDS - 60
+    minutes = rehearse.START_SECONDS + sum(row.seconds for row in b if row.name in ("B1", "B2"))
+    assert minutes <= rehearse.DEVICE_SECONDS - 60
 
 
 def test_the_checkout_leaves_room_for_a_part():

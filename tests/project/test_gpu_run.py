@@ -19,7 +19,7 @@ import pytest
 from nbformat import NotebookNode
 from typer.testing import CliRunner
 
-from tests.gpu import wheels
+from tests.gpu import fatbin, wheels
 from tests.gpu.run import __main__ as command
 from tests.gpu.run import children, course, pack, plan, prepare, report, testing
 from tests.gpu.run.budget import CLOSING, Budget
@@ -855,6 +855,36 @@ def test_the_lock_gives_what_the_tests_and_notebooks_need_and_no_torch():
     assert not {"torch", "torchvision", "triton", "sympy", "nvidia-cublas", wheels.NCCL} & found
     assert not {"ruff", "mypy", "uv", "playwright"} & found
     assert list(wheels.chosen(lock, [wheels.NCCL], "3.12")) == [wheels.NCCL]
+
+
+def fat_binary(payloads: dict[int, bytes]) -> bytes:
+    entries = b""
+    for capability, payload in payloads.items():
+        header = fatbin.ENTRY.pack(2, 0, 64, len(payload)).ljust(fatbin.CAPABILITY, b"h")
+        entries += (header + capability.to_bytes(4, "little")).ljust(64, b"h") + payload
+    return fatbin.HEADER.pack(0xBA55ED50, 1, 16, len(entries)) + entries
+
+
+def test_a_library_for_one_gpu_keeps_all_but_the_code_for_others(tmp_path):
+    def library(other: bytes) -> bytes:
+        text = b"host code, and the magic word by chance: " + fatbin.MAGIC + bytes(60)
+        one = fat_binary({80: other * 40, 90: b"N" * 50, 100: other * 8})
+        return text + one + b"between" + fat_binary({90: b"M" * 24, 75: other * 16}) + b"end"
+
+    code = bytearray(library(b"x"))
+    assert fatbin.clear_others(code, 90) == 74
+    assert code == library(b"\0")
+    before = bytes(code)
+    with pytest.raises(ValueError, match=r"no code for compute capability 12\.0"):
+        fatbin.clear_others(code, 120)
+    assert code == before
+    wheel = tmp_path / "nccl.whl"
+    with zipfile.ZipFile(wheel, "w") as content:
+        content.writestr(f"nvidia/lib/{prepare.NCCL}", library(b"x"))
+        content.writestr("nvidia/header.h", "long")
+    fatbin.shrink(wheel, prepare.NCCL, 90)
+    prepare.lay_nccl(wheel, tmp_path / "laid")
+    assert (tmp_path / "laid" / prepare.NCCL).read_bytes() == library(b"\0")
 
 
 def test_parts_are_small_enough_and_are_joined_again(tmp_path):
