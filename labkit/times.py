@@ -347,6 +347,10 @@ FLUSHED = 0.1
 C_OUTPUT_LOOK, C_OUTPUT_READ = 0.0003, Bound(0.1)
 #: Between two looks at a device: the first pause, and the longest.
 DEVICE_LOOK, DEVICE_LOOK_LONGEST = 0.0002, 0.01
+#: NCCL's watchdog looks ten times a second at what is done: in this time it has noted it.
+RETIRED = 1.0
+#: A pause takes so many times the processor time of the look before it, at least.
+DEVICE_LOOK_SHARE = 9
 #: Messages of which both ends were posted arrive.
 MESSAGES_ARRIVED = Bound(1.0)
 #: Ranks of one recording exchange the time.

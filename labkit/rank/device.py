@@ -51,6 +51,16 @@ class Queue(Protocol):
         """
         ...
 
+    def held(self) -> int:
+        """Return the number of what this rank is giving to it in a call that has not returned for
+        a while, 0 if there is none: it spins there until other ranks come."""
+        ...
+
+    def progress(self) -> tuple[int, ...]:
+        """Return numbers that stay the same as long as it finishes nothing, and one call holds
+        this rank."""
+        ...
+
     def collectives(self) -> Sequence[tuple[GroupKey, int]]:
         """List the collectives that it has not finished, as (group, number), oldest first."""
         ...
@@ -85,6 +95,14 @@ class Cuda:
                 raise RuntimeError(f"NCCL has aborted group {group.group_name}: {failure}")
         return not flight_recorder.list_queued()
 
+    def held(self) -> int:
+        """Return what NCCL cannot begin with: it connects with the others at the first call."""
+        return flight_recorder.held()
+
+    def progress(self) -> tuple[int, ...]:
+        """Count NCCL's calls that have not finished, and say which one holds this rank."""
+        return flight_recorder.progress()
+
     def collectives(self) -> Sequence[tuple[GroupKey, int]]:
         """List NCCL's collectives that have not finished."""
         return flight_recorder.queued_collectives()
@@ -106,6 +124,18 @@ def uses_device() -> bool:
 def pending() -> tuple[tuple[GroupKey, int], ...]:
     """List the collectives that were given to the device and that it has not finished."""
     return tuple(queue.collectives()) if queue.is_used() else ()
+
+
+def held() -> int:
+    """Return the number of what this rank is giving to the device in a call that has not returned
+    for a while; 0 if there is none."""
+    return queue.held() if queue.is_used() else 0
+
+
+def progress() -> tuple[int, ...]:
+    """Return numbers that stay the same as long as the device finishes nothing, and one call holds
+    this rank; none without a device."""
+    return queue.progress() if queue.is_used() else ()
 
 
 def pending_messages() -> tuple[Message, ...]:
@@ -130,11 +160,18 @@ def finish() -> None:
 
 
 def wait() -> None:
-    """Look at the device again and again, and sleep in between: the interpreter is free."""
+    """Look at the device again and again, and sleep in between: the interpreter is free.
+
+    However long a look takes, the pauses are longer: who looks at this thread takes it for one
+    that waits (``times.POLLING_NANOSECONDS``).
+    """
     pause = times.DEVICE_LOOK
+    began = time.thread_time()
     while not queue.is_done():
-        time.sleep(pause)
+        took = time.thread_time() - began
+        time.sleep(max(pause, times.DEVICE_LOOK_SHARE * took))
         pause = min(2 * pause, times.DEVICE_LOOK_LONGEST)
+        began = time.thread_time()
 
 
 #: The code of the function that waits: a frame with it is a rank that waits for its device.

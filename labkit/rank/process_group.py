@@ -146,6 +146,7 @@ def leave(by: str = "") -> None:
     ended_groups.leave(by)
     if dist.is_initialized():
         default_arguments.forget(groups.default())
+        abort()  # without it NCCL ends a group together with ranks that may have aborted theirs
         dist.destroy_process_group()
         meshes.forget()
     else:

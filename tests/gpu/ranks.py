@@ -15,6 +15,7 @@ import torch
 import labkit
 from labkit.launch.placement import NCCL_SHARES_GPU
 from labkit.rank.nccl_version import nccl_version
+from tests.gpu import crash_stacks
 from tests.support.cells import inside, run_cell
 from tests.support.manners import start_with_manners
 
@@ -37,9 +38,10 @@ def needs_nccl_for(ranks: int) -> pytest.MarkDecorator:
 
 def start(ranks: int, **options: Any) -> labkit.Lab:
     """Start ranks on NCCL, or on the fake one where this is only tried."""
+    preload = [crash_stacks.__name__, *options.pop("preload", ())]
     if FAKE:
-        return start_with_manners(ranks, **options)
-    return labkit.start(ranks, **options)
+        return start_with_manners(ranks, preload=preload, **options)
+    return labkit.start(ranks, preload=preload, **options)
 
 
 def restored(lab: labkit.Lab) -> labkit.Lab:

@@ -170,6 +170,18 @@ def test_what_is_done_is_not_pending(lab: labkit.Lab) -> None:
 
 
 @needs_gpu
+def test_what_was_given_is_pending_until_it_is_done(lab: labkit.Lab) -> None:
+    code = (
+        "from labkit.rank import device as D\n"
+        "x = torch.ones(1, device=device)\n"
+        "torch.cuda._sleep(2_000_000_000)\n"
+        "work = dist.all_reduce(x, async_op=True)\n"
+        "work.is_completed(), len(D.pending())"
+    )
+    assert values(lab, code) == [(False, 1)] * len(lab)
+
+
+@needs_gpu
 def test_a_rank_sleeps_where_it_waits_for_its_gpu(lab: labkit.Lab) -> None:
     code = (
         "import time\n"

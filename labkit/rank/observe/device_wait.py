@@ -7,8 +7,9 @@ from types import FrameType
 from ...wire import python_threads
 from ...wire.samples import Message, Wait
 from .. import device, tracebacks
+from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups
-from . import blocked_call, call_details, flight_recorder, unseen_calls
+from . import blocked_call, call_details, flight_recorder, p2p_record, unseen_calls
 from .p2p_record import Message as Noted
 
 
@@ -22,9 +23,18 @@ def is_pending() -> bool:
     return bool(device.pending() or device.pending_messages())
 
 
-def progress() -> tuple[int, ...]:
-    """Return numbers that stay the same as long as the device finishes nothing."""
-    return len(device.pending()), len(device.pending_messages())
+def holds(frame: FrameType | None) -> bool:
+    """Tell whether a call for the device holds a thread that is here: it spins in C until other
+    ranks come, or waits for a thread that does."""
+    if frame is None or not device.uses_device() or not in_torch(frame):
+        return False
+    return device.held() > 0
+
+
+def in_torch(frame: FrameType) -> bool:
+    """Tell whether a thread may be in torch's C++ for a call to the other ranks."""
+    ours = frame.f_code.co_filename == p2p_record.__file__  # it passes on what is called
+    return ours or torch_frames.is_blind(frame)
 
 
 def describe(frame: FrameType | None = None) -> Wait | None:

@@ -133,7 +133,7 @@ def _part(group: ProcessGroup, backend: str, part: GroupKey, own: list[Issued]) 
     if home_of(name) != name:
         return Group(key=part, last=last, entries=entries, posted={}, barriers=0)
     # Copies: the main thread adds to both.
-    posted, dropped = dict(p2p_record.posted.get(group) or {}), p2p_record.dropped.get(group)
+    posted, dropped = _posted(group), p2p_record.dropped.get(group)
     world = (*members, -1)  # of a peer, its rank in the world; -1 is any
     return Group(
         key=part,
@@ -150,6 +150,15 @@ def _part(group: ProcessGroup, backend: str, part: GroupKey, own: list[Issued]) 
             for kind, peer, tag, number in (dropped.copy() if dropped else ())
         ),
     )
+
+
+def _posted(group: ProcessGroup) -> Counter[tuple[str, int, int]]:
+    """Count the messages that this rank has posted in a group, by kind, peer and tag; also the one
+    whose call holds it: the peer's call may be waiting for it as this one does."""
+    counted = Counter(dict(p2p_record.posted.get(group) or {}))  # the main thread adds to it
+    if (message := p2p_record.under_way.get(group)) is not None and held():
+        counted[message] += 1
+    return counted
 
 
 def last_of(name: str) -> int:
@@ -206,6 +215,22 @@ def list_queued() -> list[Issued]:
     return [e for e in recorder.close_batches(own) if not e.done]
 
 
+def held() -> int:
+    """Return the operation that this rank is giving to NCCL in a call that does not return: NCCL
+    connects with ranks that have not come. 0 if there is none."""
+    return _held(list_queued())
+
+
+def progress() -> tuple[int, ...]:
+    """Count what NCCL has not finished, and say which operation holds this rank."""
+    queued = list_queued()
+    return len(queued), _held(queued)
+
+
+def _held(queued: list[Issued]) -> int:
+    return next((e.operation for e in reversed(queued) if e.held), 0)
+
+
 def queued_collectives() -> list[tuple[GroupKey, int]]:
     """List the collectives that NCCL has not finished, as (group, number)."""
     known = keys()
@@ -220,7 +245,7 @@ def queued_messages() -> list[p2p_record.Message]:
     """
     found = []
     for group, own in _by_group(list_queued()).items():
-        left = Counter(_ends(p2p_record.posted.get(group) or Counter()))
+        left = Counter(_ends(_posted(group)))
         for entry in reversed(own):
             if (end := recorder.read_message(entry)) is not None:
                 kind, me, peer = end

@@ -57,6 +57,9 @@ barriers: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
 #: when a group was made, nanoseconds since 1970: older entries of the recorder are of another
 #: group that had its name
 born: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
+#: group -> kind, peer and tag of the message that is being posted right now
+under_way: WeakKeyDictionary[ProcessGroup, tuple[str, int, int]] = WeakKeyDictionary()
+
 #: what a send's or a receive's Work is about
 messages: WeakKeyDictionary[Work, Message] = WeakKeyDictionary()
 
@@ -140,10 +143,20 @@ def _set_group_name(self: ProcessGroup, name: str) -> None:
     stock["_set_group_name"](self, name)
 
 
-def _note(
-    group: ProcessGroup, kind: str, peer: int, tag: int, began: int, tensors: Any, work: Work | None
+def _post(
+    group: ProcessGroup, kind: str, peer: int, tag: int, tensors: Any, issue: Callable[[], Work]
 ) -> Work | None:
-    """Note a message that was posted. NCCL gives no Work inside a coalesced batch."""
+    """Post a message by torch's own method, and note it.
+
+    NCCL may come back from the first call only when the peer has come too, and gives no Work
+    inside a coalesced batch.
+    """
+    began = time.time_ns()
+    under_way[group] = (kind, peer, tag)
+    try:
+        work: Work | None = issue()
+    finally:
+        under_way.pop(group, None)
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
@@ -178,23 +191,20 @@ def _check_peer(group: ProcessGroup, peer: int) -> None:
 
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
-    began = time.time_ns()
-    work = stock["send"](self, tensors, peer, tag)
-    return _note(self, "send", peer, tag, began, tensors, work)
+    issue = partial(stock["send"], self, tensors, peer, tag)
+    return _post(self, "send", peer, tag, tensors, issue)
 
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
-    began = time.time_ns()
-    work = stock["recv"](self, tensors, peer, tag)
-    return _note(self, "recv", peer, tag, began, tensors, work)
+    issue = partial(stock["recv"], self, tensors, peer, tag)
+    return _post(self, "recv", peer, tag, tensors, issue)
 
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     ended.check(self)
-    began = time.time_ns()
-    work = stock["recv_anysource"](self, tensors, tag)
-    return _note(self, "recv_any", -1, tag, began, tensors, work)
+    issue = partial(stock["recv_anysource"], self, tensors, tag)
+    return _post(self, "recv_any", -1, tag, tensors, issue)
 
 
 def monitored_barrier(

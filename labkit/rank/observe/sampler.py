@@ -23,7 +23,7 @@ from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import calls, ipython_internals, person, tracebacks
+from .. import calls, device, ipython_internals, person, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
@@ -155,12 +155,12 @@ class Looker:
     def _has_moved(self, frame: FrameType | None, ran: int) -> bool:
         """Tell whether the main thread has run since the look before.
 
-        One that only asks again and again, in short sleeps, whether the others have come counts
-        as standing still, as much of the processor as that takes (a ``FileStore`` reads a file a
-        hundred times a second): torch does so in a store, when a group or an RPC agent is made,
-        labkit when a GPU is to end.
+        One that only asks again and again whether the others have come counts as standing still,
+        as much of the processor as that takes (a ``FileStore`` reads a file a hundred times a
+        second): torch does so in a store, when a group or an RPC agent is made, NCCL when it
+        connects with the others in the first call, labkit when a GPU is to end.
         """
-        meets = frame is not None and _meets(frame)
+        meets = frame is not None and (_meets(frame) or device_wait.holds(frame))
         polls = not meets and ran <= times.POLLING_NANOSECONDS and device_wait.is_wait(frame)
         if not meets and not polls:
             before, self._spot = self._spot, None
@@ -177,6 +177,8 @@ class Looker:
             return None
         if device_wait.is_wait(frame):
             return device_wait.describe()
+        if device_wait.holds(frame):
+            return device_wait.describe(frame)
         if _awaits(frame):
             return _awaiting()
         wait = blocked_call.describe(frame)
@@ -217,8 +219,7 @@ class Looker:
         """Return numbers that stay the same as long as nothing that waits has run."""
         if self._spot is None:
             return (self._main, *self._threads.stamp())
-        device = self._spot == "device"
-        polled = device_wait.progress() if device else (groups.count_made(), store_waits.calls)
+        polled = (groups.count_made(), store_waits.calls, *device.progress())
         return (0, *polled, *self._threads.stamp())
 
     def _sample(self) -> Sample:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from torch import _C
 
-from ... import variables
+from ... import times, variables
 
 #: How many entries it keeps; torch reads it once, when the first group is made. Torch reads an
 #: older name too, TORCH_NCCL_TRACE_BUFFER_SIZE, but only where this one is not set: labkit sets it.
@@ -46,6 +47,8 @@ class Issued(NamedTuple):
     types: Sequence[str] = ()
     is_message: bool = False
     backend: str = "gloo"
+    #: this rank is in the call, and NCCL has not begun with it: it connects with the other ranks
+    held: bool = False
 
     @property
     def own(self) -> int:
@@ -59,26 +62,42 @@ def read(backend: str) -> list[Issued]:
 
 
 def _dump(backend: str) -> bytes:
-    dump = partial(_C._distributed_c10d._dump_fr_trace, includeStackTraces=False)
+    known = _C._distributed_c10d
+    if backend == "nccl":  # it keeps its own, with the events of the GPU
+        dump = getattr(known, "_dump_nccl_trace", None)
+        return pickle.dumps({}) if dump is None else dump(includeStackTraces=False)
+    dump = partial(known._dump_fr_trace, includeStackTraces=False)
     try:
         return dump(backend=backend)
-    except TypeError:  # an older torch has one recorder for all backends
+    except TypeError:  # an older torch has one recorder for all other backends
         return dump()
 
 
 def _issued(entry: Mapping[str, Any]) -> Issued:
+    completed, retired = entry["state"] == "completed", bool(entry["retired"])
+    backend = entry["profiling_name"].partition(":")[0]
+    created = int(entry["time_created_ns"])
+    # NCCL's entries follow an event of CUDA. One that was not put on the GPU yet counts as reached;
+    # but what was reached is retired by the watchdog, which looks ten times a second.
+    held = backend == "nccl" and completed and not retired and _is_old(created)
     return Issued(
         group=entry["process_group"][0],
         number=int(entry["collective_seq_id"]),
         operation=int(entry["op_id"]),
         name=entry["profiling_name"],
-        created=int(entry["time_created_ns"]),
-        done=bool(entry["retired"]) or entry["state"] == "completed",
+        created=created,
+        done=retired or (completed and not held),
         shapes=entry["input_sizes"] or entry["output_sizes"],
         types=entry["input_dtypes"] or entry["output_dtypes"],
         is_message=bool(entry["is_p2p"]) or entry["profiling_name"].endswith(BATCH),
-        backend=entry["profiling_name"].partition(":")[0],
+        backend=backend,
+        held=held,
     )
+
+
+def _is_old(created: int) -> bool:
+    """Tell whether an entry was made so long ago that the watchdog has seen its end since."""
+    return time.time_ns() - created > times.RETIRED * 1e9
 
 
 def close_batches(entries: Sequence[Issued]) -> list[Issued]:
@@ -95,8 +114,8 @@ def close_batches(entries: Sequence[Issued]) -> list[Issued]:
             continue
         begin, since[entry.group] = since.get(entry.group, 0), len(found)
         for i in range(begin, len(found)):
-            if found[i].group == entry.group and found[i].is_message and entry.done:
-                found[i] = found[i]._replace(done=True)
+            if found[i].group == entry.group and found[i].is_message:
+                found[i] = found[i]._replace(done=found[i].done or entry.done, held=entry.held)
     return found
 
 

@@ -24,6 +24,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tests.gpu.crash_stacks import FOLDER as CRASHES
 from tests.support.conda_versions import ROOT
 
 from . import children, course, pack, plan, report, testing
@@ -233,7 +234,8 @@ def main(
         stopped_by_signals() as stop,
         pack.packed(folder, out and out.resolve()),
     ):
-        env = environment(scratch, gpu=gpu)
+        env = environment(scratch, gpu=gpu) | {CRASHES: str(folder / "crashes")}
+        (folder / "crashes").mkdir(exist_ok=True)
         found = report.Report(command, gpu=gpu)
         machine = ask_machine(folder, env, stop)
         if "error" in machine:

@@ -73,7 +73,7 @@ PROBES = (
 )
 DEADLOCKS_2 = Piece("deadlocks-2", "tests", 75, (DEADLOCKS, "-k", "2ranks"), 2, needs_nccl=True)
 DEADLOCKS_4 = Piece("deadlocks-4", "tests", 60, (DEADLOCKS, "-k", "4ranks"), 4, needs_nccl=True)
-TABLES_2 = Piece("tables-2", "tests", 60, (TABLES,), 2, needs_nccl=True)
+TABLES_2 = Piece("tables-2", "tests", 90, (TABLES,), 2, needs_nccl=True)
 ONE_RANK = Piece("one-rank", "tests", 90)
 GLOO_TESTS = Piece("gloo", "tests", 45, (GLOO,))
 COURSE_1 = Piece("course-1", "course", 60, FIRST, 1)

@@ -19,7 +19,7 @@ from .budget import Budget
 from .result import STOPPED, TIME_OVER, Item, State, Step
 
 #: Seconds without a word (a test that begins or ends) after which a test hangs.
-SILENCE = 30.0
+SILENCE = 24.0
 #: Seconds in which pytest has to begin; imports from a cold disk are slow.
 BEGIN = 75.0
 #: Seconds that there must be left to begin with tests.
@@ -77,12 +77,20 @@ def run_tests(
         number += 1
         record = folder / f"{stem}.{number}.jsonl"
         record.touch()
+        hung: list[str | None] = []  # under way when it was silent; the next begins as it is ended
+
+        def silent(record: Path = record, hung: list[str | None] = hung) -> bool:
+            if not _is_silent(record, silence):
+                return False
+            hung.append(read(events_of(record))[2])
+            return True
+
         ended = children.run(
             _command(todo, options, record, silence),
             seconds=limit,
             log=log,
             env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            silent=lambda path=record: _is_silent(path, silence),
+            silent=silent,
             stop=stop,
             folder=root,
         )
@@ -93,7 +101,9 @@ def run_tests(
             step.items.append(Item(f"a process is left behind: {left}", "failed"))
         if ended.by == "itself" and ended.code in RAN:
             break
-        if under_way is not None:
+        if hung:
+            under_way = hung[0]
+        if under_way is not None and under_way not in found:
             text = {
                 "silence": f"no end within {silence:.0f} s",
                 "time": TIME_OVER,
@@ -107,7 +117,7 @@ def run_tests(
         if ended.by in ("time", "stop"):
             why = TIME_OVER if ended.by == "time" else STOPPED
             break
-        todo = [test for test in collected if test not in items] if under_way else []
+        todo = [test for test in collected if test not in items] if under_way or hung else []
     step.items += [items.get(test, Item(test, "not run", why=why)) for test in collected]
     step.items += [item for test, item in items.items() if test not in collected]
     if not step.items:

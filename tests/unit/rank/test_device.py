@@ -6,6 +6,7 @@ import ast
 import asyncio
 import ctypes
 import logging
+import pickle
 import sys
 import threading
 import time
@@ -267,6 +268,26 @@ def test_messages_that_nccl_has_not_finished_are_numbered_as_they_were_posted(
         Message("0", "recv", 1, 0, 2, 0),
         Message("0", "send", 1, 0, 5, 0),
     ]
+
+
+def test_nccl_is_asked_for_its_own_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on an H200 with torch 2.11: the other one knows nothing of what NCCL was given."""
+
+    def dump(name: str) -> Callable[..., bytes]:
+        told = {
+            "process_group": ("0", "default_pg"), "collective_seq_id": 3, "op_id": 4,
+            "profiling_name": f"{name}:all_reduce", "time_created_ns": 10, "retired": False,
+            "state": "scheduled", "input_sizes": [[3]], "output_sizes": [[3]],
+            "input_dtypes": ["Float"], "output_dtypes": ["Float"], "is_p2p": False,
+        }  # fmt: skip
+        return lambda includeStackTraces: pickle.dumps({"entries": [told]})
+
+    known = SimpleNamespace(_dump_fr_trace=dump("gloo"), _dump_nccl_trace=dump("nccl"))
+    monkeypatch.setattr(recorder._C, "_distributed_c10d", known)
+    for backend in ("gloo", "nccl"):
+        assert [e.name for e in recorder.read(backend)] == [f"{backend}:all_reduce"]
+    del known._dump_nccl_trace  # a torch that was made without NCCL
+    assert recorder.read("nccl") == []
 
 
 def test_only_what_nccl_has_not_finished_in_the_groups_of_today_is_listed(
