@@ -338,9 +338,23 @@ def _by_number(case: Case) -> list[dict[int, Entry]]:
     return list(found.values())
 
 
-def _disagreement(case: Case) -> str:
-    """Explain ranks that stand at the same number of a group with different calls."""
+def _met(case: Case) -> list[dict[int, Entry]]:
+    """Return the collectives that ranks wait in, with those of other ranks that have the same
+    number: NCCL may have ended them there though they are not alike."""
+    found = []
     for entries in _by_number(case):
+        rank, entry = next(iter(entries.items()))
+        key, _ = case.waits[rank].options[0]
+        groups = {r: case.situation.group(r, key) for r in case.situation.samples}
+        others = {r: g.entries[entry.number] for r, g in groups.items()
+                  if g is not None and entry.number in g.entries}  # fmt: skip
+        found.append(dict(sorted({**others, **entries}.items())))
+    return found
+
+
+def _disagreement(case: Case) -> str:
+    """Explain ranks that have different calls at the same number of a group."""
+    for entries in _met(case):
         if len({e.name for e in entries.values()}) > 1:
             return (
                 "They are in different collectives. Every rank of a group has to make the same "
@@ -360,7 +374,10 @@ def _disagreement(case: Case) -> str:
                 f"They call {first.name} with splits that do not fit: what one rank gives another "
                 "has to be as much as that one takes from it."
             )
-        roots = {case.waits[r].root if e.root is None else e.root for r, e in entries.items()}
+        waits = case.waits
+        roots = {
+            waits[r].root if e.root is None and r in waits else e.root for r, e in entries.items()
+        }
         roots -= {None}
         if len(roots) > 1:
             end = "source" if first.name in FROM_ROOT else "destination"

@@ -112,9 +112,10 @@ def tensors(entry: Entry) -> str:
 
 
 def _group(key: GroupKey | None) -> str:
-    if key is None or key[0] == "0":
+    name = "" if key is None else key[0].partition(" ")[0]  # without the name of a backend
+    if key is None or name == "0":
         return ""
-    return f" in group {key[0]} of {label(key[1])}"
+    return f" in group {name} of {label(key[1])}"
 
 
 def _verb(ranks: Sequence[int]) -> str:

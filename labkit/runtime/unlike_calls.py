@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..rank_names import label
 from ..wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
+from ..wire.protocol import FROM_ROOT
 from .same_bytes import conversion, may_be_meant, width
 
 #: The kind of each rank's collective with one number.
@@ -143,6 +144,19 @@ def _operations(number: int, met: Met) -> Iterator[_Finding]:
     yield _on_all(met, "operations", text)
 
 
+def _roots(number: int, met: Met) -> Iterator[_Finding]:
+    """Find sources or destinations that differ: with small tensors NCCL ends all the same."""
+    if not _differ(met, lambda kind: kind.root, lambda a, b: a < 0 or b < 0 or a == b):
+        return
+    end = "source" if _name(met) in FROM_ROOT else "destination"
+    text = (
+        f"{_name(met)} (collective {number}): the {end} is "
+        f"{_list(met, lambda kind: f'rank {kind.root}')}: every rank has to name the same one, so "
+        "the result is wrong, and so may be what follows: lab.reset() makes the group anew."
+    )
+    yield _on_all(met, "roots", text)
+
+
 def _sizes(number: int, met: Met) -> Iterator[_Finding]:
     if not _differ(met, _bytes, lambda a, b: a < 0 or b < 0 or a == b):
         return
@@ -168,6 +182,7 @@ COMPARISONS: tuple[Callable[[int, Met], Iterator[_Finding]], ...] = (
     _types,
     _orders,
     _operations,
+    _roots,
     _sizes,
 )
 

@@ -1,7 +1,6 @@
 """Never hang, on NCCL: with two ranks, then with four. What a machine with a GPU runs first.
 
-None of this has been run on a GPU yet; it was written from torch's sources. ``make test-gpu
-GPU=0`` runs it on the fake NCCL (``tests.support.nccl_manners``).
+``make test-gpu GPU=0`` runs it on the fake NCCL (``tests.support.nccl_manners``).
 """
 
 from __future__ import annotations
@@ -224,6 +223,28 @@ def test_a_wait_for_the_gpu_is_interrupted(lab: labkit.Lab, look: str) -> None:
     found = finish(sent, Ending("interrupted"), tolerate=True)
     assert isinstance(found.error, Interrupted)
     assert not found.ending.still
+    works(lab)
+
+
+@needs_gpu
+def test_two_sources_are_warned_of(lab: labkit.Lab) -> None:
+    """NCCL ends them, and what it left in its channels may meet the next call."""
+    outcomes = run_cell(lab, "x = torch.ones(2, device=device)\ndist.broadcast(x, rank % 2)")
+    assert "the source is rank 0 on rank" in outcomes[0].stderr
+    lab.reset()
+    works(lab)
+
+
+@needs_gpu
+def test_an_event_that_never_comes_is_named(lab: labkit.Lab) -> None:
+    """CUDA spins there, so the rank is on the processor all the while."""
+    code = (
+        "x = torch.ones(3, device=device)\nevent = torch.cuda.Event()\n"
+        "if rank:\n    dist.all_reduce(x)\n    event.record()\n    event.synchronize()"
+    )
+    found = finish_cell(send_cell(lab, f"#px In[7]\n{code}\n"), suspect=SUSPECT)
+    assert type(found.error) is Deadlock, found.error
+    assert "line 7" in str(found.error)
     works(lab)
 
 

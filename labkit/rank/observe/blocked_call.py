@@ -216,6 +216,12 @@ def gives_up(group: ProcessGroup) -> bool:
     return bounded(groups.limit(group))
 
 
+def name_and_root(frame: FrameType) -> tuple[str, int | None]:
+    """Return the name of the call that a thread is in, and the root that it gives, if any."""
+    frames = list(python_threads.frames(frame))
+    return _call(frames), _root(frames)
+
+
 def _root(frames: list[FrameType]) -> int | None:
     """Find the source or destination of a rooted collective among the arguments of the call."""
     for frame in frames[1:4]:

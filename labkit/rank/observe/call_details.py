@@ -82,7 +82,8 @@ def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | 
         return
     call = Call(place, *_ends(group, name, args))
     _keep(calls.setdefault(group, {}), (backend, operation), call)
-    collective_notes.note(group, name, args, backend, operation, (place, direct))
+    root = -1 if call.root is None else call.root
+    collective_notes.note(group, name, args, backend, operation, (root, place, direct))
 
 
 def tensors(args: Sequence[Any]) -> list[torch.Tensor]:

@@ -108,6 +108,7 @@ def _kind(note: Note) -> Kind:
         order=note.order,
         gaps=note.gaps,
         op=note.op,
+        root=note.root,
         where=call_details.describe(note.place)[0],
         direct=note.direct,
     )

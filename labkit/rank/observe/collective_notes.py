@@ -50,6 +50,7 @@ class Note(NamedTuple):
     order: str
     gaps: bool
     op: str
+    root: int
     place: tuple[str, int] | None
     direct: bool
 
@@ -70,9 +71,10 @@ def note(
     args: Sequence[Any],
     backend: str,
     operation: int,
-    call: tuple[tuple[str, int] | None, bool],
+    call: tuple[int, tuple[str, int] | None, bool],
 ) -> None:
-    """Note a collective that has been issued by a method with ``args``."""
+    """Note a collective that has been issued by a method with ``args``: its root in the group
+    (-1 if it has none), place, and whether that calls torch itself."""
     order, gaps = _layout(method, args)
     known = noted.setdefault(group, {}).setdefault(backend, deque(maxlen=KEPT))
     told = Note(

@@ -6,7 +6,7 @@ from types import FrameType
 
 from ...wire import python_threads
 from ...wire.samples import Message, Wait
-from .. import device, tracebacks
+from .. import device, last_receives, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups
 from . import blocked_call, call_details, flight_recorder, p2p_record, unseen_calls
@@ -24,17 +24,20 @@ def is_pending() -> bool:
 
 
 def holds(frame: FrameType | None) -> bool:
-    """Tell whether a call for the device holds a thread that is here: it spins in C until other
-    ranks come, or waits for a thread that does."""
-    if frame is None or not device.uses_device() or not in_torch(frame):
+    """Tell whether something that was given to the device holds a thread in C, where it spins:
+    in a call with which NCCL cannot begin, or in one that waits for an event of CUDA."""
+    if frame is None or not device.uses_device():
         return False
-    return device.held() > 0
+    return (in_torch(frame) and device.held() > 0) or (torch_frames.spins(frame) and is_pending())
 
 
 def in_torch(frame: FrameType) -> bool:
     """Tell whether a thread may be in torch's C++ for a call to the other ranks."""
-    ours = frame.f_code.co_filename == p2p_record.__file__  # it passes on what is called
-    return ours or torch_frames.is_blind(frame)
+    return frame.f_code.co_filename in _PASSING or torch_frames.is_blind(frame)
+
+
+#: Ours, which pass on to torch's C++ what is called.
+_PASSING = (p2p_record.__file__, last_receives.__file__)
 
 
 def describe(frame: FrameType | None = None) -> Wait | None:
@@ -53,12 +56,16 @@ def describe(frame: FrameType | None = None) -> Wait | None:
     if not (options or messages):
         return None
     call, issued, line = _oldest(options, messages)
-    where = issued
+    where, root = issued, None
     if frame is not None:
         where, line = tracebacks.innermost(frame) or ("", "")
+        if device.held():  # the thread is in the very call, of which nothing is noted yet
+            issued = where
+            call, root = blocked_call.name_and_root(frame)
     return Wait(
         "device",
         options,
+        root=root,
         call=call,
         where=where,
         line=line,

@@ -73,6 +73,7 @@ def path(part: str) -> str:
 
 _BLIND = tuple(map(path, BLIND))
 _RPC = path("distributed/rpc/")
+_DDP, _STREAMS = path("nn/parallel/distributed.py"), path("cuda/streams.py")
 _HERE = os.path.dirname(__file__)
 #: Ours too: it stands between ``init_process_group`` and torch's rendezvous.
 _MEETINGS = (*map(path, MEETINGS), os.path.join(_HERE, "rendezvous.py"))
@@ -103,6 +104,15 @@ def is_blind(frame: FrameType) -> bool:
     """
     code = frame.f_code
     return code.co_filename.startswith(_BLIND) and code.co_name != "monitored_barrier"
+
+
+def spins(frame: FrameType) -> bool:
+    """Tell whether a thread that runs there, without leaving the line, waits for an event of CUDA:
+    by itself, torch spins at one; DDP's logger does so before the next forward."""
+    code = frame.f_code
+    return code.co_filename == _DDP or (
+        code.co_filename == _STREAMS and code.co_name == "synchronize"
+    )
 
 
 def is_meeting(frame: FrameType) -> bool:

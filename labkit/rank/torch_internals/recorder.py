@@ -30,6 +30,8 @@ BYTES = {
 #: NCCL's names for a message, and for the end of a batch of them.
 MESSAGE = re.compile(r"nccl:(send|recv) (\d+)(?:->|<-)(\d+)")
 BATCH = ":coalesced"
+#: What NCCL calls otherwise than the program did.
+NAMES = {"nccl:all_reduce_barrier": "nccl:barrier"}
 
 
 class Issued(NamedTuple):
@@ -80,14 +82,16 @@ def _issued(entry: Mapping[str, Any]) -> Issued:
     # NCCL's entries follow an event of CUDA. One that was not put on the GPU yet counts as reached;
     # but what was reached is retired by the watchdog, which looks ten times a second.
     held = backend == "nccl" and completed and not retired and _is_old(created)
+    name = NAMES.get(entry["profiling_name"], entry["profiling_name"])
+    shapes = () if name.endswith(":barrier") else entry["input_sizes"] or entry["output_sizes"]
     return Issued(
         group=entry["process_group"][0],
         number=int(entry["collective_seq_id"]),
         operation=int(entry["op_id"]),
-        name=entry["profiling_name"],
+        name=name,
         created=created,
         done=retired or (completed and not held),
-        shapes=entry["input_sizes"] or entry["output_sizes"],
+        shapes=shapes,
         types=entry["input_dtypes"] or entry["output_dtypes"],
         is_message=bool(entry["is_p2p"]) or entry["profiling_name"].endswith(BATCH),
         backend=backend,

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import distributed_c10d
 
-from labkit.rank import device, ipython_internals, memory
-from labkit.rank.observe import flight_recorder, p2p_record
+from labkit.rank import device, ipython_internals, last_receives, memory
+from labkit.rank.observe import device_wait, flight_recorder, p2p_record
 from labkit.rank.observe.p2p_record import Message
+from labkit.rank.torch_internals import frames as torch_frames
 from labkit.rank.torch_internals import recorder
 from labkit.rank.torch_internals.recorder import Issued
 
@@ -244,6 +246,99 @@ def test_messages_of_a_batch_are_done_when_it_is(entries: list[Issued], done: li
     closed = recorder.close_batches(entries)
     assert [e.name for e in closed] == [e.name for e in entries if not e.name.endswith(BATCH)]
     assert [e.done for e in closed] == done
+
+
+def told_by_nccl(name: str, *, retired: bool, age: float, state: str = "completed") -> Issued:
+    created = time.time_ns() - int(age * 1e9)
+    return recorder._issued(
+        {
+            "process_group": ("0", "default_pg"), "collective_seq_id": 3, "op_id": 4,
+            "profiling_name": name, "time_created_ns": created, "retired": retired,
+            "state": state, "input_sizes": [[1]], "output_sizes": [[1]],
+            "input_dtypes": ["Float"], "output_dtypes": ["Float"], "is_p2p": False,
+        }
+    )  # fmt: skip
+
+
+def test_what_nccl_has_not_begun_with_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on an H200: the recorder calls it completed for as long as the call spins."""
+    spins = told_by_nccl("nccl:all_reduce", retired=False, age=3.0)
+    assert (spins.done, spins.held) == (False, True)
+    for other in (
+        told_by_nccl("nccl:all_reduce", retired=True, age=3.0),
+        told_by_nccl("nccl:all_reduce", retired=False, age=0.0),  # the watchdog looks now and then
+        told_by_nccl("gloo:all_reduce", retired=False, age=3.0),
+    ):
+        assert (other.done, other.held) == (True, False)
+    waits = told_by_nccl("nccl:all_reduce", retired=False, age=3.0, state="scheduled")
+    assert (waits.done, waits.held) == (False, False)
+    monkeypatch.setattr(flight_recorder, "list_queued", lambda: [waits, spins])
+    assert (flight_recorder.held(), flight_recorder.progress()) == (4, (2, 4))
+    monkeypatch.setattr(flight_recorder, "list_queued", lambda: [waits])
+    assert (flight_recorder.held(), flight_recorder.progress()) == (0, (1, 0))
+
+
+def test_a_batch_that_nccl_has_not_begun_with_holds_its_messages() -> None:
+    batch = told_by_nccl("nccl:coalesced", retired=False, age=3.0)
+    sends = entry(SEND, done=False)
+    assert [(e.done, e.held) for e in recorder.close_batches([sends, batch])] == [(False, True)]
+
+
+def test_nccls_barrier_has_its_own_name() -> None:
+    barrier = told_by_nccl("nccl:all_reduce_barrier", retired=True, age=1.0)
+    assert (barrier.name, barrier.shapes) == ("nccl:barrier", ())
+
+
+def test_a_message_whose_call_holds_counts_as_posted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two first calls that wait for each other would look like two that nobody answers."""
+
+    class Group:
+        group_name = "0"
+
+    group = Group()
+    monkeypatch.setattr(p2p_record, "posted", {group: Counter({("send", 1, 0): 2})})
+    monkeypatch.setattr(p2p_record, "under_way", {group: ("send", 1, 0)})
+    counts = []
+    for number in (0, 5):
+        monkeypatch.setattr(flight_recorder, "held", lambda number=number: number)
+        counts.append(flight_recorder._posted(group)["send", 1, 0])  # type: ignore[arg-type]
+    assert counts == [2, 3]
+
+
+class Frame:
+    """A frame of some file of torch's or ours."""
+
+    def __init__(self, file: str, name: str = "f") -> None:
+        self.f_code = SimpleNamespace(co_filename=file, co_name=name)
+        self.f_back = None
+
+
+def test_a_thread_is_held_where_nccl_or_cuda_spins(monkeypatch: pytest.MonkeyPatch) -> None:
+    connects = (
+        Frame(last_receives.__file__),
+        Frame(p2p_record.__file__),
+        Frame(distributed_c10d.__file__, "irecv"),
+    )
+    events = (
+        Frame(torch_frames.path("cuda/streams.py"), "synchronize"),
+        Frame(torch_frames.path("nn/parallel/distributed.py"), "_pre_forward"),
+    )
+    others = Frame(__file__), Frame(torch_frames.path("cuda/streams.py"), "query")
+
+    def held(number: int, *, pending: bool) -> list[bool]:
+        queue = SimpleNamespace(
+            is_used=lambda: True, held=lambda: number,
+            collectives=lambda: [(("0", (0, 1)), 3)] if pending else [], messages=list,
+        )  # fmt: skip
+        monkeypatch.setattr(device, "queue", queue)
+        frames: tuple[Any, ...] = (*connects, *events, *others)
+        return [device_wait.holds(frame) for frame in frames]
+
+    assert held(0, pending=False) == [False] * 7
+    assert held(4, pending=True) == [True] * 5 + [False] * 2
+    assert held(0, pending=True) == [False] * 3 + [True] * 2 + [False] * 2
+    monkeypatch.setattr(device.queue, "is_used", lambda: False)
+    assert not device_wait.holds(connects[0])  # type: ignore[arg-type]
 
 
 def test_ends_of_a_message_are_read_from_its_name() -> None:

@@ -71,6 +71,15 @@ def test_every_rank_says_the_same_and_a_line_once():
     assert "(collective 6)" in found[0][0]
 
 
+def test_roots_that_differ_are_named():
+    """Seen on an H200: NCCL ends a broadcast from two sources without a word."""
+    (text,) = met(replace(COPY, root=0), replace(COPY, root=1), replace(COPY, root=1))
+    assert "broadcast (collective 3): the source is rank 0 on rank 0, rank 1 on ranks 1–2" in text
+    (text,) = met(replace(COPY, name="gather", root=2), replace(COPY, name="gather", root=0))
+    assert "gather (collective 3): the destination is rank 2 on rank 0, rank 0 on rank 1" in text
+    assert met(replace(COPY, root=1), replace(COPY, root=1), COPY) == []
+
+
 def test_what_is_not_known_is_not_compared():
     assert met(of(), SUM) == []
     assert met(of("int32"), None, None) == []

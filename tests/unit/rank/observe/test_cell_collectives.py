@@ -59,7 +59,7 @@ def call(rank, line, *, backend="gloo", method="allreduce"):
     x = torch.zeros(2)
     args = ([x],) if method == "allreduce" else ([x], [[x, x]])
     number = rank.counted[backend]
-    collective_notes.note(rank.group, method, args, backend, number, (("In[7]", line), True))
+    collective_notes.note(rank.group, method, args, backend, number, (-1, ("In[7]", line), True))
 
 
 def send(rank):

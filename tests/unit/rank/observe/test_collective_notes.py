@@ -54,7 +54,7 @@ def test_how_a_tensor_lies(tensor: torch.Tensor, order: str, gaps: bool) -> None
 def noted(method, *args, backend="gloo"):
     """Return what is noted of one call, and its numbers."""
     group = Group()
-    collective_notes.note(group, method, args, backend, 7, (("In[7]", 2), True))
+    collective_notes.note(group, method, args, backend, 7, (-1, ("In[7]", 2), True))
     notes = collective_notes.noted[group][backend]
     assert len({note for *_, note in notes}) == 1
     return notes[0][2], [number for number, *_ in notes]
@@ -115,5 +115,5 @@ def test_what_else_a_group_numbers():
     collective_notes.note_others(group, "gloo")
     collective_notes.note_others(group, "gloo", 4)
     collective_notes.note_others(group, "nccl", 2)
-    collective_notes.note(group, "allreduce", ([torch.zeros(1)],), "gloo", 7, (None, False))
+    collective_notes.note(group, "allreduce", ([torch.zeros(1)],), "gloo", 7, (-1, None, False))
     assert [entry[:2] for entry in collective_notes.noted[group]["gloo"]] == [(7, 5)]

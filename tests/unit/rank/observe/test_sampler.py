@@ -265,3 +265,29 @@ def test_an_answer_that_fails_is_given_later(rank, monkeypatch):
     monkeypatch.setattr(rank.eyes, "_sample", fail)
     rank.look(10)
     assert [answer.sample.state for answer in told] == ["waiting"]
+
+
+def test_a_thread_that_spins_in_nccls_first_call_waits(rank, monkeypatch):
+    told, held = [], [0]
+    monkeypatch.setattr(device_wait, "holds", lambda frame: held[0] > 0)
+    monkeypatch.setattr(device_wait, "describe", lambda frame: Wait("device", partial=True))
+    monkeypatch.setattr(sampler.device, "progress", lambda: (1, held[0]))
+    rank.eyes.watch((), told.append)
+
+    def spin(count):
+        for _ in range(count):
+            rank.main += 1
+            rank.look()
+
+    rank.woken = True
+    spin(5)
+    assert told == []  # it computes, for all that can be seen
+    held[0] = 7
+    spin(5)
+    assert [answer.sample.wait.kind for answer in told] == ["device"]
+    rank.eyes.watch(told[0].sample.stamp, told.append)
+    spin(5)
+    assert len(told) == 1  # the same wait
+    held[0] = 8
+    spin(5)
+    assert len(told) == 2
