@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +35,22 @@ def test_tests_that_may_build_on_one_another_stay_together():
     runs = [[share.runs(test, n) for test in ids] for n in TURNS]
     assert all(len(set(row)) == 1 for row in runs)
     assert sum(row[0] for row in runs) == 2  # a quarter of eight turns
+
+
+def test_costly_cells_of_a_notebook_take_turns_together_and_the_others_run(monkeypatch):
+    def cell(number: int, *tags: str) -> SimpleNamespace:
+        node = {"metadata": {"tags": list(tags)} if tags else {}}
+        return SimpleNamespace(nodeid=f"notebooks/12_x.ipynb::Cell {number}", cell=node)
+
+    names = [share.name_of(cell(1)), share.name_of(cell(2, "nbval-ignore-output"))]
+    costly = [share.name_of(cell(n, "costly", "nbval-ignore-output")) for n in (3, 4)]
+    runs = [[share.runs(name, n) for name in (*names, *costly)] for n in TURNS]
+    assert all(row[:2] == [True, True] and row[2] == row[3] for row in runs)
+    assert sum(row[2] for row in runs) == 1
+    test = SimpleNamespace(nodeid="tests/unit/test_files.py::t")
+    assert share.name_of(test) == test.nodeid
+    whole = share.touched(["notebooks/12_x.ipynb"])
+    assert all(share.runs(name, n, whole) for n in TURNS for name in costly)
 
 
 def test_the_next_commit_has_the_next_turn(monkeypatch):
@@ -100,6 +117,7 @@ def test_every_turn_and_every_touch_is_of_tests_that_exist(request):
     files = {str(path.relative_to(share.ROOT)) for path in share.ROOT.glob("tests/**/test_*.py")}
 
     def there(pattern: str) -> bool:
+        pattern = pattern.removeprefix(f"{share.COSTLY}/")
         path = re.sub(r"::.*", "", pattern).replace("\\", "")
         return any(re.match(re.sub(r"::.*", "", pattern), file) for file in files) or (
             Path(share.ROOT, path).exists()

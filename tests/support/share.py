@@ -3,6 +3,7 @@
 Most of an hour of tests runs programs and answers on ranks whose judgement is tested from
 recordings in seconds. Each commit runs a share of those, the next commit the next one; of what
 else starts ranks, kernels or servers a quarter, besides one file for each thing that a cell needs.
+So do a notebook's cells that are tagged "costly": no other cell may need what they leave.
 What a change touches always runs whole. ``SHARE=all`` (``make test-all``) runs everything.
 """
 
@@ -70,8 +71,11 @@ ALWAYS = (
     "noblock|output|p2p_record|private|process_group|recovery|request|survey|too_long|too_short|"
     "trial|watchdog"
 )
+#: Begins the names of cells with this tag.
+COSTLY = "costly"
 #: The first that fits counts; what none fits always runs.
 TURNS = (
+    Turn(rf"{COSTLY}/", by_file=True),
     Turn(r"tests/course/test_answers\.py::test_(a_wrong|another)"),
     Turn(r"tests/course/test_mutants\.py::test_\w+\[", 0),
     Turn(r"tests/course/test_on_the_stand_in\.py::test_compared_cells"),
@@ -113,10 +117,16 @@ TOUCHES = {
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",
     ),
     r"tests/support/(answers|mutants)\.py": (r"tests/course/test_answers\.py::",),
-    r"notebooks/(\d\d_\w+)\.ipynb": (r"tests/course/test_on_the_stand_in\.py::\w+\[\1\]",),
+    r"notebooks/(\d\d_\w+)\.ipynb": (
+        rf"{COSTLY}/notebooks/\1\.ipynb::",
+        r"tests/course/test_on_the_stand_in\.py::\w+\[\1\]",
+    ),
     r"labkit/course/exercises/nb(\d\d)/": (r"tests/course/test_answers\.py::\w+\[\1-",),
     r"labkit/course/\w+\.py": (r"tests/course/test_answers\.py::test_another",),
-    r"notebooks/scripts/|labkit/course/datasets": (r"tests/course/test_recipe\.py::",),
+    r"notebooks/scripts/|labkit/course/datasets": (
+        rf"{COSTLY}/notebooks/",
+        r"tests/course/test_recipe\.py::",
+    ),
     r"tests/support/(nccl_)?manners\.py": (r"tests/ranks/test_tables_on_the_stand_in\.py::",),
     r"tests/support/deadlocks\.py": (r"tests/ranks/test_deadlock_programs\.py::",),
     r"tests/support/correct_programs/": (r"tests/ranks/test_correct_programs\.py::",),
@@ -209,6 +219,12 @@ def pytest_configure(config: pytest.Config) -> None:
 KEY = pytest.StashKey[str]()
 
 
+def name_of(item: pytest.Item) -> str:
+    """Return the id of a test; of a notebook's costly cell, with its tag before it."""
+    tags = getattr(item, "cell", {}).get("metadata", {}).get("tags", ())
+    return f"{COSTLY}/{item.nodeid}" if COSTLY in tags else item.nodeid
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests whose turn it is not."""
@@ -216,7 +232,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if said == "all":
         return
     turn, whole = turn_of(said), touched(changed())
-    kept = [item for item in items if runs(item.nodeid, turn, whole)]
+    kept = [item for item in items if runs(name_of(item), turn, whole)]
     if left := list(set(items) - set(kept)):
         config.hook.pytest_deselected(items=left)
         items[:] = kept
