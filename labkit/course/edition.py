@@ -1,8 +1,8 @@
-"""Make the learner's edition of a notebook: the solved one, with the solutions taken out.
+"""Make the learner's edition of a notebook: the solved one, without solutions and outputs.
 
 The solved notebook is the only source. A solution stands between two lines, ``### BEGIN
-SOLUTION`` and ``### END SOLUTION``; the learner gets a stub of its size in that place, and no
-outputs of that cell and of its check, which would give it away. Of a cell that writes a file, with
+SOLUTION`` and ``### END SOLUTION``; the learner gets a stub of its size in that place. No cell has
+outputs: they would answer what the text asks to predict. Of a cell that writes a file, with
 ``%%writefile``, the first line may be ``### BEGIN SOLUTION from scripts/single.py``: then that file
 of the course takes the place of the solution, for the learner to change.
 """
@@ -97,8 +97,6 @@ def solved(source: str) -> str:
 def learners(nb: Any) -> Any:
     """Return the learner's edition of a notebook node; the node itself stays as it is.
 
-    A notebook without solutions comes back equal.
-
     Raises
     ------
     DataError
@@ -106,21 +104,17 @@ def learners(nb: Any) -> Any:
     """
     nb = copy.deepcopy(nb)
     cells = [cell for cell in nb["cells"] if cell["cell_type"] == "code"]
-    solutions = [cell for cell in cells if has_solution(cell["source"])]
-    if not solutions:
-        return nb
-    checks = [cell for cell in cells if CHECK.search(cell["source"])]
-    for cell in solutions:
-        cell["source"] = stub(cell["source"])
-    for cell in [*solutions, *checks]:
+    for cell in cells:
+        if has_solution(cell["source"]):
+            cell["source"] = stub(cell["source"])
         cell["outputs"], cell["execution_count"] = [], None
     return nb
 
 
 def delivered(name: str, content: bytes) -> bytes:
     """Return what a learner gets for a file of the course, which is the file itself unless it is
-    a notebook with solutions in it."""
-    if not name.endswith(".ipynb") or BEGIN.encode() not in content:
+    a notebook with cells."""
+    if not name.endswith(".ipynb") or b'"cell_type"' not in content:
         return content
     import nbformat
 
