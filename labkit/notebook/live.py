@@ -57,7 +57,9 @@ def _is_watched() -> bool:
     """Tell whether somebody looks on: a notebook's page or a terminal, and no CI."""
     if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
         return False
-    return shell.of_notebook() is not None or sys.stdout.isatty()
+    if (notebook := shell.of_notebook()) is not None:
+        return not shell.is_alone(notebook)
+    return sys.stdout.isatty()
 
 
 def screen() -> Screen | None:

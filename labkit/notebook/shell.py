@@ -33,6 +33,15 @@ def of_notebook() -> InteractiveShell | None:
     return shell if getattr(shell, "kernel", None) is not None else None
 
 
+def is_alone(notebook: InteractiveShell) -> bool:
+    """Tell whether the front end of a cell can ask nobody: it says so with each cell that it sends.
+
+    So do ``jupyter execute``, ``nbconvert --execute`` and all else that is built on nbclient.
+    """
+    request: dict[str, Any] = notebook.get_parent()
+    return request.get("content", {}).get("allow_stdin") is False
+
+
 #: The magics of a lab, by kind.
 MAGICS = {"cell": ("px",), "line": ("px", "pxresult", "pxconfig", "autopx")}
 

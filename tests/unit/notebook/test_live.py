@@ -34,9 +34,23 @@ def test_nobody_ends_a_suspicion_where_somebody_looks_on(monkeypatch):
 
 def test_a_cell_that_has_shown_something_itself_is_looked_at_all_the_same(monkeypatch):
     """Nothing else can be shown there, but the stop button works."""
-    monkeypatch.setattr(live.shell, "of_notebook", object)
+    monkeypatch.setattr(live.shell, "of_notebook", notebook(allow_stdin=True))
     monkeypatch.setattr(live.cell_output, "current", lambda: None)
     assert live.screen() is None
+    assert patience() is None
+
+
+def notebook(**content):
+    """Return a front end that sends this with its cells."""
+    return lambda: SimpleNamespace(get_parent=lambda: {"content": content} if content else {})
+
+
+def test_nobody_looks_on_where_a_program_runs_the_notebook(monkeypatch):
+    """nbclient says with each cell that it can ask nobody: jupyter execute, nbconvert."""
+    monkeypatch.setattr(live.cell_output, "current", lambda: None)
+    monkeypatch.setattr(live.shell, "of_notebook", notebook(allow_stdin=False))
+    assert patience() == times.SUSPECT
+    monkeypatch.setattr(live.shell, "of_notebook", notebook())  # another thread than the cell's
     assert patience() is None
 
 
