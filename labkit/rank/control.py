@@ -30,7 +30,7 @@ from ..wire.requests import (
     Waiting,
     Wake,
 )
-from . import ended_groups, ipython_internals, memory, person, tracebacks, unblock
+from . import ended_groups, ipython_internals, memory, person, steady, tracebacks, unblock
 from .observe import blocked_call, sampler
 
 
@@ -40,7 +40,9 @@ def install(kernel: Any) -> None:
     if loop is None:
         return
     # Tornado's own call_later adds half the time of a look to it.
-    later = getattr(loop, "asyncio_loop", loop).call_later
+    own = getattr(loop, "asyncio_loop", loop)
+    steady.keep(own)
+    later = own.call_later
     answered = handlers(sampler.Looker(later))
     ipython_internals.answer_control(
         kernel, {h.question.request: _receiver(kernel.session, h) for h in answered}

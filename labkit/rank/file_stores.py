@@ -16,6 +16,7 @@ from typing import Any
 import torch.distributed as dist
 
 from .. import times
+from . import steady
 
 #: What the file is called in the meantime.
 ASIDE = ".labkit"
@@ -57,8 +58,8 @@ def free(has_moved: Callable[[], bool]) -> int:
 
 
 def _free(found: list[str], has_moved: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + times.FILE_STORE_FREED.seconds()
-    while not _comes(has_moved, times.FILE_STORE_LEFT.seconds()) and time.monotonic() < deadline:
+    deadline = steady.now() + times.FILE_STORE_FREED.seconds()
+    while not _comes(has_moved, times.FILE_STORE_LEFT.seconds()) and steady.now() < deadline:
         with contextlib.ExitStack() as back:
             for path in found:
                 back.enter_context(_away(path))
@@ -67,8 +68,8 @@ def _free(found: list[str], has_moved: Callable[[], bool]) -> None:
 
 def _comes(has_moved: Callable[[], bool], seconds: float) -> bool:
     """Wait until a rank goes on, at most for some seconds; tell whether it does."""
-    deadline = time.monotonic() + seconds
-    while not has_moved() and time.monotonic() < deadline:
+    deadline = steady.now() + seconds
+    while not has_moved() and steady.now() < deadline:
         time.sleep(times.FILE_STORE_LOOK)
     return has_moved()
 

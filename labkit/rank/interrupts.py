@@ -13,14 +13,13 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from .. import times
 from ..wire import errands, python_threads
-from . import ipython_internals, stack_file
+from . import ipython_internals, stack_file, steady
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,8 +89,8 @@ def _waits_for_import(frame: FrameType | None) -> bool:
     if _later is None or not is_importing(frame):
         _waits_since = 0.0
         return False
-    _waits_since = _waits_since or time.monotonic()
-    if time.monotonic() - _waits_since > times.IMPORTED:
+    _waits_since = _waits_since or steady.now()
+    if steady.now() - _waits_since > times.IMPORTED:
         return False
     if not _is_due:
         _is_due = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import NamedTuple
 
 import psutil
@@ -11,6 +10,7 @@ import torch
 
 from .. import times
 from ..wire.state import Gpu
+from . import steady
 
 #: This rank's device. Not torch's current one, which every thread has for itself.
 device = torch.device("cpu")
@@ -35,8 +35,8 @@ def used() -> int:
     process = psutil.Process()
     info = process.memory_info()
     resident = info.rss - getattr(info, "shared", 0)
-    if time.monotonic() - _exact.when > times.MEMORY_KNOWN:
-        _exact = _Look(time.monotonic(), process.memory_full_info().uss, resident)
+    if steady.now() - _exact.when > times.MEMORY_KNOWN:
+        _exact = _Look(steady.now(), process.memory_full_info().uss, resident)
     return max(0, _exact.own + resident - _exact.resident)
 
 

@@ -26,6 +26,7 @@ from ipykernel.iostream import OutStream
 
 from .. import times
 from ..wire.legible import packer
+from . import steady
 from .observe import system_call
 
 #: Flushes that are served at once in a row, and how many more of them each second.
@@ -63,8 +64,8 @@ class Tap:
 
     def settle(self) -> None:
         """Wait until the thread has given all that is there to the stream, and waits for more."""
-        deadline = time.monotonic() + times.C_OUTPUT_READ.seconds()
-        while time.monotonic() < deadline:
+        deadline = steady.now() + times.C_OUTPUT_READ.seconds()
+        while steady.now() < deadline:
             time.sleep(times.C_OUTPUT_LOOK)
             if self.waits() and self.mark() is not None:
                 return
@@ -80,7 +81,7 @@ class Flushing:
     """
 
     def __init__(
-        self, stream: Any, clock: Callable[[], float] = time.monotonic, tap: Tap | None = None
+        self, stream: Any, clock: Callable[[], float] = steady.now, tap: Tap | None = None
     ) -> None:
         self._stock: Callable[[], None] = stream.flush
         self._thread: threading.Thread = stream.pub_thread.thread

@@ -7,12 +7,13 @@ import time
 
 import pytest
 
+import labkit
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
 from labkit.runtime import control, recovery
 from labkit.runtime.survey import look
 from labkit.runtime.watchdog import Watcher
 from labkit.wire.requests import Request
-from tests.support.cells import finish_cell, inside, send_cell
+from tests.support.cells import finish_cell, inside, run_cell, send_cell
 from tests.support.events import HANG_SECONDS, LONG, until
 
 
@@ -92,3 +93,23 @@ def test_what_became_of_the_absent_is_told_apart(lab):
         3: NOT_ASKED,
     }
     recovery.end(inside(lab).cluster, sent.busy, [0])
+
+
+#: What freezegun does: functions of its own stand wherever those of ``time`` did.
+FREEZE = """
+import sys, time
+for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"):
+    real = getattr(time, name)
+    def still(value=real()): return value
+    for module in list(sys.modules.values()):
+        for own in [n for n, v in list(getattr(module, "__dict__", {}).items()) if v is real]:
+            setattr(module, own, still)
+"""
+
+
+def test_a_clock_that_a_test_has_frozen_blinds_nobody():
+    with labkit.start(2) as own:
+        run_cell(own, FREEZE)
+        with pytest.raises(labkit.Deadlock, match="rank 1 waits in barrier"):
+            run_cell(own, "if rank: dist.barrier()")
+        run_cell(own, "dist.barrier()")

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...wire.samples import MessageKey
-from .. import large_waits
+from .. import large_waits, steady
 from ..torch_internals import collectives, ended, groups, names, recorder
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, collective_notes, store_waits
@@ -139,7 +139,7 @@ def _noting_home(name: str) -> Callable[..., Work | None]:
 
 
 def _set_group_name(self: ProcessGroup, name: str) -> None:
-    born[self] = time.time_ns()
+    born[self] = steady.since_1970()
     stock["_set_group_name"](self, name)
 
 

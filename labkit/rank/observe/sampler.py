@@ -12,7 +12,6 @@ import dataclasses
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -23,7 +22,7 @@ from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import calls, device, ipython_internals, person, tracebacks
+from .. import calls, device, ipython_internals, person, steady, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
@@ -91,13 +90,13 @@ class Looker:
     # -- looks ------------------------------------------------------------------------------
 
     def _keep_looking(self) -> None:
-        self._until = time.monotonic() + times.LOOKS_LINGER
+        self._until = steady.now() + times.LOOKS_LINGER
         if not self._looking:
             self._looking = True
             self._tick()
 
     def _tick(self) -> None:
-        over = time.monotonic() - self._until
+        over = steady.now() - self._until
         idle = over > 0 and not is_busy()
         if over > 0 and (self._tell is None or (idle and over > times.QUESTION_DROPPED)):
             self._looking = False
@@ -129,7 +128,7 @@ class Looker:
         if self._has_moved(frame, ran):
             self._move(self._spot)
             return
-        if time.monotonic() - self._since < times.MAIN_THREAD_LOOK / 2:
+        if steady.now() - self._since < times.MAIN_THREAD_LOOK / 2:
             return
         self._look_at_threads()
         self._wait = self._describe(frame)
@@ -147,7 +146,7 @@ class Looker:
     def _is_due(self, what: str) -> bool:
         """Tell whether the last look at something is some time ago: two of one moment say nothing
         of what moves."""
-        now = time.monotonic()
+        now = steady.now()
         if due := now - self._looked.get(what, 0.0) >= times.MAIN_THREAD_LOOK / 2:
             self._looked[what] = now
         return due
@@ -210,7 +209,7 @@ class Looker:
         """Note that the main thread has run, and polls at ``spot`` now."""
         self._spot = spot
         self._forget()
-        self._since = time.monotonic()
+        self._since = steady.now()
 
     def _forget(self) -> None:
         self._wait, self._clock = None, None
@@ -225,7 +224,7 @@ class Looker:
     def _sample(self) -> Sample:
         wait = self._wait
         if wait is not None:
-            wait = dataclasses.replace(wait, seconds=round(time.monotonic() - self._since, 1))
+            wait = dataclasses.replace(wait, seconds=round(steady.now() - self._since, 1))
         joined = dist.is_initialized()
         state = "waiting" if wait else "computing" if is_busy() else "idle"
         others: tuple[Issuer, ...] = ()

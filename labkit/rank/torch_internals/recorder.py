@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from torch import _C
 
 from ... import times, variables
+from .. import steady
 
 #: How many entries it keeps; torch reads it once, when the first group is made. Torch reads an
 #: older name too, TORCH_NCCL_TRACE_BUFFER_SIZE, but only where this one is not set: labkit sets it.
@@ -101,7 +101,7 @@ def _issued(entry: Mapping[str, Any]) -> Issued:
 
 def _is_old(created: int) -> bool:
     """Tell whether an entry was made so long ago that the watchdog has seen its end since."""
-    return time.time_ns() - created > times.RETIRED * 1e9
+    return steady.since_1970() - created > times.RETIRED * 1e9
 
 
 def close_batches(entries: Sequence[Issued]) -> list[Issued]:

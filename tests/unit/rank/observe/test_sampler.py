@@ -51,7 +51,7 @@ class Rank:
             (sampler, "is_busy", lambda: self.busy),
             (sampler.torch_frames, "is_blind", lambda frame: self.blind),
             (sampler.names, "blindness", lambda: ()),
-            (sampler.time, "monotonic", lambda: self.now),
+            (sampler.steady, "now", lambda: self.now),
         ):
             monkeypatch.setattr(module, name, value)
 
