@@ -187,7 +187,7 @@ class Watcher:
             same = {
                 r: replace(s, still=s.still and r in first.samples and first.samples[r].still)
                 for r, s in second.samples.items()
-                if (r in gone and s.state == "idle")
+                if (r in second.gone and s.state == "idle")
                 or (r in first.samples and first.samples[r].stamp == s.stamp)
             }
             verdict = _judge(replace(second, samples=same))
@@ -246,14 +246,16 @@ class Watcher:
         """Ask some ranks what they wait for and what they have provided."""
         dead = frozenset(self.cluster.deaths)
         wanted = sorted(frozenset(ranks) - dead)
-        samples = self.sample(wanted)
+        samples, outside = self.sample(wanted), self.outside()
+        # Not before: a task of the notebook may have given a rank work, and be over by now.
+        gone -= frozenset(self.cluster.busy_ranks())
         return Situation(
             self.cluster.size,
             samples,
             gone,
             dead,
             not_asked=gone - frozenset(self.asked),
-            outside=self.outside(),
+            outside=outside,
         )
 
     def _update(self, situation: Situation) -> None:

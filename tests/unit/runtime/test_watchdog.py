@@ -95,6 +95,30 @@ def test_a_rank_that_runs_between_two_looks_is_in_no_deadlock(ranks: dict[int, S
     assert look(watcher) == {0, 1}
 
 
+def test_a_rank_that_gets_work_while_it_is_looked_at_can_come(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of the notebook sends it a request, and is over before anybody asks for tasks."""
+    ranks.update({0: receives(0), 1: Sample(1, "idle", True, groups=WORLD)})
+    watcher = watch({0: ranks[0]})
+    busy = [0]
+    watcher.cluster.busy_ranks = lambda: list(busy)  # type: ignore[method-assign]
+    told: list[tuple[str, ...]] = [("a task of this notebook is pending",)]
+
+    def doubts(*about: object) -> tuple[str, ...]:
+        if told:
+            return told.pop()
+        busy[1:] = [1]  # it was sent before the task was over
+        return ()
+
+    monkeypatch.setattr(outside, "doubts", doubts)
+    assert look(watcher) == frozenset()
+    assert (told, busy) == ([], [0, 1])
+    busy.remove(1)
+    monkeypatch.setattr(outside, "doubts", lambda *about: ())
+    assert look(watcher) == {0}
+
+
 THREAD = Issuer("a thread of rank {rank} is alive: Thread-1 (tick)")
 
 
