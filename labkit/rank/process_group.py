@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 from datetime import timedelta
 from ipaddress import ip_address
@@ -12,6 +13,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from ..errors import LabError
 from ..wire.connections import list_connections
 from . import ended_groups, interrupts
 from .torch_internals import default_arguments, groups, meshes, rendezvous
@@ -87,6 +89,29 @@ def export(rank: int, world_size: int, host: str, port: int) -> None:
     )
 
 
+def check_files(needed: int) -> None:
+    """Look whether so many file descriptors are free: gloo's threads wait for those that they lack.
+
+    Raises
+    ------
+    LabError
+        If they are not.
+    """
+    taken: list[int] = []
+    try:
+        for _ in range(needed):
+            taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        raise LabError(
+            f"no file descriptor is left for the process group ({error.strerror}; this process may "
+            f"have {most} open). lab.restart() gives fresh ranks; ulimit -n allows more."
+        ) from None
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+
+
 @interrupts.reaches
 def join(
     rank: int,
@@ -104,6 +129,7 @@ def join(
     find each other at ``own_port``.
     """
     global _store
+    check_files(8 + 2 * world_size)  # gloo has a connection with each rank, and a few
     export(rank, world_size, host, own_port)
     limit = timedelta(seconds=timeout)
     if rank != 0:

@@ -1,8 +1,10 @@
 """Forming the process group, and forming it again while somebody else has old ports."""
 
+import pytest
+
 import labkit
 from labkit.runtime import process_group
-from tests.support.cells import inside
+from tests.support.cells import inside, results, run_cell
 
 
 def address():
@@ -104,3 +106,21 @@ def test_a_model_that_outlives_its_group_does_not_hang_its_rank():
 
     with labkit.start(4) as lab:  # the test before this one has stopped the others' lab
         assert lab.run(outlive) == [0, 1, 2, 3]
+
+
+def test_a_rank_without_a_free_file_descriptor_is_one_sentence():
+    """Gloo would wait for one, and so would each later cell."""
+    with labkit.start(2) as own:
+        code = (
+            "import os, resource\n"
+            "own = len(os.listdir('/proc/self/fd'))\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (own + 4, own + 4))"
+        )
+        run_cell(own, code)
+        with pytest.raises(labkit.LabError, match="no file descriptor is left") as caught:
+            own.reset()
+        assert "lab.restart()" in str(caught.value)
+        own.restart()
+        assert (
+            results(run_cell(own, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()")) == ["2.0"] * 2
+        )
