@@ -308,8 +308,9 @@ def _left(case: Case, behind: list[int], beyond: list[int]) -> str:
         part = "backward" if wait.call == DDP_BACKWARD else "forward"
         it = "it" if len(beyond) == 1 else "they"
         return (
-            f"{who} in DDP's {part}, {past}: {it} made fewer training steps. DDP needs the same "
-            "number of batches on every rank (DistributedSampler, drop_last or model.join())."
+            f"{who} in DDP's {part}, {past}: {it} made fewer training steps, or a call that the "
+            "others do not make. DDP needs the same number of batches on every rank "
+            "(DistributedSampler, drop_last or model.join())."
         )
     inside = f" at {wait.where}" if wait.where else ""
     return (

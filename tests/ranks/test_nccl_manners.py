@@ -61,16 +61,9 @@ def come(gate: Gate, seconds: float = 0.5) -> str:
 
 
 @pytest.fixture(scope="module")
-def _lab() -> Iterator[labkit.Lab]:
+def lab() -> Iterator[labkit.Lab]:
     with start_with_manners(2) as started:
         yield started
-
-
-@pytest.fixture
-def lab(_lab: labkit.Lab) -> labkit.Lab:
-    """Return two ranks that are connected: the first collective of a group is not as the others."""
-    run_cell(_lab, "dist.barrier()")
-    return _lab
 
 
 def values(lab: labkit.Lab, code: str) -> list[object]:
@@ -96,22 +89,6 @@ def test_a_synchronous_collective_returns_at_once_and_gives_no_work(
         "given, x.item()"
     )
     assert values(lab, code) == [(None, 3.0), (None, 3.0)]
-
-
-def test_the_first_collective_of_a_group_returns_when_all_have_come(
-    lab: labkit.Lab, gate: Gate
-) -> None:
-    """NCCL connects the ranks then, and spins: labkit sees that no more than a wait."""
-    code = "own = dist.new_group()\n" + late(gate) + come(gate) + (
-        "x = torch.tensor([rank + 1.0])\n"
-        f"dist.all_reduce(x, group=own)\n{gate.is_open}, x.item()"
-    )  # fmt: skip
-    assert values(lab, code) == [(True, 3.0)] * 2
-    code = "own = dist.new_group()\nif rank == 0:\n    dist.all_reduce(x, group=own)"
-    found = finish_cell(send_cell(lab, f"#px In[7]\n{code}\n"))
-    assert type(found.error) is Deadlock
-    assert "rank 0 waits in all_reduce (float32 [1], collective 1)" in str(found.error)
-    assert "In[7], line 4" in str(found.error)
 
 
 def test_collectives_of_a_group_are_done_in_order(lab: labkit.Lab, gate: Gate) -> None:
@@ -360,7 +337,6 @@ def test_a_group_that_is_formed_anew_has_the_manners(lab: labkit.Lab, tmp_path: 
     """Rank 0 returns from its call, or it would never let rank 1 come."""
     for number, anew in enumerate((lab.reset, lambda: lab.restart(ranks=[1]))):
         anew()
-        run_cell(lab, "dist.barrier()")  # connects
         gate = Gate(tmp_path / str(number))
         again = f"{late(gate)}x = torch.ones(1)\ndist.all_reduce(x)\n{gate.code_to_open}\nx.item()"
         assert values(lab, again) == [2.0] * 2
@@ -457,3 +433,18 @@ def test_tensors_on_the_cpu_are_refused_where_asked_to() -> None:
         run_cell(lab, "dist.barrier()")
         with pytest.raises(labkit.RankError, match=r"No backend type .* device type cpu"):
             run_cell(lab, "dist.all_reduce(torch.ones(1))")
+
+
+def test_the_first_collective_of_a_group_returns_when_all_have_come(gate: Gate) -> None:
+    """NCCL connects the ranks then, and spins: labkit sees that no more than a wait."""
+    with start_with_manners(2, connect=True) as lab:
+        code = "own = dist.new_group()\n" + late(gate) + come(gate) + (
+            "x = torch.tensor([rank + 1.0])\n"
+            f"dist.all_reduce(x, group=own)\n{gate.is_open}, x.item()"
+        )  # fmt: skip
+        assert values(lab, code) == [(True, 3.0)] * 2
+        code = "own = dist.new_group()\nif rank == 0:\n    dist.all_reduce(x, group=own)"
+        found = finish_cell(send_cell(lab, f"#px In[7]\n{code}\n"))
+        assert type(found.error) is Deadlock
+        assert "rank 0 waits in all_reduce (float32 [1], collective 1)" in str(found.error)
+        assert "In[7], line 4" in str(found.error)

@@ -9,8 +9,9 @@ labkit does where calls return before their work is done. Preloaded in the warm 
   and whose ``is_completed()`` tells the truth. ``barrier`` blocks in C.
 - **batches**: inside ``dist.batch_isend_irecv`` and torch's coalescing manager every call gives
   None, and the end of the batch one Work.
-- **connecting**: the first collective of a group blocks in the call until all have come; the main
-  thread is on the processor all the while (seen on an H200 with NCCL 2.30).
+- **connecting**, with the option ``connect``: the first collective of a group blocks in the call
+  until all have come; the main thread is on the processor all the while (seen on an H200 with NCCL
+  2.30).
 - **looks**: a tensor that is still written or read is waited for when a function of torch touches
   it (``item``, ``tolist``, ``print``, ``+``): in C, the interpreter free, under a Python frame that
   labkit does not know. Asking for its shape, its type or a view is no look. A backward looks at
@@ -33,7 +34,7 @@ message does not connect. Tags are kept. Sends and receives outside a batch do n
 another unless the program waits. NumPy arrays that share a tensor's memory may look too early.
 
 The variable ``LABKIT_TEST_MANNERS`` switches it on, with options separated by spaces:
-``refuse_cpu`` refuses tensors on the CPU, as a group of NCCL alone does.
+``refuse_cpu`` refuses tensors on the CPU, as a group of NCCL alone does; ``connect`` is above.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ CPU = torch.device("cpu")
 
 stock: dict[str, Any] = {}
 refuses_cpu = False
+connects = False
 
 
 # -- what was given to the device ---------------------------------------------------------------
@@ -226,7 +228,7 @@ class Manners:
 
     def connect(self, given: Given) -> None:
         """Wait in the first collective of a group for the others; raise what went wrong."""
-        if given.kind != "collective" or given.group in self._connected:
+        if not connects or given.kind != "collective" or given.group in self._connected:
             return
         main = threading.current_thread() is threading.main_thread()
         self.connecting = given if main else None
@@ -612,10 +614,10 @@ def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
 
 def install(options: Sequence[str]) -> None:
     """Give this process, and what it forks, the manners of NCCL."""
-    global refuses_cpu
-    if unknown := set(options) - {"on", "refuse_cpu"}:
+    global refuses_cpu, connects
+    if unknown := set(options) - {"on", "refuse_cpu", "connect"}:
         raise ValueError(f"{VARIABLE} has {unknown}")
-    refuses_cpu = "refuse_cpu" in options
+    refuses_cpu, connects = "refuse_cpu" in options, "connect" in options
     group, work = c10d.ProcessGroup, dist.Work
     for name in COLLECTIVES:
         if hasattr(group, name):

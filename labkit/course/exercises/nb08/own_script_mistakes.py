@@ -60,7 +60,7 @@ MISTAKES = (
         "The ranks call different collectives: a call that every rank has to make, such as "
         "dist.barrier() or dist.all_reduce(), stands where only some of them reach it. Keep it "
         "out of `if dist.get_rank() == 0:`, which is for writing and printing only.",
-        stuck=r"ranks 0–\d+ wait for one another.* rank 0 waits in .*They are in different coll",
+        stuck=r"ranks 0–\d+ wait for one another.* rank 0 waits in (barrier |.*They are in diff)",
         raises=r"^Died: signal 6 \(SIGABRT\)",  # gloo's end for a message that is too long
         shown_by={
             "a barrier of rank 0": edit(
