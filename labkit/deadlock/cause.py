@@ -292,7 +292,7 @@ def _is_past(case: Case, rank: int, wait: Wait) -> bool:
     places = {(wait.where, key[0]) for key, _ in wait.options}
     mine = {(own.where, key[0]) for key, _ in own.options}
     samples = case.situation.samples
-    behind = next(r for r, w in case.waits.items() if w is wait)
+    behind = next(r for r, w in case.waits.items() if w == wait)
     return bool(samples[rank].places & places) and not samples[behind].places & mine
 
 

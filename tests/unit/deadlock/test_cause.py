@@ -298,7 +298,7 @@ CASES = {
             in_call(3, **METRIC),
         ),
         "Rank 0 is in DDP's backward, ranks 1–2 are past it, at In[7], line 9: they made fewer "
-        "training steps. DDP needs the same number of batches",
+        "training steps, or a call that the others do not make. DDP needs the same number of",
     ),
     "steps of DDP, and a barrier behind the loop": (
         case(in_call(2, **BACKWARD), in_call(2, call("barrier"), **METRIC)),
@@ -492,3 +492,18 @@ def test_a_collective_on_the_device_is_the_entry_of_the_case():
 def test_what_is_suspected_has_its_doubts():
     assert case(asks_store("'a'"), ended()).doubts == ("anybody may set it",)
     assert case(in_call(2), ended()).doubts == ()
+
+
+def test_a_thread_that_is_waited_for_is_compared_with_ranks_elsewhere():
+    """What such a rank waits for is put together anew each time it is asked for."""
+    key = group(2).key
+    entry = Entry(1, "all_reduce", ((1,),), ("Float",), False)
+    wait = Wait("collective", ((key, 1),), call="all_reduce", where="In[7], line 4")
+    place = dataclasses.replace(group(2), last=1, entries={1: entry})
+    main = Sample(0, "waiting", True, Wait("thread", where="In[7], line 9"), groups={key: place},
+                  issuers=(in_thread(wait),))  # fmt: skip
+    other = dataclasses.replace(entry, shapes=((2,),))
+    stands = dataclasses.replace(wait, where="In[7], line 12")
+    rank = Sample(1, "waiting", True, stands, groups={key: dataclasses.replace(
+        place, entries={1: other})}, places=frozenset({("In[7], line 4", key[0])}))  # fmt: skip
+    assert likely_cause(case(main, rank))
