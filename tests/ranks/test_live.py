@@ -315,6 +315,15 @@ CELLS = (
 )
 
 
+class Watched(NotebookClient):
+    """Runs a notebook as a page does with somebody before it, who can be asked."""
+
+    async def async_start_new_kernel_client(self):
+        client = await super().async_start_new_kernel_client()
+        client.allow_stdin = True
+        return client
+
+
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     """Run a notebook while somebody looks on, and while nobody does; return both and a path."""
@@ -325,7 +334,8 @@ def stored(tmp_path_factory):
         nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
         environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
         environment |= {} if looks else {"LABKIT_LIVE": "0"}
-        client = NotebookClient(nb, timeout=int(HANG_SECONDS), store_widget_state=False)
+        runner = Watched if looks else NotebookClient
+        client = runner(nb, timeout=int(HANG_SECONDS), store_widget_state=False)
         shown = []
         stock = client.process_message
         client.process_message = lambda msg, *rest, s=stock, to=shown: (
