@@ -246,8 +246,11 @@ class Watcher:
         """Ask some ranks what they wait for and what they have provided."""
         dead = frozenset(self.cluster.deaths)
         wanted = sorted(frozenset(ranks) - dead)
-        samples, outside = self.sample(wanted), self.outside()
-        # Not before: a task of the notebook may have given a rank work, and be over by now.
+        # Before and after: what is over by then may have come after a rank has answered, and what
+        # has given a rank work may be over itself.
+        before = self.outside()
+        samples = self.sample(wanted)
+        outside = tuple(dict.fromkeys((*before, *self.outside())))
         gone -= frozenset(self.cluster.busy_ranks())
         return Situation(
             self.cluster.size,

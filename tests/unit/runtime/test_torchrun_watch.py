@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -55,7 +56,7 @@ def play(
     line.sendall(json.dumps(hello).encode() + b"\n")
 
     def answer() -> None:
-        with line.makefile("rb") as lines:
+        with line.makefile("rb") as lines, contextlib.suppress(BrokenPipeError):
             for text in lines:
                 asked = json.loads(text)
                 sampled = asked["request"] == AskSample.request

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from labkit import times
+from labkit.deadlock.wait_graph import judge
 from labkit.runtime import control, outside, watchdog
 from labkit.wire.samples import Group, Issuer, Sample, Wait
 from tests.support.virtual_clock import VirtualClock
@@ -117,6 +118,27 @@ def test_a_rank_that_gets_work_while_it_is_looked_at_can_come(
     busy.remove(1)
     monkeypatch.setattr(outside, "doubts", lambda *about: ())
     assert look(watcher) == {0}
+
+
+def test_a_task_that_ends_after_a_rank_has_answered_may_have_sent(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reply is here, and the rank's answer is older than what it did."""
+    ranks.update({0: receives(0), 1: Sample(1, "idle", True, groups=WORLD)})
+    watcher = watch({0: ranks[0]})
+    watcher.cluster.busy_ranks = lambda: [0]  # type: ignore[method-assign]
+    under_way = [True]
+    monkeypatch.setattr(outside, "doubts", lambda *about: ("a task",) if under_way[0] else ())
+
+    def ask(cluster: object, asked: Any) -> dict[int, Sample]:
+        answers = {r: ranks[r] for r in asked}
+        under_way[0] = False
+        return answers
+
+    monkeypatch.setattr(watchdog, "sample", ask)
+    situation = watcher._sample([0, 1], frozenset({1}))
+    assert situation.outside == ("a task",)
+    assert judge(situation).proved == frozenset()
 
 
 THREAD = Issuer("a thread of rank {rank} is alive: Thread-1 (tick)")
