@@ -58,7 +58,7 @@ def _is_watched() -> bool:
     if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
         return False
     if (notebook := shell.of_notebook()) is not None:
-        return not shell.is_alone(notebook)
+        return shell.can_ask(notebook) is not False
     return sys.stdout.isatty()
 
 

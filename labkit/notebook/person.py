@@ -22,8 +22,7 @@ def may_ask() -> May:
     notebook = shell.of_notebook()
     if notebook is None:
         return May.ASK if sys.stdin is not None and sys.stdin.isatty() else May.FRONT_END
-    request = notebook.get_parent()
-    return May.ASK if request.get("content", {}).get("allow_stdin") else May.FRONT_END
+    return May.ASK if shell.can_ask(notebook) else May.FRONT_END
 
 
 class Person:

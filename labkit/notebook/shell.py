@@ -33,13 +33,14 @@ def of_notebook() -> InteractiveShell | None:
     return shell if getattr(shell, "kernel", None) is not None else None
 
 
-def is_alone(notebook: InteractiveShell) -> bool:
-    """Tell whether the front end of a cell can ask nobody: it says so with each cell that it sends.
+def can_ask(notebook: InteractiveShell) -> bool | None:
+    """Return whether the front end of a cell can ask somebody; None if it does not say.
 
-    So do ``jupyter execute``, ``nbconvert --execute`` and all else that is built on nbclient.
+    ``jupyter execute``, ``nbconvert --execute`` and all else that is built on nbclient cannot.
     """
     request: dict[str, Any] = notebook.get_parent()
-    return request.get("content", {}).get("allow_stdin") is False
+    said = request.get("content", {}).get("allow_stdin")
+    return None if said is None else bool(said)
 
 
 #: The magics of a lab, by kind.

@@ -30,7 +30,7 @@ class Kind:
     order: str = ""
     gaps: bool = False  #: the backend reads or fills memory that is not the tensor's
     op: str = ""  #: "SUM"
-    root: int = -1  #: in the group; -1 if it has none
+    root: int = -1  #: -1 if it has none
     where: str = ""  #: "In[7], line 3"; "" if torch issued it in C++, or no cell did
     direct: bool = False  #: that line calls torch.distributed itself, not by way of a module
 

@@ -77,7 +77,7 @@ def _describe() -> Iterator[tuple[GroupKey, Calls]]:
                 recorded = flight_recorder.entries() if recorded is None else recorded
                 own = (e for e in recorded if e.group == part and first < e.number <= last)
                 kinds = {e.number: _kind_of(e) for e in own}
-            known = {note: _kind(note) for note in set(notes.values())}
+            known = {note: _kind(note, members) for note in set(notes.values())}
             kinds |= {number: known[note] for number, note in notes.items()}
             if kinds:
                 yield (part, members), _pack(first, last, kinds)
@@ -99,7 +99,7 @@ def _numbers(group: ProcessGroup, backend: str) -> tuple[int, int, dict[int, Not
     return first, last, notes
 
 
-def _kind(note: Note) -> Kind:
+def _kind(note: Note, members: tuple[int, ...]) -> Kind:
     return Kind(
         name=note.name,
         backend=note.backend,
@@ -108,7 +108,7 @@ def _kind(note: Note) -> Kind:
         order=note.order,
         gaps=note.gaps,
         op=note.op,
-        root=note.root,
+        root=members[note.root] if note.root >= 0 else -1,
         where=call_details.describe(note.place)[0],
         direct=note.direct,
     )

@@ -6,7 +6,7 @@ from types import FrameType
 
 from ...wire import python_threads
 from ...wire.samples import Message, Wait
-from .. import device, last_receives, tracebacks
+from .. import device, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups
 from . import blocked_call, call_details, flight_recorder, p2p_record, unseen_calls
@@ -33,11 +33,8 @@ def holds(frame: FrameType | None) -> bool:
 
 def in_torch(frame: FrameType) -> bool:
     """Tell whether a thread may be in torch's C++ for a call to the other ranks."""
-    return frame.f_code.co_filename in _PASSING or torch_frames.is_blind(frame)
-
-
-#: Ours, which pass on to torch's C++ what is called.
-_PASSING = (p2p_record.__file__, last_receives.__file__)
+    ours = frame.f_code.co_filename == p2p_record.__file__  # it passes on what is called
+    return ours or torch_frames.is_blind(frame)
 
 
 def describe(frame: FrameType | None = None) -> Wait | None:

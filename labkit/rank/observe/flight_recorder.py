@@ -156,8 +156,9 @@ def _posted(group: ProcessGroup) -> Counter[tuple[str, int, int]]:
     """Count the messages that this rank has posted in a group, by kind, peer and tag; also the one
     whose call holds it: the peer's call may be waiting for it as this one does."""
     counted = Counter(dict(p2p_record.posted.get(group) or {}))  # the main thread adds to it
-    if (message := p2p_record.under_way.get(group)) is not None and held():
-        counted[message] += 1
+    under_way = list(p2p_record.being_posted(group))
+    if under_way and held():
+        counted.update(under_way)
     return counted
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -25,6 +26,7 @@ from weakref import WeakKeyDictionary
 from ...wire.samples import MessageKey
 from .. import large_waits, steady
 from ..torch_internals import collectives, ended, groups, names, recorder
+from ..torch_internals import frames as torch_frames
 from ..torch_internals.groups import ProcessGroup, Work
 from . import call_details, collective_notes, store_waits
 
@@ -57,9 +59,6 @@ barriers: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
 #: when a group was made, nanoseconds since 1970: older entries of the recorder are of another
 #: group that had its name
 born: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
-#: group -> kind, peer and tag of the message that is being posted right now
-under_way: WeakKeyDictionary[ProcessGroup, tuple[str, int, int]] = WeakKeyDictionary()
-
 #: what a send's or a receive's Work is about
 messages: WeakKeyDictionary[Work, Message] = WeakKeyDictionary()
 
@@ -143,20 +142,10 @@ def _set_group_name(self: ProcessGroup, name: str) -> None:
     stock["_set_group_name"](self, name)
 
 
-def _post(
-    group: ProcessGroup, kind: str, peer: int, tag: int, tensors: Any, issue: Callable[[], Work]
+def _note(
+    group: ProcessGroup, kind: str, peer: int, tag: int, began: int, tensors: Any, work: Work | None
 ) -> Work | None:
-    """Post a message by torch's own method, and note it.
-
-    NCCL may come back from the first call only when the peer has come too, and gives no Work
-    inside a coalesced batch.
-    """
-    began = time.time_ns()
-    under_way[group] = (kind, peer, tag)
-    try:
-        work: Work | None = issue()
-    finally:
-        under_way.pop(group, None)
+    """Note a message that was posted. NCCL gives no Work inside a coalesced batch."""
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
@@ -191,20 +180,32 @@ def _check_peer(group: ProcessGroup, peer: int) -> None:
 
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
-    issue = partial(stock["send"], self, tensors, peer, tag)
-    return _post(self, "send", peer, tag, tensors, issue)
+    began = time.time_ns()
+    work = stock["send"](self, tensors, peer, tag)
+    return _note(self, "send", peer, tag, began, tensors, work)
 
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
-    issue = partial(stock["recv"], self, tensors, peer, tag)
-    return _post(self, "recv", peer, tag, tensors, issue)
+    began = time.time_ns()
+    work = stock["recv"](self, tensors, peer, tag)
+    return _note(self, "recv", peer, tag, began, tensors, work)
 
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     ended.check(self)
-    issue = partial(stock["recv_anysource"], self, tensors, tag)
-    return _post(self, "recv_any", -1, tag, tensors, issue)
+    began = time.time_ns()
+    work = stock["recv_anysource"](self, tensors, tag)
+    return _note(self, "recv_any", -1, tag, began, tensors, work)
+
+
+def being_posted(group: ProcessGroup) -> Iterator[tuple[str, int, int]]:
+    """Yield kind, peer and tag of each message of a group whose call has not returned."""
+    for top in sys._current_frames().values():
+        frame = torch_frames.skip(top)
+        kind = None if frame is None else _POSTING.get(frame.f_code)
+        if frame is not None and kind is not None and frame.f_locals["self"] is group:
+            yield kind, frame.f_locals["peer"], frame.f_locals["tag"]
 
 
 def monitored_barrier(
@@ -281,6 +282,7 @@ def _note_wait(began: int, work: Work | None) -> None:
         notes.waits.append((began, ended, homes.get(work, ""), known))
 
 
+_POSTING: dict[CodeType, str] = {send.__code__: "send", recv.__code__: "recv"}
 #: The code of our functions that block: a frame with one of them is a rank that waits.
 WAIT: CodeType = wait.__code__
 MONITORED_BARRIER: CodeType = monitored_barrier.__code__

@@ -81,6 +81,7 @@ _MEETINGS = (*map(path, MEETINGS), os.path.join(_HERE, "rendezvous.py"))
 _PASSING = (
     *(os.path.join(_HERE, name) for name in ("listeners.py", "loopback_store.py", "rpc.py")),
     guarded.__file__,
+    os.path.join(os.path.dirname(_HERE), "last_receives.py"),
 )
 
 
