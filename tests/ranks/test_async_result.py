@@ -131,7 +131,7 @@ def test_the_first_that_is_ready_does_not_wait_for_the_others(later, gate):
 
 def test_stop_leaves_the_ranks_alone_but_in_pxresult(later, lab, shell):
     sent = later(f"import time\ntime.sleep({LONG})\n")
-    asleep = busy_with({0: "running", 1: "running"})
+    asleep = busy_with({}, {0: "time.sleep", 1: "time.sleep"})
     with stop_pressed(asleep), pytest.raises(KeyboardInterrupt):
         sent.get()
     assert inside(lab).cluster.busy_ranks() == [0, 1]
@@ -152,7 +152,7 @@ CALLS = {
 
 def test_what_needs_a_free_rank_says_which_one_is_busy_and_does_not_wait(later, lab, gate):
     sent = later(gate.wait, "--ranks 1")
-    until(lambda: busy_with({1: "running"})(lab.status()))
+    until(lambda: busy_with({}, {1: gate.wait})(lab.status()), instead=lab.status)
     for call in CALLS.values():
         with pytest.raises(LabError, match=BUSY) as caught:
             call(lab)

@@ -153,7 +153,7 @@ def test_status_sees_a_busy_rank_and_its_line(lab4, gate):
     view = lab4.client.direct_view(lab4.engine_ids[1])
     result = view.execute(f"#px In[9]\n{gate.wait}", silent=False, block=False)
     try:
-        until(lambda: busy_with({0: "idle", 1: "running"})(lab4.status()), instead=lab4.status)
+        until(lambda: busy_with({0: "idle"}, {1: gate.wait})(lab4.status()), instead=lab4.status)
         state = lab4.status()[1]
         assert (state.where, state.line) == ("In[9], line 2", gate.wait)
     finally:

@@ -82,7 +82,7 @@ def test_forward_is_the_outermost_module_and_a_loss_is_part_of_it(lab4):
 
 
 def test_an_interrupt_leaves_no_profiler(lab4):
-    with stop_pressed(busy_with({0: "running"})), pytest.raises(KeyboardInterrupt):
+    with stop_pressed(busy_with({}, {0: "time.sleep"})), pytest.raises(KeyboardInterrupt):
         lab4.timeline(f"import time\ntime.sleep({LONG})")
     assert all(lab4.run(profiler_is_off))
 

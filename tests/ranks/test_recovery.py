@@ -24,7 +24,7 @@ from tests.support.events import HANG_SECONDS, LONG, busy_with, stop_pressed, un
 
 #: Three ranks wait for rank 2, which sleeps.
 SLOW = f"import time\nif rank == 2:\n    time.sleep({LONG})\ndist.barrier()"
-THREE_WAIT = busy_with({0: "waiting", 1: "waiting", 2: "running", 3: "waiting"})
+THREE_WAIT = busy_with({0: "waiting", 1: "waiting", 3: "waiting"}, {2: "time.sleep"})
 
 
 @pytest.fixture
@@ -98,10 +98,13 @@ def test_an_interrupt_between_two_collectives_leaves_the_ranks_in_step(lab):
         usable(lab)
 
 
+#: Rank 3 computes in C code and gives no answer.
+IN_C = busy_with({0: "waiting", 1: "waiting", 2: "waiting", 3: "no answer"})
+
+
 def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     code = "if rank == 3:\n    sum(range(10**10))\ndist.barrier()"
-    waits = busy_with({0: "waiting", 1: "waiting", 2: "waiting"})
-    finished = interrupted(lab, code, waits)
+    finished = interrupted(lab, code, IN_C)
     assert finished.ending.still == [3]
     said = " ".join(diagnosis.what_was_done(inside(lab).group, finished.ending))
     assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
@@ -138,7 +141,7 @@ finally:
 
 def test_a_rank_in_c_code_is_kept_if_it_returns(lab):
     code = "if rank == 3:\n    sum(range(3 * 10**8))\ndist.barrier()"
-    finished = interrupted(lab, code, busy_with({0: "waiting", 1: "waiting", 2: "waiting"}))
+    finished = interrupted(lab, code, IN_C)
     assert finished.ending.in_c == {3: "line 2"}
     said = diagnosis.what_was_done(inside(lab).group, finished.ending)
     assert said[-1] == (

@@ -12,7 +12,7 @@ from tests.support.cells import finish_cell, inside, run_cell, send_cell
 from tests.support.events import busy_with, until
 
 #: Three ranks wait for rank 3, which does something else.
-THREE_WAIT = busy_with({0: "waiting", 1: "waiting", 2: "waiting", 3: "running"})
+WAITING = {0: "waiting", 1: "waiting", 2: "waiting", 3: "running"}
 
 
 def run(lab, code):
@@ -45,7 +45,7 @@ def looked(cluster):
 
 def test_who_waits_is_told_with_what_and_where(lab4, gate):
     sent = run(lab4, f"if rank == 3:\n    {gate.wait}\ndist.barrier()")
-    states = surveyed(inside(lab4).cluster, THREE_WAIT)
+    states = surveyed(inside(lab4).cluster, busy_with(WAITING, {3: gate.wait}))
     gate.open()
     finish_cell(sent)
     assert states[0].detail.startswith("barrier (collective ")
@@ -78,7 +78,7 @@ def test_who_waits_in_vain_is_told(lab4):
 def test_of_those_who_wait_for_a_slow_one_nothing_is_told(lab4, gate):
     cluster = inside(lab4).cluster
     sent = run(lab4, f"if rank == 3:\n    {gate.wait}\ndist.barrier()")
-    states = surveyed(cluster, THREE_WAIT)
+    states = surveyed(cluster, busy_with(WAITING, {3: gate.wait}))
     assert find_fault(cluster, states) == []
     gate.open()
     finish_cell(sent)

@@ -90,11 +90,17 @@ class Marks:
         return len(list(self._folder.glob("*.mark")))
 
 
-def busy_with(states: Mapping[int, str]) -> Seen:
-    """Return what tells whether ranks are in these states: ``{0: "waiting", 3: "running"}``."""
+def busy_with(states: Mapping[int, str], at: Mapping[int, str] | None = None) -> Seen:
+    """Return what tells whether ranks are in these states: ``{0: "waiting", 3: "running"}``.
+
+    A rank runs before it comes to its first line: what counts on a line names it in ``at``, by what
+    the line begins with.
+    """
 
     def seen(found: Sequence[RankState]) -> bool:
-        return all(found[rank].state == state for rank, state in states.items())
+        return all(found[rank].state == state for rank, state in states.items()) and all(
+            found[rank].line.startswith(line) for rank, line in (at or {}).items()
+        )
 
     return seen
 
