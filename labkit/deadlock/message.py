@@ -65,7 +65,7 @@ def who_is_absent(case: Case) -> list[str]:
 
 def describe(wait: Wait, entry: Entry | None = None) -> str:
     """Put a wait into words: ``all_reduce (float32 [4], collective 3)``."""
-    tag = f" with tag {wait.tag}" if wait.tag else ""
+    tag = f" with tag {wait.tag}" if wait.tag > 0 else ""
     if wait.kind == "send":
         text = f"send to rank {wait.peer}{tag}"
     elif wait.kind == "recv":

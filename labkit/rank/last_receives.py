@@ -50,6 +50,7 @@ def _note(
     except (RuntimeError, ValueError):  # a group that torch does not list
         return
     counted = p2p_record.posted.get(group)
+    tag = p2p_record.tag_of(group, tensors, tag)
     number = 1 + (counted[kind, peer, tag] if counted is not None else 0)
     dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
     place = call_details.describe(call_details.find_place())

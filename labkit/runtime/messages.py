@@ -17,7 +17,7 @@ class Message(NamedTuple):
     elements: int
     type: str  #: "float32"
     bytes: int
-    tag: int
+    tag: int  #: -1 on NCCL, which has none
     where: str  #: "In[7], line 3"
 
 

@@ -242,28 +242,20 @@ def queued_messages() -> list[p2p_record.Message]:
     """List the sends and receives that NCCL has not finished.
 
     The recorder does not number them per peer as :mod:`.p2p_record` does, so they are counted
-    from the last one backwards; tags are not in it, and NCCL has none.
+    from the last one backwards.
     """
     found = []
     for group, own in _by_group(list_queued()).items():
-        left = Counter(_ends(_posted(group)))
+        left = _posted(group)
         for entry in reversed(own):
-            if (end := recorder.read_message(entry)) is not None:
-                kind, me, peer = end
-                name = group.group_name
-                found.append(p2p_record.Message(name, kind, peer, 0, left[kind, peer], me))
-                left[kind, peer] -= 1
+            if (read := recorder.read_message(entry)) is not None:
+                kind, me, peer = read
+                end = (kind, peer, p2p_record.NO_TAG)
+                found.append(p2p_record.Message(group.group_name, *end, left[end], me))
+                left[end] -= 1
     return found[::-1]
 
 
 def _by_group(queued: list[Issued]) -> dict[ProcessGroup, list[Issued]]:
     found = {g: [e for e in queued if e.group == g.group_name] for g in torch_groups.members()}
     return {group: own for group, own in found.items() if own}
-
-
-def _ends(posted: Mapping[tuple[str, int, int], int]) -> dict[tuple[str, int], int]:
-    """Add up the counts of messages over their tags."""
-    out: dict[tuple[str, int], int] = {}
-    for (kind, peer, _), count in dict(posted).items():  # a copy: the main thread adds to it
-        out[kind, peer] = out.get((kind, peer), 0) + count
-    return out

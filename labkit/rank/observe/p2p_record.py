@@ -15,13 +15,15 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
+
+import torch
 
 from ...wire.samples import MessageKey
 from .. import large_waits, steady
@@ -37,6 +39,8 @@ COLLECTIVES = tuple(
     for method in methods
     if method != "monitored_barrier"  # it has no Work; ours counts it
 )
+#: Stands for the tag of a message on NCCL, which pairs them by their order and takes none.
+NO_TAG = -1
 #: Entries that torch's flight recorder keeps: enough to explain a hang, and read in 3 ms.
 RECORDER_SIZE = "128"
 
@@ -146,6 +150,7 @@ def _note(
     group: ProcessGroup, kind: str, peer: int, tag: int, began: int, tensors: Any, work: Work | None
 ) -> Work | None:
     """Note a message that was posted. NCCL gives no Work inside a coalesced batch."""
+    tag = tag_of(group, tensors, tag)
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
     number = counter[kind, peer, tag]
@@ -199,13 +204,19 @@ def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     return _note(self, "recv_any", -1, tag, began, tensors, work)
 
 
+def tag_of(group: ProcessGroup, tensors: Sequence[torch.Tensor], tag: int) -> int:
+    """Return the tag by which a message of a group finds its other end."""
+    return NO_TAG if groups.serving(group, tensors) == "nccl" else tag
+
+
 def being_posted(group: ProcessGroup) -> Iterator[tuple[str, int, int]]:
     """Yield kind, peer and tag of each message of a group whose call has not returned."""
     for top in sys._current_frames().values():
         frame = torch_frames.skip(top)
         kind = None if frame is None else _POSTING.get(frame.f_code)
         if frame is not None and kind is not None and frame.f_locals["self"] is group:
-            yield kind, frame.f_locals["peer"], frame.f_locals["tag"]
+            about = frame.f_locals
+            yield kind, about["peer"], tag_of(group, about["tensors"], about["tag"])
 
 
 def monitored_barrier(

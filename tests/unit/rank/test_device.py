@@ -375,13 +375,15 @@ def test_messages_that_nccl_has_not_finished_are_numbered_as_they_were_posted(
 
     group = Group()
     monkeypatch.setattr(flight_recorder.torch_groups, "members", lambda: {group: {0: 0, 1: 1}})
-    monkeypatch.setattr(p2p_record, "posted", {group: {("send", 1, 0): 5, ("recv", 1, 0): 2}})
+    monkeypatch.setattr(
+        p2p_record, "posted", {group: {("send", 1, -1): 5, ("recv", 1, -1): 2, ("send", 1, 0): 9}}
+    )
     queued = [entry(name, done=False) for name in (SEND, RECV, SEND)]
     monkeypatch.setattr(flight_recorder, "list_queued", lambda: queued)
     assert flight_recorder.queued_messages() == [
-        Message("0", "send", 1, 0, 4, 0),
-        Message("0", "recv", 1, 0, 2, 0),
-        Message("0", "send", 1, 0, 5, 0),
+        Message("0", "send", 1, -1, 4, 0),
+        Message("0", "recv", 1, -1, 2, 0),
+        Message("0", "send", 1, -1, 5, 0),
     ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import sys
+from collections import deque
 from typing import Any
 
 import pytest
+import torch
 
-from labkit.rank.observe import flight_recorder, p2p_record, sampler
+from labkit.rank.observe import p2p_record, sampler
 
 
 @pytest.fixture
@@ -27,17 +29,40 @@ def test_a_call_that_comes_during_a_look_disturbs_no_look(monkeypatch: pytest.Mo
     assert sampler._places() == {("file:1", "0"), ("file:2", "0")}
 
 
-def test_a_message_that_is_posted_during_a_look_disturbs_no_look() -> None:
-    posted: Counter[tuple[str, int, int]] = Counter()
+@pytest.mark.parametrize(
+    ("backend", "ends"),
+    [("gloo", {("send", 1, 5): 1, ("send", 1, 7): 1}), ("nccl", {("send", 1, -1): 2})],
+)
+def test_nccl_pairs_messages_by_their_order_alone(
+    monkeypatch: pytest.MonkeyPatch, backend: str, ends: dict[tuple[str, int, int], int]
+) -> None:
+    class Group:
+        group_name = "0"
 
-    class Count(int):
-        def __radd__(self, other: int) -> int:
-            posted["send", 1, len(posted)] += 1
-            return int(self) + other
+        def rank(self) -> int:
+            return 0
 
-    posted["send", 1, 0] = Count(2)
-    assert flight_recorder._ends(posted) == {("send", 1): 2}
-    assert len(posted) == 2
+        def size(self) -> int:
+            return 2
+
+    group: Any = Group()
+    monkeypatch.setattr(p2p_record, "posted", {})
+    monkeypatch.setattr(p2p_record.groups, "backends", lambda group: (backend,))
+    monkeypatch.setattr(p2p_record.call_details, "note_message", lambda *args: None)
+    monkeypatch.setattr(p2p_record.large_waits, "note", lambda *args: None)
+    monkeypatch.setattr(p2p_record.ended, "check", lambda group: None)
+    under_way: list[Any] = []
+
+    def posts(group: Any, tensors: Any, peer: int, tag: int) -> None:
+        frames = {0: sys._getframe(1)}
+        monkeypatch.setattr(p2p_record.sys, "_current_frames", lambda: frames)
+        under_way.extend(p2p_record.being_posted(group))
+
+    monkeypatch.setattr(p2p_record, "stock", {"send": posts})
+    for tag in (5, 7):
+        p2p_record.send(group, [torch.ones(1)], 1, tag)
+    assert p2p_record.posted[group] == ends
+    assert {*under_way} == {*ends}  # also while the call holds them
 
 
 class Future:
