@@ -82,7 +82,8 @@ def start(
         Where they run: "local", or ipyparallel's launchers "mpi", "slurm" (one job; its nodes
         need the home folder, this Python and the notebook's folder), "ssh".
     join
-        False leaves ``init_process_group`` to the learner.
+        Whether labkit forms the process group: on NCCL where each rank has a GPU, else on gloo.
+        False leaves ``init_process_group`` to you, and with it the choice of a backend.
     timeout
         Seconds after which a collective that cannot finish fails.
     preload

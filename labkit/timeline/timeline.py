@@ -114,8 +114,10 @@ class Timeline:
 
         Raises
         ------
+        UsageError
+            If it has another ending.
         DataError
-            If it has another ending or cannot be written.
+            If it cannot be written.
         """
         trace.write(Path(path), self.spans, self._recordings, self._zero)
 

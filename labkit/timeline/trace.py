@@ -35,8 +35,10 @@ def write(path: Path, spans: Sequence[Span], recordings: Sequence[Recording], ze
 
     Raises
     ------
+    UsageError
+        If the name does not end in .json or .json.gz.
     DataError
-        If the name does not end in .json or .json.gz, or the file cannot be written.
+        If the file cannot be written.
     """
     if not path.name.endswith((".json", ".json.gz")):
         raise UsageError(f"A trace is saved as .json or .json.gz, not as {path.name!r}.")

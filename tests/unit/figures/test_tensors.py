@@ -339,7 +339,7 @@ def test_many_arrows_between_all_ranks_become_one_bar():
 @pytest.mark.parametrize(
     ("before", "after", "options", "message"),
     [
-        ([1.0], [1.0, 2.0], {}, "before has 1 ranks, after 2"),
+        ([1.0], [1.0, 2.0], {}, "Each rank has an entry in both: before has 1, after has 2."),
         ([np.arange(17.0)], [1.0], {}, "a rank holds 17 values; a picture shows at most 16"),
         ([], [], {}, "a picture shows 1 to 32 ranks, not 0"),
         ([1] * 33, [1] * 33, {}, "a picture shows 1 to 32 ranks, not 33"),
@@ -348,7 +348,7 @@ def test_many_arrows_between_all_ranks_become_one_bar():
         (["a"], [1.0], {}, "a rank holds values of type str"),
         ([1j], [1.0], {}, "a rank holds values of type complex"),
         ([[None, 1]], [1.0], {}, "a rank holds values of type NoneType"),
-        ([1, 2], [1, 2], {"ranks": [0]}, "ranks names 1 ranks, but before has 2"),
+        ([1, 2], [1, 2], {"ranks": [0]}, "Each rank of before has its number in ranks: 2, not 1."),
         ([1, 2], [1, 2], {"ranks": [3, 3]}, "give different ranks, each 0 or more"),
         ([1, 2], [1, 2], {"messages": [(0, 2)]}, "messages names rank 2, but .* ranks 0, 1"),
         ([1, 2], [1, 2], {"messages": [0, 1]}, r"messages holds 0: give pairs \(source, target\)"),
