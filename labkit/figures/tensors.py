@@ -109,12 +109,14 @@ def _names(before: Sequence[Any], after: Sequence[Any], ranks: Sequence[int] | N
         if not hasattr(column, "__len__") or getattr(column, "ndim", 1) == 0:
             raise UsageError(f"{name} is one value: give a list with one entry for each rank")
     if len(before) != len(after):
-        raise UsageError(f"Each rank has an entry in both: before has {len(before)}, after has {len(after)}.")
+        counts = f"before has {len(before)}, after has {len(after)}"
+        raise UsageError(f"Each rank has an entry in both: {counts}.")
     if not 1 <= len(before) <= MAX_RANKS:
         raise UsageError(f"a picture shows 1 to {MAX_RANKS} ranks, not {len(before)}")
     names = list(range(len(before))) if ranks is None else [int(rank) for rank in ranks]
     if len(names) != len(before):
-        raise UsageError(f"Each rank of before has its number in ranks: {len(before)}, not {len(names)}.")
+        counts = f"{len(before)}, not {len(names)}"
+        raise UsageError(f"Each rank of before has its number in ranks: {counts}.")
     if len(set(names)) != len(names) or min(names) < 0:
         raise UsageError(f"ranks is {names}: give different ranks, each 0 or more")
     return names
