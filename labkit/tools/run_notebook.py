@@ -21,7 +21,7 @@ from traitlets.config import Config
 from ..errors import DataError, StartError, UsageError
 from ..files import reason, write_whole
 from ..notebook.live import LIVE
-from . import encryption
+from . import encryption, streams
 from .environment import kernel_environment
 
 #: How much of what a kernel wrote outside its cells is shown when it has died.
@@ -133,7 +133,6 @@ def execute(
         config=Config({"KernelManager": encryption.settings()}),
         record_timing=False,  # no times of day in a file that is kept under version control
         store_widget_state=False,
-        coalesce_streams=True,
         on_notebook_start=run.starts,
         on_cell_execute=run.begins,
         on_cell_executed=run.ended,
@@ -181,6 +180,10 @@ class _Run:
             if self.number:
                 raise
             return self._failure(f"The notebook's kernel did not start: {error}", options["stderr"])
+        finally:  # not before: nbclient counts outputs to find those that a later cell updates
+            for cell in self.nb.cells:
+                if cell.cell_type == "code":
+                    cell.outputs = streams.merge(cell.outputs)
         return None
 
     def _traceback(self) -> str:
@@ -213,7 +216,9 @@ class _Run:
         self.watcher.begins(self.number, cell)
 
     def ended(self, cell: NotebookNode, cell_index: int, execute_reply: Any) -> None:
-        self.watcher.ended(self.number, cell)
+        stored = cell.copy()
+        stored.outputs = streams.merge(cell.outputs)
+        self.watcher.ended(self.number, stored)
         if self.interrupted:  # also if the cell took the interrupt for its own
             raise _InterruptedError
         announced = "raises-exception" in cell.metadata.get("tags", [])

@@ -13,6 +13,7 @@ import nbformat
 import psutil
 import pytest
 from nbformat import NotebookNode
+from rich.text import Text
 
 import labkit
 from labkit.tools import run_notebook, run_progress
@@ -152,6 +153,67 @@ def test_a_kernel_that_is_not_installed(tmp_path: Path) -> None:
 
 
 # -- on the command line ------------------------------------------------------------------------
+
+
+RICH = """%%px
+from IPython.display import HTML, display
+print("before", rank)
+display(HTML(f"<b>first of {rank}</b>"))
+print("between")
+handle = display(HTML(f"<b>second of {rank}</b>"), display_id=True)
+rank"""
+
+FIGURES = """%%px
+import matplotlib.pyplot as plt
+for step in range(2):
+    print("step", step)
+    plt.figure(figsize=(1, 1))
+    plt.plot([0, rank + step])
+    plt.show()"""
+
+
+def labelled(cell: NotebookNode, kind: str) -> list[tuple[str, str]]:
+    """Return the last line above each display of a kind, without colours, and the display."""
+    pairs, line = [], ""
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            line = Text.from_ansi(output.text.rstrip("\n").split("\n")[-1]).plain
+        elif kind in output.data:
+            pairs.append((line, output.data[kind]))
+    return pairs
+
+
+@pytest.mark.slow
+def test_each_display_stands_below_the_label_of_its_rank(tmp_path: Path) -> None:
+    update = "%%px\nhandle.update(HTML(f'<b>updated {rank}</b>'))"
+    nb = notebook("import labkit; lab = labkit.start(3)", RICH, FIGURES, update, "lab.stop()")
+    failure, _ = execute(nb, tmp_path)
+    assert failure is None
+    _, rich, figures, *_ = nb.cells
+    assert labelled(rich, "text/html") == [
+        (f"rank {rank}:", f"<b>{what} {rank}</b>")
+        for what in ("first of", "updated")
+        for rank in range(3)
+    ]
+    drawn = labelled(figures, "image/png")
+    assert [label for label, _ in drawn] == [f"rank {rank}:" for rank in range(3)] * 2
+    # A straight line from 0: each figure looks the same, but for the numbers on its axis.
+    assert drawn[1][1] == drawn[3][1] != drawn[0][1]
+    assert texts(nb)[1].startswith("\x1b[1;38;2;41;99;175mrank 0\x1b[0m:\n  before 0\n")
+
+
+def test_an_update_finds_its_display_among_much_text(tmp_path: Path) -> None:
+    shown = """
+import sys
+for name in "ab":
+    print(name, flush=True)
+    print(name, flush=True, file=sys.stderr)
+handle = display("old", display_id=True)
+print("end")"""
+    nb = notebook(shown, "handle.update('new')", "1 / 0")
+    failure, _ = execute(nb, tmp_path)
+    assert failure is not None  # what was there before it is stored in order, too
+    assert texts(nb)[:2] == ["a\nb\na\nb\n'new'end\n", ""]
 
 
 def test_the_copy_is_written_beside_and_the_notebook_left_alone(tmp_path: Path) -> None:
