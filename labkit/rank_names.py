@@ -79,14 +79,15 @@ def fold(
     groups: dict[tuple[Hashable, int], list[int]] = {}
     for rank in sorted(values):
         same = key(values[rank])
-        apart = rank if _has_rate(same) else -1
+        apart = rank if has_rate(same) else -1
         groups.setdefault((same, apart), []).append(rank)
     return [(ranks, values[ranks[0]]) for ranks in groups.values()]
 
 
-def _has_rate(value: object) -> bool:
+def has_rate(value: object) -> bool:
+    """Tell whether a text, or one in a tuple, is or has a progress bar."""
     if isinstance(value, tuple):
-        return any(map(_has_rate, value))
+        return any(map(has_rate, value))
     return isinstance(value, str) and bool(_RATE.search(value))
 
 
@@ -131,18 +132,3 @@ def block(ranks: Sequence[int], text: str, *, coloured: bool = True) -> str:
     if len(lines) == 1:
         return f"{name}: {lines[0]}\n"
     return "\n".join([f"{name}:", *(f"  {line}" for line in lines)]) + "\n"
-
-
-def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, list[str]]:
-    """Fold errors: one summary, one line an error, and one block of lines an error.
-
-    ``errors`` has (name, message, formatted lines) by rank.
-    """
-    summary, blocks = [], []
-    for ranks, (name, message, lines) in fold(errors, lambda e: (e[0], e[1], tuple(e[2]))):
-        summary.append(f"{label(ranks)}: {name}" + (f": {message}" if message else ""))
-        head, *rest = lines or [f"{name}: {message}"]
-        title, _, tail = head.partition(":")
-        head = f"{red(title)}:{tail}" if tail else red(title)
-        blocks.append("\n".join([f"{bold_label(ranks, coloured=False)}: {head}", *rest]))
-    return "\n".join(summary), blocks

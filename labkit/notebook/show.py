@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..rank_names import block, bold_label, fold, label, rank_colour
+from ..runtime.alike import fold_warnings
 from . import displays, shell
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
 
 
 def _show_texts(texts: Mapping[int, str], target: Any) -> None:
-    blocks, is_err = fold(texts), target is sys.stderr
+    is_err = target is sys.stderr
+    blocks = fold_warnings(texts) if is_err else fold(texts)
     ends = end_lines(len(blocks))
     for ranks, text in blocks:
         lines = text.rstrip("\n").split("\n")

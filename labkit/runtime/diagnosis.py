@@ -31,7 +31,7 @@ from ..rank_names import label
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.samples import Sample
-from . import slips, too_long
+from . import alike, slips, too_long
 from .cluster import RankCluster
 from .process_group import GroupKeeper
 
@@ -88,7 +88,7 @@ def judge(
     if dead:
         return RankDied(*died(keeper.cluster, dead, own, ending))
     if own:
-        summary, blocks = rank_names.error_texts(own)
+        summary, blocks = alike.error_texts(own)
         if keeper.join and any(torch_texts.TWICE in message for _, message, _ in own.values()):
             hint = JOINED.format(keeper.cluster.size)
             summary, blocks = f"{summary}\n{hint}", [*blocks, hint]
@@ -126,7 +126,7 @@ def _stopped(
 ) -> tuple[str, list[str]]:
     """Return summary and blocks after a stop: where it found which ranks."""
     stopped = {r: _place(e) if is_consequence(e) else e for r, e in errors.items()}
-    summary, blocks = rank_names.error_texts(stopped)
+    summary, blocks = alike.error_texts(stopped)
     done = what_was_done(keeper, ending)
     if ending.case is not None:
         done = [*suspicion(ending.case), *done]
@@ -259,6 +259,6 @@ def died(
         rest.append(f"{label(ending.still)} did not return from the cell.")
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
     rest.append(cluster.launcher.remedy(everyone))
-    summary, blocks = rank_names.error_texts(dict(errors or {}))
+    summary, blocks = alike.error_texts(dict(errors or {}))
     lines = [f"{rank_names.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

@@ -12,11 +12,12 @@ from signal import SIGTERM
 
 from ..errors import RankDied, wrapped
 from ..launch.torchrun import Report
-from ..rank_names import fold, label, red
+from ..rank_names import label, red
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
 from ..wire.torchrun import ERROR, FAILED, LOGS, RANK, SCRIPT
+from .alike import fold_errors
 from .terminal_text import Screen
 
 STREAMS = ("stdout", "stderr")
@@ -209,7 +210,7 @@ def judge(
     """Return the error to raise for workers that failed, None if none did; the rest as above."""
     if not failed:
         return None
-    ends = fold(
+    ends = fold_errors(
         {
             rank: (describe_exit(code), str(raised[rank]) if rank in raised else "")
             for rank, code in failed.items()

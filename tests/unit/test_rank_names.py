@@ -29,17 +29,6 @@ def test_fold_keeps_the_order_of_first_ranks():
     assert rank_names.fold({2: "b", 0: "a", 1: "b", 3: "a"}) == [([0, 3], "a"), ([1, 2], "b")]
 
 
-def test_equal_errors_are_one():
-    same = ("ValueError", "no", ["ValueError: no", "  In[1], line 2"])
-    other = ("KeyError", "'k'", ["KeyError: 'k'"])
-    summary, blocks = rank_names.error_texts({0: same, 1: other, 2: same})
-    assert summary == "ranks 0, 2: ValueError: no\nrank 1: KeyError: 'k'"
-    assert [plain(b) for b in blocks] == [
-        "ranks 0, 2: ValueError: no\n  In[1], line 2",
-        "rank 1: KeyError: 'k'",
-    ]
-
-
 def test_ranks_on_the_way_to_the_same_are_joined():
     texts = {0: "a\nb\n", 1: "a\n", 2: "c", 3: "a\nb\nc\n"}
     assert rank_names.fold_begun(texts) == [([0, 1, 3], "a\nb\nc\n"), ([2], "c")]
@@ -53,8 +42,7 @@ def test_a_single_rank_has_its_colour_and_several_have_none():
 
 def test_in_an_error_no_label_has_a_colour():
     assert rank_names.bold_label([2], coloured=False) == "\x1b[1mrank 2\x1b[0m"
-    (block,) = rank_names.error_texts({2: ("E", "", ["E: no"])})[1]
-    assert block.startswith("\x1b[1mrank 2\x1b[0m: ")
+    assert rank_names.block([2], "no", coloured=False).startswith("\x1b[1mrank 2\x1b[0m: ")
 
 
 def test_progress_bars_stay_one_a_rank_though_two_are_equal_by_chance():
@@ -76,10 +64,3 @@ def test_any_values_are_folded_by_what_is_compared_of_them():
 def test_a_progress_bar_within_a_value_stays_one_per_rank():
     bar = ("epoch", "50%|#####     | 5/10 [00:01<00:01, 4.9it/s]")
     assert rank_names.fold({0: bar, 1: bar}) == [([0], bar), ([1], bar)]
-
-
-def test_errors_with_other_lines_are_other_errors():
-    errors = {r: ("ValueError", "no", ["ValueError: no", f"  line {r // 2}"]) for r in range(4)}
-    summary, blocks = rank_names.error_texts(errors)
-    assert summary == "ranks 0–1: ValueError: no\nranks 2–3: ValueError: no"
-    assert [block.split("\n")[1] for block in blocks] == ["  line 0", "  line 1"]

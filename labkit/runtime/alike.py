@@ -1,0 +1,180 @@
+"""Fold errors and warnings of ranks that differ only in what differs on every rank anyway.
+
+A port, the address of an object, a process id, a time in torch's log, and the rank's own number
+tell nothing of the mistake; sixteen ranks would show the same error sixteen times. What the folded
+text leaves out is named behind it. Any other difference keeps errors apart: a shape, a name, a
+value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..rank_names import bold_label, fold, has_rate, label, red
+
+_HOST = r"(?:\[(?!\d+\])[\w.:%-]+\]|\b\d{1,3}(?:\.\d{1,3}){3}|\blocalhost|\btcp://[\w.-]+)"
+
+#: What counts, though a number in it may be the rank's own: places, exit codes and sizes.
+_COUNTS = (
+    r"^  (?:-->|   ) +\d+ .*$|\bIn\[\d+\]|\b(?i:line|code|signal|errno):? \d+|\.\w+:\d+"
+    r"|\b(?i:sizes?|shapes?)\b[^;\n]*|[\[(]\d+, ?[\d, ]*[\])]"
+)
+_TOKEN = re.compile(
+    rf"{_HOST}:(?P<port>\d{{2,5}})\b"
+    rf"|\('?{_HOST}'?, (?P<port_of_pair>\d{{2,5}})\)"
+    r"|\b(?i:port)(?:=|:? )(?P<port_named>\d{2,5})\b"
+    r"|\bat (?:address )?(?P<address>0x[0-9a-fA-F]+)"
+    r"|\((?P<address_of_frame>0x[0-9a-f]+) in "
+    r"|\b(?i:pids?|process id)(?:\(s\))?(?:=|:? )(?P<pid>\d+(?:, \d+)*)\b"
+    r"|/proc/(?P<pid_of_path>\d+)"
+    r"|(?<=\[[EW]\d{4} )(?P<time>[\d:.]+)"
+    rf"|{_COUNTS}"
+    r"|(?:(?<![\w.,-])|(?<=\b[Rr]ank))(?P<number>\d+)(?![\w]|[.,]\d)",
+    re.MULTILINE,
+)
+_SAID = {
+    "port": "other ports",
+    "address": "other addresses",
+    "pid": "other process ids",
+    "time": "other times",
+    "number": "their own rank numbers",
+}
+
+#: The first line of a warning: of labkit's form, Python's, the logging module's and torch's.
+_WARNING = re.compile(
+    r"^(?:\w*Warning \(|\S+:\d+: \w*Warning: |(?:WARNING|ERROR|CRITICAL):"
+    r"|(?:\[rank\d+\]:)?\[[EW]\d{4} ).*",
+    re.MULTILINE,
+)
+
+
+class _Found(NamedTuple):
+    """Something in a text that may differ."""
+
+    part: int  #: of the texts of a rank
+    kind: str
+    text: str
+    end: int
+
+
+@dataclass
+class _Group:
+    """Ranks whose texts are alike, and those of the first one."""
+
+    ranks: list[int]
+    texts: Sequence[str]
+    found: list[_Found]
+    is_own: dict[int, bool] = field(default_factory=dict)  #: number at this place: the rank's own
+    differ: set[int] = field(default_factory=set)  #: places at which another rank has another text
+
+    def take(self, rank: int, found: Sequence[_Found]) -> bool:
+        """Add a rank whose texts are the same but for what was found, unless a value differs."""
+        is_own = {}
+        for place, (mine, other) in enumerate(zip(self.found, found, strict=True)):
+            if mine.kind != "number":
+                continue
+            own = mine.text == str(self.ranks[0]) and other.text == str(rank)
+            if not own and mine.text != other.text:
+                return False
+            is_own[place] = own
+        if self.is_own not in ({}, is_own):  # the same on two ranks by chance
+            return False
+        self.is_own = is_own
+        self.ranks.append(rank)
+        pairs = enumerate(zip(self.found, found, strict=True))
+        self.differ |= {place for place, (mine, other) in pairs if mine.text != other.text}
+        return True
+
+    def told(self) -> tuple[str, ...]:
+        """Return the texts, each with what it leaves out behind the line that has it."""
+        texts = []
+        for part, text in enumerate(self.texts):
+            left_out = [self.found[place] for place in sorted(self.differ)]
+            left_out = [found for found in left_out if found.part == part]
+            if left_out:
+                said = " and ".join(dict.fromkeys(_SAID[found.kind] for found in left_out))
+                end = text.find("\n", left_out[-1].end)
+                end = len(text) if end < 0 else end
+                text = f"{text[:end]} ({said} on the others){text[end:]}"
+            texts.append(text)
+        return tuple(texts)
+
+
+def fold_errors(texts: Mapping[int, Sequence[str]]) -> list[tuple[list[int], tuple[str, ...]]]:
+    """Join ranks whose errors are the same but for what differs anyway, as ``rank_names.fold``.
+
+    Parameters
+    ----------
+    texts
+        What is said of each rank's error, as many texts on each.
+
+    Returns
+    -------
+    list
+        For each group its ranks and the texts of the first one, with what they leave out.
+    """
+    return _fold({rank: tuple(parts) for rank, parts in texts.items()}, re.compile(r"(?s).+"))
+
+
+def fold_warnings(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Join ranks with equal texts; their warnings may differ in what differs anyway."""
+    return [(ranks, text) for ranks, (text,) in _fold({r: (t,) for r, t in texts.items()}, _WARNING)]
+
+
+def _fold(
+    texts: Mapping[int, tuple[str, ...]], where: re.Pattern[str]
+) -> list[tuple[list[int], tuple[str, ...]]]:
+    if len(fold(texts)) == 1:
+        return fold(texts)
+    alike: dict[tuple[str, ...], list[_Group]] = {}
+    groups = []
+    for rank, parts in sorted(texts.items()):
+        found = [f for number, text in enumerate(parts) for f in _find(number, text, where)]
+        known = [] if has_rate(parts) else alike.setdefault(_rest(parts, found), [])
+        if not any(group.take(rank, found) for group in known):
+            known.append(_Group([rank], parts, found))
+            groups.append(known[-1])
+    return [(group.ranks, group.told()) for group in groups]
+
+
+def _find(part: int, text: str, where: re.Pattern[str]) -> Iterator[_Found]:
+    for stretch in where.finditer(text):
+        for match in _TOKEN.finditer(text, *stretch.span()):
+            if match.lastgroup is not None:
+                kind = match.lastgroup.partition("_")[0]
+                yield _Found(part, kind, match[match.lastgroup], match.end(match.lastgroup))
+
+
+def _rest(parts: Sequence[str], found: Sequence[_Found]) -> tuple[str, ...]:
+    """Return texts without what was found in them."""
+    rest = []
+    for number, text in enumerate(parts):
+        pieces, begin = [], 0
+        for token in found:
+            if token.part == number:
+                pieces += [text[begin : token.end - len(token.text)], token.kind]
+                begin = token.end
+        rest.append("\0".join([*pieces, text[begin:]]))
+    return tuple(rest)
+
+
+def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, list[str]]:
+    """Fold errors: one summary, one line an error, and one block of lines an error.
+
+    ``errors`` has (name, message, formatted lines) by rank.
+    """
+    texts = {}
+    for rank, (name, message, lines) in errors.items():
+        line = name + (f": {message}" if message else "")
+        texts[rank] = (line, "\n".join(lines or [f"{name}: {message}"]))
+    summary, blocks = [], []
+    for ranks, (line, text) in fold_errors(texts):
+        summary.append(f"{label(ranks)}: {line}")
+        head, *rest = text.split("\n")
+        title, _, tail = head.partition(":")
+        head = f"{red(title)}:{tail}" if tail else red(title)
+        blocks.append("\n".join([f"{bold_label(ranks, coloured=False)}: {head}", *rest]))
+    return "\n".join(summary), blocks
