@@ -125,9 +125,9 @@ def bold_label(ranks: Sequence[int], *, coloured: bool = True) -> str:
     return f"\x1b[1{colour}m{label(ranks)}\x1b[0m"
 
 
-def block(ranks: Sequence[int], text: str, *, coloured: bool = True) -> str:
-    """Put the label before a text: on its line if it has only one, else above it."""
-    name = bold_label(ranks, coloured=coloured)
+def block(ranks: Sequence[int], text: str, *, coloured: bool = True, note: str = "") -> str:
+    """Put the label, and a note, before a text: on its line if it has only one, else above it."""
+    name = bold_label(ranks, coloured=coloured) + note
     lines = text.rstrip("\n").split("\n")
     if len(lines) == 1:
         return f"{name}: {lines[0]}\n"

@@ -167,7 +167,8 @@ STUCK = Bound(4.0)
 FREED_AGAIN = Bound(0.5)
 #: Ranks whose Python has seen an interrupt end, unless their code catches it.
 COMING = Bound(2.0)
-#: The last output of a rank arrives after its reply.
+#: The last output of a rank arrives after its reply. A pause in it of this length, or up to twice
+#: as long, counts as its end.
 LAST_OUTPUT = Bound(5.0)
 #: The same once somebody has pressed stop.
 LAST_OUTPUT_STOPPED = Bound(0.5)

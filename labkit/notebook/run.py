@@ -13,6 +13,7 @@ from ..wire.outcome import Outcome
 from .live import Live, patience, screen
 from .person import Person
 from .show import show as show_outcomes
+from .show import show_late
 
 
 def run(
@@ -38,7 +39,9 @@ def run(
     live = live or Live(screen())
 
     def show_instead(finished: Finished) -> None:
-        live.clear(wait=finished.shows_more())
+        late = request.cluster.take_late()
+        live.clear(wait=bool(late) or finished.shows_more())
+        show_late(late)
         show(finished.outcomes)
 
     person = Person(live, request.texts)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
 #: One with at most ``SPARED`` more is shown as it is: what is not worth a click.
 END_LINES, ALL_LINES, SPARED = 10, 80, 10
+#: Said of what ranks wrote while no cell waited for them, as their threads do.
+LATE = " (came after an earlier cell had ended)"
 #: JupyterLab's, where there is one.
 FONT = "var(--jp-code-font-family, monospace)"
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -44,19 +46,29 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
         _show_bundles({o.rank: o.result for o in outcomes if o.result}, {})
 
 
-def _show_texts(texts: Mapping[int, str], target: Any) -> None:
+def show_late(texts: Mapping[int, Mapping[str, str]]) -> None:
+    """Write what came of ranks (rank -> stream -> text) when no cell waited for it."""
+    for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+        late = {rank: told[stream] for rank, told in texts.items() if told[stream]}
+        _show_texts(late, target, LATE)
+
+
+def _show_texts(texts: Mapping[int, str], target: Any, note: str = "") -> None:
     is_err = target is sys.stderr
     blocks = fold_warnings(texts) if is_err else fold(texts)
     ends = end_lines(len(blocks))
     for ranks, text in blocks:
         lines = text.rstrip("\n").split("\n")
         if shell.of_notebook() is None or len(lines) <= 2 * ends + SPARED:
-            target.write(block(ranks, text, coloured=not is_err))
+            target.write(block(ranks, text, coloured=not is_err, note=note))
             continue
         target.flush()
-        middle_cut = cut(lines, ends)
-        publish({"text/html": folded(ranks, lines, ends, is_err=is_err),
-                 "text/plain": plain(block(ranks, middle_cut)).rstrip("\n")})  # fmt: skip
+        publish(
+            {
+                "text/html": folded(ranks, lines, ends, is_err=is_err, note=note),
+                "text/plain": plain(block(ranks, cut(lines, ends), note=note)).rstrip("\n"),
+            }
+        )
     target.flush()
 
 
@@ -70,14 +82,16 @@ def cut(lines: Sequence[str], ends: int) -> str:
     return "\n".join([*lines[:ends], f"… {len(lines) - 2 * ends:,} more lines …", *lines[-ends:]])
 
 
-def folded(ranks: Sequence[int], lines: Sequence[str], ends: int, *, is_err: bool) -> str:
+def folded(
+    ranks: Sequence[int], lines: Sequence[str], ends: int, *, is_err: bool, note: str = ""
+) -> str:
     """Return a long text as HTML that shows both ends and opens the middle on a click."""
     head, middle, tail = (
         escape(plain("\n".join(part))) for part in (lines[:ends], lines[ends:-ends], lines[-ends:])
     )
     pre = '<pre style="margin-left: 2ch">'
     return text_html(
-        f"{html_label(ranks, coloured=not is_err)}:\n{pre}{head}</pre>"
+        f"{html_label(ranks, coloured=not is_err)}{note}:\n{pre}{head}</pre>"
         f'<details><summary style="margin-left: 2ch; cursor: pointer">'
         f"{len(lines) - 2 * ends:,} more lines</summary>{pre}{middle}</pre></details>"
         f"{pre}{tail}</pre>",

@@ -121,7 +121,8 @@ def fold_errors(texts: Mapping[int, Sequence[str]]) -> list[tuple[list[int], tup
 
 def fold_warnings(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
     """Join ranks with equal texts; their warnings may differ in what differs anyway."""
-    return [(ranks, text) for ranks, (text,) in _fold({r: (t,) for r, t in texts.items()}, _WARNING)]
+    folded = _fold({rank: (text,) for rank, text in texts.items()}, _WARNING)
+    return [(ranks, text) for ranks, (text,) in folded]
 
 
 def _fold(

@@ -27,6 +27,7 @@ from ..wire import errands
 from ..wire.exit_code import describe_exit
 from ..wire.features import Missing
 from . import output
+from .late_output import LateOutput
 
 R = TypeVar("R")
 
@@ -53,6 +54,7 @@ class RankCluster:
         launcher.on_exit = self._on_exit
         ipyparallel_internals.on_notice(client, "labkit_exit", self._on_notice)
         output.collect(client)
+        self.late = LateOutput(client)  #: what ranks write when nobody waits for it
         ipyparallel_internals.on_new_future(client, self._note_request)
         ipyparallel_internals.on_engines(client, self.clock.notify)
 
@@ -207,6 +209,9 @@ class RankCluster:
         asked = {engine: (call,) for engine, call in calls.items()}
         result = few_messages.apply(self.client, errands.on_rank, asked)
         replies = dict(zip(calls, ipyparallel_internals.replies(result), strict=True))
+        for engine, reply in replies.items():
+            self.late.note(engine, reply)
+            self.late.keep(reply)
         stopped = interrupts.has_come()
         seconds = times.REMOTE_CALL_STOPPED.seconds() if stopped else times.REMOTE_CALL
         deadline = self.clock.now() + seconds
@@ -223,6 +228,13 @@ class RankCluster:
         name = next((call.name for call in calls.values()), "nothing")
         _log.debug("%s on engines %s took %.3f s", name, list(calls), time.monotonic() - began)
         return out
+
+    def take_late(self) -> dict[int, dict[str, str]]:
+        """Return what ranks have written since the last call that no cell has shown, by rank and
+        stream."""
+        found = self.late.take()
+        ranks = {p.engine: p.rank for p in self.places}
+        return {ranks[engine]: texts for engine, texts in found.items() if engine in ranks}
 
     def name_of(self, engine: int) -> str:
         rank = next((p.rank for p in self.places if p.engine == engine), None)

@@ -27,6 +27,9 @@ BROKEN_BY = {
     "timeout": "the time limit",
 }
 
+#: Said of a rank whose output did not all come in time.
+REST = "The rest of this output has not arrived; it is shown with the next cell.\n"
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -78,10 +81,7 @@ def finish(
             _end(request, ending, signum)
         with contextlib.suppress(KeyboardInterrupt):  # what came of it is still worth showing
             _repair(request, ending)
-            # The reply can be here before the last output is.
-            ended = [reply.output for r, reply in request.replies.items() if request.has_replied(r)]
-            bound = times.LAST_OUTPUT_STOPPED if interrupts.has_come() else times.LAST_OUTPUT
-            request.cluster.clock.wait(ended, 0 if request.dead() else bound.seconds())
+            _wait_for_output(request)
         finished = _collect(request, ending)
         pace.measure(request.cluster, filter(request.has_replied, request.ranks))
         if finished.error is None and interrupts.take():
@@ -128,11 +128,29 @@ def _repair(request: Request, ending: Ending) -> None:
         ending.repaired = request.group.repair()
 
 
+def _wait_for_output(request: Request) -> None:
+    """Wait for the last output of the ranks that have replied, for as long as more comes."""
+    ranks = request.lacking()
+    futures = [request.replies[r].output for r in ranks]
+    count = -1
+    while count != (count := sum(request.replies[r].labkit_output.count for r in ranks)):
+        stopped = interrupts.has_come()
+        bound = times.LAST_OUTPUT_STOPPED if stopped else times.LAST_OUTPUT
+        if request.cluster.clock.wait(futures, bound.seconds()) or stopped:
+            return
+
+
 def _collect(request: Request, ending: Ending) -> Finished:
+    lacking = request.lacking()  # first: what comes meanwhile is shown
     outcomes = request.outcomes()
+    for outcome in outcomes:
+        reply = request.replies[outcome.rank]
+        request.cluster.late.keep(reply, {"stdout": outcome.stdout, "stderr": outcome.stderr})
     for outcome in outcomes:
         if outcome.rank in ending.freed:
             outcome.stderr = diagnosis.without_torch_log(outcome.stderr)
+        if outcome.rank in lacking:
+            outcome.stderr += REST
     errors = {o.rank: o.error for o in outcomes if o.error}
     error = diagnosis.judge(request.group, request.dead(), errors, ending)
     well = error is None and not ending.kind

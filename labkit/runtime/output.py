@@ -40,11 +40,13 @@ class Output:
         self.result: Bundle | None = None  #: the last expression's
         #: What the rank says of the messages that it has posted, encoded; None: it posted none.
         self.messages: object = None
+        self.count = 0  #: of the messages that have come
         #: What the rank asks a person, once it does: made anew by each ``take_asked``.
         self.asked: concurrent.futures.Future[InputRequest] = concurrent.futures.Future()
 
     def note(self, message: dict[str, Any]) -> None:
         """Take in a message of the engine's output channel. Called in ipyparallel's thread."""
+        self.count += 1
         kind, content = message["header"]["msg_type"], message["content"]
         if kind == "display_data" and MESSAGES in content["data"]:
             self.messages = content["data"][MESSAGES]

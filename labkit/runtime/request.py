@@ -66,6 +66,8 @@ class Request:
         cluster.note_asked(ranks)
         result = send([cluster.places[r].engine for r in ranks], may.value or None)
         replies = ipyparallel_internals.replies(result)
+        for rank, reply in zip(ranks, replies, strict=True):
+            cluster.late.note(cluster.places[rank].engine, reply)
         return cls(group, list(ranks), result, dict(zip(ranks, replies, strict=True)), may=may)
 
     @property
@@ -84,6 +86,11 @@ class Request:
     def dead(self) -> list[int]:
         """Return the ranks whose process has ended."""
         return [r for r in self.ranks if r in self.cluster.deaths]
+
+    def lacking(self) -> list[int]:
+        """Return the ranks that have replied and whose last output has not come."""
+        replied = [r for r in self.ranks if self.has_replied(r) and r not in self.cluster.deaths]
+        return [r for r in replied if not self.replies[r].output.done()]
 
     def failures(self) -> dict[int, str]:
         """Return the names of the errors that ranks have raised, by rank."""
@@ -183,17 +190,20 @@ def call(
     is none of the learner's own calls, ``may`` as for a cell.
     """
     group.check()
-    return replace(send_errand(group, ranks, errands.call(payload), may), noted=noted)
+    return replace(_send_errand(group, ranks, errands.call(payload), may), noted=noted)
 
 
-def send_errand(
-    group: GroupKeeper,
-    ranks: Sequence[int],
-    errand: errands.Call[Any],
-    may: May = May.NOBODY,
+def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:
+    """Let some ranks run one errand; what is written meanwhile is not the errand's own."""
+    sent = _send_errand(group, ranks, errand, May.NOBODY)
+    for reply in sent.replies.values():
+        group.cluster.late.keep(reply)
+    return sent
+
+
+def _send_errand(
+    group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any], may: May
 ) -> Request:
-    """Let some ranks run one errand."""
-
     def send(engines: list[int], label: str | None) -> Any:
         asked = dict.fromkeys(engines, (errand,))
         return few_messages.apply(group.cluster.client, errands.on_rank, asked, label)

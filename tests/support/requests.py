@@ -9,6 +9,7 @@ from typing import Any
 
 from labkit.clock import Clock
 from labkit.launch.forked_launcher import ForkedLauncher
+from labkit.runtime.late_output import LateOutput
 from labkit.runtime.output import Output
 from labkit.runtime.request import Request
 
@@ -24,6 +25,8 @@ class FakeGroup:
             launcher=ForkedLauncher(warm),
             clock=clock or Clock(),
             measure_after=float("inf"),  # nobody is there to be asked
+            late=LateOutput(SimpleNamespace(metadata={})),
+            take_late=dict,
         )
         self.join = join
         self.broken = False
@@ -39,6 +42,7 @@ def reply(value: Any = None, *, stdout: str = "", done: bool = True) -> Any:
     future: Any = concurrent.futures.Future()
     future.output = concurrent.futures.Future()
     future.output.set_result(None)
+    future.msg_id = str(id(future))
     future.labkit_output = Output()
     if stdout:
         content = {"name": "stdout", "text": stdout}

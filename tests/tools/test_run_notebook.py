@@ -216,6 +216,17 @@ print("end")"""
     assert texts(nb)[:2] == ["a\nb\na\nb\n'new'end\n", ""]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["%%px --frob 2", "%%px --timeout soon"])
+def test_a_line_that_px_cannot_read_ends_the_run(tmp_path: Path, line: str) -> None:
+    nb = notebook("import labkit; lab = labkit.start(1)", f"{line}\n1", "print('went on')")
+    failure, log = execute(nb, tmp_path)
+    assert failure is not None
+    assert failure.number == 2
+    assert "%%px? shows what it takes." in failure.error
+    assert ("begins", 3) not in log.seen
+
+
 def test_the_copy_is_written_beside_and_the_notebook_left_alone(tmp_path: Path) -> None:
     path = stored(tmp_path / "a.ipynb", "print(1)", "2")
     before = path.read_bytes()

@@ -147,11 +147,48 @@ def test_the_last_output_is_waited_for_and_not_for_ever(done, monkeypatch, stopp
     assert clock.time == pytest.approx((0.5 if stopped else 5.0) * factor)
 
 
-def test_where_a_rank_has_died_no_output_is_waited_for(done):
-    clock, never = VirtualClock(), reply()
-    never.output = Future()
-    sent = request_with([reply(), never], clock=clock)
+def output_comes(sent, text="more\n"):
+    content = {"name": "stdout", "text": text}
+    sent.labkit_output.note({"header": {"msg_type": "stream"}, "content": content})
+
+
+def test_the_wait_for_the_last_output_begins_anew_with_each_that_comes(done):
+    clock, slow = VirtualClock(), reply(("ok", None))
+    slow.output = Future()
+    for second in (4, 8, 12):
+        clock.at(second, lambda: output_comes(slow))
+    clock.at(13, lambda: slow.output.set_result(None))
+    (outcome,) = finish(request_with([slow], clock=clock), Ending()).outcomes
+    assert (clock.time, outcome.stdout, outcome.stderr) == (13, "more\n" * 3, "")
+
+
+def test_output_that_does_not_come_is_said_to_be_missing(done):
+    clock, slow = VirtualClock(), reply(("ok", None))
+    slow.output = Future()
+    clock.at(4, lambda: output_comes(slow))
+    sent = request_with([slow, reply(("ok", None))], clock=clock)
+    first, second = finish(sent, Ending()).outcomes
+    assert (first.stdout, first.stderr) == ("more\n", module.REST)
+    assert second.stderr == ""
+
+
+def test_after_the_stop_more_output_does_not_prolong_the_wait(done, monkeypatch):
+    monkeypatch.setattr(module.interrupts, "has_come", lambda: True)
+    clock, endless = VirtualClock(), reply(("ok", None))
+    endless.output = Future()
+    for tenth in range(1, 100):
+        clock.at(tenth / 10, lambda: output_comes(endless))
+    (outcome,) = finish(request_with([endless], clock=clock), Ending()).outcomes
+    assert clock.time == pytest.approx(0.5)
+    assert outcome.stderr == module.REST
+
+
+def test_output_of_a_rank_that_has_died_is_not_waited_for(done):
+    clock, dead, living = VirtualClock(), reply(), reply()
+    dead.output, living.output = Future(), Future()
+    clock.at(1, lambda: living.output.set_result(None))
+    sent = request_with([dead, living], clock=clock)
     sent.cluster.deaths[0] = 3
     with pytest.raises(RankDied):
         finish(sent, Ending("died"))
-    assert clock.time == pytest.approx(0, abs=1e-6)
+    assert clock.time == pytest.approx(1)
