@@ -108,14 +108,14 @@ def rendezvous(
         left, right = middles[one] - spread, middles[other] + spread
         sheet.arrow((left, top + RANK), (right, top + RANK), INK, heads=False,
                     bend=2 * depth / (right - left))  # fmt: skip
-    sheet.words((WIDTH / 2, top + RANK + below - 0.08), "3  connections from rank to rank",
-                weight="bold")  # fmt: skip
     count = n * (n - 1) // 2
+    last = f"rank to rank: {count} connection{'s' * (count > 1)}"
+    sheet.words((WIDTH / 2, top + RANK + below - 0.08), f"3  {last}", weight="bold")
     everyone = label(range(n))
     text = [
         f"Rendezvous of {n} ranks; {served_by} serves the store.",
         f"1. {everyone} → store: my address",
         f"2. store → {everyone}: the addresses of the others",
-        f"3. rank to rank: {count} connection{'s' * (count > 1)}",
+        f"3. {last}",
     ]
     return Picture(sheet.figure, "\n".join(text), how_to_read)

@@ -1,6 +1,7 @@
 """The drawing of a rendezvous names store, addresses and connections."""
 
 import pytest
+from matplotlib.patches import FancyArrowPatch
 
 from labkit.errors import UsageError
 from labkit.figures import store_and_ranks as drawing
@@ -25,6 +26,15 @@ def test_the_picture_shows_what_is_in_the_store(monkeypatch):
     )
     shown = [text.get_text() for text in words(figure)]
     assert {*told, "store at 127.0.0.1:29500", "served by rank 0"} <= set(shown)
+
+
+@pytest.mark.parametrize(("n", "said"), [(2, "1 connection"), (4, "6 connections")])
+def test_the_picture_says_how_many_lines_it_has_between_ranks(monkeypatch, n, said):
+    figure = draw(monkeypatch, drawing, lambda: rendezvous(n))
+    assert f"3  rank to rank: {said}" in [text.get_text() for text in words(figure)]
+    to_the_store_and_back = 2 * n
+    lines = len(figure.findobj(FancyArrowPatch)) - to_the_store_and_back
+    assert said.split()[0] == str(lines)
 
 
 @pytest.mark.parametrize("n", range(2, 6))
