@@ -289,6 +289,44 @@ def test_a_job_whose_time_is_almost_over_goes_on_in_its_next_run(
     assert re.search(r"^result: accuracy", second, re.MULTILINE), text
 
 
+#: Saves when it is told to end, and not before; says what it has found of the run before.
+SAVER = """\
+import os
+import signal
+import time
+
+rank = int(os.environ["RANK"])
+done = os.path.exists(f"saved-{rank}")
+print(f"rank {rank} goes on: {done}\\n", end="")
+told = []
+signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+open(f"started-{rank}", "w").close()
+while not told and not done:
+    time.sleep(0.01)
+open(f"saved-{rank}", "w").close()
+print(f"rank {rank} has saved\\n", end="")
+raise SystemExit(0 if done else 143)
+"""
+
+
+def test_a_job_whose_time_is_almost_over_lets_the_training_save(
+    farm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    go_to(tmp_path, monkeypatch)
+    Path("saver.py").write_text(SAVER)
+    farm.run("sbatch", "--output=out", str(SCRIPTS / "train.sbatch"), "saver.py")
+    (job,) = farm.jobs()
+    eventually(lambda: all(Path(f"started-{rank}").exists() for rank in range(2)))
+    farm.run("scancel", "--batch", "--signal=USR1", job.split()[0])
+    eventually(lambda: farm.jobs() == [])
+    text = Path("out").read_text()
+    first, _, second = text.partition("goes back into the queue.")
+    for part, found in ((first, False), (second, True)):
+        said = sorted(re.findall(r"^rank \d .*", part, re.MULTILINE))
+        words = (f"goes on: {found}", "has saved")
+        assert said == [f"rank {rank} {word}" for rank in range(2) for word in words], text
+
+
 def go_to(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Work in a folder, with torchrun on the PATH and one process per node."""
     patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getopt
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from labkit.course.exercises.nb12 import batch, stand_in
 from labkit.course.exercises.nb12.batch import Asked, Job, Refused
+from tests.support.events import until
 
 HEAD = "#!/bin/bash\n"
 
@@ -153,4 +155,41 @@ def test_how_torchrun_was_called(tmp_path: Path) -> None:
         calls = job.calls()
     assert [(c["words"], c["SLURMD_NODENAME"], c[stand_in.CORES]) for c in calls] == [
         (["b.py"], "n-3", None), (["--x", "a.py"], "n-3", "4"), (["--x", "a.py"], "n-5", "4"),
+    ]  # fmt: skip
+
+
+def warned(tmp_path: Path, trap: str) -> list[str]:
+    """Warn a job whose tasks are held, wait until it is back in the queue; return what it said."""
+    path = tmp_path / "job"
+    path.write_text(f"{HEAD}trap 'echo shell' TERM\ntrap '{trap}' USR1\nsrun torchrun &\nwait\n")
+    job = Job(path, [], 17, ("n-3", "n-5"), mode="hold")
+    with job.running() as shell:
+        until(lambda: len(job.calls()) == 2)
+        shell.send_signal(signal.SIGUSR1)
+        until(job.was_requeued)
+        return [*job.said(), *(["held"] * len(list(job.folder.glob("*.task"))))]
+
+
+@pytest.mark.parametrize(
+    ("scancel", "ended"),
+    [("--signal=TERM 17", 15), ("-s 12 17.0", 12), ("17 -Q --signal SIGHUP", 1)],
+)
+def test_a_signal_reaches_the_tasks(tmp_path: Path, scancel: str, ended: int) -> None:
+    trap = f"scancel {scancel}; wait $!; echo ended by $?; scontrol requeue 17"
+    assert warned(tmp_path, trap) == [f"ended by {ended}"]
+
+
+@pytest.mark.parametrize("option", ["--full", "-b"])
+def test_a_signal_reaches_the_shell_if_that_is_asked(tmp_path: Path, option: str) -> None:
+    trap = f"scancel {option} --signal=TERM 17; scontrol requeue 17"
+    assert "shell" in warned(tmp_path, trap)
+
+
+def test_scancel_signals_nobody_without_a_signal_or_for_another_job(tmp_path: Path) -> None:
+    trap = "scancel 17; scancel --signal=TERM 18; scancel -s X 17; scontrol requeue 17"
+    assert warned(tmp_path, trap) == [
+        "scancel: the stand-in has no signal ''; --signal=TERM",
+        "scancel: error: Invalid job id specified",
+        "scancel: the stand-in has no signal 'X'; --signal=TERM",
+        "held", "held",
     ]  # fmt: skip

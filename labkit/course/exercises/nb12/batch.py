@@ -1,7 +1,7 @@
 """Play a small Slurm on this machine: read a batch script's requests, and run it as a job.
 
-The job's shell is real, and so is what it starts; ``srun``, ``scontrol`` and ``hostname`` are
-:mod:`.stand_in`. A job has two nodes, which are both this machine.
+The job's shell is real, and so is what it starts; ``srun``, ``scancel``, ``scontrol`` and
+``hostname`` are :mod:`.stand_in`. A job has two nodes, which are both this machine.
 """
 
 from __future__ import annotations

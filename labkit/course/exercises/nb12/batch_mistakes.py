@@ -12,6 +12,8 @@ from .batch import Said
 
 #: Facts of a part, as :mod:`.ex5` finds them.
 Facts = dict[str, Any]
+TRAP = """\
+trap 'scancel --signal=TERM "$SLURM_JOB_ID"; wait; scontrol requeue "$SLURM_JOB_ID"' USR1"""
 SRUN = 'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" torchrun'
 
 
@@ -137,7 +139,7 @@ MISTAKES = (
         "The script ends while srun still runs in the background, and with the script the job: "
         "Slurm then kills what is left. wait stays until srun has ended.",
         when=_is("the script waits for srun", False),
-        shown_by={"no wait": edit("\nwait", "")},
+        shown_by={"no wait": edit("wait $!", "")},
     ),
     Mistake(
         "The job has 24 cores per node, but srun gives one of them to torchrun: since Slurm 22.05 "
@@ -269,7 +271,7 @@ MISTAKES = (
         "with & and wait for it.",
         when=_is("back in the queue", False),
         shown_by={
-            "no trap": edit("trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1", ""),
+            "no trap": edit(TRAP, ""),
             "in the foreground": edit('"$@" &', '"$@"'),
             "the name for the number": edit('requeue "$SLURM_JOB_ID"', 'requeue "$SLURM_JOB_NAME"'),
         },

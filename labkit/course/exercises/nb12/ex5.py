@@ -244,7 +244,9 @@ def _warned(path: Path) -> dict[str, Any]:
         wait_until(lambda: len(job.calls()) == NODES or shell.poll() is not None, times.BATCH_JOB)
         assert job.asked.warning is not None, "the part before has seen it"
         shell.send_signal(job.asked.warning[1])
-        wait_until(lambda: job.was_requeued() or shell.poll() is not None, 3.0)
+        # Sooner than what is held has ended: a trap that waits for the foreground runs after that.
+        soon = stand_in.HELD_SECONDS / 2
+        wait_until(lambda: job.was_requeued() or shell.poll() is not None, soon)
         again = job.was_requeued() or wait_until(job.was_requeued, 0.2)
     if not again:
         return {"back in the queue": False, "torchrun in the second run": NONE}
@@ -310,8 +312,10 @@ EXERCISE = Exercise(
         "One task per node is one torchrun per node. srun gets the cores by "
         '--cpus-per-task="$SLURM_CPUS_PER_TASK". The first node is the first line of scontrol '
         'show hostnames "$SLURM_JOB_NODELIST".',
-        "--signal=B:USR1@90 warns the batch shell; trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1 "
-        "says what it does then, which it only does while it waits: srun … & and wait.",
+        "--signal=B:USR1@90 warns the batch shell; trap '…' USR1 says what it does then, which it "
+        "only does while it waits: srun … & and wait. In the trap, scancel --signal=TERM "
+        '"$SLURM_JOB_ID" tells the training, wait lets it end, and scontrol requeue '
+        '"$SLURM_JOB_ID" puts the job back.',
     ),
     another=instead(ANOTHER),
 )

@@ -1,17 +1,19 @@
 """Play Slurm's commands inside a job that this machine plays, each as a small program.
 
-``python stand_in.py NAME …`` is ``srun``, ``scontrol`` or ``hostname`` of a job; or ``torchrun``
-and ``python``, which then only write down how they were called. The job is described by
-``job.json`` in the folder that the variable ``LABKIT_STAND_IN`` names. Only Python's own modules
+``python stand_in.py NAME …`` is ``srun``, ``scancel``, ``scontrol`` or ``hostname`` of a job; or
+``torchrun`` and ``python``, which then only write down how they were called. The job is described
+by ``job.json`` in the folder that the variable ``LABKIT_STAND_IN`` names. Only Python's own modules
 are imported, so that each of them is there at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import getopt
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -140,7 +142,11 @@ def srun(words: Sequence[str], folder: Path) -> int:
             own = [_here(word, job["nodes"]) for word in own]
             env = {k: v if k in place else _here(v, job["nodes"]) for k, v in env.items()}
         tasks.append(subprocess.Popen(own, env=env))
-    codes = [task.wait() for task in tasks]
+        (folder / f"{tasks[-1].pid}.task").touch()
+    codes = []
+    for task in tasks:
+        codes.append(task.wait())
+        (folder / f"{task.pid}.task").unlink()
     return max(abs(code) for code in codes)
 
 
@@ -148,6 +154,32 @@ def _here(text: str, nodes: Sequence[str]) -> str:
     for node in nodes:
         text = re.sub(rf"\b{re.escape(node)}\b", "localhost", text)
     return text
+
+
+def scancel(words: Sequence[str], folder: Path) -> int:
+    """Send a signal to what srun has started; with --full to the batch shell too, or only to it."""
+    job = json.loads((folder / "job.json").read_text())
+    read, rest = getopt.gnu_getopt(
+        words, "s:fbQv", ["signal=", "full", "batch", "quiet", "verbose"]
+    )
+    options = {name.lstrip("-")[0]: value for name, value in read}
+    if [word.partition(".")[0] for word in rest] != [
+        str(job["id"])
+    ]:  # a step has a number too: 7.0
+        print("scancel: error: Invalid job id specified", file=sys.stderr)
+        return 1
+    name = options.get("s", "").upper().removeprefix("SIG")
+    numbers = {key: one for one in signal.Signals for key in (one.name[3:], str(one.value))}
+    if name not in numbers:
+        print(f"scancel: the stand-in has no signal {name!r}; --signal=TERM", file=sys.stderr)
+        return 1
+    processes = [] if "b" in options else [int(path.stem) for path in folder.glob("*.task")]
+    if {"f", "b"} & options.keys():
+        processes.append(os.getppid())
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, numbers[name])
+    return 0
 
 
 def scontrol(words: Sequence[str], folder: Path) -> int:
@@ -191,7 +223,7 @@ def main(name: str, words: Sequence[str]) -> int:
     if name == "hostname":
         print(os.environ["SLURMD_NODENAME"])
         return 0
-    plays = {"srun": srun, "scontrol": scontrol, "torchrun": torchrun}
+    plays = {"srun": srun, "scancel": scancel, "scontrol": scontrol, "torchrun": torchrun}
     if name in ("python", "python3"):
         return python(words, folder)
     if name not in plays:  # a Slurm that is really here must not hear of this job
