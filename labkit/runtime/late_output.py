@@ -28,15 +28,15 @@ class LateOutput:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._engines: dict[str, int] = {}  # request -> who got it, the latest ones
+        self._receivers: dict[str, int] = {}  # request -> who got it, the latest ones
         self._kept: dict[str, Any] = {}  # request -> its reply's future
         self._seen: dict[tuple[str, str, bool], int] = {}  # characters that were shown already
 
     def note(self, engine: int, reply: Any) -> None:
         """Note that an engine has got a request, of which this is the reply's future."""
-        self._engines[reply.msg_id] = engine
-        if len(self._engines) > NOTED:
-            del self._engines[next(iter(self._engines))]
+        self._receivers[reply.msg_id] = engine
+        if len(self._receivers) > NOTED:
+            del self._receivers[next(iter(self._receivers))]
 
     def keep(self, reply: Any, shown: Mapping[str, str] | None = None) -> None:
         """Count what comes for a request as late from now on.
@@ -87,8 +87,8 @@ class LateOutput:
             self._seen[request, stream, kept] = len(text)
             new = text[seen if len(text) >= seen else 0 :]  # a bar has written over itself
             more = more or bool(new)
-            if new and request in self._engines:
-                streams = found.setdefault(self._engines[request], dict.fromkeys(STREAMS, ""))
+            if new and request in self._receivers:
+                streams = found.setdefault(self._receivers[request], dict.fromkeys(STREAMS, ""))
                 streams[stream] += settle(new)
         return more
 

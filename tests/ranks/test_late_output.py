@@ -7,8 +7,7 @@ import re
 import pytest
 
 from labkit.notebook.run import run
-from labkit.runtime import request
-from tests.support.cells import finish_cell, inside, run_cell, send_cell
+from tests.support.cells import finish_cell, run_cell, send_cell
 from tests.support.events import until
 
 NOTE = "(came after an earlier cell had ended)"
@@ -20,7 +19,7 @@ def px(lab4, capsys):
 
     def show(code, ranks=(0, 1, 2, 3)):
         capsys.readouterr()
-        run(request.cell(inside(lab4).group, list(ranks), code))
+        run(send_cell(lab4, code, ranks))
         return shown(capsys)
 
     return show
