@@ -30,7 +30,16 @@ from ..wire.requests import (
     Waiting,
     Wake,
 )
-from . import ended_groups, ipython_internals, memory, person, steady, tracebacks, unblock
+from . import (
+    ended_groups,
+    ipython_internals,
+    memory,
+    person,
+    spare_files,
+    steady,
+    tracebacks,
+    unblock,
+)
 from .observe import blocked_call, sampler
 
 
@@ -43,6 +52,7 @@ def install(kernel: Any) -> None:
     own = getattr(loop, "asyncio_loop", loop)
     steady.keep(own)
     later = own.call_later
+    ipython_internals.open_output(kernel)
     answered = handlers(sampler.Looker(later))
     ipython_internals.answer_control(
         kernel, {h.question.request: _receiver(kernel.session, h) for h in answered}
@@ -76,7 +86,8 @@ def _receiver(session: Any, handler: Handler) -> Callable[[Any, Any, dict[str, A
         except ProtocolError as error:
             reply({REFUSED: str(error)})
             return
-        handler.start(question, lambda answer: reply(encode(answer)))
+        with spare_files.lent_if_full():
+            handler.start(question, lambda answer: reply(encode(answer)))
 
     return receive
 

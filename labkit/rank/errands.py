@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..wire import errands
-from . import calls, names, process_group, setup
+from . import calls, names, process_group, setup, spare_files
 from .profile import profiler
 from .trial import trial
 
@@ -13,10 +13,10 @@ errands.assign.served_by(setup.assign)
 errands.find_address.served_by(process_group.find_address)
 errands.address_towards.served_by(process_group.address_towards)
 errands.address.served_by(process_group.address)
-errands.open_store.served_by(process_group.open_store)
+errands.open_store.served_by(spare_files.lent_to(process_group.open_store))
 errands.reserve_port.served_by(process_group.reserve_port)
 errands.export.served_by(process_group.export)
-errands.join.served_by(process_group.join)
+errands.join.served_by(spare_files.lent_to(process_group.join))
 errands.leave.served_by(process_group.leave)
 
 errands.call.served_by(calls.call)

@@ -113,6 +113,17 @@ def call_later(kernel: Any, seconds: float, function: Callable[[], None]) -> Non
         loop.add_callback(loop.call_later, seconds, function)
 
 
+def open_output(kernel: Any) -> None:
+    """Let the thread of a kernel's control channel make its way to the output now.
+
+    By itself it does at the first request, which is not answered if no file can be opened then.
+    """
+    loop = control_loop(kernel)
+    schedule = getattr(getattr(kernel, "iopub_socket", None), "schedule", None)
+    if loop is not None and schedule is not None:
+        loop.add_callback(schedule, lambda: None)
+
+
 def answer_control(kernel: Any, handlers: Mapping[str, Callable[..., None]]) -> None:
     """Let a kernel answer requests on its control channel, by the name of the request.
 

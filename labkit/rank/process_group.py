@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ..errors import LabError
+from ..rank_names import how_to_replace
 from ..wire.connections import list_connections
 from . import ended_groups, interrupts
 from .torch_internals import default_arguments, groups, meshes, rendezvous
@@ -60,6 +61,7 @@ def open_store(host: str, timeout: float) -> tuple[int, int]:
     its own socket listens on every interface.
     """
     global _store
+    check_files(rank=0, world_size=1)
     listener = socket.create_server((host, 0), backlog=512)
     port = listener.getsockname()[1]
     _store = dist.TCPStore(
@@ -89,8 +91,15 @@ def export(rank: int, world_size: int, host: str, port: int) -> None:
     )
 
 
-def check_files(needed: int) -> None:
-    """Look whether so many file descriptors are free: gloo's threads wait for those that they lack.
+def count_files(world_size: int) -> int:
+    """Return how many file descriptors a group takes: gloo has a connection with each rank, and a
+    few more."""
+    return 8 + 2 * world_size
+
+
+def check_files(rank: int, world_size: int) -> None:
+    """Look whether there are the file descriptors that a group takes: gloo's threads wait for those
+    that they lack.
 
     Raises
     ------
@@ -99,13 +108,13 @@ def check_files(needed: int) -> None:
     """
     taken: list[int] = []
     try:
-        for _ in range(needed):
+        for _ in range(count_files(world_size)):
             taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         raise LabError(
             f"no file descriptor is left for the process group ({error.strerror}; this process may "
-            f"have {most} open). lab.restart() gives fresh ranks; ulimit -n allows more."
+            f"have {most} open). {how_to_replace([rank])}; ulimit -n allows more."
         ) from None
     finally:
         for descriptor in taken:
@@ -129,7 +138,7 @@ def join(
     find each other at ``own_port``.
     """
     global _store
-    check_files(8 + 2 * world_size)  # gloo has a connection with each rank, and a few
+    check_files(rank, world_size)
     export(rank, world_size, host, own_port)
     limit = timedelta(seconds=timeout)
     if rank != 0:

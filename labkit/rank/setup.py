@@ -35,6 +35,7 @@ from . import (
     process_group,
     quiet,
     read_once,
+    spare_files,
     streams,
     tracebacks,
 )
@@ -119,6 +120,7 @@ def assign(
     if _assigned:
         return
     _assigned = True
+    spare_files.keep(process_group.count_files(world_size))
     variable_names.install(shell, given)
     cell_functions.send_whole()
     tracebacks.install(shell)

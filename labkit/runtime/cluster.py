@@ -214,16 +214,22 @@ class RankCluster:
             self.late.keep(reply)
         stopped = interrupts.has_come()
         seconds = times.REMOTE_CALL_STOPPED.seconds() if stopped else times.REMOTE_CALL
-        deadline = self.clock.now() + seconds
-        for engine, reply in replies.items():
-            if not self.clock.wait_by(reply.wait, deadline - self.clock.now()):
-                raise LabError(
-                    f"{self.name_of(engine)} does not answer: it is busy or blocked; "
-                    "lab.restart() gives you fresh ranks."
-                )
-            if isinstance(error := reply.result(), ipp.error.RemoteError):
-                name = self.name_of(engine)
-                raise LabError(f"{name}: {error.ename}: {error.evalue}")
+
+        def failed() -> dict[int, ipp.error.RemoteError]:
+            there = {engine: reply.result() for engine, reply in replies.items() if reply.done()}
+            return {e: r for e, r in there.items() if isinstance(r, ipp.error.RemoteError)}
+
+        # The others may wait for one that has failed.
+        self.clock.wait_for(lambda: failed() or all(r.done() for r in replies.values()), seconds)
+        if found := failed():
+            engine, error = next(iter(found.items()))
+            kind = "" if error.ename == LabError.__name__ else f"{error.ename}: "
+            raise LabError(f"{self.name_of(engine)}: {kind}{error.evalue}")
+        if silent := [engine for engine, reply in replies.items() if not reply.done()]:
+            raise LabError(
+                f"{self.name_of(silent[0])} does not answer: it is busy or blocked; "
+                "lab.restart() gives you fresh ranks."
+            )
         out: list[R] = result.get()
         name = next((call.name for call in calls.values()), "nothing")
         _log.debug("%s on engines %s took %.3f s", name, list(calls), time.monotonic() - began)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, ModuleType
 
-from ..rank_names import label
+from ..rank_names import how_to_replace, label
 from .cluster import RankCluster
 
 #: Name, message and formatted lines of what a rank raised.
@@ -34,6 +34,8 @@ _NEEDS_GPU_FOR_NCCL = re.compile(
 )
 _MESH_OF_GPUS = "No backend type associated with device type cuda"
 _LOADS_TO_GPU = "Attempting to deserialize object on a CUDA device"
+#: A process may open no more files; what ends with "in system" is another limit.
+_NO_FILE = re.compile(r"Too many open files(?! in system)")
 ON_CPU = "This lab computes on the CPU: "
 
 
@@ -46,8 +48,18 @@ def add(
         for name, message, _ in errors.values()
         if (sentence := explain(name, message, cluster)) is not None
     ]
-    hints = list(dict.fromkeys(found))
+    full = [rank for rank, (_, message, _) in errors.items() if _NO_FILE.search(message)]
+    hints = list(dict.fromkeys([*found, *([without_files(full)] if full else [])]))
     return "\n".join([summary, *hints]), [*blocks, *hints]
+
+
+def without_files(ranks: Sequence[int]) -> str:
+    """Say what helps ranks that may open no more files."""
+    have = f"{label(ranks).capitalize()} {'has' if len(ranks) == 1 else 'have'}"
+    return (
+        f"{have} no file descriptor left (ulimit -n is the limit). Close files and sockets that "
+        f"you no longer need; {how_to_replace(ranks)}."
+    )
 
 
 def explain(name: str, message: str, cluster: RankCluster) -> str | None:

@@ -108,19 +108,20 @@ def test_a_model_that_outlives_its_group_does_not_hang_its_rank():
         assert lab.run(outlive) == [0, 1, 2, 3]
 
 
-def test_a_rank_without_a_free_file_descriptor_is_one_sentence():
-    """Gloo would wait for one, and so would each later cell."""
+@pytest.mark.parametrize("ranks", [[1], [0, 1]])
+def test_a_rank_that_may_have_too_few_files_is_one_sentence(ranks):
+    """Gloo would wait for them, so would the other rank, and so would each later cell."""
     with labkit.start(2) as own:
-        code = (
-            "import os, resource\n"
-            "own = len(os.listdir('/proc/self/fd'))\n"
-            "resource.setrlimit(resource.RLIMIT_NOFILE, (own + 4, own + 4))"
-        )
-        run_cell(own, code)
+        code = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))"
+        run_cell(own, code, ranks)
         with pytest.raises(labkit.LabError, match="no file descriptor is left") as caught:
             own.reset()
-        assert "lab.restart()" in str(caught.value)
-        own.restart()
+        first = ranks[0]
+        assert str(caught.value).startswith(f"rank {first}: ")
+        assert f"lab.restart(ranks=[{first}])" in str(caught.value)
+        with pytest.raises(labkit.LabError, match="no file descriptor is left"):
+            run_cell(own, "rank")
+        own.restart(ranks)
         assert (
             results(run_cell(own, "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()")) == ["2.0"] * 2
         )

@@ -22,7 +22,7 @@ from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import calls, device, ipython_internals, person, steady, tracebacks
+from .. import calls, device, ipython_internals, person, spare_files, steady, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
@@ -106,7 +106,8 @@ class Looker:
             if idle:  # it waits for the next cell, of which it will tell
                 self._forget()
                 return
-            self._look()
+            with spare_files.lent_if_full():
+                self._look()
             if self._tell is not None and self._wait is not None and self._stamp() != self._known:
                 found = self._sample()
                 tell, self._tell = self._tell, None

@@ -250,8 +250,8 @@ def test_a_rank_that_does_not_answer_a_call_is_an_error(
     """Sooner where somebody has pressed stop, and on a busy machine later then."""
     monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
     monkeypatch.setattr("labkit.interrupts.has_come", lambda: stopped)
-    answered: Any = SimpleNamespace(msg_id="a", wait=lambda seconds: True, result=lambda: None)
-    never: Any = SimpleNamespace(msg_id="b", wait=lambda seconds: False)
+    answered: Any = SimpleNamespace(msg_id="a", done=lambda: True, result=lambda: None)
+    never: Any = SimpleNamespace(msg_id="b", done=lambda: False)
     result = SimpleNamespace(_children=[answered, never])
     monkeypatch.setattr(few_messages, "apply", lambda *_: result)
     with pytest.raises(LabError, match=r"^rank 1 does not answer: it is busy or blocked; "):
