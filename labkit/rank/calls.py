@@ -51,7 +51,7 @@ def end_cell(result: object = None) -> None:
     in_cell = False
     debugger_internals.end()
     if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
-        children.end(_later)
+        children.end(_later, tracebacks.get_shell().user_ns.values())
     cell_messages.publish()
 
 
@@ -104,7 +104,7 @@ def call(payload: bytes) -> Returned:
         return _left(error)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
-            children.end(_later)
+            children.end(_later, tracebacks.get_shell().user_ns.values())
         return _failed(error, own_names.explain(error, tracebacks.get_shell().user_ns))
     finally:
         running = False
