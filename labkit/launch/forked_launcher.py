@@ -15,6 +15,7 @@ from ..rank_names import how_to_replace
 from ..wire.exit_code import describe_exit
 from ..wire.machine import has_gpu
 from ..wire.protocol import CLIENT
+from . import preconditions
 from .ahead import CONTROLLER, QUIET
 from .ipp_launchers import LabkitControllerLauncher, LabkitEngineSetLauncher
 from .launcher import Launcher
@@ -88,6 +89,10 @@ class ForkedLauncher(Launcher):
             return f"Rank {index} ended at start-up ({describe_exit(code)}){self.log()}"
         return self.warm.how_ended() if self.warm.closed.is_set() else ""
 
+    def log(self) -> str:
+        limit = preconditions.memory_limit()
+        return f"{limit and f'. {limit}'}{super().log()}"
+
     def signal(self, pid: int, signum: int) -> bool:
         return self.warm.signal_process(pid, signum)
 
@@ -119,6 +124,13 @@ class ForkedLauncher(Launcher):
         if self.warm.closed.is_set():  # nobody could start them
             return "labkit.start() gives you a new lab."
         return f"{how_to_replace(ranks)}; the others keep their variables."
+
+    def why_no_fresh_rank(self) -> str:
+        why = preconditions.why_folder_gone(self.warm.process.pid)
+        return why and (
+            f"No fresh rank can start, because the folder in which the lab has started is gone "
+            f"({why}). os.chdir(…) to one that is there; labkit.start() gives you a new lab."
+        )
 
     def replace(self, client: Any, hints: Sequence[int | None]) -> set[int]:
         self.engine_set.replace(hints)

@@ -130,6 +130,10 @@ class Launcher(ABC):
     def remedy(self, ranks: Sequence[int]) -> str:
         """Say what to do about ranks that have ended or do not answer."""
 
+    def why_no_fresh_rank(self) -> str:
+        """Say why no fresh rank could start, "" if one may."""
+        return ""
+
     @abstractmethod
     def replace(self, client: Any, hints: Sequence[int | None]) -> set[int]:
         """End ranks, by the number that their launcher gave them, and start as many fresh ones.

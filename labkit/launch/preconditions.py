@@ -36,6 +36,30 @@ def open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
+def why_folder_gone(process: int | str = "self") -> str:
+    """Say what has become of the folder in which a process of this machine stands, "" if it is
+    there. What stands in none can start nothing. Linux only."""
+    try:
+        link = f"/proc/{process}/cwd"
+        if os.stat(link).st_nlink:
+            return ""
+        path = os.readlink(link).removesuffix(" (deleted)")
+    except OSError:  # no Linux, or a folder of a network that does not answer
+        return ""
+    return f"{path} was deleted" + (
+        ", and another folder made under its name" if os.path.isdir(path) else ""
+    )
+
+
+def check_folder() -> None:
+    """Raise StartError if the working folder of this process is gone: ranks would stand in it."""
+    if why := why_folder_gone():
+        raise StartError(
+            f"The working folder of this notebook is gone ({why}). os.chdir(…) to one that is "
+            "there, then call labkit.start() again; or restart the kernel."
+        )
+
+
 def check_open_files(size: int) -> None:
     """Raise StartError if the limit of open files is too low for so many ranks."""
     if sys.platform == "win32":
@@ -96,3 +120,71 @@ def check_loopback() -> None:
             f"({error.strerror or error}): the loopback interface may be down; "
             "`ip link set lo up` starts it (as root)."
         ) from None
+
+
+def check_interface(variable: str, *, prefixes: bool = False) -> None:
+    """Raise StartError if a variable names a network interface that no rank could use.
+
+    A setting that is left over from another machine fails in C++, after all ranks have started.
+
+    Parameters
+    ----------
+    variable
+        ``GLOO_SOCKET_IFNAME`` or ``NCCL_SOCKET_IFNAME``: names with commas between.
+    prefixes
+        Whether they are NCCL's: one of them is enough, and begins the names of interfaces;
+        ``=eth0`` is one whole name, and ``^docker`` leaves out what it begins.
+    """
+    value = os.environ.get(variable, "").strip()
+    usable = _usable_interfaces()
+    if not value or not usable:
+        return
+    wanted = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
+    if not prefixes:
+        fits = all(name in usable for name in wanted)
+    elif value.startswith("^"):
+        fits = any(not name.startswith(tuple(wanted)) for name in usable)
+    elif value.startswith("="):
+        fits = any(name in wanted for name in usable)
+    else:
+        fits = any(name.startswith(tuple(wanted)) for name in usable)
+    if not fits:
+        raise StartError(
+            f"{variable}={value} names no network interface of this machine that is up and has an "
+            f"address ({', '.join(sorted(usable))}). Write os.environ.pop({variable!r}), or name "
+            "one of these, then call labkit.start() again."
+        )
+
+
+def _usable_interfaces() -> set[str]:
+    """Return the network interfaces that are up and have an address; nothing if nobody knows."""
+    import psutil
+
+    kinds = (socket.AF_INET, socket.AF_INET6)
+    try:
+        up = {name for name, state in psutil.net_if_stats().items() if state.isup}
+        addresses = psutil.net_if_addrs()
+    except (OSError, psutil.Error):
+        return set()
+    return {name for name in up if any(a.family in kinds for a in addresses.get(name, ()))}
+
+
+def memory_limit() -> str:
+    """Say which limit of its memory may have ended a rank, "" if there is none; the sentence goes
+    on after it."""
+    if sys.platform == "win32":
+        return ""
+    import resource
+
+    for limit, letter, what in (
+        (resource.RLIMIT_AS, "v", "address space"),
+        (resource.RLIMIT_DATA, "d", "data"),
+    ):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY:
+            return (
+                f"A process may have {most / 2**30:.3g} GiB of {what} here, which may be too "
+                "little for a rank; before Jupyter or Python starts, the shell can raise that: "
+                f"ulimit -{letter} unlimited"
+            )
+    return ""

@@ -62,6 +62,7 @@ def start(
 ) -> Lab:
     """Start a lab: the body of :func:`labkit.start`."""
     preconditions.open_standard_streams()
+    preconditions.check_folder()
     mend_streams()
     import_path.check()
     check_libraries()
@@ -84,6 +85,7 @@ def start(
         preconditions.check_open_files(n or DEFAULT_RANKS)
         preconditions.check_threads(n or DEFAULT_RANKS)
         preconditions.check_loopback()
+        preconditions.check_interface("GLOO_SOCKET_IFNAME")
     stop_current()
     with contextlib.ExitStack() as undo, interrupts.stoppable():
         interrupts.check()
@@ -100,6 +102,8 @@ def start(
         cluster = RankCluster.start(size, launcher)
         undo.callback(cluster.close)
         launcher.check_preload()
+        if engines == "local" and any(place.backend == "nccl" for place in cluster.places):
+            preconditions.check_interface("NCCL_SOCKET_IFNAME", prefixes=True)
         lab = Lab(Session.form(cluster, join=join, timeout=timeout))
         interrupts.check()
         undo.pop_all()

@@ -7,6 +7,7 @@ numbers are those the learner sees, and the comment names the cell. Where there 
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import re
@@ -135,7 +136,8 @@ def format_warning(
         where = f"{place(filename)}line {lineno}"
     else:
         where = f"{_SITE.sub('', filename)}:{lineno}"
-        where = where.replace(str(Path.cwd()) + os.sep, "")
+        with contextlib.suppress(FileNotFoundError):  # the working folder was deleted
+            where = where.replace(str(Path.cwd()) + os.sep, "")
     return f"{category.__name__} ({where}): {message}\n"
 
 

@@ -301,6 +301,8 @@ class RankCluster:
                 f'engines="{self.launcher.engines}" replaces all ranks or none: lab.restart() '
                 "does that."
             )
+        if why := self.launcher.why_no_fresh_rank():
+            raise LabError(why)
         known = [*self.places, *self.replaced]
         leaving = [p for p in known if ranks is None or p.rank in ranks]
         _log.info("replaces %s", label([p.rank for p in leaving]))

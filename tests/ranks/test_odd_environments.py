@@ -14,6 +14,7 @@ import pytest
 import labkit
 from labkit.wire.machine import count_cores
 from tests.conftest import descendants
+from tests.support.cells import results, run_cell
 
 #: What a notebook does, in a plain shell of IPython.
 CELLS = """
@@ -213,3 +214,64 @@ def test_the_limit_of_threads_is_as_low_as_it_may_be() -> None:
     least = "p.THREADS + 2 * p.THREADS_PER_RANK + p.count_threads()"
     done = run_with_threads(least, SUM + "    print(found)\n")
     assert done.stdout == "[2.0, 2.0]\n", done.stderr
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_working_folder_that_is_gone_is_one_sentence(tmp_path: Path, replaced: bool) -> None:
+    """A notebook goes on in another one."""
+    code = (
+        "import os, sys\n"
+        f"here = {str(tmp_path / 'work')!r}\n"
+        "os.mkdir(here); os.chdir(here)\n"
+        "import labkit\n"
+        f"os.rmdir(here); {replaced} and os.mkdir(here)\n"
+        "try: labkit.start(1)\n"
+        "except labkit.StartError as error: print(error)\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "with labkit.start(1) as lab: print(*lab.run(os.getcwd))\n"
+    )
+    done = run_python(code)
+    what = "was deleted, and another folder made under its name" if replaced else "was deleted"
+    assert done.stdout.startswith(
+        f"The working folder of this notebook is gone ({tmp_path}/work {what}). os.chdir("
+    ), done.stderr
+    assert done.stdout.endswith(f"\n{tmp_path}\n")
+
+
+def test_where_the_ranks_folder_is_gone_cells_go_on_and_a_restart_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warnings of libraries name their file, which labkit shortens by that folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with labkit.start(2) as lab:
+        folder.rmdir()
+        run_cell(lab, "kept = 7\nimport warnings, torch.utils.data as D\nwarnings.warn('mine')")
+        code = "exec(compile('warnings.warn(str(rank))', D.__file__, 'exec'))"
+        for outcome in run_cell(lab, code):
+            assert "torch/utils/data" in outcome.stderr
+        for ranks in ([1], None):
+            with pytest.raises(labkit.LabError, match=r"No fresh rank can start, because the fold"):
+                lab.restart(ranks)
+        assert results(run_cell(lab, "kept")) == ["7", "7"]
+
+
+def test_a_limit_of_memory_that_ends_ranks_is_named() -> None:
+    code = (
+        "import labkit, resource\n"
+        "resource.setrlimit(resource.RLIMIT_{0}, ({1}, {1}))\n"
+        "try: labkit.start(1)\n"
+        "except labkit.StartError as error: print(error)\n"
+    )
+    for name, most in (("AS", 2_000_000_000), ("DATA", 100_000_000)):
+        done = run_python(code.format(name, most))
+        assert "A process may have " in done.stdout, (done.stdout, done.stderr)
+        assert f"ulimit -{'v' if name == 'AS' else 'd'} unlimited" in done.stdout
+
+
+def test_an_interface_of_another_machine_is_one_sentence() -> None:
+    code = "import labkit\nlabkit.start(1)"
+    done = run_python(code, variables={"GLOO_SOCKET_IFNAME": "eth9"})
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("labkit.errors.StartError: GLOO_SOCKET_IFNAME=eth9 names no network int")

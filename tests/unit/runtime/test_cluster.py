@@ -54,6 +54,9 @@ class Launcher:
     def why_no_controller(self) -> str:
         return ""
 
+    def why_no_fresh_rank(self) -> str:
+        return ""
+
     def delay(self) -> str:
         return "the job is pending"
 
