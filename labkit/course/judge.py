@@ -97,6 +97,8 @@ def judge(result: Result) -> Verdict:
                 if mistake.missed == goal.measure:
                     return _is(mistake)
             return Verdict(f"goal: {goal.measure}", sentences.missed(goal, counts))
+    if result.found == "one size":
+        return Verdict("one size", sentences.one_size(n))
     return Verdict("passed")
 
 

@@ -29,7 +29,7 @@ from ..wire.outcome import Outcome
 from ..wire.samples import GroupKey, Sample
 from ..wire.trial import Found, Unusable
 from .exercise import Exercise, Failed
-from .judge import Result
+from .judge import Result, judge
 
 #: A line that an error on a rank came through: ``-->   5     return x / 0``.
 _POINTED = re.compile(r"\s*-->\s+\d+\s+(.*)")
@@ -37,6 +37,10 @@ GROUP_CHANGED = (
     "The answer has replaced the default process group, so labkit has formed the lab's own anew. "
     "Create sub-groups and DDP models again."
 )
+#: What a note says of the lab's group.
+GROUP_NOTES = (GROUP_CHANGED, diagnosis.GROUP_ANEW)
+#: Ranks that an answer is tried on at least.
+FEWEST = 2
 
 
 def try_on_ranks(exercise: Exercise) -> Result:
@@ -61,16 +65,39 @@ def _try_on_ranks(exercise: Exercise) -> Result:
     if cluster.deaths:
         raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
     group.check()
+    result = _try(exercise, group, cluster.size)
+    if judge(result).passed and _may_fix_size(exercise, cluster):
+        fewer = _try(exercise, group, cluster.size - 1)
+        if not judge(fewer).passed:
+            result.found = "one size"
+            result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
+    return result
+
+
+def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
+    """Tell whether an answer has to be tried on fewer ranks too: its constants make one think so,
+    and of fewer ranks there are still several."""
+    if cluster.size <= FEWEST or cluster.why_off("fewer ranks"):
+        return False
+    first = cluster.places[0].engine
+    ask = {first: errands.may_fix_size(exercise.answer, cluster.size)}
+    return cluster.errand(ask) == [True]
+
+
+def _try(exercise: Exercise, group: GroupKeeper, world_size: int) -> Result:
+    """Try an answer on the first ``world_size`` ranks, as if there were no others."""
+    cluster = group.cluster
     with interrupts.stoppable():
         found = _prepare(exercise, group)
     if found != "written":
-        nothing = [None] * cluster.size
-        return Result(exercise, cluster.size, nothing, nothing, found=found)
+        nothing = [None] * world_size
+        return Result(exercise, world_size, nothing, nothing, found=found)
     uncounted = cluster.why_off("counting") if exercise.goals or exercise.forbids else ""
     if uncounted:  # nobody shall fail for what was not counted
         exercise = replace(exercise, goals=(), forbids=())
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
-    asked = errands.run_trial(exercise.trial, exercise.answer, tuple(exercise.forbids), ranks)
+    forbids = tuple(exercise.forbids)
+    asked = errands.run_trial(exercise.trial, exercise.answer, forbids, ranks, world_size)
     payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
     groups_before = _groups(cluster)
     sent = request.call(group, range(cluster.size), payload, noted=False, may=May.CHECK)
@@ -89,7 +116,7 @@ def _try_on_ranks(exercise: Exercise) -> Result:
         raise finished.error
     ending, outcomes = finished.ending, finished.outcomes
     yours, counts = [], []
-    for outcome, answer in zip(outcomes, values(outcomes), strict=True):
+    for outcome, answer in list(zip(outcomes, values(outcomes), strict=True))[:world_size]:
         value, count = answer if answer is not None else (None, None)
         if isinstance(value, Unusable):
             value = Failed.of_trial(value)
@@ -101,7 +128,7 @@ def _try_on_ranks(exercise: Exercise) -> Result:
     waited = "\n".join(" ".join(plain(line).split()) for line in told)
     if uncounted:
         notes = [*notes, uncounted]
-    return Result(exercise, cluster.size, yours, expected_on(exercise, cluster.size), counts,
+    return Result(exercise, world_size, yours, expected_on(exercise, world_size), counts,
                   forbidden, notes, waited, crossed)  # fmt: skip
 
 

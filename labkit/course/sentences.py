@@ -34,6 +34,14 @@ def no_function(exercise: Exercise) -> str:
     )
 
 
+def one_size(world_size: int) -> str:
+    """Say that the number of ranks is written into the answer."""
+    return (
+        f"It is right on {world_size} ranks, but not on {world_size - 1}: the answer contains the "
+        "number of ranks as a constant. Use world_size instead."
+    )
+
+
 def forbidden(name: str) -> str:
     """Say which call is forbidden."""
     return f"It calls dist.{name}, which this exercise forbids."

@@ -30,6 +30,7 @@ errands.explain.served_by(names.explain)
 
 errands.prepare_trial.served_by(trial.prepare)
 errands.run_trial.served_by(trial.run)
+errands.may_fix_size.served_by(trial.may_fix_size)
 errands.end_trial.served_by(trial.end)
 
 errands.record.served_by(profiler.record_call)

@@ -211,8 +211,15 @@ def run_trial(
     answer: str,
     forbids: tuple[str, ...],
     ranks: dict[tuple[str, int], int],
+    world_size: int,
 ) -> tuple[Any, dict[str, int]]:
-    """Try an answer; return its value and what it took (``MEASURES``)."""
+    """Try an answer on the first ``world_size`` ranks; return its value and what it took
+    (``MEASURES``)."""
+
+
+@errand
+def may_fix_size(answer: str, world_size: int) -> bool:
+    """Tell whether an answer may contain the number of ranks as a constant."""
 
 
 @errand

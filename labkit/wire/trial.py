@@ -13,8 +13,8 @@ from typing import Any, Literal
 from .kinds import kind_of
 
 #: What there is by the name of an answer: nothing; the stub, as it was delivered; something that
-#: cannot be called; an answer.
-Found = Literal["missing", "unwritten", "no function", "written"]
+#: cannot be called; an answer; one that is right with this number of ranks only.
+Found = Literal["missing", "unwritten", "no function", "written", "one size"]
 
 
 def nobody_waits(seconds: float) -> None:

@@ -48,7 +48,7 @@ def group_of(lab: labkit.Lab) -> list[str]:
 def test_messages_of_a_trial_do_not_reach_the_next_cell(
     lab4: labkit.Lab, body: str, same_group: bool
 ) -> None:
-    places = "right, left = (rank + 1) % 4, (rank - 1) % 4"
+    places = "right, left = (rank + 1) % world_size, (rank - 1) % world_size"
     for _ in range(5):
         before = group_of(lab4)
         run_cell(lab4, f"def neighbour():\n    {places}\n    {body}\n    return right")
@@ -82,7 +82,7 @@ def test_groups_that_nobody_can_use_any_more_are_gone(
     """Each has threads, of which one wakes up a hundred times a second for as long as it is there.
     One that the answer keeps can still be used."""
     lab4.reset()
-    run_cell(lab4, f"kept = []\ndef neighbour():\n    {body}\n    return (rank + 1) % 4")
+    run_cell(lab4, f"kept = []\ndef neighbour():\n    {body}\n    return (rank + 1) % world_size")
     for _ in range(3):
         assert check.examine(replace(catalogue.find("00-1"), forbids=()))[1].name == "passed"
     assert lab4.run(lambda: len(groups.groups())) == [1 + left] * 4
@@ -112,6 +112,64 @@ def test_a_group_with_a_sum_that_is_not_done_is_left(lab4: labkit.Lab) -> None:
         "    counts.append(len(groups.groups()))",
     )
     assert lab4["counts"] == [[2, 1]] * 4
+
+
+ASK = "def average_of_all(x):\n    dist.all_reduce(x)\n    return x / {}"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (ASK.format("world_size"), "passed"),
+        (
+            ASK.format("(4 if len(dist.get_process_group_ranks(None)) == 4 else world_size)"),
+            "passed",
+        ),
+        (ASK.format("sum([1 for _ in range(world_size)][-4:])"), "passed"),
+        (ASK.format("4"), "one size"),
+        (ASK.format("len([0, 1, 2, 3])"), "one size"),
+        ("SIZE = 4\n" + ASK.format("SIZE"), "one size"),
+        # three ranks wait for one that is not there
+        (
+            "def average_of_all(x):\n    everyone = [x.clone() for _ in range(4)]\n"
+            "    dist.all_gather(everyone, x)\n    return sum(everyone) / world_size",
+            "one size",
+        ),
+    ],
+)
+def test_an_answer_that_fits_one_number_of_ranks_is_found(
+    lab4: labkit.Lab, code: str, name: str
+) -> None:
+    """And a right one that has a 4 for another reason passes; the lab is as it was."""
+    before = group_of(lab4)
+    for _ in range(2):
+        run_cell(lab4, code)
+        result, verdict = check.examine(catalogue.find("00-3"))
+        assert verdict.name == name
+        assert [count["collectives"] for count in result.counts if count] == [1] * 4
+        facts = (
+            "(world_size, dist.get_world_size(), int(os.environ['WORLD_SIZE']), dist.get_rank())"
+        )
+        run_cell(lab4, f"import os\nfacts = {facts}")
+        assert lab4["facts"] == [(4, 4, 4, rank) for rank in range(4)]
+        run_cell(
+            lab4, "group = dist.new_group()\nx = torch.ones(1)\ndist.all_reduce(x, group=group)"
+        )
+        assert lab4["x"] == [4.0] * 4
+    assert group_of(lab4) == before
+
+
+def test_an_answer_that_hangs_on_fewer_ranks_is_named(lab4: labkit.Lab) -> None:
+    run_cell(
+        lab4,
+        "def average_of_all(x):\n"
+        "    dist.all_reduce(x)\n"
+        "    if world_size != 4 and rank: dist.recv(x.clone(), rank - 1)\n"
+        "    return x / 4",
+    )
+    assert check.examine(catalogue.find("00-3"))[1].name == "one size"
+    run_cell(lab4, "x = torch.ones(1)\ndist.all_reduce(x)")
+    assert lab4["x"] == [4.0] * 4
 
 
 def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,8 +22,8 @@ from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
 from .. import calls, device, memory, tracebacks
 from ..observe import flight_recorder
 from ..torch_internals import frames as torch_frames
-from ..torch_internals import groups, unused_groups
-from . import call_counter
+from ..torch_internals import groups, smaller_world, unused_groups
+from . import call_counter, constants
 
 #: Where code stands that calls other ranks: torch's, and labkit's around it.
 _BETWEEN_RANKS = (
@@ -48,27 +49,63 @@ def run(
     answer: str,
     forbids: tuple[str, ...],
     ranks: dict[tuple[str, int], int],
+    world_size: int,
 ) -> tuple[Any, dict[str, int]]:
     """Try the answer to an exercise; return its value and what it took (``MEASURES``).
 
     ``trial`` calls the answer, which cells have defined by the name ``answer``. ``forbids`` are
     the functions that it must not call. ``ranks`` has the rank of each host and process: a cell
-    may have given ``rank`` another value.
+    may have given ``rank`` another value. If ``world_size`` is smaller, only the first ranks try.
     """
     names = tracebacks.get_shell().user_ns
     rank = ranks[socket.gethostname(), os.getpid()]
+    if world_size == len(ranks):
+        return _run(trial, answer, forbids, Here(rank, world_size, memory.device))
+    with _fewer(world_size, names):
+        if rank < world_size:
+            return _run(trial, answer, forbids, Here(rank, world_size, memory.device))
+    return None, {}
+
+
+def _run(
+    trial: Callable[[Any, Here], Any], answer: str, forbids: tuple[str, ...], here: Here
+) -> tuple[Any, dict[str, int]]:
+    names = tracebacks.get_shell().user_ns
     watched = names[answer]
     if not isinstance(watched, type):
         watched = Watched(watched)
     with call_counter.counting(forbids, names) as count:
         try:
-            value = trial(watched, Here(rank, len(ranks), memory.device, count.be_late))
+            value = trial(watched, replace(here, be_late=count.be_late))
         except Exception as error:
             if not isinstance(watched, Watched) or not _is_of_trial(error):
                 raise
             value = unusable(error, watched)
         device.finish()
     return _sendable(value, watched), dict(count.numbers)
+
+
+@contextmanager
+def _fewer(world_size: int, names: dict[str, Any]) -> Iterator[None]:
+    """Let the first ranks be all there are: for torch, for cells and in the environment."""
+    places: tuple[tuple[Any, str, Any], ...] = (
+        (names, "world_size", world_size),
+        (os.environ, "WORLD_SIZE", str(world_size)),
+    )
+    before = [place.get(name) for place, name, _ in places]
+    with smaller_world.world_of(world_size):
+        try:
+            for place, name, value in places:
+                place[name] = value
+            yield
+        finally:
+            for (place, name, _), value in zip(places, before, strict=True):
+                place[name] = value
+
+
+def may_fix_size(answer: str, world_size: int) -> bool:
+    """Tell whether an answer may contain the number of ranks as a constant."""
+    return constants.may_fix_size(tracebacks.get_shell().user_ns[answer], world_size)
 
 
 def _is_of_trial(error: Exception) -> bool:
@@ -116,7 +153,8 @@ def _destroy_unused() -> None:
     if not flight_recorder.is_recording():
         return
     busy = {flight_recorder.home_of(part) for (part, _), _ in flight_recorder.pending()}
-    unused_groups.destroy((g for g in groups.groups() if g not in _before), busy)
+    own = smaller_world.made
+    unused_groups.destroy((g for g in groups.groups() if g not in _before or g in own), busy)
 
 
 def _have_arrived(messages: Iterable[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,3 +116,9 @@ def test_what_is_not_written_is_not_tried() -> None:
         "again."
     )
     assert found("no function").name == "no function"
+
+
+def test_a_right_result_on_one_number_of_ranks_only() -> None:
+    result = Result(exercise(), 4, [1] * 4, [1] * 4, found="one size")
+    assert judge(result).sentence.startswith("It is right on 4 ranks, but not on 3: ")
+    assert judge(replace(result, yours=[2] * 4)).name == "different"

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
+from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake, Wrong
-from .fixed_size import right_by_chance
 
 
 def trial(answer: Callable[[], Any], here: Here) -> Any:
-    """Ask for the neighbour; say so if the number of ranks is written into a right answer."""
-    given, right = answer(), expected(here.world_size)
-    if right_by_chance(answer, here, lambda rank, value: value == right[rank]):
-        return f"{given}, with {here.world_size} ranks only"
-    return given
+    """Ask for the neighbour."""
+    return answer()
 
 
 def expected(world_size: int) -> list[int]:
@@ -37,18 +33,6 @@ EXERCISE = Exercise(
             shown_by={
                 "goes past the last rank": body("return rank + 1"),
                 "asks dist, and goes past the last rank": body("return dist.get_rank() + 1"),
-            },
-        ),
-        Mistake(
-            "The answer contains the number of ranks as a constant, so it is wrong for any other "
-            "number of ranks. Use world_size instead.",
-            when=lambda yours, expected, n: all(
-                isinstance(y, str) and y.endswith("ranks only") for y in yours
-            ),
-            shown_by={
-                "writes the number of ranks": body("return (rank + 1) % 4"),
-                "writes the last rank": body("return 0 if rank == 3 else rank + 1"),
-                "writes a table": body("return [1, 2, 3, 0][dist.get_rank()]"),
             },
         ),
         Mistake(
@@ -90,6 +74,12 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "writes the number of ranks": Wrong(body("return (rank + 1) % 4"), says="one size"),
+        "writes the last rank": Wrong(body("return rank + 1 & 3"), says="one size"),
+        "writes a table": Wrong(body("return [1, 2, 3, 0][dist.get_rank()]"), says="one size"),
+        "passes it by default": Wrong(
+            whole("def neighbour(size=4):\n    return (rank + 1) % size"), says="one size"
+        ),
         "prints instead": Wrong(body("print((rank + 1) % world_size)"), says="nothing"),
         "writes it as text": Wrong(body("return str((rank + 1) % world_size)"), says="different"),
     },

@@ -10,7 +10,6 @@ import torch
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When, would_give
-from .fixed_size import right_by_chance
 
 #: Rows of the batches: four ranks divide none of the first three evenly, and of the second and
 #: third not all get the same with three or two ranks.
@@ -41,23 +40,15 @@ def _shown(part: Any, batch: torch.Tensor) -> Any:
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
     """Ask for this rank's part of some batches: the numbers of its rows."""
     parts = []
-    for place, length in enumerate(LENGTHS):
+    for length in LENGTHS:
         batch = _batch(length, here.device)
         part = _shown(answer(batch), batch)
         if not batch.equal(_batch(length, here.device)):
             part = "the batch was changed"
         parts.append(part)
-        wanted = [own[place] for own in expected(here.world_size)]
-        if right_by_chance(answer, here, _takes(wanted, length), batch):
-            parts[place] = f"right with {here.world_size} ranks only"
     if all(part is None or isinstance(part, str) for part in parts) and len(set(parts)) == 1:
         return parts[0]  # said once: a learner's stub, a list instead of a tensor
     return parts
-
-
-def _takes(wanted: list[Any], length: int) -> Callable[[int, Any], bool]:
-    """Return whether a rank's part of the batch of that length is the wanted one."""
-    return lambda rank, part: _shown(part, _batch(length)) == wanted[rank]
 
 
 def _divided(begin: Callable[[int, int, int], int]) -> Callable[[int], list[Any]]:
@@ -171,14 +162,6 @@ EXERCISE = Exercise(
             shown_by={"takes one row": body("return batch[rank]")},
         ),
         Mistake(
-            "The answer contains the number of ranks as a constant, so it is wrong for any other "
-            "number of ranks. Use world_size instead.",
-            when=_any("ranks only"),
-            shown_by={
-                "writes the number of ranks": body("return batch.tensor_split(4)[rank]"),
-            },
-        ),
-        Mistake(
             "These are the parts of all ranks: return only this rank's part.",
             when=_any("a tuple, not a tensor"),
             shown_by={"returns all parts": body("return batch.tensor_split(world_size)")},
@@ -217,6 +200,9 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "writes the number of ranks": Wrong(
+            body("return batch.tensor_split(4)[rank]"), says="one size"
+        ),
         "begins one row too late": Wrong(
             body("return batch.roll(-1, 0).tensor_split(world_size)[rank]"), says="different"
         ),

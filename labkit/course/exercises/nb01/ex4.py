@@ -16,12 +16,11 @@ from .messages import (
     LATE_SECONDS,
     brought,
     changes_only_x,
-    fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
     played,
-    tried,
+    try_cases,
 )
 
 
@@ -32,7 +31,7 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
     """
     if here.rank:
         time.sleep(here.rank % (here.world_size - 1) * 2 * LATE_SECONDS)
-    return tried(answer, here, _brought(here.rank), expected)
+    return try_cases(answer, here, _brought(here.rank))
 
 
 def _brought(rank: int) -> list[torch.Tensor]:
@@ -91,16 +90,6 @@ EXERCISE = Exercise(
     forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
-        Mistake(
-            "The answer contains the number of ranks, so it is wrong with any other number. Use "
-            "world_size instead.",
-            when=fits_one_size,
-            shown_by={
-                "writes the number of ranks": edit(
-                    "[x] * world_size", "[x] * 4", "range(1, world_size)", "range(1, 4)"
-                )
-            },
-        ),
         Mistake(
             "Rank 0 sends to itself, but it already has its own x.",
             raises=r"Invalid destination rank: destination rank should not be the same",
@@ -304,6 +293,10 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "writes the number of ranks": Wrong(
+            edit("[x] * world_size", "[x] * 4", "range(1, world_size)", "range(1, 4)"),
+            says="one size",
+        ),
         "calls gather": Wrong(
             body("""
                 rows = [torch.empty_like(x) for _ in range(world_size)] if rank == 0 else None

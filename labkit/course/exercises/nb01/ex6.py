@@ -12,12 +12,11 @@ from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
 from .messages import (
     OVERWRITTEN,
     changes_only_x,
-    fits_one_size,
     gives,
     has_no_tensor,
     has_other_dtype,
     played,
-    tried,
+    try_cases,
 )
 
 
@@ -34,7 +33,7 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
 
     On the CPU, which gloo serves in every lab: NCCL's buffers would hide the deadlock.
     """
-    return tried(answer, here, _signals(here.rank), expected)
+    return try_cases(answer, here, _signals(here.rank))
 
 
 def _padded(before: torch.Tensor | None, x: torch.Tensor, after: torch.Tensor | None) -> Any:
@@ -97,12 +96,6 @@ EXERCISE = Exercise(
     forbids=COLLECTIVES,
     goals=(Goal("messages sent", most=lambda n: 4),),
     mistakes=(
-        Mistake(
-            "The answer contains the number of ranks, so it is wrong with any other number. Use "
-            "world_size instead.",
-            when=fits_one_size,
-            shown_by={"writes the number of ranks": edit("world_size - 1", "3")},
-        ),
         Mistake(
             "The ranks are stuck as before: at a cut, both neighbours send first. Find the two "
             "ranks that each wait in a send to the other; one of them has to receive first.",
@@ -305,6 +298,7 @@ EXERCISE = Exercise(
         ),
     ),
     also_wrong={
+        "writes the number of ranks": Wrong(edit("world_size - 1", "3"), says="one size"),
         "takes it from a collective": Wrong(
             body("""
                 everyone = [torch.empty_like(x) for _ in range(world_size)]

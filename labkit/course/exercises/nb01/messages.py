@@ -3,9 +3,7 @@ come late, and what is looked at afterwards."""
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,16 +17,8 @@ CASES = ("x: two float32 numbers", "x: int32 of shape [2, 1]")
 ENTRIES = (*CASES, "x is as it was")
 #: How much later than its neighbours a slow rank comes, in seconds.
 LATE_SECONDS = 0.15
-#: What stands in the place of the last item of an answer that is right by chance.
-ONE_SIZE = "with this number of ranks only"
 #: What a trial writes into x and the result as soon as an answer has returned.
 OVERWRITTEN = -7
-#: Names that tell an answer nothing of the number of ranks.
-_SILENT = frozenset(
-    {"rank", "get_rank", "dist", "torch", "send", "recv", "isend", "irecv", "P2POp"}
-    | {"batch_isend_irecv", "wait", "is_completed", *dir(torch), *dir(torch.Tensor)}
-    | set(dir(builtins))
-) - {"eval", "exec", "globals", "locals", "vars", "open", "input", "__import__"}
 #: What one rank returns in one case, given what all ranks bring there: ``give(xs, rank)``.
 Give = Callable[[Sequence[torch.Tensor], int], torch.Tensor | None]
 
@@ -66,41 +56,6 @@ def try_cases(
     return None if all(item is None for item in gave) else [*gave, kept]
 
 
-def tried(
-    answer: Callable[[torch.Tensor], Any],
-    here: Here,
-    cases: Sequence[torch.Tensor],
-    expected: Callable[[int], list[Any]],
-) -> list[Any] | None:
-    """Try an answer; see :func:`try_cases` and :func:`_noted`."""
-    gave = try_cases(answer, here, cases)
-    return _noted(answer, gave, expected(here.world_size)[here.rank])
-
-
-def _noted(answer: Any, gave: list[Any] | None, expected: Any) -> list[Any] | None:
-    """Say in the last item of a rank's right result that it is right with this number of ranks
-    only, if the answer asks for nothing that tells how many there are."""
-    code = getattr(answer, "__code__", None)
-    if gave is None or code is None or gave != expected:
-        return gave
-    names = {name for part in _codes(code) for name in (*part.co_names, *part.co_freevars)}
-    return [*gave[:-1], ONE_SIZE] if names <= _SILENT else gave
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of a function and of those inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def fits_one_size(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether all ranks are right, with this number of ranks only."""
-    notes = [value[-1] == ONE_SIZE for value in yours if value is not None]
-    return any(notes) and all(notes)
-
-
 def told(result: Any, x: torch.Tensor) -> Any:
     """Return a tensor of x's dtype as a list; of another dtype as it is; else say what it is."""
     if result is None:
@@ -130,17 +85,7 @@ def played(
 
 def gives(give: Give, bring: Callable[[int], list[torch.Tensor]] = brought) -> When:
     """Return the predicate of a mistake by which rank r returns ``give(xs, r)``."""
-    plays = would_give(played(give, bring))
-
-    def when(yours: Any, expected: Any, world_size: int) -> bool:
-        # a rank whose part of a wrong answer is right has a note there
-        plain = [
-            [*value[:-1], True] if value is not None and value[-1] == ONE_SIZE else value
-            for value in yours
-        ]
-        return plays(plain, expected, world_size)
-
-    return when
+    return would_give(played(give, bring))
 
 
 def items(yours: Sequence[Any]) -> list[Any]:
