@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import nbformat
 import pytest
@@ -696,6 +697,8 @@ def test_what_is_not_forbidden_passes(verdict: Any, forbidden: str, calls: str) 
     ("call", "numbers"),
     [
         ("dist.all_reduce(x)", (0, 8, 1)),
+        ("dist.broadcast_object_list([1] if rank == 0 else [None], 0)", (0, ANY, 1)),
+        ("dist.all_gather_object([None] * 4, x); gathered([None] * 4, 1)", (0, ANY, 2)),
         ("functional.all_reduce(x, 'sum', dist.group.WORLD).wait()", (0, 8, 1)),
         ("dist.broadcast(x, 0)", (0, (8, 0, 0, 0), 1)),
         ("dist.all_gather([x.clone() for _ in range(4)], x)", (0, 8, 1)),
@@ -713,6 +716,7 @@ def test_what_is_sent_is_counted(lab4: labkit.Lab, call: str, numbers: tuple[Any
     run_cell(
         lab4,
         "import torch.distributed._functional_collectives as functional\n"
+        "from torch.distributed import all_gather_object as gathered\n"
         f"def average_of_all(x):\n    y = torch.empty_like(x)\n    {call}\n    return x",
     )
     result, _ = check.examine(catalogue.find("00-3"))

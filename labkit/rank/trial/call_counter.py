@@ -29,6 +29,14 @@ from ..torch_internals.groups import Work
 _MESSAGES, _BYTES, _COLLECTIVES = MEASURES
 #: These overwrite their first argument; all others bring their second.
 _IN_PLACE = ("allreduce", "allreduce_coalesced", "broadcast", "reduce")
+#: The forms that send objects: torch makes two collectives or three for one call, as the lengths
+#: go first. A call is one, whatever it sends.
+_OBJECT_FORMS = (
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "scatter_object_list",
+)
 #: Where code of torch and of labkit stands: what it calls, the answer has not called.
 _OTHERS = (torch_frames.TORCH, str(Path(__file__).parents[2]) + os.sep)
 
@@ -116,6 +124,8 @@ def counting(forbids: Sequence[str], names: dict[str, Any]) -> Iterator[Count]:
         for owner in collectives.owners():
             _replace_methods(owner, count)
         _replace_operators(count)
+        for name in _OBJECT_FORMS:
+            _count_once(name, count, names)
         for name in forbids:
             _replace_function(name, count, names)
         yield count
@@ -240,6 +250,30 @@ def _operator(owner: Any, name: str, operator: str, count: Count) -> _Operator:
     return _Operator(stock, issue)
 
 
+def _count_once(name: str, count: Count, names: dict[str, Any]) -> None:
+    """Count one collective for each call of a function."""
+    stock = getattr(dist, name)
+
+    def once(*args: Any, **named: Any) -> Any:
+        before = count.numbers[_COLLECTIVES]
+        try:
+            return stock(*args, **named)
+        finally:
+            count.numbers[_COLLECTIVES] = min(count.numbers[_COLLECTIVES], before + 1)
+
+    _put(name, stock, once, names)
+
+
+def _put(name: str, stock: Any, ours: Any, names: dict[str, Any]) -> None:
+    """Put a function in the place of one of torch.distributed, for cells too."""
+    for owner in (dist, dist.distributed_c10d):
+        if getattr(owner, name, None) is stock:
+            _set(owner, name, ours)
+    for own in [own for own, value in names.items() if value is stock]:
+        names[own] = ours
+        _undo.append(lambda own=own: names.__setitem__(own, stock))  # type: ignore[misc]
+
+
 def _replace_function(name: str, count: Count, names: dict[str, Any]) -> None:
     """Refuse a function of torch.distributed that has no collective of its own behind it."""
     stock = getattr(dist, name, None)
@@ -252,9 +286,4 @@ def _replace_function(name: str, count: Count, names: dict[str, Any]) -> None:
             return stock(*args, **named)  # labkit looks at this rank, say, and asks for its number
         count.refuse(name)
 
-    for owner in (dist, dist.distributed_c10d):
-        if getattr(owner, name, None) is stock:
-            _set(owner, name, refuse)
-    for own in [own for own, value in names.items() if value is stock]:
-        names[own] = refuse
-        _undo.append(lambda own=own: names.__setitem__(own, stock))  # type: ignore[misc]
+    _put(name, stock, refuse, names)

@@ -128,7 +128,7 @@ EXERCISE = Exercise(
                 dist.all_gather_object(counts, len(labels))
                 return F.cross_entropy(scores, labels, reduction="sum") * world_size / sum(counts)
             """),
-            says="goal: collectives",
+            says="goal: bytes sent",
         ),
     },
     another=body("""

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
-
-import torch
-import torch.distributed as dist
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 
 REFERENCE, TOLERANCE = 0.5, 0.25
-#: Room for what a rank may want to tell the others as an object.
-OBJECT_BYTES = 1000
 #: What is tried: a name, and the loss of a rank among so many. Sixteenths are
 #: exact.
 CASES: tuple[tuple[str, Callable[[int, int], float]], ...] = (
@@ -38,19 +31,7 @@ CASES: tuple[tuple[str, Callable[[int, int], float]], ...] = (
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    with patch.object(dist, "all_gather_object", _in_one_call):
-        return [answer(loss(here.rank, here.world_size), REFERENCE, TOLERANCE) for _, loss in CASES]
-
-
-def _in_one_call(every: list[Any], value: Any, group: Any = None) -> None:
-    """Gather objects as torch does, but in one collective: it sends their lengths before, and an
-    answer that calls it once shall not fail for two."""
-    data = pickle.dumps(value)
-    sent = torch.zeros(OBJECT_BYTES, dtype=torch.uint8)
-    sent[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    rows = [torch.empty_like(sent) for _ in every]
-    dist.all_gather(rows, sent, group=group)
-    every[:] = [pickle.loads(bytes(row.tolist())) for row in rows]
+    return [answer(loss(here.rank, here.world_size), REFERENCE, TOLERANCE) for _, loss in CASES]
 
 
 def _losses(loss: Callable[[int, int], float], n: int) -> list[float]:
