@@ -9,6 +9,7 @@ from typing import Any
 from ..rank_names import label
 from ..wire.kinds import kind_of
 from .compare import number, same
+from .difference import leaves
 
 
 def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
@@ -25,7 +26,42 @@ def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
     if on_ranks and (text := _between_ranks(yours, expected)):
         return text
     found = {_of_pair(y, e) for y, e in pairs}
+    if len(found) == 1 and (text := found.pop()):
+        return text
+    return _of_cases(pairs) or _of_parts(pairs) or (_unequal(yours, expected) if on_ranks else "")
+
+
+def _of_cases(pairs: Sequence[tuple[Any, Any]]) -> str:
+    """Return what the cases of a trial that differ have in common, on all ranks."""
+    lists = [(y, e) for y, e in pairs if _are_lists(y, e) and len(y) == len(e)]
+    if len(lists) < len(pairs):
+        return ""
+    cases = [(y, e) for pair in lists for y, e in zip(*pair, strict=True) if not same(y, e)]
+    found = {_of_pair(y, e) for y, e in cases}
     return found.pop() if len(found) == 1 else ""
+
+
+def _of_parts(pairs: Sequence[tuple[Any, Any]]) -> str:
+    """Return what the innermost numbers that differ have in common, on all ranks together."""
+    parts: list[tuple[Any, Any]] = []
+    for pair in pairs:
+        for _, *part in leaves(*map(_plain, pair)):
+            if not all(isinstance(value, int | float) for value in part):
+                return ""
+            if tuple(part) not in parts:
+                parts.append((part[0], part[1]))
+    if len(parts) < 2:
+        return ""
+    mine, its = (list(values) for values in zip(*parts, strict=True))
+    text = next((text for look in _OF_NUMBERS if (text := look(mine, its))), "")
+    return text.replace("Each number is", "Each number that differs is")
+
+
+def _unequal(yours: Sequence[Any], expected: Sequence[Any]) -> str:
+    """Say that ranks end with different results where all should have the same."""
+    if all(same(e, expected[0]) for e in expected) and not all(same(y, yours[0]) for y in yours):
+        return "The ranks' results differ from one another; all should have the same."
+    return ""
 
 
 def _between_ranks(yours: Sequence[Any], expected: Sequence[Any]) -> str:
@@ -33,12 +69,39 @@ def _between_ranks(yours: Sequence[Any], expected: Sequence[Any]) -> str:
     right = [r for r in range(n) if same(yours[r], expected[r])]
     if len(right) == 1 and n > 2 and all(same(e, expected[0]) for e in expected):
         return f"Only {label(right)} has it; every rank has to end with it."
-    if right or n < 3 or any(same(expected[r], expected[r - 1]) for r in range(n)):
+    if not right and all(same(e, expected[0]) for e in expected):
+        return _apart(yours, expected[0])
+    if n < 3 or any(same(expected[r], expected[r - 1]) for r in range(n)):
         return ""
+    if len(right) == 1 and all(same(y, expected[right[0]]) for y in yours):
+        return f"Every rank has what only {label(right)} should have."
     for k in (1, -1):
         if all(same(yours[r], expected[(r + k) % n]) for r in range(n)):
             side = "after" if k > 0 else "before"
             return f"Each rank has what the rank {side} it should have."
+    if all(same(yours[r], expected[n - 1 - r]) for r in range(n)):
+        return "The ranks have each other's results: the first rank that of the last, and so on."
+    return ""
+
+
+def _apart(yours: Sequence[Any], expected: Any) -> str:
+    """Say that the ranks' results only need to be put together to be what all should have."""
+    rows = [_numbers(y, expected) for y in yours]
+    if len(yours) < 2 or not all(rows) or all(same(y, yours[0]) for y in yours):
+        return ""
+    columns = list(zip(*([a for a, _ in row] for row in rows if row), strict=True))
+    wanted = [b for _, b in rows[0] or ()]
+    for combine, text in (
+        (sum, "add up to"),
+        (lambda column: sum(column) / len(column), "have as their mean"),
+        (max, "have as their largest"),
+        (min, "have as their smallest"),
+    ):
+        if all(
+            math.isclose(combine(column), number, rel_tol=1e-4)
+            for column, number in zip(columns, wanted, strict=True)
+        ):
+            return f"The ranks' results {text} what each should have: they were not put together."
     return ""
 
 
@@ -88,8 +151,12 @@ def _truth(a: Any, b: Any) -> bool:
     )
 
 
+def _are_lists(*values: Any) -> bool:
+    return all(isinstance(value, list | tuple) for value in values)
+
+
 def _length(yours: Any, expected: Any) -> str:
-    if not (isinstance(yours, list | tuple) and isinstance(expected, list | tuple)):
+    if not _are_lists(yours, expected):
         shapes = [tuple(v.shape) if hasattr(v, "shape") else None for v in (yours, expected)]
         if None in shapes or shapes[0] == shapes[1]:
             return ""
@@ -151,15 +218,60 @@ def _factor(yours: Any, expected: Any) -> str:
 
 
 def _offset(yours: Any, expected: Any) -> str:
-    """Name a number that all are too large by, or too small."""
+    """Name a number that all are too large by, or too small; of a single one only 1."""
     pairs = _numbers(yours, expected)
-    if not pairs or len(pairs) < 2:
+    if not pairs or not all(isinstance(v, int) for pair in pairs for v in pair):
         return ""
     offsets = {a - b for a, b in pairs}
-    if len(offsets) != 1 or not all(isinstance(v, int) for pair in pairs for v in pair):
-        return ""
     by = offsets.pop()
-    return f"Each number is {abs(by)} too {'large' if by > 0 else 'small'}."
+    if offsets or (len(pairs) == 1 and abs(by) != 1):
+        return ""
+    what = "It is" if len(pairs) == 1 else "Each number is"
+    return f"{what} {abs(by)} too {'large' if by > 0 else 'small'}."
+
+
+def _nan(yours: Any, expected: Any) -> str:
+    mine, its = (
+        [v for v in _flat(_plain(value)) if isinstance(v, float)] for value in (yours, expected)
+    )
+    if any(map(math.isnan, mine)) and not any(map(math.isnan, its)):
+        return "There is nan in it, as from 0 / 0 or from the variance of a single number."
+    return ""
+
+
+def _case(yours: Any, expected: Any) -> str:
+    texts = isinstance(yours, str) and isinstance(expected, str)
+    if texts and yours.lower().strip() == expected.lower().strip():
+        return f"It is {yours!r}; {expected!r} is expected."
+    return ""
+
+
+def _rounded(yours: Any, expected: Any) -> str:
+    """Name a rounding that was not asked for."""
+    pairs = _numbers(yours, expected)
+    what = "It is" if len(pairs or ()) == 1 else "Each number is"
+    for rounding, text in ((math.floor, "down"), (math.ceil, "up")):
+        if pairs and all(a == rounding(b) for a, b in pairs):
+            return f"{what} rounded {text}; it should not be."
+    return ""
+
+
+def _power(yours: Any, expected: Any) -> str:
+    """Name a square or an inverse."""
+    pairs = _numbers(yours, expected)
+    if not pairs or any(b == 0 for _, b in pairs):
+        return ""
+    what = "It is" if len(pairs) == 1 else "Each number is"
+    for power, text in ((2, "the square of"), (-1, "1 divided by")):
+        if all(math.isclose(a, b**power, rel_tol=1e-4) for a, b in pairs):
+            return f"{what} {text} what it should be."
+    return ""
+
+
+def _transposed(yours: Any, expected: Any) -> str:
+    if getattr(yours, "ndim", 0) == getattr(expected, "ndim", 0) == 2 and same(yours.T, expected):
+        return "Rows and columns are exchanged."
+    return ""
 
 
 def _opposite(yours: Any, expected: Any) -> str:
@@ -170,11 +282,15 @@ def _opposite(yours: Any, expected: Any) -> str:
     return "Each True should be False, and each False True." if opposite else ""
 
 
+#: What all numbers have in common.
+_OF_NUMBERS: tuple[Callable[[Any, Any], str], ...] = (_factor, _offset, _rounded, _power)
 _LOOKS: tuple[Callable[[Any, Any], str], ...] = (
+    _nan,
+    _case,
+    _transposed,
     _type,
     _length,
     _order,
     _opposite,
-    _factor,
-    _offset,
+    *_OF_NUMBERS,
 )

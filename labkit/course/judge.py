@@ -106,7 +106,7 @@ def _is_nothing(yours: Any, expected: Any) -> bool:
     """Tell whether a value is None, or a list or dict of which each part that differs is.
 
     A trial of several parts looks at other things too, which are right. A part that is itself a
-    list of None is something: it has been returned.
+    list of None is something: it has been returned. So is None where another part has to be None.
     """
     if isinstance(yours, Mapping) and isinstance(expected, Mapping):
         if yours.keys() != expected.keys():
@@ -116,6 +116,8 @@ def _is_nothing(yours: Any, expected: Any) -> bool:
         parts = yours if isinstance(yours, list | tuple) and yours else [yours]
         return all(part is None for part in parts)
     if len(yours) != len(expected):
+        return False
+    if any(e is None for e in expected):
         return False
     pairs = zip(yours, expected, strict=True)
     return all(y is None for y, e in pairs if not same(y, e))

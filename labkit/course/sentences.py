@@ -11,6 +11,8 @@ from .exercise import Exercise, Failed, Goal
 _ON_ITS_WAY = ("Work", "Future")
 #: Names of entries in one sentence.
 _NAMES = 3
+#: Characters of an error's message in a sentence; a longer one stands above it only.
+_MESSAGE = 160
 
 
 def unwritten(exercise: Exercise) -> str:
@@ -102,10 +104,18 @@ def failed(exercise: Exercise, cause: Failed, where: str, others: Sequence[int])
     if cause.name == "Died":
         text = f"It ended the process{where}: {cause.message}."
     else:
-        text = f"It raises {cause.name}{where}."
+        text = f"It raises {cause.name}{where}{_in_short(cause)}."
     if others:
         text += f" {label(others).capitalize()} waited for what did not come after that."
     return text
+
+
+def _in_short(cause: Failed) -> str:
+    """Return the beginning of an error's message and the line that raised it."""
+    message = cause.message.strip().split("\n")[0].rstrip(".")
+    told = f": {message}" if 0 < len(message) <= _MESSAGE else ""
+    line = cause.lines[-1] if cause.lines else ""
+    return f"{told}, in the line `{line}`" if line else told
 
 
 def _unusable(cause: Failed, where: str) -> str:
@@ -125,5 +135,7 @@ def _unusable(cause: Failed, where: str) -> str:
         return f"It returns {found.returned}{where}: call the function, f(), and return its result."
     if found.returned == "None":
         return f"It returns None{where}: is a return missing?"
-    wanted = f"; {found.wanted} is expected" if found.wanted else ", which is not what is expected"
+    wanted = ", which is not what is expected"
+    if found.wanted and found.returned.split()[-1] != found.wanted:
+        wanted = f"; {found.wanted} is expected"
     return f"It returns {found.returned}{where}{wanted} ({found.error}: {found.message})."

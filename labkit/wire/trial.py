@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,5 +138,5 @@ def unusable(error: Exception, answer: Watched) -> Unusable:
         type(error).__name__,
         str(error).splitlines()[0] if str(error) else "",
         kind_of(answer.last) if called else "",
-        getattr(hint, "__name__", str(hint)).removeprefix("typing."),
+        (hint.__name__ if inspect.isclass(hint) else str(hint)).removeprefix("typing."),
     )

@@ -90,7 +90,7 @@ def test_a_mistake_sees_the_part_that_differs() -> None:
 def test_a_start_that_fails() -> None:
     failed = Failed("ValueError", "bad rank", ("main()",))
     verdict, lines = told(exercise({"first": EXPECTED["first"]}, failed))
-    assert verdict.sentence == "It raises ValueError."
+    assert verdict.sentence == "It raises ValueError: bad rank, in the line `main()`."
     assert lines[1:4] == ["✓ first", "✗ second", "a note"]
     stuck = Mistake("They wait.", stuck="who waits", shown_by={"x": edit("1", "2")})
     waits = exercise({}, Failed("Deadlock", "waited in vain"), mistakes=[stuck])

@@ -122,3 +122,27 @@ def test_a_right_result_on_one_number_of_ranks_only() -> None:
     result = Result(exercise(), 4, [1] * 4, [1] * 4, found="one size")
     assert judge(result).sentence.startswith("It is right on 4 ranks, but not on 3: ")
     assert judge(replace(result, yours=[2] * 4)).name == "different"
+
+
+@pytest.mark.parametrize(
+    ("yours", "wanted", "name"),
+    [
+        ([None, 3], [1, 3], "nothing"),
+        (
+            {"of a folder": None, "ran": False},
+            {"of a folder": "step-10.pt", "ran": False},
+            "nothing",
+        ),
+        # None is a result here
+        ([None, None], ["step-10.pt", None], "different"),
+        (
+            {"of a folder": None, "of none": None},
+            {"of a folder": "a", "of none": None},
+            "different",
+        ),
+    ],
+)
+def test_none_is_a_missing_return_only_where_no_part_is_to_be_none(
+    yours: Any, wanted: Any, name: str
+) -> None:
+    assert judge(Result(exercise(), 2, [yours] * 2, [wanted] * 2)).name == name

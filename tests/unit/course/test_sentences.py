@@ -50,7 +50,8 @@ def test_a_right_value_of_a_wrong_type() -> None:
 def test_what_the_others_waited_for_is_a_consequence() -> None:
     raised, vain = Failed("KeyError", "a", ("t[a]",)), Failed("Deadlock", "waited in vain")
     assert judged([vain, raised, vain]).sentence == (
-        "It raises KeyError on rank 1. Ranks 0, 2 waited for what did not come after that."
+        "It raises KeyError on rank 1: a, in the line `t[a]`. Ranks 0, 2 waited for what did not "
+        "come after that."
     )
 
 
