@@ -20,10 +20,11 @@ from torch import nn
 CHAIN, CAP = ((3, 5), (5, 4), (4, 2)), 80
 STEPS = 2
 
-MEAN, OWN, SUM, OLD, OTHER = (
+MEAN, OWN, SUM, AGAIN, OLD, OTHER = (
     "the mean over the ranks",
     "this rank's own",
     "the sum over the ranks",
+    "the mean, divided by world_size again",
     "the mean of the step before",
     "neither the mean nor its own",
 )
@@ -170,7 +171,8 @@ def name_of(
         return "None"
     found = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
     total = torch.stack(list(everyone)).sum(dim=0)
-    known = {MEAN: total / len(everyone), OWN: everyone[rank], SUM: total}
+    mean = total / len(everyone)
+    known = {MEAN: mean, OWN: everyone[rank], SUM: total, AGAIN: mean / len(everyone)}
     if old is not None:
         known[OLD] = old
     return next((name for name, g in known.items() if torch.allclose(found, g)), OTHER)

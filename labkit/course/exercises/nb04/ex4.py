@@ -11,7 +11,7 @@ from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 from . import averaging
-from .averaging import CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
+from .averaging import AGAIN, CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
 
 ENTRIES = (
     "weights equal to rank 0's afterwards",
@@ -71,6 +71,15 @@ def _some(place: int, *wrong: Any) -> When:
     )
 
 
+def _pair(*wrong: str) -> When:
+    """Return the predicate of these gradients in the opposite order, on some rank, where the chain
+    is in order."""
+    return lambda yours, expected, n: (
+        all(y[:5] == e[:5] for y, e in zip(yours, expected, strict=True))
+        and any(y[5] in wrong for y in yours)
+    )
+
+
 def _marked(kind: Callable[[int, int], bool]) -> When:
     """Return the predicate of what was started and waited for, the same on all ranks."""
     return lambda yours, expected, n: all(kind(*y[2]) for y in yours)
@@ -81,8 +90,9 @@ def _more_calls(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
 
 
 def _only(*wrong: str) -> When:
-    """Return the predicate of these gradients in the first step, on all ranks."""
-    return lambda yours, expected, n: all(y[3] in wrong for y in yours)
+    """Return the predicate of these gradients in the first step, on all ranks, after all-reduces
+    of the right buckets."""
+    return lambda yours, expected, n: all(y[3] in wrong and y[1] == BYTES for y in yours)
 
 
 EXERCISE = Exercise(
@@ -146,9 +156,7 @@ EXERCISE = Exercise(
         Mistake(
             "start has divided by world_size already. The gradients are too small or too large "
             "by a factor: do not scale them again.",
-            when=lambda yours, expected, n: all(
-                y[2:4] == [[2, 0], OTHER] or y[3] == SUM for y in yours
-            ),
+            when=_only(SUM, AGAIN),
             shown_by={
                 "divides again": edit(
                     "finish(bucket, flat, work)",
@@ -161,9 +169,11 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Nothing is started before backward() has ended: call start in the hook, as soon as "
-            "a bucket is full.",
-            when=_marked(lambda started, waited: started == 0),
+            "Nothing is started before backward() has ended: give every parameter a hook, which "
+            "calls start as soon as a bucket is full.",
+            when=lambda yours, expected, n: all(
+                y[2] == [0, 0] and y[1] in ([], BYTES) for y in yours
+            ),
             shown_by={
                 "all at the end": body("""
                     buckets = cut(net, cap)
@@ -215,7 +225,7 @@ EXERCISE = Exercise(
             "its buckets in the order in which they were full, and the n-th call of one rank is "
             "matched with the n-th call of another. Start them in one fixed order: bucket k only "
             "after bucket k - 1.",
-            when=_some(5, OTHER),
+            when=_pair(OTHER, AGAIN, SUM),
             shown_by={
                 "in the order in which they are full": body("""
                     buckets, ready, started = cut(net, cap), set(), []
@@ -243,7 +253,7 @@ EXERCISE = Exercise(
             "A full bucket is never started on some rank. One gradient can complete the bucket "
             "whose turn it is while buckets behind it are full already: after each gradient, start "
             "as many buckets as possible.",
-            when=_some(5, OWN, OTHER),
+            when=_pair(OWN, OTHER),
             stuck=r"which ha(?:s|ve) (?:ended|finished)",
             shown_by={
                 "at most one per gradient": edit(

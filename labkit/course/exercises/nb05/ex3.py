@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -26,12 +29,37 @@ def trial(answer: Callable[[], int], here: Here) -> list[Any]:
         RANK=here.rank, WORLD_SIZE=here.world_size, LOCAL_RANK=local_rank,
         LOCAL_WORLD_SIZE=local_size, GROUP_RANK=int(here.rank > 0),
     ):  # fmt: skip
-        gpu = answer()
+        with _numbered(rank=here.rank, world_size=here.world_size):
+            gpu = answer()
         if not dist.is_initialized():
             return [gpu, "no group", "no group", "no group"]
         x = torch.tensor([2.0**here.rank])
         dist.all_reduce(x)
         return [gpu, dist.get_rank(), dist.get_world_size(), x.item()]
+
+
+class WrongNumbers(ValueError):
+    """Say which numbers init_process_group was given: ranks would wait for one another in vain."""
+
+
+@contextmanager
+def _numbered(**right: int) -> Iterator[None]:
+    """Let an answer form no group with other numbers than these."""
+    stock = dist.init_process_group
+    local = dict(zip(right, local_numbers(*right.values()), strict=True))
+
+    def init(*args: Any, **named: Any) -> None:
+        given = inspect.signature(stock).bind(*args, **named).arguments
+        wrong = {k: given[k] for k in right if isinstance(given.get(k), int)}
+        wrong = {k: value for k, value in wrong.items() if value not in (-1, right[k])}
+        if wrong and given.get("store") is None:
+            told = ", ".join(f"{name}={value} for {right[name]}" for name, value in wrong.items())
+            counted = " (as counted within the node)" if wrong.items() <= local.items() else ""
+            raise WrongNumbers(f"init_process_group is given {told}{counted}")
+        stock(*args, **named)
+
+    with mock.patch.object(dist, "init_process_group", init):
+        yield
 
 
 def expected(world_size: int) -> list[list[Any]]:
@@ -54,11 +82,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each node forms a group of its own, or tries to: LOCAL_RANK and LOCAL_WORLD_SIZE "
             "count within a node. On each node one process takes itself for rank 0.",
-            when=lambda yours, expected, n: (
-                parts(yours, 2) != parts(expected, 2) and "no group" not in parts(yours, 2)
-            ),
-            raises=r"EADDRINUSE|address already in use",
-            stuck=r"init_process_group",
+            raises=r"^WrongNumbers: .*counted within the node",
             shown_by={
                 "keeps the bug": body("""
                     rank = int(os.environ["LOCAL_RANK"])

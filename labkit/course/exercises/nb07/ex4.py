@@ -28,6 +28,11 @@ def _shows(what: str, *values: Any) -> When:
     return _everywhere(lambda mine, its: near(look(mine, what)[: len(values)], list(values)))
 
 
+def _clips_scaled(mine: Any, its: Any) -> bool:
+    moved = not near(look(mine, "weights")[0], look(its, "weights")[0])
+    return moved and near(look(mine, "norm")[0], 5 * SCALE)
+
+
 def _differ(yours: Any, expected: Any, n: int) -> bool:
     first = [look(mine, "weights")[0] for mine in yours]
     return n > 1 and all(w != first[0] for w in first[1:])
@@ -113,7 +118,7 @@ from torch.optim.lr_scheduler import LRScheduler
         Mistake(
             "You clip scaled gradients, 1,024 times too long: hardly anything is left of them "
             "after unscaling. Call scaler.unscale_(optimizer) before you clip.",
-            when=_shows("norm", 5 * SCALE),
+            when=_everywhere(_clips_scaled),
             shown_by={
                 "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
                 "unscales after it has clipped": edit(
@@ -149,7 +154,11 @@ from torch.optim.lr_scheduler import LRScheduler
         Mistake(
             "Each parameter is clipped by itself. The norm is that of all gradients together, and "
             "all are multiplied by the same number: pass all parameters to one clip_grad_norm_.",
-            when=_shows("weights", [0.5, 0.5]),
+            when=_everywhere(
+                lambda mine, its: (
+                    near(look(mine, "weights")[0], [0.5, 0.5]) and look(mine, "norm")[0] is not None
+                )
+            ),
             shown_by={
                 "clips one by one": edit(
                     "nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)",

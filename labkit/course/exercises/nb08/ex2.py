@@ -27,19 +27,21 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
     if given is None:
         return None
     dealt, tested = given
-    mine = ([[int(i) for i in epoch] for epoch in dealt], [int(i) for i in tested])
+    shares = [[int(i) for i in epoch] for epoch in dealt]
+    mine = ((shares + [[]] * EPOCHS)[:EPOCHS], [int(i) for i in tested])
     everyone: list[Any] = [None] * here.world_size
     dist.all_gather_object(everyone, mine)
     epochs = [sorted(i for share, _ in everyone for i in share[e]) for e in range(EPOCHS)]
     orders = {tuple(epoch) for epoch in mine[0] if epoch}
     tests = sorted(i for _, test in everyone for i in test)
     return {
+        "epochs": len(shares),
         "all are items of data": set().union(tests, *epochs) <= set(items),
         "trained on": [len(epoch) for epoch in epochs],
-        "different": [len(set(epoch)) for epoch in epochs],
+        "different items trained on": [len(set(epoch)) for epoch in epochs],
         "one order twice": len(orders) < sum(map(bool, mine[0])),
         "tested": len(tests),
-        "of these different": len(set(tests)),
+        "different items tested": len(set(tests)),
         "trained on and tested": len(set(tests) & set().union(*epochs)),
     }
 
@@ -47,20 +49,31 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
 def expected(world_size: int) -> list[Facts]:
     """Count what one process has that trains on three quarters and tests the rest."""
     facts = {
+        "epochs": EPOCHS,
         "all are items of data": True,
         "trained on": [DEALT * world_size] * EPOCHS,
-        "different": [DEALT * world_size] * EPOCHS,
+        "different items trained on": [DEALT * world_size] * EPOCHS,
         "one order twice": False,
         "tested": TESTED * world_size,
-        "of these different": TESTED * world_size,
+        "different items tested": TESTED * world_size,
         "trained on and tested": 0,
     }
     return [facts] * world_size
 
 
+def _is_even(facts: Facts, n: int) -> bool:
+    """Tell whether as many items are trained on and tested as there should be, with repeats."""
+    return facts["trained on"] == [DEALT * n] * EPOCHS and facts["tested"] == TESTED * n
+
+
+def _repeats(yours: Sequence[Facts], n: int) -> bool:
+    """Tell whether items are trained on twice in an epoch, where the numbers are even."""
+    return _is_even(yours[0], n) and yours[0]["different items trained on"][0] < DEALT * n
+
+
 def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
     """Tell whether all is in order but for how many items are tested."""
-    tested, trained = yours[0]["of these different"], yours[0]["different"]
+    tested, trained = yours[0]["different items tested"], yours[0]["different items trained on"]
     rest = (DEALT + TESTED) * n - tested
     return tested != TESTED * n and trained == [rest] * EPOCHS
 
@@ -102,12 +115,46 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Some items are both trained on and tested. If each rank splits with its own random "
-            "numbers, the splits differ: pass random_split a generator with the same seed on "
+            "Some items are both trained on and tested: each rank splits with its own random "
+            "numbers, so the splits differ. Pass random_split a generator with the same seed on "
             "every rank.",
-            when=fact("trained on and tested", lambda count, n: count > 0),
+            when=lambda yours, expected, n: (
+                _repeats(yours, n) and yours[0]["trained on and tested"] > 0
+            ),
             shown_by={
                 "splits on each rank for itself": edit(", generator=generator", ""),
+            },
+        ),
+        Mistake(
+            "The ranks' shares overlap: in an epoch some items go to several ranks, others to "
+            "none. All ranks draw one order, so the sampler's seed and epoch are the same on each, "
+            "and each takes its own part of it.",
+            when=lambda yours, expected, n: (
+                _repeats(yours, n) and yours[0]["trained on and tested"] == 0
+            ),
+            shown_by={
+                "an order on each rank": edit("shuffle=True)", "shuffle=True, seed=rank)"),
+                "an epoch on each rank": edit("set_epoch(epoch)", "set_epoch(epoch + 7 * rank)"),
+            },
+        ),
+        Mistake(
+            "Items that were trained on are tested too, although all ranks split alike. Split "
+            "once, before the epochs, and test the other part.",
+            when=lambda yours, expected, n: (
+                _is_even(yours[0], n)
+                and yours[0]["trained on and tested"] > 0
+                and yours[0]["different items trained on"] == [DEALT * n] * EPOCHS
+            ),
+            shown_by={
+                "tests what it trains on": edit("DataLoader(test_set", "DataLoader(train_set"),
+                "splits in each epoch": edit(
+                    "dealt.append(items(loader))",
+                    """
+                    dealt.append(items(loader))
+                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
+                    sampler = DistributedSampler(train_set)
+                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)""",
+                ),
             },
         ),
         Mistake(
@@ -131,11 +178,12 @@ EXERCISE = Exercise(
             shown_by={"halves": edit("[0.75, 0.25]", "[0.5, 0.5]")},
         ),
         Mistake(
-            "Two epochs have the same order: call the training sampler's "
-            "set_epoch(epoch) before each epoch.",
+            "Two epochs have the same order: the training sampler has to shuffle, and "
+            "set_epoch(epoch), called before each epoch, has to get its number.",
             when=fact("one order twice", lambda same, n: same),
             shown_by={
                 "forgets set_epoch": edit("sampler.set_epoch(epoch)", ""),
+                "does not shuffle": edit("shuffle=True", "shuffle=False"),
             },
         ),
     ),
@@ -148,6 +196,7 @@ EXERCISE = Exercise(
             body("return len(data) // world_size, epochs"), says="TypeError"
         ),
         "prints": Wrong(body("print(len(data), epochs)"), says="nothing"),
+        "one epoch too many": Wrong(edit("range(epochs)", "range(epochs + 1)"), says="different"),
     },
     another=body("""
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(5)).tolist()

@@ -67,7 +67,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Each rank has trained its own model: call the wrapped model, not the one inside it.",
+            "Each rank has trained its own model: DDP averages gradients only where the wrapped "
+            "model is called, not the one inside it, and not under no_sync().",
             when=has(equal_on_every_rank=False),
             shown_by={"calls the model inside": edit("ddp(images)", "model(images)")},
         ),
@@ -151,15 +152,15 @@ EXERCISE = Exercise(
             shown_by={"one batch only": edit("in batches:", "in batches[:1]:")},
         ),
         Mistake(
-            "No weight has changed: the optimizer never takes its step, or holds no parameter of "
-            "this model.",
+            "No weight has changed: the optimizer never takes its step, takes it before "
+            "backward(), or holds no parameter of this model.",
             when=has(convolution_trained=False),
             shown_by={"no step": edit("optimizer.step()", "")},
         ),
         Mistake(
-            "The weights differ from those that one process gets from all images. Use SGD with "
-            "lr=0.1 and nothing else (no momentum), and set the gradients to zero before each "
-            "backward().",
+            "The weights differ from those that one process gets from all images. Compare the "
+            "loss (F.cross_entropy of scores and labels, as it is), the optimizer (SGD with lr=0.1 "
+            "and nothing else), and each step: zero_grad(), backward(), step().",
             when=has(weights_as_one_process_has=False, equal_on_every_rank=True),
             shown_by={
                 "another rate": edit("lr=0.1", "lr=0.01"),

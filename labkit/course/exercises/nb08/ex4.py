@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from .facts import Facts, fact
 SCALE = 65536.0
 RATE = 1e6
 LABEL = 1e-8
+SCALED = "backward() is called on the loss times"
 MOVED = "moved, in steps of float32"
 AFTERWARDS = "moved by the next step"
 
@@ -43,7 +45,16 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
     types: list[str] = []
     net.register_forward_hook(lambda module, x, out: types.append(str(out.dtype)))
     images, labels = _images(here.rank).to(here.device), _labels().to(here.device)
-    answer(net, optimizer, scaler, images, labels)
+    losses: list[float] = []
+    back = torch.autograd.backward
+
+    def backward(tensors: Any, *args: Any, **options: Any) -> None:
+        loss = tensors[0] if isinstance(tensors, Sequence) else tensors
+        losses.append(loss.item())
+        back(tensors, *args, **options)
+
+    with mock.patch.object(torch.autograd, "backward", backward):
+        answer(net, optimizer, scaler, images, labels)
     weight = net.module.weight.detach()
     moved, before = weight.mean().item() / _moved(here.world_size), weight.clone()
     answer(
@@ -51,6 +62,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
     )
     facts = {
         "forward in": types[0] if types else "nothing",
+        SCALED: round(losses[0] / LABEL**2, 2) if losses else 0.0,
         MOVED: round(moved, 2),
         "moved by an overflow": not net.module.weight.equal(before),
         "scale after it": scaler.get_scale(),
@@ -75,6 +87,7 @@ def expected(world_size: int) -> list[Facts]:
     """Move as in float32; skip what overflows, and halve the scale."""
     facts = {
         "forward in": "torch.float16",
+        SCALED: SCALE,
         MOVED: 1.0,
         "moved by an overflow": False,
         "scale after it": SCALE / 2,
@@ -86,6 +99,13 @@ def expected(world_size: int) -> list[Facts]:
 def _keeps_the_inf(yours: Sequence[Facts], expected: Any, n: int) -> bool:
     """Tell whether all is in order, but nothing moves after the overflow."""
     return all(y == {**its, AFTERWARDS: 0.0} for y, its in zip(yours, expected, strict=True))
+
+
+def _keeps_the_scale(yours: Sequence[Facts], expected: Any, n: int) -> bool:
+    """Tell whether all is in order but the scale."""
+    return all(
+        y == {**its, "scale after it": SCALE} for y, its in zip(yours, expected, strict=True)
+    )
 
 
 EXERCISE = Exercise(
@@ -106,9 +126,9 @@ EXERCISE = Exercise(
             shown_by={"no update": edit("scaler.update()", "")},
         ),
         Mistake(
-            "scaler.update() found no step of the scaler before it. Take the step with "
-            "scaler.step(optimizer), which divides the gradients by the scale first; "
-            "optimizer.step() does not.",
+            "scaler.update() found no step of the scaler before it: first comes "
+            "scaler.step(optimizer), which divides the gradients by the scale; optimizer.step() "
+            "does not.",
             raises=r"No inf checks were recorded prior to update",
             shown_by={
                 "steps by itself": edit("scaler.step(optimizer)", "optimizer.step()"),
@@ -116,15 +136,20 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Nothing was computed: net was not called.",
+            "net was not called. DDP averages the gradients of what goes through net(images), not "
+            "of what goes through net.module.",
             when=fact("forward in", lambda kind, n: kind == "nothing"),
-            shown_by={"prints": body("print(scaler.get_scale())")},
+            shown_by={
+                "prints": body("print(scaler.get_scale())"),
+                "calls the model inside": edit("net(images)", "net.module(images)"),
+            },
         ),
         Mistake(
-            "The forward pass runs in float32: put it inside torch.autocast with "
+            "The forward pass does not run in float16: put it inside torch.autocast with "
             "dtype=torch.float16.",
-            when=fact("forward in", lambda kind, n: kind == "torch.float32"),
+            when=fact("forward in", lambda kind, n: kind in ("torch.float32", "torch.bfloat16")),
             shown_by={
+                "in bfloat16": edit("torch.float16", "torch.bfloat16"),
                 "no autocast": edit(
                     """
                     with torch.autocast(device.type, dtype=torch.float16):
@@ -137,7 +162,7 @@ EXERCISE = Exercise(
         Mistake(
             "The weights have not moved: the gradients are too small for float16. Call "
             "backward() on scaler.scale(loss).",
-            when=fact(MOVED, lambda moved, n: moved == 0),
+            when=lambda yours, expected, n: yours[0][MOVED] == 0 and yours[0][SCALED] == 1,
             shown_by={
                 "does not scale": edit(
                     """
@@ -155,7 +180,9 @@ EXERCISE = Exercise(
         Mistake(
             "The step is too large, by about the factor of the scale: optimizer.step() does not "
             "undo the scaling, scaler.step(optimizer) does.",
-            when=fact(MOVED, lambda moved, n: moved > 1000),
+            when=lambda yours, expected, n: (
+                round(yours[0][MOVED] / SCALE, 1) == 1 and yours[0][SCALED] == SCALE
+            ),
             shown_by={
                 "steps by itself, without an update": edit(
                     """
@@ -167,9 +194,24 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "The step is taken twice: scaler.step(optimizer) calls optimizer.step() itself.",
+            when=fact(MOVED, lambda moved, n: moved == 2),
+            shown_by={
+                "steps twice": edit(
+                    "scaler.update()",
+                    """
+                    optimizer.step()
+                    scaler.update()
+                    """,
+                ),
+            },
+        ),
+        Mistake(
             "A step was taken although some gradients were inf or nan: scaler.step(optimizer) "
             "skips such a step.",
-            when=fact("moved by an overflow", lambda moved, n: moved),
+            when=lambda yours, expected, n: all(
+                y["moved by an overflow"] and y[MOVED] == 1 for y in yours
+            ),
             shown_by={
                 "divides by hand": edit(
                     """
@@ -192,7 +234,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "After an overflow the scale has to be halved: end each step with scaler.update().",
-            when=fact("scale after it", lambda scale, n: scale == SCALE),
+            when=_keeps_the_scale,
             shown_by={
                 "asks before it steps, by hand": edit(
                     """

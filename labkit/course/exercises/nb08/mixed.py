@@ -149,7 +149,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
 def same_weights(yours: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:
     """Tell whether weights agree but for the rounding of 16-bit sums."""
     return len(yours) == len(wanted) and all(
-        y.shape == w.shape and torch.allclose(y.detach(), w.detach(), atol=NEAR, rtol=0)
+        y.shape == w.shape and torch.allclose(y.detach().float(), w.detach(), atol=NEAR, rtol=0)
         for y, w in zip(yours, wanted, strict=True)
     )
 

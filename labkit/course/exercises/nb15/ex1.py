@@ -154,7 +154,8 @@ EXERCISE = Exercise(
             shown_by={"takes its rank": body("return rank")},
         ),
         Mistake(
-            "Several ranks get the same ticket: all of them have to count with one key.",
+            "Several ranks get the same ticket: all of them have to count with one key, and each "
+            "call adds 1.",
             when=lambda yours, expected, n: (
                 len({v[0] for v in yours}) < n and None not in parts(yours, 0)
             ),

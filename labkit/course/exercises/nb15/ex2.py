@@ -27,8 +27,10 @@ def trial(answer: Callable[[dist.Store, str, int], Any], here: Here) -> list[Any
         arrivals = dist.PrefixStore("labkit arrivals", store)
         seen: list[Any] = []
         for name, late, count in (
-            ("first", 0, world_size), ("second", world_size - 1, world_size), ("third", 0, few),
-        ):  # fmt: skip
+            ("first", min(1, world_size - 1), world_size),
+            ("second", world_size - 1, world_size),
+            ("third", 0, few),
+        ):
             if rank >= count:
                 seen.append("absent")
                 continue
@@ -57,10 +59,19 @@ EXERCISE = Exercise(
     forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
     mistakes=(
         Mistake(
-            "The third barrier never opens, because not all ranks come to it. Count to `count`, "
-            "the argument, and not to world_size.",
+            "The third barrier never opens, because one rank does not come to it. Count to "
+            "`count`, the argument, not to world_size, and let the rank that comes last set the "
+            "key, whichever it is.",
             raises=r"^DistStoreError: wait timeout.*third",
-            shown_by={"counts to the lab's size": edit("== count", "== world_size")},
+            shown_by={
+                "counts to the lab's size": edit("== count", "== world_size"),
+                "the last rank opens": body("""
+                    store.add(name, 1)
+                    if rank == world_size - 1:
+                        store.set(name + " open", "")
+                    store.wait([name + " open"])
+                """),
+            },
         ),
         Mistake(
             "A rank waited for a key until the store's timeout, and no rank had set it. The rank "
@@ -85,6 +96,12 @@ EXERCISE = Exercise(
             "before the last rank has come, and a fixed sleep is no wait for it.",
             when=lambda yours, expected, n: any(v[0] != n for v in yours),
             shown_by={
+                "rank 0 opens": body("""
+                    store.add(name, 1)
+                    if rank == 0:
+                        store.set(name + " open", "")
+                    store.wait([name + " open"])
+                """),
                 "does not wait": body("store.add(name, 1)"),
                 "sleeps": body("""
                     import time
