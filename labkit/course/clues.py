@@ -11,6 +11,9 @@ from ..wire.kinds import kind_of
 from .compare import number, same
 from .difference import leaves
 
+#: Numbers of this size and more are not computed with: a square would overflow.
+LARGEST = 1e150
+
 
 def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
     """Return what all wrong results have in common, in one sentence; "" if nothing is seen.
@@ -190,7 +193,7 @@ def _numbers(yours: Any, expected: Any) -> list[tuple[float, float]] | None:
     if kind_of(yours) != kind_of(expected) and len(a) != 1:
         return None
     if len(a) != len(b) or not all(
-        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
+        isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < LARGEST
         for v in (*a, *b)
     ):
         return None

@@ -58,6 +58,10 @@ TYPES = TYPE.replace("value is", "values are")
         (["a"], ["b"], ""),
         ([None], [3], ""),
         ([float("nan")], [float("nan")], ""),
+        ([1.0], [1.5e308], ""),
+        ([float("inf")], [2.0], ""),
+        ([10**400], [3], ""),
+        ([{"w": torch.ones(2)}], [{"w": torch.ones(3)}], ""),
         ([0], [3], ""),
     ],
 )  # fmt: skip
