@@ -8,6 +8,7 @@ What is kept has low numbers, so that it still counts where a cell has lowered t
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -57,6 +58,7 @@ def lent() -> Iterator[None]:
 def lent_to(function: Callable[P, R]) -> Callable[P, R]:
     """Lend them to a function."""
 
+    @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         with lent():
             return function(*args, **kwargs)
