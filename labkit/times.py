@@ -335,6 +335,8 @@ FILE_STORE_FREED, FILE_STORE_LOOK = Bound(1.0), 0.01
 STORE_SEARCHED = 60.0
 #: A longer limit leaves this to torch, for the error that it raises at the end.
 STORE_ERROR = 1.0
+#: A store is served that a process under torchrun looks for.
+STORE_SERVED = Bound(5.0)
 #: Between looks for the store's server.
 STORE_LOOK = 0.02
 #: The server takes a connection, over a network.

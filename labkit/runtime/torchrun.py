@@ -159,6 +159,7 @@ class Workers:
             and (not raised.is_consequence or (attempt.number == last and attempt.rank in failed))
         }
         out, err = self._join("stdout"), self._join("stderr", ends)
+        err = {rank: torch_texts.LOG_STACK.sub("", text) for rank, text in err.items()}
         return [Outcome(rank, out[rank], err[rank]) for rank in sorted(out)]
 
     def _last_attempt(self) -> int:

@@ -40,5 +40,8 @@ LOG = re.compile(
     re.MULTILINE,
 )
 
+#: The C++ stack that follows a line of the log, without that line.
+LOG_STACK = re.compile(r"(?<=\n)(?:(?:Exception raised from|frame #\d+:|<omitting).*\n?)+")
+
 #: What begins the C++ stack in the message of an error.
 STACKS = ("\nException raised from ", "\nC++ CapturedTraceback")

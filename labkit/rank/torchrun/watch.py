@@ -58,10 +58,16 @@ def begin_with_torch(path: str, script: str, telling: Teller | None = None) -> N
 
     ``script`` is the file name of the code whose lines are told; ``telling`` begins then, too.
     """
-    if "torch" in sys.modules:  # forked, as ranks are
-        begin(path, script, telling)
+    call_after_torch(lambda: begin(path, script, telling))
+
+
+def call_after_torch(function: Callable[[], None]) -> None:
+    """Call a function when torch has been imported: now if it has, as in a process that is forked
+    as ranks are."""
+    if "torch" in sys.modules:
+        function()
     else:
-        sys.meta_path.insert(0, _AfterTorch(lambda: begin(path, script, telling)))
+        sys.meta_path.insert(0, _AfterTorch(function))
 
 
 def begin(path: str, script: str, telling: Teller | None = None) -> None:
@@ -72,11 +78,13 @@ def begin(path: str, script: str, telling: Teller | None = None) -> None:
         from .. import calls, tracebacks
         from ..observe import p2p_record
         from ..torch_internals import loopback_store, names, reducers
+        from . import children
 
         names.check()
         reducers.install()
         loopback_store.install()  # before what notes its waits, which is called first
         p2p_record.install()
+        children.install()
         tracebacks.scripts.add(script)
         calls.running = True
         _start(path)

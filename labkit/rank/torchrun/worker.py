@@ -57,7 +57,7 @@ def main(argv: list[str]) -> None:
         if mode == PRINT:
             sys.stderr.write(text)
         else:
-            said = str(error).split("\n", 1)[0]
+            said = _brief(kind.__name__, str(error))
             _note(ERROR, json.dumps({"type": kind.__name__, "message": said, "text": text}))
             others.wait(os.getppid(), _have_ended, int(agent))
         # Python ends the latter by the signal that it stands for.
@@ -90,6 +90,13 @@ def main(argv: list[str]) -> None:
         if telling is not None:
             telling.end()
         watch.end()
+
+
+def _brief(kind: str, text: str) -> str:
+    """Return the line of an error's text that says what it is."""
+    if kind == "ProcessRaisedException":  # of mp.spawn: the traceback of a process of its own
+        return text.rstrip().rpartition("\n")[2].removeprefix("labkit.errors.LabError: ")
+    return text.split("\n", 1)[0]
 
 
 def _without_ours(told: traceback.TracebackException) -> traceback.TracebackException:

@@ -158,3 +158,16 @@ def test_the_error_names_ranks_and_exit_codes() -> None:
 )  # fmt: skip
 def test_why_torchrun_did_not_run(report: Report, sentence: str) -> None:
     assert why_refused(report) == sentence
+
+
+def test_the_stack_below_a_line_of_torchs_log_is_left_out(tmp_path: Path) -> None:
+    """What else looks a little like one stays."""
+    line = "[W1126 23:16:25.9 socket.cpp:767] [c10d] The client socket has failed to connect"
+    stack = "Exception raised from recv at x.cpp:1:\nframe #0: c10::Error + 0x1 (0x7f in lib)\n"
+    write(tmp_path, "stderr.log", f"{line}\n{stack}frame #1: <unknown>\nmine: frame #2: in\n")
+    write(tmp_path, "stdout.log", "frame #0: a picture\n")
+    workers = Workers(tmp_path, "In[7]")
+    workers.read()
+    (outcome,) = workers.outcomes([])
+    assert outcome.stderr == f"{line}\nmine: frame #2: in\n"
+    assert outcome.stdout == "frame #0: a picture\n"
