@@ -74,21 +74,21 @@ def _check_stores() -> None:
 
     def tcp_store(self: Any, host_name: str, port: int, *args: Any, **named: Any) -> None:
         serves = named.get("is_master", len(args) > 1 and args[1])
-        limit = named.get("timeout", args[2] if len(args) > 2 else timedelta(minutes=5))
+        limit = named.get("timeout", args[2] if len(args) > 2 else None)
         # A store that the script makes itself may be served late, by any process.
         of_group = sys._getframe(1).f_globals.get("__name__") == "torch.distributed.rendezvous"
         inherited = _started_at is not None and os.environ.get(AGENT) == str(True)
         if of_group and inherited and not serves:
-            _find(host_name, port, limit.total_seconds())
+            _find(host_name, port, limit)
         stock(self, host_name, port, *args, **named)
 
     dist.TCPStore.__init__ = tcp_store  # type: ignore[method-assign]
 
 
-def _find(host: str, port: int, seconds: float) -> None:
+def _find(host: str, port: int, limit: timedelta | None) -> None:
     """Wait for a server; raise LabError if there is none for long."""
     longest = times.STORE_SERVED.seconds()
-    if seconds < longest:  # torch itself says so soon
+    if limit is not None and limit.total_seconds() < longest:  # torch itself says so soon
         return
     deadline = time.monotonic() + longest
     while time.monotonic() < deadline:
