@@ -153,8 +153,8 @@ def _destroy_unused() -> None:
     if not flight_recorder.is_recording():
         return
     busy = {flight_recorder.home_of(part) for (part, _), _ in flight_recorder.pending()}
-    own = smaller_world.made
-    unused_groups.destroy((g for g in groups.groups() if g not in _before or g in own), busy)
+    smaller_world.end(busy)
+    unused_groups.destroy((g for g in groups.groups() if g not in _before), busy)
 
 
 def _have_arrived(messages: Iterable[Any]) -> bool:
