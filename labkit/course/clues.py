@@ -61,8 +61,11 @@ def _of_parts(pairs: Sequence[tuple[Any, Any]]) -> str:
 
 
 def _unequal(yours: Sequence[Any], expected: Sequence[Any]) -> str:
-    """Say that ranks end with different results where all should have the same."""
-    if all(same(e, expected[0]) for e in expected) and not all(same(y, yours[0]) for y in yours):
+    """Say that ranks end with different results where all should have the same; of a single one
+    that is wrong the sentence has said so."""
+    wrong = [y for y, e in zip(yours, expected, strict=True) if not same(y, e)]
+    alike = all(same(e, expected[0]) for e in expected)
+    if alike and len(wrong) > 1 and not all(same(y, yours[0]) for y in yours):
         return "The ranks' results differ from one another; all should have the same."
     return ""
 

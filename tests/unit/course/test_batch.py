@@ -172,7 +172,7 @@ def warned(tmp_path: Path, trap: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("scancel", "ended"),
-    [("--signal=TERM 17", 15), ("-s 12 17.0", 12), ("17 -Q --signal SIGHUP", 1)],
+    [("--signal=TERM 17", 15), ("-s 12 17.0", 12), ("17 -Q --signal SIGKILL", 9)],
 )
 def test_a_signal_reaches_the_tasks(tmp_path: Path, scancel: str, ended: int) -> None:
     trap = f"scancel {scancel}; wait $!; echo ended by $?; scontrol requeue 17"
