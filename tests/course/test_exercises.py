@@ -268,7 +268,7 @@ def test_what_no_mistake_describes() -> None:
     said = judged([1, "a", 1]).sentence
     assert said == "The result on rank 1 differs from the expected one."
     assert judged([None, None]).name == "nothing"
-    assert judged([Failed("KeyError", "x"), 1]).sentence == "It raises KeyError on rank 0."
+    assert judged([Failed("KeyError", "x"), 1]).sentence == "It raises KeyError on rank 0: x."
     stopped, vain = Failed("Stopped"), Failed("Deadlock")
     assert judged([stopped, vain, Failed("KeyError")]).name == "KeyError"
     assert judged([stopped, vain]).name == "Deadlock"
