@@ -203,6 +203,10 @@ def _numbers(yours: Any, expected: Any) -> list[tuple[float, float]] | None:
     return list(zip(a, b, strict=True))
 
 
+def _what(pairs: Sequence[Any]) -> str:
+    return "It is" if len(pairs) == 1 else "Each number is"
+
+
 def _factor(yours: Any, expected: Any) -> str:
     """Name a whole factor by which all numbers are too large, or too small."""
     pairs = _numbers(yours, expected)
@@ -211,7 +215,7 @@ def _factor(yours: Any, expected: Any) -> str:
     factors = [a / b for a, b in pairs if b]
     if not factors or not all(math.isclose(f, factors[0], rel_tol=1e-4) for f in factors):
         return ""
-    f, what = factors[0], "It is" if len(pairs) == 1 else "Each number is"
+    f, what = factors[0], _what(pairs)
     if math.isclose(f, -1, rel_tol=1e-4):
         return f"{what} right but for the sign."
     for k, text in (
@@ -232,8 +236,7 @@ def _offset(yours: Any, expected: Any) -> str:
     by = offsets.pop()
     if offsets or (len(pairs) == 1 and abs(by) != 1):
         return ""
-    what = "It is" if len(pairs) == 1 else "Each number is"
-    return f"{what} {abs(by)} too {'large' if by > 0 else 'small'}."
+    return f"{_what(pairs)} {abs(by)} too {'large' if by > 0 else 'small'}."
 
 
 def _nan(yours: Any, expected: Any) -> str:
@@ -255,10 +258,9 @@ def _case(yours: Any, expected: Any) -> str:
 def _rounded(yours: Any, expected: Any) -> str:
     """Name a rounding that was not asked for."""
     pairs = _numbers(yours, expected)
-    what = "It is" if len(pairs or ()) == 1 else "Each number is"
     for rounding, text in ((math.floor, "down"), (math.ceil, "up")):
         if pairs and all(a == rounding(b) for a, b in pairs):
-            return f"{what} rounded {text}; it should not be."
+            return f"{_what(pairs)} rounded {text}; it should not be."
     return ""
 
 
@@ -267,10 +269,9 @@ def _power(yours: Any, expected: Any) -> str:
     pairs = _numbers(yours, expected)
     if not pairs or any(b == 0 for _, b in pairs):
         return ""
-    what = "It is" if len(pairs) == 1 else "Each number is"
     for power, text in ((2, "the square of"), (-1, "1 divided by")):
         if all(math.isclose(a, b**power, rel_tol=1e-4) for a, b in pairs):
-            return f"{what} {text} what it should be."
+            return f"{_what(pairs)} {text} what it should be."
     return ""
 
 

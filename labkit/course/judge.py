@@ -53,6 +53,11 @@ class Result:
     found: Found = "written"  #: what there is by the answer's name; else nothing was tried
 
     @property
+    def was_tried(self) -> bool:
+        """Whether there was an answer by that name, so that it has been tried."""
+        return self.found in ("written", "one size")
+
+    @property
     def wrong(self) -> list[int]:
         """The ranks whose result differs from the expected one."""
         pairs = enumerate(zip(self.yours, self.expected, strict=True))

@@ -70,7 +70,7 @@ def _try_on_ranks(exercise: Exercise) -> Result:
         fewer = _try(exercise, group, cluster.size - 1)
         if not judge(fewer).passed:
             result.found = "one size"
-            result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
+        result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
     return result
 
 

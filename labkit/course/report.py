@@ -17,8 +17,6 @@ from .difference import describe, rows
 from .exercise import Failed
 from .judge import Result, Verdict
 
-#: Of what is found by an answer's name: what has been tried.
-TRIED = ("written", "one size")
 GOOD, BAD = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m"
 
 
@@ -29,7 +27,7 @@ def report(result: Result, verdict: Verdict) -> str:
     lines += [f"{GOOD if good else BAD} {part}" for part, good in result.parts]
     if _has_something_to_show(result):
         lines += _values(result)
-    if result.found in TRIED:
+    if result.was_tried:
         lines += _goals(result)
     lines += [note.rstrip("\n") for note in result.notes]
     if verdict.passed:
@@ -44,7 +42,7 @@ def report(result: Result, verdict: Verdict) -> str:
 def _has_something_to_show(result: Result) -> bool:
     """Tell whether there is a value to set beside the expected one: without one, that would only
     give the result away."""
-    if result.found not in TRIED or result.gave_nothing:
+    if not result.was_tried or result.gave_nothing:
         return False
     if result.parts and not result.wrong:  # said in its parts
         return False

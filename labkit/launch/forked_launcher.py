@@ -90,6 +90,7 @@ class ForkedLauncher(Launcher):
         return self.warm.how_ended() if self.warm.closed.is_set() else ""
 
     def log(self) -> str:
+        """Say first which limit of memory may be why ranks did not start."""
         limit = preconditions.memory_limit()
         return f"{limit and f'. {limit}'}{super().log()}"
 

@@ -136,8 +136,7 @@ def check_interface(variable: str, *, prefixes: bool = False) -> None:
         ``=eth0`` is one whole name, and ``^docker`` leaves out what it begins.
     """
     value = os.environ.get(variable, "").strip()
-    usable = _usable_interfaces()
-    if not value or not usable:
+    if not value or not (usable := _usable_interfaces()):
         return
     wanted = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
     if not prefixes:

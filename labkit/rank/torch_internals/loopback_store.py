@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -27,13 +27,17 @@ def install() -> None:
 def tcp_store(self: dist.TCPStore, host_name: str, port: int, *args: Any, **named: Any) -> None:
     """Do what ``TCPStore(...)`` does."""
     assert _stock is not None
-    serves = named.get("is_master", len(args) > 1 and args[1])
-    if serves and len(args) < 6 and named.get("master_listen_fd") is None:
+    if is_server(args, named) and len(args) < 6 and named.get("master_listen_fd") is None:
         with contextlib.suppress(OSError):  # torch has the words for a port that is taken
             listener = socket.create_server((_loopback(host_name), port), backlog=512)
             port = listener.getsockname()[1]
             named["master_listen_fd"] = listener.detach()
     _stock(self, host_name, port, *args, **named)
+
+
+def is_server(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Tell whether a ``TCPStore`` with these arguments, after host and port, serves a store."""
+    return bool(named.get("is_master", len(args) > 1 and args[1]))
 
 
 def _loopback(host: str) -> str:

@@ -117,7 +117,7 @@ def _rendezvous(url: str, rank: int, world_size: int, **named: Any) -> Iterator[
             store = dist.TCPStore(*address, size, False, limit, wait_for_workers=False)
         else:
             # Only now: what the search has found may be the last server, about to close.
-            _line = _connect(address)
+            _line = connect(address)
     yield store, number, size
     yield from found
 
@@ -194,7 +194,7 @@ class _Search:
                 if not self.stopped:
                     self.old.close()
             while self.needs_next and not self.stopped and self.found is None:
-                self.found = _connect(self.address)
+                self.found = connect(self.address)
                 if self.found is None:
                     time.sleep(times.STORE_LOOK)
         finally:
@@ -210,7 +210,7 @@ def _has_ended(line: socket.socket, seconds: float) -> bool:
         return True
 
 
-def _connect(address: tuple[str, int]) -> socket.socket | None:
+def connect(address: tuple[str, int]) -> socket.socket | None:
     """Connect with a server, None if nobody listens."""
     with contextlib.suppress(OSError):
         line = socket.create_connection(address, timeout=times.STORE_CONNECTED.seconds())

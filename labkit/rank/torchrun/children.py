@@ -9,9 +9,7 @@ A forked process has what was installed in the worker; a spawned one gets it wit
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -70,15 +68,16 @@ def _check_stores() -> None:
     """Look, before torch does, whether somebody serves the store that it will connect with."""
     import torch.distributed as dist
 
+    from ..torch_internals import loopback_store
+
     stock = dist.TCPStore.__init__
 
     def tcp_store(self: Any, host_name: str, port: int, *args: Any, **named: Any) -> None:
-        serves = named.get("is_master", len(args) > 1 and args[1])
         limit = named.get("timeout", args[2] if len(args) > 2 else None)
         # A store that the script makes itself may be served late, by any process.
         of_group = sys._getframe(1).f_globals.get("__name__") == "torch.distributed.rendezvous"
         inherited = _started_at is not None and os.environ.get(AGENT) == str(True)
-        if of_group and inherited and not serves:
+        if of_group and inherited and not loopback_store.is_server(args, named):
             _find(host_name, port, limit)
         stock(self, host_name, port, *args, **named)
 
@@ -87,17 +86,16 @@ def _check_stores() -> None:
 
 def _find(host: str, port: int, limit: timedelta | None) -> None:
     """Wait for a server; raise LabError if there is none for long."""
+    from ..torch_internals import rendezvous
+
     longest = times.STORE_SERVED.seconds()
     if limit is not None and limit.total_seconds() < longest:  # torch itself says so soon
         return
     deadline = time.monotonic() + longest
     while time.monotonic() < deadline:
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection((host, port), times.STORE_CONNECTED.seconds()) as line,
-        ):
-            if line.getsockname() != line.getpeername():  # a port may be connected with itself
-                return
+        if (line := rendezvous.connect((host, port))) is not None:
+            line.close()
+            return
         time.sleep(times.STORE_LOOK)
     at = f" ({_started_at})" if _started_at else ""
     raise LabError(
