@@ -40,6 +40,15 @@ def thread(work: Callable[[], object]) -> Iterator[int]:
     yield running.ident
 
 
+@contextmanager
+def set_at_last(event: threading.Event) -> Iterator[None]:
+    """Let what waits for an event go on, also after an assertion that has failed."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
 def parked(ident: int) -> bool:
     return python_threads.is_parked(sys._current_frames()[ident])
 
@@ -54,7 +63,7 @@ def test_a_wait_without_a_limit_is_parked_and_one_with_a_limit_is_not():
 
 def test_a_thread_that_waits_for_the_end_of_another_is_parked():
     event = threading.Event()
-    other = threading.Thread(target=event.wait)
+    other = threading.Thread(target=event.wait, daemon=True)
     other.start()
     with thread(other.join) as waiting:
         assert parked(waiting)
@@ -80,8 +89,11 @@ def test_a_thread_that_was_notified_is_not_parked_although_it_did_not_run_yet():
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_pool_without_work_is_not_listed_and_one_with_work_is(waits):
-    with concurrent.futures.ThreadPoolExecutor(1, "pool") as pool:
-        event = threading.Event()
+    event = threading.Event()
+    with (
+        concurrent.futures.ThreadPoolExecutor(1, "pool") as pool,
+        set_at_last(event),
+    ):
         pool.submit(int).result()
         if not waits:
             pool.submit(event.wait)
@@ -89,7 +101,6 @@ def test_a_pool_without_work_is_not_listed_and_one_with_work_is(waits):
         time.sleep(0.05)
         listed = [s.name for s in python_threads.look({threading.get_ident()})]
         assert ("pool_0" in listed) == (not waits)
-        event.set()
 
 
 def test_a_worker_whose_work_has_come_is_listed_although_it_did_not_take_it_yet():

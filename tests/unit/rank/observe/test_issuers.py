@@ -17,6 +17,9 @@ from labkit.rank.torch_internals import rpc
 from labkit.wire import python_threads
 from labkit.wire.samples import Issuer, Wait
 
+#: pytest-timeout's handler of a signal would be one of what may issue calls.
+pytestmark = pytest.mark.timeout(0)
+
 
 @pytest.fixture(autouse=True)
 def _nothing_else(monkeypatch):
