@@ -1,8 +1,9 @@
 """Programs that wait for long but are correct: none is ever called a deadlock.
 
 False alarms came 0.6 to 4 s into a wait, so each program lets somebody wait for about that long.
-It passes if its results are right and nothing was done to the ranks: no error, no group rebuilt,
-and the next all_reduce is right. The programs stand in ``tests/support/correct_programs``.
+It passes if its results are right, nothing is warned of, and nothing was done to the ranks: no
+error, no group rebuilt, and the next all_reduce is right. The programs stand in
+``tests/support/correct_programs``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import labkit
-from tests.support.cells import inside, results, send_cell, watch_cell
+from tests.support.cells import inside, results, send_cell, warnings, watch_cell
 from tests.support.correct_programs import calls, limits, providers, slow, worlds
 from tests.support.correct_programs.program import Program
 
@@ -96,6 +97,7 @@ def run(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[
     sent = send_cell(lab, f"#px In[7]\n{code}\n", ranks)
     finished = watch_cell(sent, SECONDS)
     assert not finished.ending.kind, finished.ending
+    assert warnings(finished.outcomes) == []
     return results(finished.outcomes)
 
 

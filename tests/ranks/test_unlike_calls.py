@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import labkit
+from tests.support import cells
 from tests.support.cells import finish_cell, run_cell, send_cell
 
 
@@ -41,9 +42,7 @@ def like(x):
 
 def warnings(lab: labkit.Lab, code: str) -> list[str]:
     """Run a cell whose first line is line 2; return what it warns of, each sentence once."""
-    outcomes = run_cell(lab, f"#px In[2]\n{code.strip()}")
-    lines = [line for o in outcomes for line in o.stderr.splitlines()]
-    return list(dict.fromkeys(line for line in lines if line.startswith("UserWarning")))
+    return cells.warnings(run_cell(lab, f"#px In[2]\n{code.strip()}"))
 
 
 I32 = "x = by_rank(torch.int32, torch.float32); "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import labkit
@@ -15,6 +16,7 @@ from labkit.wire.outcome import Outcome
 
 #: A test hangs no longer than this where a deadlock is only suspected.
 SUSPECT_SECONDS = 60.0
+OWN = re.compile(r"UserWarning(?! \(\S+\.py:)")
 
 
 def run_cell(lab: labkit.Lab, code: str, ranks: Sequence[int] | None = None) -> list[Outcome]:
@@ -46,6 +48,13 @@ def watch_cell(sent: Request, timeout: float) -> Finished:
 def results(outcomes: Sequence[Outcome]) -> list[str | None]:
     """Return what each rank's last expression shows, None where there is none."""
     return [o.result["data"]["text/plain"] if o.result else None for o in outcomes]
+
+
+def warnings(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return what labkit has warned of beneath a cell, each sentence once; a warning of torch's
+    names a file of torch's."""
+    lines = [line for o in outcomes for line in o.stderr.splitlines()]
+    return list(dict.fromkeys(line for line in lines if OWN.match(line)))
 
 
 def inside(lab: labkit.Lab) -> Session:
