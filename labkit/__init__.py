@@ -151,12 +151,13 @@ def load_ipython_extension(shell: _Any) -> None:
 
 
 def _offer_magics() -> None:
-    """Let ``%%px`` in a notebook say that there is no lab yet."""
+    """Let ``%%px`` in a notebook say that there is no lab yet, and ``%%torchrun`` need none."""
     if "IPython" in _sys.modules:
         from .notebook import shell
 
         if (found := shell.current()) is not None:
             shell.offer_magics(found)
+            shell.offer_torchrun(found, load_ipython_extension)
 
 
 _offer_magics()

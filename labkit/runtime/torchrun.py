@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGTERM
@@ -24,6 +24,12 @@ STREAMS = ("stdout", "stderr")
 
 #: An address with a port, as gloo writes it: ``[127.0.0.1]:13961``.
 _PORT = re.compile(r"(\[[0-9a-f.:]+\]):\d+")
+#: What a script says that was written for ``python -m torch.distributed.launch``.
+_LOCAL_RANK_ASKED = re.compile(r"arguments are required: .*--local[-_]rank\b")
+_LOCAL_RANK = (
+    "torchrun gives a process its local rank in its environment, not as an argument: "
+    'local_rank = int(os.environ["LOCAL_RANK"]).'
+)
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,10 @@ def find_failed(
 
 
 def judge(
-    failed: Mapping[int, int], raised: Mapping[int, Raised], ended: Collection[int]
+    failed: Mapping[int, int],
+    raised: Mapping[int, Raised],
+    ended: Collection[int],
+    outcomes: Iterable[Outcome] = (),
 ) -> RankDied | None:
     """Return the error to raise for workers that failed, None if none did; the rest as above."""
     if not failed:
@@ -229,6 +238,8 @@ def judge(
             "Every rank of a group has to make the same calls."
         )
         text = f"{text}\n{wrapped(cause)}"
+    if any(_LOCAL_RANK_ASKED.search(o.stderr) for o in outcomes if o.rank in failed):
+        text = f"{text}\n{wrapped(_LOCAL_RANK)}"
     return RankDied(text, [f"{red(RankDied.__name__)}: {text}"])
 
 

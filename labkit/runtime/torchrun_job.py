@@ -121,6 +121,7 @@ class Job:
         error: BaseException | None = ending
         if error is None and (refusal := why_refused(report)):
             error = (UsageError if report.refused else LabError)(refusal)
+        outcomes = self.workers.outcomes(failed)
         if error is None:
-            error = judge(failed, raised, ended)
-        return Ended(self.workers.outcomes(failed), report, raised, failed, error)
+            error = judge(failed, raised, ended, outcomes)
+        return Ended(outcomes, report, raised, failed, error)

@@ -20,7 +20,7 @@ NO_LAB = "No lab is running; labkit.start() gives you one."
 def found(shell: InteractiveShell) -> InteractiveShell:
     """Return a shell as ``import labkit`` leaves it."""
     for kind, names in ipython.MAGICS.items():
-        for name in names:
+        for name in (*names, "torchrun"):
             shell.magics_manager.magics[kind].pop(name, None)
     labkit._offer_magics()
     return shell
@@ -47,6 +47,16 @@ def test_the_magics_of_others_stay(found: InteractiveShell) -> None:
     cells["px"] = other = lambda line, cell: None
     labkit._offer_magics()
     assert cells["px"] is other
+
+
+@pytest.mark.parametrize("text", ["%%torchrun\nprint('here')", "%torchrun -m this"])
+def test_torchrun_needs_none(
+    found: InteractiveShell, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for _ in range(2):
+        done = found.run_cell(text)
+        assert done.success
+        assert ("here" if "here" in text else "Zen") in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("again", [False, True])

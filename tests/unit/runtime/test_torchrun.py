@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from labkit.errors import RankDied
 from labkit.launch.torchrun import Report
 from labkit.runtime.torchrun import File, Raised, Workers, find_failed, judge, why_refused
+from labkit.wire.outcome import Outcome
 
 BAD = Raised("ValueError", "bad", "Traceback …\nValueError: bad\n")
 GONE = Raised("RuntimeError", "Connection closed by peer", "Connection closed by peer\n")
@@ -142,6 +144,25 @@ def test_the_error_names_ranks_and_exit_codes() -> None:
         "ranks 0–1 ended with exit code 1 (ValueError: bad); rank 2 ended with signal 9 (SIGKILL)."
     )
     assert "\n" not in "".join(error.blocks)
+
+
+@pytest.mark.parametrize("arguments", [["--local_rank"], ["--data", "--local-rank", "--lr"]])
+def test_a_script_of_the_old_launcher_is_told_where_its_rank_is(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser("train.py")
+    for argument in arguments:
+        parser.add_argument(argument, required=True)
+    with pytest.raises(SystemExit):
+        parser.parse_args([])
+    outcomes = [Outcome(rank, "", capsys.readouterr().err) for rank in range(2)]
+    assert str(judge({0: 2, 1: 2}, {}, [], outcomes)).splitlines() == [
+        "ranks 0–1 ended with exit code 2.",
+        "torchrun gives a process its local rank in its environment, not as an argument:",
+        'local_rank = int(os.environ["LOCAL_RANK"]).',
+    ]
+    others = [Outcome(0, "", "train.py: error: the following arguments are required: --data\n")]
+    assert "LOCAL_RANK" not in str(judge({0: 2}, {}, [], others))
 
 
 @pytest.mark.parametrize(
