@@ -36,8 +36,9 @@ lab: $(STAMP)  ## open your copy of the course (work/) in JupyterLab
 	@$(BIN)/labkit lab
 
 # Four pieces of work at a time (tests/support/schedule.py): most of them wait for processes rather
-# than compute.
-WORKERS := -n 4 --dist loadfile -p tests.support.schedule -p tests.support.share -p tests.support.quarantine
+# than compute. A test that hangs fails after 20 minutes, with the stacks of all its threads, and the
+# others go on.
+WORKERS := -n 4 --timeout 1200 --dist loadfile -p tests.support.schedule -p tests.support.share -p tests.support.quarantine
 
 test: $(if $(filter true,$(CI)),system-deps) $(STAMP) lint  ## run every check and notebook, and a share of what takes long
 	@paths=$$($(BIN)/python -m tests.support.parts $(call said,PART)) || exit 2; \

@@ -17,9 +17,6 @@ from labkit.rank.torch_internals import rpc
 from labkit.wire import python_threads
 from labkit.wire.samples import Issuer, Wait
 
-#: pytest-timeout's handler of a signal would be one of what may issue calls.
-pytestmark = pytest.mark.timeout(0)
-
 
 @pytest.fixture(autouse=True)
 def _nothing_else(monkeypatch):
@@ -29,6 +26,9 @@ def _nothing_else(monkeypatch):
     monkeypatch.setattr(p2p_record, "futures", [])
     monkeypatch.setattr(tracebacks, "get_shell", lambda: SimpleNamespace(kernel=None))
     monkeypatch.setattr(ipython_internals, "is_shared", lambda kernel: False)
+    limit = signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout's
+    yield
+    signal.signal(signal.SIGALRM, limit)
 
 
 # -- threads --------------------------------------------------------------------------------------
