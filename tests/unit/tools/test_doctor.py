@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -149,9 +150,11 @@ def test_packages_are_compared_with_what_is_required() -> None:
 def test_room_follows_labkits_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     from labkit.notebook import startup
 
-    monkeypatch.setattr(startup, "RANK_BYTES", psutil.virtual_memory().total // 2)
+    memory = SimpleNamespace(total=32 << 30, available=24 << 30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(startup, "RANK_BYTES", memory.total // 2)
     assert machine.check_room().state == "note"
-    monkeypatch.setattr(startup, "RANK_BYTES", psutil.virtual_memory().total * 2)
+    monkeypatch.setattr(startup, "RANK_BYTES", memory.total * 2)
     assert machine.check_room().state == "problem"
     monkeypatch.setattr(startup, "RANK_BYTES", 1)
     room = machine.check_room()
