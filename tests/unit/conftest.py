@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from labkit import times
 from labkit.launch import zygote_line
 
 #: Modules and programs that are, or start, a rank or a kernel.
@@ -58,6 +59,12 @@ def _same_environment() -> Iterator[None]:
     if before != os.environ:
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no bound be longer because a lab of this process has found the machine busy before."""
+    monkeypatch.setattr(times, "pace", times.Pace())
 
 
 def _is_slow(word: str) -> bool:
