@@ -1,4 +1,5 @@
-"""Let the notebook find out where this rank stands while C code holds the interpreter."""
+"""Let the notebook find out where this rank stands while C code holds the interpreter, and where
+it was when C code has crashed it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _file: BinaryIO | None = None
 
 
 def install() -> None:
-    """Write the main thread's stack on a signal, where there is a folder for it."""
+    """Write the main thread's stack on a signal, and that of a crash, where there is a folder."""
     global _file
     folder = os.environ.get(RECORD_FOLDER)
     if not folder or stack_file.SIGNAL is None or not hasattr(faulthandler, "register"):
@@ -23,6 +24,7 @@ def install() -> None:
         _file = open(stack_file.path_of(folder, os.getpid()), "ab", buffering=0)  # noqa: SIM115
         # The stack of the thread that gets the signal: that of a process goes to the main one.
         faulthandler.register(stack_file.SIGNAL, file=_file, all_threads=False)
+        faulthandler.enable(_file, all_threads=False)  # and of the thread that crashes
 
 
 def begin_request() -> None:

@@ -1,13 +1,15 @@
 """Tell which interrupted ranks compute in C code, or import a library: the interrupt reaches them
-when that is over only. The others have it already, and are on their way back."""
+when that is over only. The others have it already, and are on their way back. And where C code has
+crashed a rank."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from .. import times
+from ..rank_names import fold, label
 from ..wire import python_threads, stack_file
 from ..wire.stack_file import Frame
 from .cluster import RankCluster
@@ -39,6 +41,21 @@ def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
             if frames and not seen:
                 in_c[rank] = describe(frames)
     return in_c
+
+
+def crashed(cluster: RankCluster, dead: Iterable[int]) -> str:
+    """Say where those of the dead ranks stood that C code has crashed, on this host."""
+    if not (folder := cluster.launcher.record_folder()):
+        return ""
+    stood: dict[int, str] = {}
+    for rank in dead:
+        if -(cluster.deaths[rank] or 0) not in stack_file.CRASHES:
+            continue
+        path = stack_file.path_of(folder, cluster.places[rank].pid)
+        if frames := stack_file.read_crash(path):
+            stood[rank] = describe(frames)
+    said = "; ".join(f"{label(ranks)} stood in {place}" for ranks, place in fold(stood))
+    return f"{said[0].upper()}{said[1:]}." if said else ""
 
 
 def describe(frames: Sequence[Frame]) -> str:

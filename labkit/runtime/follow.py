@@ -9,7 +9,7 @@ from functools import partial
 from .. import interrupts, times
 from ..deadlock.cause import Case
 from ..wire.state import RankState
-from . import diagnosis
+from . import c_code, diagnosis
 from .asks import Ask, Asks
 from .diagnosis import Ending
 from .request import Request
@@ -117,10 +117,11 @@ def _follow(
         quiet = times.UNWATCHED if timeout is None else min(times.UNWATCHED, timeout)
         clock.wait(request.replies.values(), quiet)
     while True:
-        if request.dead():
+        if dead := request.dead():
             samples = sample(cluster, request.ranks)
-            hint = diagnosis.why_died(cluster, samples, earlier=not request.noted)
-            return Ending("died", hint=hint)
+            why = diagnosis.why_died(cluster, samples, earlier=not request.noted)
+            where = c_code.crashed(cluster, dead)
+            return Ending("died", hint=" ".join(filter(None, (why, where))))
         if not (busy := request.busy()):
             return Ending()
         if asks.serve(busy, watch.waiting()):

@@ -2,7 +2,7 @@
 
 Nothing of such a rank's Python runs: not the thread of its control channel either. What the
 standard library's ``faulthandler`` writes needs no interpreter. A line of the rank's own between
-two stacks says that its Python has seen an interrupt.
+two stacks says that its Python has seen an interrupt. The last stack may be that of a crash.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from pathlib import Path
 SIGNAL: int | None = signal.SIGRTMIN + 11 if hasattr(signal, "SIGRTMIN") else None
 #: Written by the handler of SIGINT.
 SEEN = "an interrupt was seen\n"
+#: Begins what faulthandler writes of a crash.
+CRASH = "Fatal Python error: "
+#: The signals after which it writes; a process that the rank has forked writes there, too.
+CRASHES = frozenset[int](
+    {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
+)
 
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
@@ -33,6 +39,17 @@ class Frame:
 def path_of(folder: Path | str, pid: int) -> str:
     """Name the file of a process."""
     return os.path.join(folder, f"{pid}.stack")
+
+
+def read_crash(path: str) -> list[Frame]:
+    """Read where a rank crashed, innermost frame first; nothing if it did not, or in a thread that
+    is none of Python's."""
+    try:
+        crash = Path(path).read_bytes().decode(errors="replace").rpartition(CRASH)
+    except OSError:
+        return []
+    frames = _FRAME.findall(crash[2]) if crash[1] else []
+    return [Frame(file, int(line), name) for file, line, name in frames]
 
 
 def read(path: str) -> tuple[list[Frame], bool]:

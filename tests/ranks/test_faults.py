@@ -397,14 +397,18 @@ FAULTS = [
     Fault(
         "a segmentation fault",
         "import ctypes\nif rank == 0:\n    ctypes.string_at(0)\ndist.barrier()",
-        (r"^rank 0 ended with signal 11 \(SIGSEGV\)",),
+        (
+            r"^rank 0 ended with signal 11 \(SIGSEGV\)",
+            r"bad memory access in C or C\+\+ code\. "
+            r"Rank 0 stood in ctypes\.string_at, In\[7\], line 4\.",
+        ),
         error=RankDied,
         dead=0,
     ),
     Fault(
         "abort in C++",
         "import os\nif rank == 1:\n    os.abort()\ndist.all_reduce(torch.ones(1))",
-        (r"^rank 1 ended with signal 6 \(SIGABRT\)",),
+        (r"^rank 1 ended with signal 6 \(SIGABRT\)", r"Rank 1 stood in In\[7\], line 4\."),
         error=RankDied,
         dead=1,
     ),

@@ -18,7 +18,7 @@ class FakeGroup:
     """The process group of ranks that are only written down; counts its repairs."""
 
     def __init__(self, size: int, *, join: bool = True, clock: Clock | None = None) -> None:
-        warm = SimpleNamespace(closed=SimpleNamespace(is_set=lambda: False))
+        warm = SimpleNamespace(closed=SimpleNamespace(is_set=lambda: False), root="")
         self.cluster = SimpleNamespace(
             size=size,
             deaths={},

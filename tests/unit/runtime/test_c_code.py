@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from labkit import times
 from labkit.runtime import c_code
 from labkit.wire import stack_file
+from labkit.wire.protocol import RECORD_FOLDER
 from labkit.wire.stack_file import Frame
 from tests.support.virtual_clock import VirtualClock
 
@@ -47,6 +50,7 @@ class Cluster:
         self.launcher = SimpleNamespace(record_folder=lambda: str(folder))
         self.places = [SimpleNamespace(pid=0), SimpleNamespace(pid=os.getpid())]
         self.clock = VirtualClock()
+        self.deaths: dict[int, int] = {}
 
     def signal(self, rank: int, signum: int) -> bool:
         os.kill(self.places[rank].pid, signum)
@@ -89,3 +93,47 @@ def test_a_rank_that_writes_nothing_is_waited_for_longer_on_a_busy_machine(
     Path(stack_file.path_of(tmp_path, os.getpid())).touch()
     assert c_code.places(cluster, [1]) == {}
     assert cluster.clock.time == pytest.approx(0.2 * factor, abs=times.STACK_LOOK)
+
+
+CRASHES = {
+    "import ctypes\ndef work():\n    ctypes.string_at(0)\nwork()": (
+        "Rank 1 stood in ctypes.string_at, In[7], line 3."
+    ),
+    "import os\nos.abort()": "Rank 1 stood in In[7], line 2.",
+    "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)": "",
+    "import os\nif os.fork() == 0: os.abort()\nos.wait()\nraise SystemExit(3)": "",
+}
+
+
+@pytest.mark.parametrize("code", CRASHES)
+def test_a_rank_that_crashes_says_where_it_stood(tmp_path: Path, code: str) -> None:
+    rank = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from labkit.rank import stack_file; stack_file.install()\n"
+            "exec(compile(sys.argv[1], 'In[7]', 'exec'))",
+            code,
+        ],
+        env={**os.environ, RECORD_FOLDER: str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+    )
+    cluster = Cluster(tmp_path)
+    cluster.deaths = {0: -signal.SIGSEGV, 1: rank.wait()}
+    cluster.places[1].pid = rank.pid
+    assert c_code.crashed(cluster, [1]) == CRASHES[code]  # type: ignore[arg-type]
+    assert c_code.crashed(cluster, [0]) == ""  # type: ignore[arg-type]
+
+
+def test_ranks_that_crash_at_one_place_share_a_sentence(tmp_path: Path) -> None:
+    """A thread that is none of Python's has no stack."""
+    cluster = Cluster(tmp_path)
+    stack = '\n\nCurrent thread 0x1 (most recent call first):\n  File "In[3]", line 2 in <module>\n'
+    cluster.deaths = {0: -signal.SIGSEGV, 1: -signal.SIGSEGV}
+    for rank in (0, 1):
+        cluster.places[rank].pid = rank
+        text = f"{stack_file.CRASH}Segmentation fault{stack}"
+        Path(stack_file.path_of(tmp_path, rank)).write_text(text)
+    assert c_code.crashed(cluster, [0, 1]) == "Ranks 0–1 stood in In[3], line 2."  # type: ignore[arg-type]
+    Path(stack_file.path_of(tmp_path, 0)).write_text(f"{stack_file.CRASH}Aborted\n\n")
+    assert c_code.crashed(cluster, [0]) == ""  # type: ignore[arg-type]
