@@ -24,6 +24,9 @@ from . import shell as ipython
 from .ranks_option import parse_ranks
 from .run import run
 
+#: What ``shlex`` says of a line that it cannot divide into words.
+UNREADABLE = "No closing quotation"
+
 
 def fill_empty(lines: list[str]) -> list[str]:
     """Give a ``%%px`` cell without a body one that does nothing: IPython would refuse it."""
@@ -40,7 +43,9 @@ def _failing(name: str, magic: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
         try:
             return magic(*args, **named)
-        except PrintedError as error:
+        except (PrintedError, ValueError) as error:
+            if isinstance(error, ValueError) and str(error) != UNREADABLE:
+                raise
             text = str(error).removeprefix(f"{name} ").rstrip(".")
             raise UsageError(f"{name}: {text}. {name}? shows what it takes.") from None
 

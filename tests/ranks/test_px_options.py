@@ -59,6 +59,8 @@ def test_what_is_in_time_ends_as_ever(shell: InteractiveShell, lab: labkit.Lab) 
         ("%%px --timeout 3 --local\n1", "--timeout is for a cell that is waited for"),
         ("%%px --timeout soon\n1", "%%px: argument --timeout: invalid"),
         ("%%px --frob 2\n1", "%%px: unrecognized arguments: --frob 2"),
+        ('%%px --ranks "0\n1', "%%px: No closing quotation"),
+        ("%pxconfig --targets '", "%pxconfig: No closing quotation"),
         ("%%px --ranks\n1", "%%px: argument --ranks: expected one"),
         ("%pxresult --frob", "%pxresult: unrecognized arguments: --frob"),
         ("%pxconfig --frob", "%pxconfig: unrecognized arguments: --frob"),
