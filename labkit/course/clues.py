@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..rank_names import label
@@ -13,6 +13,10 @@ from .difference import leaves
 
 #: Numbers of this size and more are not computed with: a square would overflow.
 LARGEST = 1e150
+#: Results with more parts have no clue of their own for one of them.
+ORDINALS = ("first", "second", "third", "fourth")
+REORDERED = "The values are right, but their order is not."
+SWAPPED = "The two values have changed places."
 
 
 def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
@@ -28,20 +32,55 @@ def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
     pairs = [(y, e) for y, e in zip(yours, expected, strict=True) if not same(y, e)]
     if on_ranks and (text := _between_ranks(yours, expected)):
         return text
+    results = [_items(*pair) for pair in pairs if not hasattr(pair[1], "shape")]
+    cases = [case for result in results for case in result.values() if not same(*case)]
+    return (
+        _in_common(pairs)
+        or _in_common(cases)
+        or _of_parts(pairs)
+        or _part(cases)
+        or (_unequal(yours, expected) if on_ranks else "")
+    )
+
+
+def _in_common(pairs: Sequence[tuple[Any, Any]]) -> str:
+    """Return what all of these have in common."""
     found = {_of_pair(y, e) for y, e in pairs}
-    if len(found) == 1 and (text := found.pop()):
-        return text
-    return _of_cases(pairs) or _of_parts(pairs) or (_unequal(yours, expected) if on_ranks else "")
-
-
-def _of_cases(pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return what the cases of a trial that differ have in common, on all ranks."""
-    lists = [(y, e) for y, e in pairs if _are_lists(y, e) and len(y) == len(e)]
-    if len(lists) < len(pairs):
-        return ""
-    cases = [(y, e) for pair in lists for y, e in zip(*pair, strict=True) if not same(y, e)]
-    found = {_of_pair(y, e) for y, e in cases}
+    if found == {SWAPPED, REORDERED}:
+        return REORDERED
     return found.pop() if len(found) == 1 else ""
+
+
+def _items(yours: Any, expected: Any) -> dict[Any, tuple[Any, Any]]:
+    """Return the parts of two values side by side, by place or key; none if they have others."""
+    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
+        keys = expected.keys() if yours.keys() == expected.keys() else ()
+        return {key: (yours[key], expected[key]) for key in keys}
+    if not _are_lists(yours, expected):
+        shapes = [getattr(value, "shape", ()) for value in (yours, expected)]
+        if not shapes[0] or shapes[0] != shapes[1]:
+            return {}
+    elif len(yours) != len(expected):
+        return {}
+    return dict(enumerate(zip(yours, expected, strict=True)))
+
+
+def _part(cases: Sequence[tuple[Any, Any]]) -> str:
+    """Name the parts that are wrong wherever something is, if the others are always right."""
+    found = [_items(*case) for case in cases]
+    names = list(found[0]) if found else []
+    if any(list(parts) != names for parts in found):
+        return ""
+    wrong = [k for k in names if not all(same(*parts[k]) for parts in found)]
+    right = [k for k in names if k not in wrong]
+    if not (wrong and right) or len(names) > len(ORDINALS):
+        return ""
+    if all(isinstance(name, str) for name in names):
+        verb = "is" if len(wrong) == 1 else "are"
+        return f"Only {' and '.join(map(repr, wrong))} {verb} wrong."
+    if len(wrong) == 1:
+        return f"Of its {len(names)} parts only the {ORDINALS[wrong[0]]} is wrong."
+    return f"Of its {len(names)} parts only the {ORDINALS[right[0]]} is right." * (len(right) == 1)
 
 
 def _of_parts(pairs: Sequence[tuple[Any, Any]]) -> str:
@@ -161,6 +200,13 @@ def _are_lists(*values: Any) -> bool:
     return all(isinstance(value, list | tuple) for value in values)
 
 
+def _missing(yours: Any, expected: Any) -> str:
+    if not (isinstance(yours, Mapping) and isinstance(expected, Mapping)):
+        return ""
+    missing = [repr(key) for key in expected if key not in yours]
+    return f"It lacks {' and '.join(missing)}." if missing else ""
+
+
 def _length(yours: Any, expected: Any) -> str:
     if not _are_lists(yours, expected):
         shapes = [tuple(v.shape) if hasattr(v, "shape") else None for v in (yours, expected)]
@@ -186,9 +232,7 @@ def _order(yours: Any, expected: Any) -> str:
         if place is None:
             return ""
         rest.pop(place)
-    if len(b) == 2:
-        return "The two values have changed places."
-    return "The values are right, but their order is not."
+    return SWAPPED if len(b) == 2 else REORDERED
 
 
 def _numbers(yours: Any, expected: Any) -> list[tuple[float, float]] | None:
@@ -264,13 +308,21 @@ def _rounded(yours: Any, expected: Any) -> str:
     return ""
 
 
-def _power(yours: Any, expected: Any) -> str:
-    """Name a square or an inverse."""
+def _function(yours: Any, expected: Any) -> str:
+    """Name a square, an inverse and the like; a single number may be a root or share by chance."""
     pairs = _numbers(yours, expected)
     if not pairs or any(b == 0 for _, b in pairs):
         return ""
-    for power, text in ((2, "the square of"), (-1, "1 divided by")):
-        if all(math.isclose(a, b**power, rel_tol=1e-4) for a, b in pairs):
+    several = len({b for _, b in pairs}) > 1 and all(b > 0 for _, b in pairs)
+    shares = several and all(b < 1 for _, b in pairs)
+    for function, text, may_be in (
+        (lambda b: b * b, "the square of", True),
+        (lambda b: 1 / b, "1 divided by", True),
+        (math.sqrt, "the square root of", several),
+        (math.log2, "the base-2 logarithm of", several),
+        (lambda b: 1 - b, "1 minus", shares),
+    ):
+        if may_be and all(math.isclose(a, function(b), rel_tol=1e-4) for a, b in pairs):
             return f"{_what(pairs)} {text} what it should be."
     return ""
 
@@ -290,12 +342,13 @@ def _opposite(yours: Any, expected: Any) -> str:
 
 
 #: What all numbers have in common.
-_OF_NUMBERS: tuple[Callable[[Any, Any], str], ...] = (_factor, _offset, _rounded, _power)
+_OF_NUMBERS: tuple[Callable[[Any, Any], str], ...] = (_factor, _offset, _rounded, _function)
 _LOOKS: tuple[Callable[[Any, Any], str], ...] = (
     _nan,
     _case,
     _transposed,
     _type,
+    _missing,
     _length,
     _order,
     _opposite,
