@@ -118,10 +118,15 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "It always returns True. With MAX, one rank that agrees is enough, and rank 0 always "
-            "agrees with itself. All ranks must agree: reduce with MIN.",
+            "It always returns True: one rank that agrees is enough for that, as with MAX, and "
+            "rank 0 always agrees with itself. All ranks must agree: reduce with MIN.",
             when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
-            shown_by={"one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX")},
+            shown_by={
+                "one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX"),
+                "one is enough, in a sum": edit(
+                    "agree, op=dist.ReduceOp.MIN", "agree", "item() == 1", "item() > 0"
+                ),
+            },
         ),
         Mistake(
             "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "

@@ -126,13 +126,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A run may have no collective at all: then nobody waits, and the answer is 0.0. max "
-            "takes default=.",
+            "max has got nothing to choose from. A run may have no collective at all: then nobody "
+            "waits, zip(*seconds) is empty, and the answer is 0.0. max takes default=.",
             raises=r"ValueError: max\(\) (arg is an|iterable argument is) empty",
             shown_by={
                 "forgets the empty run": body(
                     "return max(max(step) - min(step) for step in zip(*seconds))"
-                )
+                ),
+                "goes through the rows of the empty run": edit("zip(*seconds)", "seconds"),
             },
         ),
     ),

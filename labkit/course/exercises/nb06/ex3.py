@@ -39,6 +39,7 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, str], Extra], ...] = (
             (2, "backward"): 7,
         },
     ),
+    ((2, 3, 5), (5, "data loading"), {(5, "data loading"): 45, (3, "optimizer"): 6}),
 )
 
 
@@ -114,6 +115,12 @@ def _column(pairs: Any, place: int) -> list[Any]:
 
 def _waits_most(timeline: Timeline) -> int:
     return max(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
+
+
+def _place(timeline: Timeline) -> int:
+    """Return the place of the rank that waits least."""
+    waits = [timeline.seconds("waiting", r) for r in timeline.ranks]
+    return waits.index(min(waits))
 
 
 def _blocked_least(timeline: Timeline) -> int:
@@ -194,6 +201,20 @@ EXERCISE = Exercise(
                     ranks = list(timeline.ranks)
                     rank = min(ranks, key=lambda r: timeline.seconds("blocked", r))
                     """,
+                ),
+            },
+        ),
+        Mistake(
+            "You name the place of the rank in timeline.ranks. The ranks need not begin at 0: "
+            "return the rank that stands at that place.",
+            when=_ranks_are(_place),
+            shown_by={
+                "the place": body("""
+                    waits = [timeline.seconds("waiting", r) for r in timeline.ranks]
+                    return waits.index(min(waits)), "backward"
+                """),
+                "the place of the smallest": edit(
+                    "return rank, max(", "return list(timeline.ranks).index(rank), max("
                 ),
             },
         ),

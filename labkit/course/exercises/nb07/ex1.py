@@ -36,12 +36,12 @@ def _gradients(rank: int, n: int) -> list[torch.Tensor]:
 
     The first one's largest is negative. The second's is a power of two, on the last rank, for which
     65,504 and 65,536 make a difference. The others ask for a scale below 1, the third without a
-    dimension; they are twice 65,505 and twice 65,504.
+    dimension; they are twice 65,505 and twice 65,504. The first one's norm would halve the scale.
     """
     peak = {0: -2.0e-3, 1: -2.4e-3}.get(rank, -1.0e-3)
     high = 2.0**-8 if rank == n - 1 else 2.0**-10
     return [
-        torch.tensor([1e-7, 2e-4 / (rank + 1), peak, -3e-6]),
+        torch.tensor([1e-7, 2e-4 / (rank + 1), peak, -3e-6, *[0.9 * peak] * 3]),
         torch.tensor([[1e-7, -3e-6], [high, -1e-4]]),
         torch.tensor(131_010.0 if rank == n - 1 else 1.0),
         torch.tensor([[131_008.0 if rank == 0 else -1.0]]),
@@ -83,6 +83,11 @@ def _without_abs(n: int) -> list[list[float]]:
     return [[*(_power(max(g.max().item() for g in case)) for case in cases), True]] * n
 
 
+def _for_norms(n: int) -> list[list[float]]:
+    cases = zip(*(_gradients(r, n) for r in range(n)), strict=True)
+    return [[*(_power(max(g.norm().item() for g in case)) for case in cases), True]] * n
+
+
 EXERCISE = Exercise(
     id="07-1",
     title="Find the largest scale",
@@ -108,6 +113,15 @@ EXERCISE = Exercise(
             when=would_give(_without_abs),
             raises=r"^ValueError: (math domain error|expected a positive input)",
             shown_by={"without abs": edit("abs().max", "max")},
+        ),
+        Mistake(
+            "That is the scale for the norm of each tensor. Each gradient is multiplied alone: "
+            "the largest one decides, gradient.abs().max().",
+            when=would_give(_for_norms),
+            shown_by={
+                "the norm": edit("gradient.abs().max()", "gradient.norm()"),
+                "the norm, by hand": edit("gradient.abs().max()", "(gradient**2).sum().sqrt()"),
+            },
         ),
         Mistake(
             "Rounded up, the largest gradient overflows: round the exponent down.",

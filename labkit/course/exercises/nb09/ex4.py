@@ -23,8 +23,21 @@ CASES: dict[str, tuple[int, int, int, bool]] = {
     "just too large": (GIB // 2 + 1, 8 * GIB, 2, False),
     "weights too large": (30_000 * MILLION, 80 * GIB, 8, False),
     "weights fit": (3000 * MILLION, 24 * GIB, 4, False),
+    "more than bytes": (100_000 * MILLION, 80 * GIB, 32, False),
 }
-CHOICES = ("one GPU", "DDP", "DDP", "FSDP", "FSDP", "one GPU", "DDP", "FSDP", "FSDP", "FSDP")
+CHOICES = (
+    "one GPU",
+    "DDP",
+    "DDP",
+    "FSDP",
+    "FSDP",
+    "one GPU",
+    "DDP",
+    "FSDP",
+    "FSDP",
+    "FSDP",
+    "FSDP",
+)
 NAMES = tuple(CASES)
 
 
@@ -121,6 +134,7 @@ EXERCISE = Exercise(
             when=_plays(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
             shown_by={
                 "weights only": edit("16 * parameters", "4 * parameters"),
+                "no bytes at all": edit("16 * parameters", "parameters"),
                 "one moment": edit("16 * parameters", "12 * parameters"),
                 "two bytes each": edit("16 * parameters", "8 * parameters"),
             },

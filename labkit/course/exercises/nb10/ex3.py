@@ -158,8 +158,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "step-2.pt was written last, but its step is not the highest. Go by the number in "
-            "the name, not by the file's time, and begin with the highest.",
+            "The step of step-2.pt is not the highest, though that file was written last. The "
+            "number in the name counts, and not the time: begin with the highest.",
             when=_newest_is("step-2.pt"),
             shown_by={
                 "goes by the time": body("""
@@ -173,6 +173,7 @@ EXERCISE = Exercise(
                         except Exception:
                             continue
                 """),
+                "begins with the lowest": edit(", reverse=True", ""),
             },
         ),
         Mistake(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-from ...answers import body
+from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 
@@ -21,6 +21,8 @@ CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
     ((1, 1, 1, 3, 1), 3),
     ((1, 4, 7, 7, 1, 5, 2, 1), 4),
     ((3, 1), 1),
+    ((9, 6, 3), 3),
+    ((5, 3, 2, 5, 4), 3),
 )
 PLACES, STAGES, EMPTY, LAYERS = "places", "stages", "an empty stage", "layers"
 
@@ -82,6 +84,18 @@ def _nearest(costs: Sequence[int], p: int) -> list[int]:
     return [*counts, len(costs) - at]
 
 
+def _most_equal(costs: Sequence[int], p: int) -> list[int]:
+    """Make the difference between the dearest and the cheapest stage small."""
+
+    def spread(way: Sequence[int]) -> int:
+        stages = [sum(costs[i:j]) for i, j in pairwise(way)]
+        return max(stages) - min(stages)
+
+    places = combinations(range(1, len(costs)), p - 1)
+    best = min(((0, *inner, len(costs)) for inner in places), key=spread)
+    return [j - i for i, j in pairwise(best)]
+
+
 def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> When:
     return would_give(lambda n: [_heaviest(costs, way(costs, p)) for costs, p in CUTS])
 
@@ -125,9 +139,30 @@ EXERCISE = Exercise(
             shown_by={"an empty stage": body("return [len(costs)] + [0] * (p - 1)")},
         ),
         Mistake(
-            "The numbers do not add up to the number of layers: none may be left out or doubled.",
+            "The numbers do not add up to the number of layers. Return how many layers each stage "
+            "gets, not what they cost or where it ends; none may be left out or doubled.",
             when=_tells(LAYERS),
-            shown_by={"the rest is forgotten": body("return [len(costs) // p] * p")},
+            shown_by={
+                "the rest is forgotten": body("return [len(costs) // p] * p"),
+                "what the stages cost": edit("[j - i for i, j", "[sum(costs[i:j]) for i, j"),
+            },
+        ),
+        Mistake(
+            "You make the stages as equal as possible. That is not the same: the cheapest stage "
+            "does not count, only the most expensive one.",
+            when=_cuts(_most_equal),
+            shown_by={
+                "the smallest spread": body("""
+                    from itertools import combinations, pairwise
+
+                    def stages(inner):
+                        return [sum(costs[i:j]) for i, j in pairwise((0, *inner, len(costs)))]
+
+                    ways = combinations(range(1, len(costs)), p - 1)
+                    best = min(ways, key=lambda way: max(stages(way)) - min(stages(way)))
+                    return [j - i for i, j in pairwise((0, *best, len(costs)))]
+                """),
+            },
         ),
         Mistake(
             "You give all stages equal numbers of layers, but layers cost different amounts: "

@@ -37,7 +37,7 @@ ENVIRONMENTS = {
 #: The names that launchers set.
 NAMES = {name for names in ENVIRONMENTS.values() for name in names} - {"HOME"}
 #: What stands for an error because a launcher's name is not there.
-LACKS = "raises an error: there is no"
+LACKS, ELSEWHERE = "raises an error: there is no", " in os.environ"
 
 
 class _Environment(dict[str, str]):
@@ -60,6 +60,8 @@ class _Environment(dict[str, str]):
         answer has not asked here at all. None where the error is of another kind."""
         if isinstance(error, KeyError):
             name = error.args[0] if error.args else None
+            if name in self:  # it was looked for elsewhere
+                return f"{name}{ELSEWHERE}"
             return str(name) if name in NAMES else None
         if re.match(r"int\(\) argument must be .*'NoneType'", str(error)) and NAMES.issuperset(
             self.asked
@@ -112,14 +114,24 @@ EXERCISE = Exercise(
             ),
             shown_by={
                 "its own environment": body('return int(os.environ.get("RANK", 0)), 0, 1'),
-                "its own environment, without a default": body("""
-                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
-                    return tuple(int(os.environ[name]) for name in names)
-                """),
                 "its own environment, asked": body("""
                     names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
                     return tuple(int(os.environ.get(name)) for name in names)
                 """),
+            },
+        ),
+        Mistake(
+            "A name that is in environment was looked for in os.environ: read all of them from "
+            "environment.",
+            when=lambda yours, expected, n: any(
+                str(found).endswith(ELSEWHERE) for found in yours.values()
+            ),
+            shown_by={
+                "its own environment, without a default": body("""
+                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
+                    return tuple(int(os.environ[name]) for name in names)
+                """),
+                "asks one, reads the other": edit("environment[name])", "os.environ[name])"),
             },
         ),
         Mistake(
@@ -189,7 +201,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Where srun has started torchrun, Slurm's variables number the agents. The ranks are "
-            "torchrun's: check for its variables first.",
+            "torchrun's: check first whether its variables are there, even if RANK is 0.",
             when=fact_is(BOTH, [1, 0, 2]),
             shown_by={
                 "Slurm first": edit(

@@ -115,8 +115,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "A loss of NaN gets True: every comparison with NaN is False, so ask what has to hold "
-            "(error <= tolerance), not what must not (error > tolerance).",
+            "A loss of NaN gets True. Every comparison with NaN is False, so ask what has to hold "
+            "(error <= tolerance), not what must not; and ask on each rank, before the reduction: "
+            "MAX may lose a NaN.",
             when=would_give(
                 _told(lambda losses: not any(abs(x - REFERENCE) > TOLERANCE for x in losses))
             ),
@@ -124,7 +125,12 @@ EXERCISE = Exercise(
                 "looks for errors": edit(
                     "int(abs(loss - reference) <= tolerance)",
                     "int(not abs(loss - reference) > tolerance)",
-                )
+                ),
+                "the largest error": body("""
+                    error = torch.tensor(abs(loss - reference), device=device)
+                    dist.all_reduce(error, op=dist.ReduceOp.MAX)
+                    return error.item() <= tolerance
+                """),
             },
         ),
         Mistake(

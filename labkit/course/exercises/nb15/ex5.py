@@ -38,7 +38,10 @@ def trial(
                 mine = group
         x = torch.tensor(held(here.rank), device=here.device)
         parts = answer(x, mine)
-        found.append("None" if parts is None else [part.tolist() for part in parts])
+        tensor = isinstance(parts, torch.Tensor)  # a list is asked for
+        found.append(
+            "None" if parts is None else parts if tensor else [part.tolist() for part in parts]
+        )
         if x.tolist() != held(here.rank):
             found[-1] = f"changed x to {x.tolist()}"
     return found
@@ -98,10 +101,13 @@ EXERCISE = Exercise(
         Mistake(
             "gather runs on all ranks: pass group=group, so that it collects from this group's "
             "members only.",
-            raises=r"list size[\s\S]*gather\((?![^\n]*group=)[^\n]*\)",
+            raises=r"(list size|must be specified)[\s\S]*gather\((?![^\n]*group=)[^\n]*\)",
             shown_by={
                 "forgets the group": edit(
                     "group=group, group_dst=last", "dst=dist.get_global_rank(group, last)"
+                ),
+                "forgets the group, at its own place": edit(
+                    "group=group, group_dst=last", "dst=last"
                 ),
                 "forgets the group, by position": edit(
                     "dist.gather(x, parts, group=group, group_dst=last)",

@@ -19,11 +19,13 @@ CALLS = range(len(TOPS))
 
 
 def _scores(call: int, rank: int) -> torch.Tensor:
-    """Return twelve numbers, no two of any rank alike, the best of them not of as many ranks:
-    floats, then whole numbers below zero that float32 has not."""
+    """Return twelve numbers, no two of one rank alike, the best of them not of as many ranks:
+    floats, of which the first two ranks have the same best one; then whole numbers below zero that
+    float32 has not."""
     numbers = [29 * i % 97 + 17 * rank % 97 + 8 * rank for i in range(12)]
     if call == 0:
-        return torch.tensor([(29.0 * i + 17 * rank) % 97 + 8 * rank for i in range(12)])
+        floats = [(29.0 * i + 17 * rank) % 97 + 8 * rank for i in range(11)]
+        return torch.tensor([*floats, 200.0 if rank < 2 else 50.0])
     return -(2**24) - 1 - torch.tensor([2 * number + rank % 2 for number in numbers])
 
 

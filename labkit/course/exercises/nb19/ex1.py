@@ -45,6 +45,7 @@ CASES = (
     Case(TENSORS[:2], FULL, FULL, 1, sharded=True),
     Case(((5, 4),), FULL, FULL, 0, sharded=False),
     Case(((13,),), HALF, FULL, 1, sharded=True),
+    Case(((3, 7),), HALF, FULL, 0, sharded=False),
 )
 
 
@@ -220,6 +221,16 @@ EXERCISE = Exercise(
             "float32 copy, 4 bytes per parameter, and the weights are made from it.",
             when=_gives(bytes_=lambda c: per_number(c) - _copy(c)),
             shown_by={"no copy": edit("each += 4 * (weights != torch.float32)", "pass")},
+        ),
+        Mistake(
+            "You leave out the float32 copy where the optimizer keeps no numbers. SGD without "
+            "momentum updates a copy too, if the weights are bfloat16.",
+            when=_gives(bytes_=lambda c: per_number(c) - _copy(c) * (c.numbers == 0)),
+            shown_by={
+                "a copy beside numbers only": edit(
+                    "(weights != torch.float32)", "(weights != torch.float32) * (numbers > 0)"
+                )
+            },
         ),
         Mistake(
             "You count a float32 copy although the weights are float32: then the optimizer updates "
