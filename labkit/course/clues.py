@@ -78,6 +78,8 @@ def _part(cases: Sequence[tuple[Any, Any]]) -> str:
     if all(isinstance(name, str) for name in names):
         verb = "is" if len(wrong) == 1 else "are"
         return f"Only {' and '.join(map(repr, wrong))} {verb} wrong."
+    if all(same(case, cases[0]) for case in cases):  # of a single case that is chance
+        return ""
     if len(wrong) == 1:
         return f"Of its {len(names)} parts only the {ORDINALS[wrong[0]]} is wrong."
     return f"Of its {len(names)} parts only the {ORDINALS[right[0]]} is right." * (len(right) == 1)
