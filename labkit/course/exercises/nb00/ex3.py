@@ -37,6 +37,13 @@ def _reduced(yours: Any, expected: Any, n: int) -> bool:
     return left_by_reduce([mine * n for mine in yours], [_brought(r) for r in range(n)])
 
 
+def _with_another_op(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether the ranks' numbers were put together by another operation."""
+    brought = torch.stack([_brought(r) for r in range(n)])
+    found = (brought.amax(0), brought.amin(0), brought.prod(0))
+    return any(same(yours, [value / by] * n) for value in found for by in (1, n))
+
+
 EXERCISE = Exercise(
     id="00-3",
     title="Average over the ranks",
@@ -142,6 +149,18 @@ EXERCISE = Exercise(
                     dist.broadcast(x, 0)
                     """,
                 ),
+            },
+        ),
+        Mistake(
+            "This is the ranks' largest, smallest or product. An average needs their sum, which is "
+            "what dist.all_reduce gives without op=; then divide by world_size.",
+            when=_with_another_op,
+            shown_by={
+                "the largest": body("""
+                    dist.all_reduce(x, op=dist.ReduceOp.MAX)
+                    return x
+                """),
+                "the product": edit("all_reduce(x)", "all_reduce(x, op=dist.ReduceOp.PRODUCT)"),
             },
         ),
     ),

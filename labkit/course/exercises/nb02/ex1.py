@@ -39,6 +39,11 @@ def _mean_of_means(call: int, rank: int, n: int) -> torch.Tensor:
     return torch.stack([numbers(call, r).mean() for r in range(n)]).mean()
 
 
+def _mean_of_means_or_0(call: int, rank: int, n: int) -> torch.Tensor:
+    means = [torch.nan_to_num(numbers(call, r).mean()) for r in range(n)]
+    return torch.stack(means).mean()
+
+
 def _total_by_own_count(times: Callable[[int], int]) -> Callable[[int, int, int], torch.Tensor]:
     def play(call: int, rank: int, n: int) -> torch.Tensor:
         return _all(call, n).sum() / torch.tensor(float(len(numbers(call, rank)) * times(n)))
@@ -62,12 +67,20 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "That is the mean of the ranks' means: a rank with two samples counts as much as a "
-            "rank with five, and a rank with none has no mean (nan). Add up the samples, and add "
+            "rank with five, and a rank with none has no mean. Add up the samples, and add "
             "up their counts.",
-            when=would_give(_each(_mean_of_means)),
+            when=lambda yours, expected, n: any(
+                would_give(_each(play))(yours, expected, n)
+                for play in (_mean_of_means, _mean_of_means_or_0)
+            ),
             shown_by={
                 "averages the means": body("""
                     mean = samples.mean()
+                    dist.all_reduce(mean)
+                    return mean / world_size
+                """),
+                "averages the means, 0 for none": body("""
+                    mean = samples.sum() / max(1, len(samples))
                     dist.all_reduce(mean)
                     return mean / world_size
                 """),

@@ -116,6 +116,14 @@ EXERCISE = Exercise(
                 """),
             },
         ),
+        Mistake(
+            "You take the longer of computing and sending. But the first bucket is full only after "
+            "compute / buckets, and the last one is sent after all computing.",
+            when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
+            shown_by={
+                "the longer of both": body("return max(compute, buckets * alpha + beta * size)")
+            },
+        ),
     ),
     another=body("""
         end = 0.0

@@ -136,6 +136,17 @@ EXERCISE = Exercise(
                 "goes through the rows of the empty run": edit("zip(*seconds)", "seconds"),
             },
         ),
+        Mistake(
+            "The rank that waits longest is the first to arrive, the one with the smallest time: "
+            "subtract that, not the mean.",
+            when=would_give(
+                lambda n: [
+                    max((max(s) - sum(s) / len(s) for s in zip(*seconds, strict=True)), default=0.0)
+                    for seconds in ASKED
+                ]
+            ),
+            shown_by={"minus the mean": edit("min(step)", "sum(step) / len(step)")},
+        ),
     ),
     another=body("""
         longest = 0.0

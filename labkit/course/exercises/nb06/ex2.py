@@ -120,6 +120,27 @@ EXERCISE = Exercise(
                 """),
             },
         ),
+        Mistake(
+            "You divide twice: F.cross_entropy has already divided by the rank's own number of "
+            'images. Use its sum, reduction="sum".',
+            when=would_give(
+                lambda n: _all(n, lambda call, r: n / _images(call, n) / _count(call, r))
+            ),
+            shown_by={"the mean, divided": edit(', reduction="sum"', "")},
+        ),
+        Mistake(
+            "The factor is upside down: the more of all images a rank has, the more its mean "
+            "counts. Multiply by its own number, and divide by that of all ranks.",
+            when=would_give(
+                lambda n: _all(n, lambda call, r: _images(call, n) / n / _count(call, r) ** 2)
+            ),
+            shown_by={
+                "upside down": edit(
+                    ', reduction="sum") * world_size / count',
+                    ") * count / (world_size * len(labels))",
+                ),
+            },
+        ),
     ),
     also_wrong={
         "gathers objects": Wrong(

@@ -247,6 +247,18 @@ EXERCISE = Exercise(
                 """),
             },
         ),
+        Mistake(
+            "An overflow on one rank is enough: all ranks have to skip that step. Combine the "
+            "flags with MAX, or add them up and compare with 0.",
+            when=lambda yours, expected, n: all(
+                own == _played(_right, n, n) and own != right
+                for own, right in zip(yours, expected, strict=True)
+            ),
+            shown_by={
+                "all have to overflow": edit("ReduceOp.MAX", "ReduceOp.MIN"),
+                "two have to overflow": edit(", op=dist.ReduceOp.MAX", "", "flag > 0", "flag > 1"),
+            },
+        ),
     ),
     also_wrong={
         "unpacks what all_reduce returns": Wrong(

@@ -190,6 +190,24 @@ EXERCISE = Exercise(
                 """)
             },
         ),
+        Mistake(
+            "The items of the list have to be texts such as 'F0' and 'B0'.",
+            when=_each_call(
+                lambda order, right, m: not all(isinstance(name, str) for name in order)
+            ),
+            shown_by={
+                "pairs": body("""
+                    return [("F", 0), ("B", 0)]
+                """),
+                "numbers": body("return list(range(2 * m))"),
+            },
+        ),
+        Mistake(
+            "There is one forward too few at the beginning: p - 1 - stage of them come before the "
+            "first pair.",
+            when=_starts(lambda s, p, m: max(0, p - 2 - s)),
+            shown_by={"one too few": edit("p - 1 - stage", "max(0, p - 2 - stage)")},
+        ),
     ),
     another=body("""
         order, forwards, backwards = [], 0, 0

@@ -12,7 +12,7 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import When, near, would_give
 
 #: Rows, inputs, and outputs of each rank, of each call.
 CALLS = ((2, 3, 2), (1, 4, 1))
@@ -98,6 +98,21 @@ def _stacked(n: int) -> list[list[dict[str, Any]]]:
     return [[one(call) for call in range(len(CALLS))]] * n
 
 
+def _output_is(put: Callable[[list[torch.Tensor], int], Any]) -> When:
+    """Return the predicate of putting the ranks' outputs together like that, whatever the
+    gradients."""
+
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        found = [[one["output"] for one in calls] for calls in yours]
+        outs = [
+            [x @ own.T for own in w.chunk(n, dim=0)]
+            for x, w, _ in (_layer(call, n) for call in range(len(CALLS)))
+        ]
+        return near(found, [[put(parts, rank) for parts in outs] for rank in range(n)])
+
+    return when
+
+
 EXERCISE = Exercise(
     id="11-4",
     title="Cut by outputs",
@@ -171,6 +186,34 @@ EXERCISE = Exercise(
                     everyone[rank] = w
                     return x @ torch.cat(everyone).T
                 """),
+            },
+        ),
+        Mistake(
+            "The output has this rank's columns only. Gather those of all ranks, and put them side "
+            "by side.",
+            when=_output_is(lambda outs, rank: outs[rank]),
+            shown_by={"its own columns": edit("return torch.cat(everyone, dim=1)", "return own")},
+        ),
+        Mistake(
+            "You add the ranks' outputs up, as in a layer that is cut by its inputs. Here each is "
+            "a part of the columns: put them side by side.",
+            when=_output_is(lambda outs, rank: sum(outs)),
+            shown_by={
+                "adds up": edit(
+                    "return torch.cat(everyone, dim=1)", "return torch.stack(everyone).sum(dim=0)"
+                ),
+            },
+        ),
+        Mistake(
+            "Your own columns come first. The order is that of the ranks, the same on each.",
+            when=_output_is(
+                lambda outs, rank: torch.cat([outs[rank], *outs[:rank], *outs[rank + 1 :]], dim=1)
+            ),
+            shown_by={
+                "its own first": edit(
+                    "return torch.cat(everyone, dim=1)",
+                    "return torch.cat([everyone.pop(rank), *everyone], dim=1)",
+                ),
             },
         ),
     ),

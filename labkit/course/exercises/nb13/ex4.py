@@ -83,6 +83,18 @@ EXERCISE = Exercise(
                 """),
             },
         ),
+        Mistake(
+            "Half as many servers as workers would move 4 S each. A rank of the ring moves "
+            "4 (workers - 1) / workers · S, which is a little less, so it takes more servers.",
+            when=lambda yours, expected, n: any(
+                _for_each(number)(yours, expected, n)
+                for number in (lambda k: k // 2, lambda k: k / 2, lambda k: math.ceil(k / 2))
+            ),
+            shown_by={
+                "half of the workers": body("return workers // 2"),
+                "half of the workers, rounded up": body("return math.ceil(workers / 2)"),
+            },
+        ),
     ),
     another=body("""
         servers = 1

@@ -168,6 +168,16 @@ EXERCISE = Exercise(
                 ),
             },
         ),
+        Mistake(
+            "A list of tensors is asked for, one per member; this is one tensor.",
+            when=lambda yours, expected, n: any(
+                isinstance(found, torch.Tensor) for own in yours for found in own
+            ),
+            shown_by={
+                "stacks them": edit("return parts", "return torch.stack(parts) if mine else None"),
+                "joins them": edit("return parts", "return torch.cat(parts) if mine else None"),
+            },
+        ),
     ),
     also_wrong={
         "takes all_gather": Wrong(

@@ -127,6 +127,20 @@ EXERCISE = Exercise(
                 "alpha is shared": edit("alpha + beta * size / n", "(alpha + beta * size) / n")
             },
         ),
+        Mistake(
+            "You subtract all of computing from all of sending. The first bucket cannot be sent "
+            "before compute / n, and the last one not before computing has ended.",
+            when=_plays(
+                lambda n, s, c, a, b: n * a + b * s - c,
+                lambda n, s, c, a, b: max(0.0, n * a + b * s - c),
+            ),
+            shown_by={
+                "the difference": body("return n * alpha + beta * size - compute"),
+                "the difference, never below zero": body(
+                    "return max(0.0, n * alpha + beta * size - compute)"
+                ),
+            },
+        ),
     ),
     another=body("""
         end = 0.0

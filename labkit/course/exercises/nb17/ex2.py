@@ -73,6 +73,10 @@ def _weighted_statistics(rank: int, n: int) -> torch.Tensor:
     return torch.stack(parts).sum(dim=0)
 
 
+def _mean_is_plain(yours: Any, expected: Any, n: int) -> bool:
+    return all(near(y[0][0], _mean_of_statistics(0, n)[0]) for y in yours)
+
+
 def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
     """Tell whether all is right but the variances of the large numbers."""
     return all(
@@ -202,6 +206,14 @@ EXERCISE = Exercise(
                     rows = rows[~rows[:, 0].isnan()]
                     return rows.mean(0), rows.var(0, unbiased=False)
                 """),
+            },
+        ),
+        Mistake(
+            "The mean is that of the ranks' means, whatever their numbers of rows. A rank with "
+            "more rows must count more: its share is its rows, divided by all.",
+            when=_mean_is_plain,
+            shown_by={
+                "equal shares": edit("counts / counts.sum()", "1 / world_size"),
             },
         ),
     ),

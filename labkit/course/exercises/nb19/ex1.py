@@ -164,6 +164,19 @@ def _pieces(case: Case, rank: int, n: int) -> int:
     return sum(-(-torch.Size(shape).numel() // parts) for shape in case.shapes)
 
 
+def _rounded_down(case: Case, rank: int, n: int) -> int:
+    parts = n if case.sharded else 1
+    return sum(shape[0] // parts * torch.Size(shape[1:]).numel() for shape in case.shapes)
+
+
+def _split_evenly(case: Case, rank: int, n: int) -> int:
+    rank, n = (rank, n) if case.sharded else (0, 1)
+    return sum(
+        (shape[0] // n + (rank < shape[0] % n)) * torch.Size(shape[1:]).numel()
+        for shape in case.shapes
+    )
+
+
 EXERCISE = Exercise(
     id="19-1",
     title="The bytes of a training state",
@@ -255,6 +268,29 @@ EXERCISE = Exercise(
             "without.",
             when=_gives(bytes_=lambda c: 16),
             shown_by={"always 16": edit("return total * each", "return total * 16")},
+        ),
+        Mistake(
+            "Not all ranks get rows: each takes ⌈rows / world_size⌉ of them, rounded up, until "
+            "none are left. Yours rounds down, or lets the lengths differ by one at most.",
+            when=lambda yours, expected, n: any(
+                _gives(numbers)(yours, expected, n) for numbers in (_rounded_down, _split_evenly)
+            ),
+            shown_by={
+                "rounded down": edit(
+                    """
+                    size = -(-rows // world_size)
+                    rows = max(0, min(size, rows - rank * size))
+                    """,
+                    "rows = rows // world_size",
+                ),
+                "lengths that differ by one": edit(
+                    """
+                    size = -(-rows // world_size)
+                    rows = max(0, min(size, rows - rank * size))
+                    """,
+                    "rows = len(torch.empty(rows).tensor_split(world_size)[rank])",
+                ),
+            },
         ),
     ),
     another=body("""

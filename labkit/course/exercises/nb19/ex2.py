@@ -90,12 +90,12 @@ def expected(n: int) -> list[list[float]]:
     return [_slowest(n)] * n
 
 
-def _plays(play: Callable[[Case, int], float]) -> When:
-    """Return the predicate of an answer that gives ``play(case, n)`` on every rank."""
+def _plays(*plays: Callable[[Case, int], float]) -> When:
+    """Return the predicate of an answer that gives one ``play(case, n)`` on every rank."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = [[play(case, n) for case in CASES]] * n
-        return near(yours, wrong) and not near(expected, wrong)
+        wrongs = [[[play(case, n) for case in CASES]] * n for play in plays]
+        return any(near(yours, wrong) and not near(expected, wrong) for wrong in wrongs)
 
     return when
 
@@ -143,12 +143,18 @@ EXERCISE = Exercise(
         Mistake(
             "You add the ranks' predictions up or average them. They compute at the same time, and "
             "all wait for the slowest one: take the largest.",
-            when=_plays(lambda case, n: sum(_step(case, rank, n) for rank in range(n)) / n),
+            when=_plays(
+                lambda case, n: sum(_step(case, rank, n) for rank in range(n)),
+                lambda case, n: sum(_step(case, rank, n) for rank in range(n)) / n,
+            ),
             shown_by={
+                "the sum": edit(
+                    "dist.all_reduce(step, dist.ReduceOp.MAX)", "dist.all_reduce(step)"
+                ),
                 "the mean": edit(
                     "dist.all_reduce(step, dist.ReduceOp.MAX)",
                     "dist.all_reduce(step)\nstep /= world_size",
-                )
+                ),
             },
         ),
         Mistake(

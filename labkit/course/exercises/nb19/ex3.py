@@ -109,6 +109,18 @@ EXERCISE = Exercise(
             when=_plays(lambda c, w, n, g: rows(c, w, n, 4)),
             shown_by={"float32 always": edit("* gradient_bytes", "* 4")},
         ),
+        Mistake(
+            "flops / bandwidth is the rule for many ranks and two bytes per gradient. In general "
+            "the bytes are 2 (n − 1) / n · gradient_bytes, and the FLOPs 4.",
+            when=_plays(lambda c, w, n, g: c / w),
+            shown_by={"the rule of thumb": body("return math.ceil(flops / bandwidth)")},
+        ),
+        Mistake(
+            "A rank of the ring sends 2 (n − 1) messages, but each is a chunk, an n-th of the "
+            "gradients.",
+            when=_plays(lambda c, w, n, g: n * rows(c, w, n, g)),
+            shown_by={"whole gradients": edit("2 * (n - 1) / n", "2 * (n - 1)")},
+        ),
     ),
     another=body("""
         seconds_to_send = 2 * gradient_bytes * (n - 1) / (n * bandwidth)
