@@ -127,7 +127,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max has got nothing to choose from. A run may have no collective at all: then nobody "
-            "waits, zip(*seconds) is empty, and the answer is 0.0. max takes default=.",
+            "waits, and the answer is 0.0. max takes default=.",
             raises=r"ValueError: max\(\) (arg is an|iterable argument is) empty",
             shown_by={
                 "forgets the empty run": body(

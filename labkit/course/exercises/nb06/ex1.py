@@ -109,8 +109,9 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "finish() collects a bucket that was never started. When a bucket becomes ready, "
-            "those after it may be ready already: start all of them, not only one.",
+            "finish() collects a bucket that was never started. Each hook has to count for its "
+            "own bucket, all buckets that are ready start in their turn, not only one, and "
+            "counting begins anew in each step.",
             raises=r"IndexError: pop from empty list",
             shown_by={"one at a time": edit("while len(running)", "if len(running)")},
         ),

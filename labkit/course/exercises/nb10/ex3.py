@@ -52,8 +52,7 @@ def trial(answer: Callable[[str], Any], here: Here) -> dict[str, Any]:
             none = answer(empty)
         except (ValueError, IndexError) as error:
             none = type(error).__name__
-    name = os.path.basename(found) if isinstance(found, (str, os.PathLike)) else found
-    return {"newest": name, "of an empty folder": none, "ran foreign code": ran}
+    return {"newest": found, "of an empty folder": none, "ran foreign code": ran}
 
 
 def expected() -> dict[str, Any]:
@@ -62,7 +61,8 @@ def expected() -> dict[str, Any]:
 
 
 def _newest_is(*names: str) -> When:
-    return lambda yours, expected, n: isinstance(yours, dict) and yours["newest"] in names
+    """Return the predicate of an answer that names one of these, or gives its path."""
+    return lambda yours, expected, n: os.path.basename(str(yours["newest"])) in names
 
 
 EXERCISE = Exercise(
@@ -208,6 +208,14 @@ EXERCISE = Exercise(
                             continue
                     return f"step-{max(good)}.pt"
                 """),
+            },
+        ),
+        Mistake(
+            "That is the right file, but not its name, step-10.pt.",
+            when=_newest_is("step-10.pt", "step-10", "10"),
+            shown_by={
+                "the number": edit("return match[0]", "return int(match[1])"),
+                "a path": edit("return match[0]", "return os.path.join(folder, match[0])"),
             },
         ),
     ),

@@ -78,8 +78,8 @@ EXERCISE = Exercise(
             shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
         ),
         Mistake(
-            "The key was set a moment later, and you had not waited for it: check looks only once; "
-            "use wait.",
+            "The key was set a moment later, well before `seconds` were over, and you did not wait "
+            "for it: check looks only once, and wait takes a timedelta(seconds=…).",
             when=lambda yours, expected, n: "nothing" in parts(yours, 1),
             shown_by={
                 "looks once": body(
