@@ -16,10 +16,11 @@ LARGEST = 1e150
 #: Results with more parts have no clue of their own for one of them.
 ORDINALS = ("first", "second", "third", "fourth")
 REORDERED = "The values are right, but their order is not."
+LARGER, SMALLER = "{} times as large as it should be", "1/{} of what it should be"
 SWAPPED = "The two values have changed places."
 
 
-def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
+def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool, slip: str = "") -> str:
     """Return what all wrong results have in common, in one sentence; "" if nothing is seen.
 
     Parameters
@@ -28,6 +29,8 @@ def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
         What each rank gave and should give; of an answer in the notebook, one of each.
     on_ranks
         Whether it ran on ranks.
+    slip
+        What is said of its formula, if that has one.
     """
     pairs = [(y, e) for y, e in zip(yours, expected, strict=True) if not same(y, e)]
     if on_ranks and (text := _between_ranks(yours, expected)):
@@ -37,9 +40,12 @@ def clue(yours: Sequence[Any], expected: Sequence[Any], on_ranks: bool) -> str:
     return (
         _in_common(pairs)
         or _in_common(cases)
+        or _constant(results)
+        or slip
         or _of_parts(pairs)
         or _part(cases)
         or (_unequal(yours, expected) if on_ranks else "")
+        or _of_first(cases)
     )
 
 
@@ -49,6 +55,23 @@ def _in_common(pairs: Sequence[tuple[Any, Any]]) -> str:
     if found == {SWAPPED, REORDERED}:
         return REORDERED
     return found.pop() if len(found) == 1 else ""
+
+
+def _constant(results: Sequence[Mapping[Any, tuple[Any, Any]]]) -> str:
+    """Say that all cases have the same result where they should not."""
+    mine, its = ([case[k] for result in results for case in result.values()] for k in (0, 1))
+    few = min(map(len, results), default=0) < 3 or all(same(e, its[0]) for e in its)
+    if few or not all(isinstance(y, int | float) and same(y, mine[0]) for y in mine):
+        return ""
+    return f"It is {mine[0]!r} in every case."
+
+
+def _of_first(cases: Sequence[tuple[Any, Any]]) -> str:
+    """Say what is seen in the first case, if that has several numbers: of one it may be chance."""
+    if len(cases) < 2 or len(_flat(_plain(cases[0][1]))) < 2:
+        return ""
+    text = _of_pair(*cases[0])
+    return text and f"In the first that differs: {text[0].lower()}{text[1:]}"
 
 
 def _items(yours: Any, expected: Any) -> dict[Any, tuple[Any, Any]]:
@@ -86,19 +109,31 @@ def _part(cases: Sequence[tuple[Any, Any]]) -> str:
 
 
 def _of_parts(pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return what the innermost numbers that differ have in common, on all ranks together."""
-    parts: list[tuple[Any, Any]] = []
-    for pair in pairs:
-        for _, *part in leaves(*map(_plain, pair)):
-            if not all(isinstance(value, int | float) for value in part):
-                return ""
-            if tuple(part) not in parts:
-                parts.append((part[0], part[1]))
-    if len(parts) < 2:
+    """Return what the innermost values that differ have in common, on all ranks together."""
+    parts = _innermost(pairs)
+    several = any(len(leaves(*map(_plain, pair))) > 1 for pair in pairs)
+    if several and len(parts) == 1 and all(isinstance(value, str | bool) for value in parts[0]):
+        return f"Where it differs, it is {parts[0][0]!r} instead of {parts[0][1]!r}."
+    if len(parts) < 2 or not _are_numbers(parts):
         return ""
     mine, its = (list(values) for values in zip(*parts, strict=True))
     text = next((text for look in _OF_NUMBERS if (text := look(mine, its))), "")
     return text.replace("Each number is", "Each number that differs is")
+
+
+def _innermost(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the innermost values that differ, equal ones of several ranks once."""
+    parts: list[tuple[Any, Any]] = []
+    for pair in pairs:
+        for _, a, b in leaves(*map(_plain, pair)):
+            if not any(same((a, b), part) for part in parts):
+                parts.append((a, b))
+    return parts
+
+
+def _are_numbers(parts: Sequence[tuple[Any, Any]]) -> bool:
+    values = [value for part in parts for value in part]
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 def _unequal(yours: Sequence[Any], expected: Sequence[Any]) -> str:
@@ -219,7 +254,15 @@ def _length(yours: Any, expected: Any) -> str:
         return ""
     have = "item" if len(yours) == 1 else "items"
     verb = "is" if len(expected) == 1 else "are"
-    return f"It has {len(yours)} {have}; {len(expected)} {verb} expected."
+    said = f"It has {len(yours)} {have}; {len(expected)} {verb} expected"
+    few, many = sorted((yours, expected), key=len)
+    rest = len(many) - len(few)
+    for place, part in (("first", many[rest:]), ("last", many[:-rest])):
+        if few and same(part, few):
+            what = "missing" if few is yours else "too many"
+            what = f"{rest} are {what}" if rest > 1 else f"one is {what}"
+            return f"{said}: the {place} {what}."
+    return f"{said}."
 
 
 def _order(yours: Any, expected: Any) -> str:
@@ -264,12 +307,23 @@ def _factor(yours: Any, expected: Any) -> str:
     f, what = factors[0], _what(pairs)
     if math.isclose(f, -1, rel_tol=1e-4):
         return f"{what} right but for the sign."
-    for k, text in (
-        (f, "{} times as large as it should be."),
-        (1 / f, "1/{} of what it should be."),
-    ):
+    for k, text in ((f, LARGER), (1 / f, SMALLER)):
         if 1.5 < k < 1e7 and math.isclose(k, round(k), rel_tol=1e-4):
-            return f"{what} {text.format(f'{round(k):,}')}"
+            return f"{what} {text.format(f'{round(k):,}')}."
+    return ""
+
+
+def _about(yours: Any, expected: Any) -> str:
+    """Name a whole factor that is seen through rounding to whole numbers."""
+    pairs = _numbers(yours, expected) or []
+    whole = all(isinstance(v, int) and v > 0 for pair in pairs for v in pair)
+    if len(pairs) < 2 or not whole or max(min(pair) for pair in pairs) < 20:
+        return ""
+    for k in range(2, 17):
+        if all(abs(a - k * b) <= k for a, b in pairs):
+            return f"{_what(pairs)} {LARGER.format(k)}, but for rounding."
+        if all(abs(b - k * a) <= k for a, b in pairs):
+            return f"{_what(pairs)} {SMALLER.format(k)}, but for rounding."
     return ""
 
 
@@ -280,7 +334,7 @@ def _offset(yours: Any, expected: Any) -> str:
         return ""
     offsets = {a - b for a, b in pairs}
     by = offsets.pop()
-    if offsets or (len(pairs) == 1 and abs(by) != 1):
+    if not by or offsets or (len(pairs) == 1 and abs(by) != 1):
         return ""
     return f"{_what(pairs)} {abs(by)} too {'large' if by > 0 else 'small'}."
 
@@ -344,7 +398,13 @@ def _opposite(yours: Any, expected: Any) -> str:
 
 
 #: What all numbers have in common.
-_OF_NUMBERS: tuple[Callable[[Any, Any], str], ...] = (_factor, _offset, _rounded, _function)
+_OF_NUMBERS: tuple[Callable[[Any, Any], str], ...] = (
+    _factor,
+    _offset,
+    _rounded,
+    _about,
+    _function,
+)
 _LOOKS: tuple[Callable[[Any, Any], str], ...] = (
     _nan,
     _case,

@@ -15,6 +15,7 @@ from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
 from .answers import Answer
 from .script_text import ENDINGS
+from .slips import Formula
 
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook; or it is a
 #: file beside the notebook.
@@ -208,6 +209,8 @@ class Exercise:
         What it may cost.
     mistakes
         What usually goes wrong; the first one that is true is named.
+    formula
+        What a result of numbers is computed by: a slip in it is found by what it gives.
     also_wrong
         Wrong answers that get a general sentence, each under a name: those that call what is
         forbidden, say, or return nothing.
@@ -239,6 +242,7 @@ class Exercise:
     another: Answer
     hints: Sequence[str]
     mistakes: Sequence[Mistake] = ()
+    formula: Formula | None = None
     also_wrong: Mapping[str, Wrong] = field(default_factory=dict)
     entries: Sequence[str] | Callable[[int], Sequence[str]] = ()
     setup: str = ""

@@ -187,7 +187,9 @@ def _how_different(result: Result) -> str:
     for rank in result.wrong:
         found = entries(result.yours[rank], result.expected[rank], labels) or []
         names += [name for name, *_ in found if name not in names]
-    said = clue(result.yours, result.expected, result.exercise.where == "ranks")
+    formula = result.exercise.formula
+    slip = formula.slip(result.yours, result.world_size) if formula else ""
+    said = clue(result.yours, result.expected, result.exercise.where == "ranks", slip)
     if said.startswith("The value"):  # right but for the type: no need to say that it differs
         where = result.on(result.wrong).removeprefix(" on ")
         return f"{where[:1].upper()}{where[1:]}: {said[:1].lower()}{said[1:]}" if where else said

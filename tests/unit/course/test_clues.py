@@ -27,7 +27,32 @@ TYPES = TYPE.replace("value is", "values are")
         ([torch.ones(2, 1)], [torch.ones(2)], TYPES.format(
             "a tensor of float32 with shape (2, 1)", "a tensor of float32 with shape (2,)")),
         ([torch.zeros(2, 3)], [torch.ones(3)], "The shape is (2, 3); (3,) is expected."),
-        ([[1, 2]], [[1, 2, 4]], "It has 2 items; 3 are expected."),
+        ([[1, 2]], [[1, 2, 4]], "It has 2 items; 3 are expected: the last one is missing."),
+        ([[4]], [[1, 2, 4]], "It has 1 item; 3 are expected: the first 2 are missing."),
+        ([[7, 1, 2]], [[1, 2]], "It has 3 items; 2 are expected: the first one is too many."),
+        ([[1, 2, 8, 9]], [[1, 2]], "It has 4 items; 2 are expected: the last 2 are too many."),
+        ([[1, 9]], [[1, 2, 4]], "It has 2 items; 3 are expected."),
+        ([[]], [[1, 2, 4]], "It has 0 items; 3 are expected."),
+        ([[201, 32, 7]], [[50, 8, 2]],
+         "Each number is 4 times as large as it should be, but for rounding."),
+        ([[33, 11, 4]], [[98, 32, 11]],
+         "Each number is 1/3 of what it should be, but for rounding."),
+        ([[9, 11]], [[4, 5]], ""),
+        ([[77, 11]], [[50, 8]], ""),
+        ([[215, 32, 7]], [[50, 8, 2]], ""),
+        ([["a", "b", "a", "b"]], [["a", "a", "a", "a"]],
+         "Where it differs, it is 'b' instead of 'a'."),
+        ([[True, True, True]], [[True, False, False]],
+         "It is True in every case."),
+        ([[True, True, False]], [[False, False, False]],
+         "Where it differs, it is True instead of False."),
+        ([["a", "b", "c"]], [["a", "a", "a"]], ""),
+        ([[1, 1, 1, 1]], [[3, 1, 7, 12]], "It is 1 in every case."),
+        ([[1, 1, 1, 5]], [[3, 2, 7, 12]], ""),
+        ([[1, 1]], [[3, 7]], ""),
+        ([[[4, 8], [3, 9]]], [[[2, 4], [1, 3]]],
+         "In the first that differs: each number is 2 times as large as it should be."),
+        ([[5, 11]], [[2, 3]], ""),
         ([[2, 1]], [[1, 2]], "The two values have changed places."),
         ([[3, 1, 2]], [[1, 2, 3]], "The values are right, but their order is not."),
         ([[True, False]], [[False, True]], "Each True should be False, and each False True."),
@@ -100,6 +125,13 @@ def test_one_result(yours: list[Any], expected: list[Any], said: str) -> None:
 def test_what_is_not_the_same_on_all_ranks_is_not_said() -> None:
     assert clue([6.0, 3.0], [3.0, 3.0], on_ranks=True) == "It is 2 times as large as it should be."
     assert "as large" not in clue([6.0, 9.0], [3.0, 3.0], on_ranks=True)
+
+
+def test_a_slip_in_a_formula_says_more_than_which_part_is_wrong() -> None:
+    yours, expected = [[(1, 9), (2, 7)]], [[(1, 5), (2, 5)]]
+    assert clue(yours, expected, False, "It slips.") == "It slips."
+    doubled = [[(2, 10), (4, 10)]]
+    assert "2 times" in clue(doubled, expected, False, "It slips.")
 
 
 def test_between_ranks() -> None:

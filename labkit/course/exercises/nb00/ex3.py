@@ -127,11 +127,6 @@ EXERCISE = Exercise(
             shown_by={"talks to nobody": edit("dist.all_reduce(x)", "")},
         ),
         Mistake(
-            "// rounds down; an average is not a whole number.",
-            when=would_give(lambda n: [_sum(n) // n] * n),
-            shown_by={"rounds down": edit("x / world_size", "x // world_size")},
-        ),
-        Mistake(
             "One collective is enough: one all_reduce adds up both numbers, on all ranks.",
             missed="collectives",
             shown_by={

@@ -8,7 +8,7 @@ from typing import Any
 from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import would_give
+from ...slips import Formula
 
 #: Bytes and the α (seconds) and β (seconds per byte) that they are timed with: a slow connection,
 #: and numbers that floating point holds exactly. The sizes come in either order, and once there is
@@ -38,16 +38,6 @@ def expected() -> list[list[float]]:
     return [[alpha, beta] for _, _, alpha, beta in CASES]
 
 
-def _gives(pair: Callable[[float, float, float, float], tuple[float, float]]) -> Any:
-    """Return the predicate of a mistake that gives ``pair(n1, t1, n2, t2)``."""
-
-    def play(_: int) -> list[list[float]]:
-        return [list(pair(*_arguments(case))) for case in CASES[:2]]
-
-    when = would_give(play)
-    return lambda yours, expected, n: when(yours[:2], expected[:2], n)
-
-
 def _slope(n1: float, t1: float, n2: float, t2: float) -> float:
     return (t2 - t1) / (n2 - n1)
 
@@ -58,20 +48,16 @@ EXERCISE = Exercise(
     answer="alpha_beta",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "beta = (t2 - t1) / (n2 - n1)\nt1 - beta * n1, beta",
+        "n1 t1 n2 t2",
+        lambda n: [_arguments(case) for case in CASES],
+    ),
     entries=tuple(
         f"alpha_beta({', '.join(f'{value:g}' for value in _arguments(case))})" for case in CASES
     ),
     where="notebook",
     mistakes=(
-        Mistake(
-            "Both numbers are right, but in the wrong order: α comes first.",
-            when=_gives(
-                lambda n1, t1, n2, t2: (_slope(n1, t1, n2, t2), t1 - _slope(n1, t1, n2, t2) * n1)
-            ),
-            shown_by={
-                "swaps the two": edit("return t1 - beta * n1, beta", "return beta, t1 - beta * n1")
-            },
-        ),
         Mistake(
             "Your β is the time per byte of one message alone, as if α were 0. β is the "
             "additional time per additional byte.",
@@ -142,20 +128,6 @@ EXERCISE = Exercise(
                 "takes the first message for α": body("return t1, (t2 - t1) / (n2 - n1)"),
                 "takes the shorter time for α": body("return min(t1, t2), (t2 - t1) / (n2 - n1)"),
             },
-        ),
-        Mistake(
-            "Your α mixes the two messages: t1 belongs to n1, and t2 to n2.",
-            when=_gives(
-                lambda n1, t1, n2, t2: (t1 - _slope(n1, t1, n2, t2) * n2, _slope(n1, t1, n2, t2))
-            ),
-            shown_by={"mixes the messages": edit("beta * n1", "beta * n2")},
-        ),
-        Mistake(
-            "The bytes cost time in addition to α: subtract β·n from the time, do not add it.",
-            when=_gives(
-                lambda n1, t1, n2, t2: (t1 + _slope(n1, t1, n2, t2) * n1, _slope(n1, t1, n2, t2))
-            ),
-            shown_by={"adds what the bytes cost": edit("t1 - beta", "t1 + beta")},
         ),
         Mistake(
             "The first message may be the larger one: do not assume that it is the smaller one.",

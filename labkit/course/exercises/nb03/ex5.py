@@ -102,17 +102,6 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "The two numbers of the pair are swapped: first the messages, then the bytes.",
-            when=lambda yours, expected, n: all(
-                near(list(y)[::-1], e) for y, e in zip(yours, expected, strict=True)
-            ),
-            shown_by={
-                "bytes first": edit(
-                    "messages, messages * part * size", "messages * part * size, messages"
-                ),
-            },
-        ),
-        Mistake(
             "You return the bytes of one message: return those of all messages together.",
             when=_bytes_of_one,
             shown_by={

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import When, near
+from ...slips import Formula
 
 #: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
 #: shorter; one bucket; no compute time; a price of a call alone, or of bytes alone.
@@ -39,9 +40,10 @@ def expected() -> list[float]:
     return [_end(*case) for case in CASES]
 
 
-def _by(formula: Callable[[float, float, int, float, float], float]) -> When:
-    """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
-    return would_give(lambda n: [formula(*case) for case in CASES])
+def _by(*formulas: Callable[[float, float, int, float, float], float]) -> When:
+    """Return the predicate of wrong formulas of compute, size, buckets, alpha and beta."""
+    wrong = [[formula(*case) for case in CASES] for formula in formulas]
+    return lambda yours, expected, n: any(near(yours, values) for values in wrong)
 
 
 EXERCISE = Exercise(
@@ -50,6 +52,12 @@ EXERCISE = Exercise(
     answer="end_of_step",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "call = alpha + beta * size / buckets\n"
+        "max(compute + call, compute / buckets + buckets * call)",
+        "compute size buckets alpha beta",
+        lambda n: CASES,
+    ),
     entries=tuple(f"end_of_step{case}" for case in CASES),
     where="notebook",
     mistakes=(
@@ -59,22 +67,6 @@ EXERCISE = Exercise(
             when=_by(lambda t, s, b, x, y: t + b * x + s * y),
             shown_by={
                 "one after the other": body("return compute + buckets * alpha + beta * size")
-            },
-        ),
-        Mistake(
-            "The first bucket is full only after compute / buckets, so the calls cannot start at "
-            "time 0.",
-            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, b * x + s * y)),
-            shown_by={
-                "calls from the beginning": edit("compute / buckets + buckets", "buckets"),
-            },
-        ),
-        Mistake(
-            "The last bucket is full only when backward() ends, so its call always comes after "
-            "that, however short the calls are.",
-            when=_by(lambda t, s, b, x, y: max(t, t / b + b * x + s * y)),
-            shown_by={
-                "all but the first is hidden": edit("compute + call", "compute"),
             },
         ),
         Mistake(
@@ -92,18 +84,19 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "One call moves one bucket, size / buckets bytes, not all gradients.",
-            when=_by(lambda t, s, b, x, y: max(t + x + y * s, t / b + b * (x + y * s))),
-            shown_by={"all bytes in every call": edit("beta * size / buckets", "beta * size")},
-        ),
-        Mistake(
             "Every bucket is a call, so α is paid once per bucket.",
-            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s)),
+            when=_by(
+                lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s),
+                lambda t, s, b, x, y: _end(t, s, b, x / b, y),
+            ),
             shown_by={
                 "α only once": body("""
                     part = beta * size / buckets
                     return max(compute + part, compute / buckets + buckets * part) + alpha
                 """),
+                "α is shared": edit(
+                    "alpha + beta * size / buckets", "(alpha + beta * size) / buckets"
+                ),
             },
         ),
         Mistake(

@@ -9,7 +9,7 @@ from ....timeline.timeline import Timeline
 from ....wire.recording import WORK, Event, Recording
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When, near
+from ...mistakes import When
 
 #: Milliseconds of each kind of work in each step, and of the all-reduce after it.
 USUAL = dict(zip(WORK, (5, 20, 60, 8), strict=True))
@@ -215,15 +215,6 @@ EXERCISE = Exercise(
                 """),
                 "the place of the smallest": edit(
                     "return rank, max(", "return list(timeline.ranks).index(rank), max("
-                ),
-            },
-        ),
-        Mistake(
-            "The two items are exchanged: return the rank first, then the kind of work.",
-            when=lambda yours, expected, n: near([pair[::-1] for pair in yours], expected),
-            shown_by={
-                "the other way round": edit(
-                    "return rank, max(", "return (max(", "key=excess)", "key=excess), rank)"
                 ),
             },
         ),

@@ -15,6 +15,7 @@ from torch import nn
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
+from ...slips import Formula
 
 #: How many batches a rank has each time.
 LENGTHS = (3, 1)
@@ -89,6 +90,11 @@ EXERCISE = Exercise(
     """,
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "sum([sum(rest) / count + last / count for *rest, last in batches]) / world_size",
+        "batches count world_size",
+        lambda n: [([_accumulating(r, k) for r in range(n)], k, n) for k in LENGTHS] * n,
+    ),
     goals=(Goal("collectives", exactly=lambda n: len(LENGTHS)),),
     entries=tuple(f"the gradient of {count} batch{'es' * (count > 1)}" for count in LENGTHS),
     mistakes=(

@@ -8,6 +8,7 @@ from typing import Any
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
+from ...slips import Formula
 
 #: (threads, microseconds with the GIL, microseconds without it): Python limits, or the threads do,
 #: or both at the same point; one thread; no Python at all.
@@ -36,16 +37,17 @@ def _amdahl(k: int, python: float, native: float) -> float:
     return (python + native) / (python + native / k)
 
 
-def _turned(k: int, python: float, native: float) -> float:
-    return min(k, (python + native) / native)
-
-
 EXERCISE = Exercise(
     id="09-3",
     title="How many threads pay?",
     answer="speedup",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "min(k, (python + native) / python) if python else k",
+        "k python native",
+        lambda n: CASES,
+    ),
     entries=tuple(f"speedup{case}" for case in CASES),
     where="notebook",
     mistakes=(
@@ -84,18 +86,6 @@ EXERCISE = Exercise(
             shown_by={
                 "no limit": body("return (python + native) / python if python else float(k)"),
                 "the larger one": edit("min(", "max("),
-            },
-        ),
-        Mistake(
-            "You have exchanged the two times: python is what needs the GIL.",
-            when=_gives(_turned),
-            shown_by={"exchanged": body("return min(k, (python + native) / native)")},
-        ),
-        Mistake(
-            "Compare with one thread: for an operation it needs both times, python + native.",
-            when=_gives(lambda k, python, native: min(k, native / python) if python else k),
-            shown_by={
-                "without Python": edit("(python + native) / python", "native / python"),
             },
         ),
     ),

@@ -8,6 +8,7 @@ from typing import Any
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
+from ...slips import Formula
 
 GIB, MILLION = 2**30, 10**6
 #: (parameters, bytes of a GPU, GPUs, fast enough on one): a name for the mistakes below, the
@@ -100,6 +101,12 @@ EXERCISE = Exercise(
     answer="choose",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "'FSDP' if 16 * parameters > gpu_bytes else "
+        "'one GPU' if fast_enough or gpus == 1 else 'DDP'",
+        "parameters gpu_bytes gpus fast_enough",
+        lambda n: list(CASES.values()),
+    ),
     entries=tuple(_label(*case) for case in CASES.values()),
     where="notebook",
     mistakes=(

@@ -8,6 +8,7 @@ from typing import Any
 from ...answers import body
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When, would_give
+from ...slips import Formula
 
 #: Processes on each node. With equal nodes more than one formula is right.
 SIZES = ((3, 4), (2, 2), (4, 1, 2))
@@ -45,6 +46,16 @@ EXERCISE = Exercise(
     answer="rank_of",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "sum(sizes[:node_rank]) + local_rank",
+        "node_rank local_rank sizes",
+        lambda n: [
+            (node, local, sizes)
+            for sizes in SIZES
+            for node, size in enumerate(sizes)
+            for local in range(size)
+        ],
+    ),
     where="notebook",
     mistakes=(
         Mistake(
@@ -85,16 +96,6 @@ EXERCISE = Exercise(
                     return sizes[node_rank - 1] + local_rank
                 """),
             },
-        ),
-        Mistake(
-            "You count the node itself among those before it: sizes[:node_rank] leaves it out.",
-            when=_numbers(lambda node, local, sizes: sum(sizes[: node + 1]) + local),
-            shown_by={"itself too": body("return sum(sizes[: node_rank + 1]) + local_rank")},
-        ),
-        Mistake(
-            "All ranks are one too high: they count from 0.",
-            when=_numbers(lambda node, local, sizes: sum(sizes[:node]) + local + 1),
-            shown_by={"from one": body("return sum(sizes[:node_rank]) + local_rank + 1")},
         ),
     ),
     also_wrong={

@@ -171,18 +171,6 @@ EXERCISE = Exercise(
             shown_by={"the local world": edit("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
         ),
         Mistake(
-            "The order is rank, local_rank, world_size.",
-            when=fact_is(TORCHRUN, [2, 5, 7]),
-            shown_by={
-                "another order": edit(
-                    '"RANK", "LOCAL_RANK"',
-                    '"LOCAL_RANK", "RANK"',
-                    '"SLURM_PROCID", "SLURM_LOCALID"',
-                    '"SLURM_LOCALID", "SLURM_PROCID"',
-                )
-            },
-        ),
-        Mistake(
             "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
             "variables.",
             when=lambda yours, expected, n: (

@@ -113,10 +113,16 @@ EXERCISE = Exercise(
             "The processes that torchrun has started again begin with epoch 1: what the first "
             "ones did is lost. Before the first step, load the checkpoint if there is one: the "
             "model, the optimizer and the epoch.",
-            when=shows(lambda y, e: y[LIVES][1] > e[LIVES][1]),
+            when=shows(lambda y, e: y[LIVES][1] > e[LIVES][1] and y[EPOCH] == e[EPOCH]),
             shown_by={
                 "does not load": edit("if checkpoint.exists():", "if False:"),
             },
+        ),
+        Mistake(
+            "The checkpoint has a smaller epoch than the number of epochs done, so what starts "
+            "again repeats the last one. After the first epoch it is 1.",
+            when=shows(lambda y, e: y[EPOCH] == e[EPOCH] - 1),
+            shown_by={"epoch not counted": edit("optimizer, epoch + 1)", "optimizer, epoch)")},
         ),
         Mistake(
             "One process per node writes the checkpoint, all to the same file: the local rank is "

@@ -9,6 +9,7 @@ from typing import Any
 from ...answers import body
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
+from ...slips import Formula
 
 WORKERS = (2, 3, 4, 8, 64, 1000)
 
@@ -40,14 +41,14 @@ EXERCISE = Exercise(
     answer="servers_needed",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "ring = 4 * (workers - 1) / workers\nceil(2 * workers / ring)",
+        "workers",
+        lambda n: [(workers,) for workers in WORKERS],
+    ),
     entries=tuple(f"servers_needed({workers})" for workers in WORKERS),
     where="notebook",
     mistakes=(
-        Mistake(
-            "The number of servers is a whole number: round up.",
-            when=_for_each(_servers),
-            shown_by={"not rounded": body("return workers**2 / (2 * (workers - 1))")},
-        ),
         Mistake(
             "With the number rounded down, each server still moves more bytes than a rank of the "
             "ring: round up.",

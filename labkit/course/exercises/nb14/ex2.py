@@ -9,6 +9,7 @@ from ....figures.costs import AlphaBeta, fit_alpha_beta
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When, would_give
+from ...slips import Formula
 from .ring_cost import ring
 
 #: α in seconds, β in seconds per byte, n, ranks, bytes; and sizes that were measured.
@@ -52,16 +53,22 @@ def _gives(wrong: Callable[[AlphaBeta, int, int, float], float]) -> When:
     )
 
 
-def _steps(n: int) -> int:
-    return 2 * (n - 1)
-
-
 EXERCISE = Exercise(
     id="14-2",
     title="Predict from your points",
     answer="forecast",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "alpha = line.alpha / (2 * (n - 1))\n"
+        "beta = line.beta * n / (2 * (n - 1))\n"
+        "2 * (ranks - 1) * (alpha + beta * size / ranks)",
+        "line n ranks size",
+        lambda _: [
+            (line(_points(alpha, beta, n, sizes)), n, ranks, size)
+            for alpha, beta, n, ranks, size, sizes in CASES
+        ],
+    ),
     entries=tuple(
         f"{ranks} ranks, {size} bytes, from {len(sizes)} points on {n} ranks"
         for _, _, n, ranks, size, sizes in CASES
@@ -92,18 +99,6 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "α is right, β is not: each of the 2(n - 1) messages has size / n bytes, so the line's "
-            "β is 2(n - 1)/n times that of a message.",
-            when=_gives(
-                lambda f, n, ranks, size: ring(ranks, size, f.alpha / _steps(n), f.beta / _steps(n))
-            ),
-            shown_by={
-                "whole tensors in the fit": edit(
-                    "line.beta * n / (2 * (n - 1))", "line.beta / (2 * (n - 1))"
-                )
-            },
-        ),
-        Mistake(
             "You multiply the whole time by the ratio of the steps. That is right for α; "
             "but a step on `ranks` ranks has size / ranks bytes, not size / n.",
             when=_gives(lambda f, n, ranks, size: f.seconds(size) * (ranks - 1) / (n - 1)),
@@ -125,22 +120,6 @@ EXERCISE = Exercise(
                 return (line.alpha + line.beta * size) * ranks / n
             """)
             },
-        ),
-        Mistake(
-            "In your prediction every message has the whole tensor. On `ranks` ranks it has "
-            "size / ranks bytes.",
-            when=_gives(
-                lambda f, n, ranks, size: (
-                    _steps(ranks) * (f.alpha / _steps(n) + f.beta * n / _steps(n) * size)
-                )
-            ),
-            shown_by={"whole tensors": edit("beta * size / ranks", "beta * size")},
-        ),
-        Mistake(
-            "You predict half of the steps: ranks - 1 to add up, and ranks - 1 more to pass the "
-            "sums on.",
-            when=would_give(lambda _: [seconds / 2 for seconds in expected()]),
-            shown_by={"half of it": edit("return 2 * (ranks - 1)", "return (ranks - 1)")},
         ),
     ),
     also_wrong={

@@ -196,15 +196,6 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "compute is called more than once: keep what it returned.",
-            when=lambda yours, expected, n: any(y[3] > 1 for y in yours),
-            shown_by={
-                "computes twice": edit(
-                    "computed = compute()", "compute()", ", computed", ", compute()"
-                )
-            },
-        ),
-        Mistake(
             "It returns one value; a pair is expected: the average, and what compute returned.",
             when=lambda yours, expected, n: all(y[1] == NO_PAIR and y[0] for y in yours),
             shown_by={"returns the average only": edit(", computed", "")},

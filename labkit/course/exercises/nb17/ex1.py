@@ -8,6 +8,7 @@ from typing import Any
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, near
+from ...slips import Formula
 
 #: n, size, compute, alpha, beta: by turns the network and the backward pass are the bottleneck.
 CASES = (
@@ -20,7 +21,7 @@ CASES = (
     (3, 0, 9.0, 0.25, 0.5),
 )
 #: What an answer is called with.
-Formula = Callable[[int, float, float, float, float], float]
+Overhead = Callable[[int, float, float, float, float], float]
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
@@ -39,7 +40,7 @@ def expected() -> list[float]:
     return [overhead(*case) for case in CASES]
 
 
-def _plays(*formulas: Formula) -> When:
+def _plays(*formulas: Overhead) -> When:
     """Return the predicate of a formula that gives something other than the right one."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
@@ -58,18 +59,17 @@ EXERCISE = Exercise(
     answer="overhead",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "call = alpha + beta * size / n\nmax(compute + call, compute / n + n * call) - compute",
+        "n size compute alpha beta",
+        lambda _: CASES,
+    ),
     entries=tuple(
         f"overhead({n}, size={size:g}, compute={compute:g}, alpha={alpha:g}, beta={beta:g})"
         for n, size, compute, alpha, beta in CASES
     ),
     where="notebook",
     mistakes=(
-        Mistake(
-            "This is the time of the whole backward pass with its all-reduces. The overhead is "
-            "by how much that is longer than compute.",
-            when=_plays(lambda n, s, c, a, b: overhead(n, s, c, a, b) + c),
-            shown_by={"the whole time": edit(" - compute", "")},
-        ),
         Mistake(
             "You let every all-reduce wait for the end of the backward pass. A bucket's all-reduce "
             "starts as soon as the bucket is ready, while the next one is computed.",
@@ -106,19 +106,6 @@ EXERCISE = Exercise(
             shown_by={
                 "where both take equally long": body("return n * alpha + beta * size / n"),
             },
-        ),
-        Mistake(
-            "In your formula the network may begin at once. The first bucket is ready only after "
-            "compute / n seconds.",
-            when=_plays(
-                lambda n, s, c, a, b: max(c + _call(n, s, a, b), n * _call(n, s, a, b)) - c
-            ),
-            shown_by={"begins at once": edit("compute / n + n * call", "n * call")},
-        ),
-        Mistake(
-            "In your formula every call sends all the bytes. A bucket has size / n of them.",
-            when=_plays(lambda n, s, c, a, b: overhead(n, n * s, c, a, b)),
-            shown_by={"all bytes in every call": edit("beta * size / n", "beta * size")},
         ),
         Mistake(
             "You pay α once. Each of the n all-reduces costs it.",

@@ -9,6 +9,7 @@ from typing import Any
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
+from ...slips import Formula
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,16 @@ EXERCISE = Exercise(
     answer="predict_step",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "call = alpha + beta * size / buckets\n"
+        "backward = 2 / 3 * per_row * rows\n"
+        "fixed + per_row * rows + max(call, buckets * call - backward * (buckets - 1) / buckets)",
+        "fixed per_row size buckets alpha beta rows",
+        lambda n: (
+            [(2 * c.fixed, 2 * c.slope, c.size, c.buckets, c.alpha, c.beta, c.rows) for c in CASES]
+            * n
+        ),
+    ),
     entries=labels,
     goals=(
         Goal("collectives", exactly=lambda n: len(CASES)),

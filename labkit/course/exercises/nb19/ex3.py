@@ -9,6 +9,7 @@ from typing import Any
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, near
+from ...slips import Formula
 
 #: FLOP/s, bytes per second, ranks, bytes per gradient. The second one ends on a whole number.
 CASES = (
@@ -19,7 +20,7 @@ CASES = (
     (7.0, 11.0, 3, 1),
 )
 #: What an answer is called with.
-Formula = Callable[[float, float, int, int], float]
+Rows = Callable[[float, float, int, int], float]
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
@@ -35,7 +36,7 @@ def expected() -> list[int]:
     return [math.ceil(rows(*case)) for case in CASES]
 
 
-def _plays(formula: Formula, rounded: Callable[[float], float] = math.ceil) -> When:
+def _plays(formula: Rows, rounded: Callable[[float], float] = math.ceil) -> When:
     """Return the predicate of a formula that gives something other than the right one, rounded up
     or not."""
 
@@ -56,17 +57,17 @@ EXERCISE = Exercise(
     setup="import math",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "ceil(2 * (n - 1) / n * gradient_bytes * flops / bandwidth / 4)",
+        "flops bandwidth n gradient_bytes",
+        lambda _: CASES,
+    ),
     entries=tuple(
         f"rows_to_hide({flops:g}, {bandwidth:g}, {n}, {gradient})"
         for flops, bandwidth, n, gradient in CASES
     ),
     where="notebook",
     mistakes=(
-        Mistake(
-            "This is the right number before it is rounded up: a batch has whole rows.",
-            when=lambda yours, expected, n: near(yours, [rows(*case) for case in CASES]),
-            shown_by={"not rounded": edit("math.ceil(", "(")},
-        ),
         Mistake(
             "You round down or to the nearest number: then the all-reduce takes longer than the "
             "backward pass. Round up.",

@@ -10,6 +10,7 @@ from typing import Any
 from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
+from ...slips import Formula
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,11 @@ EXERCISE = Exercise(
     answer="save_every",
     trial=trial,
     expected=expected,
+    formula=Formula(
+        "slowest = max(saves)\nmax(1, round(sqrt(2 * slowest * mtbf / world_size) / step))",
+        "saves step mtbf world_size",
+        lambda n: [([c.own(r, n) for r in range(n)], c.step, c.mtbf, n) for c in CASES] * n,
+    ),
     entries=labels,
     goals=(
         Goal("collectives", exactly=lambda n: len(CASES)),
@@ -130,14 +136,6 @@ EXERCISE = Exercise(
             "one: √(2 · save · mtbf).",
             when=_plays(lambda c, rank, n: steps(_slowest(c, n) / 2, c.mtbf / n, c.step)),
             shown_by={"no factor 2": edit("2 * slowest", "slowest")},
-        ),
-        Mistake(
-            "These are seconds. Divide by the time of a step, and round.",
-            when=_plays(
-                lambda c, rank, n: _interval(c, n),
-                lambda c, rank, n: max(1, round(_interval(c, n))),
-            ),
-            shown_by={"seconds": edit(" / step", "")},
         ),
         Mistake(
             "Where a step takes longer than the best interval, you save every 0 steps. At least "
