@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from ..rank_names import label
@@ -13,6 +14,8 @@ from .difference import leaves
 
 #: Numbers of this size and more are not computed with: a square would overflow.
 LARGEST = 1e150
+#: Of how many parts a factor may be that is not whole: n / (n - 1), say.
+MOST_PARTS = 12
 #: Results with more parts have no clue of their own for one of them.
 ORDINALS = ("first", "second", "third", "fourth")
 REORDERED = "The values are right, but their order is not."
@@ -310,6 +313,9 @@ def _factor(yours: Any, expected: Any) -> str:
     for k, text in ((f, LARGER), (1 / f, SMALLER)):
         if 1.5 < k < 1e7 and math.isclose(k, round(k), rel_tol=1e-4):
             return f"{what} {text.format(f'{round(k):,}')}."
+    share = Fraction(f).limit_denominator(MOST_PARTS)
+    if len(factors) > 1 and share > 0 and math.isclose(f, share, rel_tol=1e-5):
+        return f"{what} {share} of what it should be."
     return ""
 
 
