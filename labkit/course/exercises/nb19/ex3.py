@@ -95,7 +95,8 @@ EXERCISE = Exercise(
             shown_by={"once": edit("2 * (n - 1) / n * gradient_bytes", "gradient_bytes")},
         ),
         Mistake(
-            "You count a reduce-scatter or an all-gather; an all-reduce is both.",
+            "That is half of it. An all-reduce is a reduce-scatter and an all-gather, and there "
+            "are 4 FLOPs per parameter and row in backward.",
             when=_plays(lambda c, w, n, g: rows(c, w, n, g) / 2),
             shown_by={"half of it": edit("2 * (n - 1) / n", "(n - 1) / n")},
         ),
