@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 
@@ -32,6 +33,10 @@ def done(monkeypatch):
         calls.append(("end", stuck))
         return []
 
+    def sleep(seconds):
+        raise AssertionError(f"sleeps {seconds} s beside the clock")
+
+    monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(module.recovery, "interrupt", interrupt)
     monkeypatch.setattr(module.recovery, "end", end)
     monkeypatch.setattr(module.recovery, "out_of_step", lambda cluster: False)
@@ -69,13 +74,14 @@ def test_ranks_that_are_out_of_step_after_an_error_get_a_new_group(done, monkeyp
     assert "The ranks were out of step" in str(finished.error)
 
 
-def test_ranks_that_wait_in_vain_are_freed_and_meet_again(done):
-    closed = reply(failed("RuntimeError", "Connection closed"))
-    sent = request_with([reply(), closed, closed])
+def test_ranks_that_wait_in_vain_are_freed_at_once_and_meet_again(done):
+    closed, clock = reply(failed("RuntimeError", "Connection closed")), VirtualClock()
+    sent = request_with([reply(), closed, closed], clock=clock)
     with pytest.raises(Deadlock, match="labkit freed ranks 1–2 and formed the process group anew"):
         finish(sent, Ending("deadlock", case=waited()))
     assert done == [("end", [1, 2])]
     assert sent.group.repairs == 1
+    assert clock.time == 0
 
 
 @pytest.mark.parametrize(
@@ -83,14 +89,16 @@ def test_ranks_that_wait_in_vain_are_freed_and_meet_again(done):
     [("interrupted", "SIGTERM", Interrupted), ("timeout", "SIGINT", RankError),
      ("died", "SIGINT", RankDied)],
 )  # fmt: skip
-def test_what_still_runs_is_stopped(done, kind, signum, error):
-    sent = request_with([reply(), reply(failed("KeyboardInterrupt"))])
+def test_what_still_runs_is_stopped_at_once(done, kind, signum, error):
+    clock = VirtualClock()
+    sent = request_with([reply(), reply(failed("KeyboardInterrupt"))], clock=clock)
     if kind == "died":
         sent.cluster.deaths[0] = 3
     with pytest.raises(error):
         finish(sent, Ending(kind), signum="SIGTERM")
     assert done == [("interrupt", signum)]
     assert sent.group.repairs == 1  # a rank had to be freed
+    assert clock.time == 0
 
 
 def test_a_time_limit_says_where_it_found_the_ranks(done):
