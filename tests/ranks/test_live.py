@@ -8,12 +8,15 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 
 import nbformat
 import pexpect
 import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 from labkit.notebook import live
 from labkit.runtime.terminal_text import settle
@@ -325,7 +328,15 @@ class Watched(NotebookClient):
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory):
+def by_file() -> Iterator[Config]:
+    """Let a kernel and its client meet at sockets of the file system: a port that was free when
+    the client chose it may be somebody else's when the kernel comes."""
+    with tempfile.TemporaryDirectory(prefix="k") as folder:
+        yield Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory, by_file):
     """Run a notebook while somebody looks on, and while nobody does; return both and a path."""
     path = tmp_path_factory.mktemp("stored") / "watched.ipynb"
     notebooks = []
@@ -335,7 +346,7 @@ def stored(tmp_path_factory):
         environment = {k: v for k, v in os.environ.items() if k not in ("CI", "LABKIT_LIVE")}
         environment |= {} if looks else {"LABKIT_LIVE": "0"}
         runner = Watched if looks else NotebookClient
-        client = runner(nb, timeout=int(HANG_SECONDS), store_widget_state=False)
+        client = runner(nb, timeout=int(HANG_SECONDS), store_widget_state=False, config=by_file)
         shown = []
         stock = client.process_message
         client.process_message = lambda msg, *rest, s=stock, to=shown: (
