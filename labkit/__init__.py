@@ -157,7 +157,7 @@ def _offer_magics() -> None:
 
         if (found := shell.current()) is not None:
             shell.offer_magics(found)
-            shell.offer_torchrun(found, load_ipython_extension)
+            found.magics_manager.register_lazy("torchrun", __name__)
 
 
 _offer_magics()

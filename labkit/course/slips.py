@@ -6,7 +6,9 @@ import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, permutations, zip_longest
+from operator import setitem
 from typing import Any
 
 from .compare import same
@@ -74,7 +76,7 @@ class Formula:
         found = dict.fromkeys(said for said, wrong in self.slips(world_size) if near(mine, wrong))
         likely = sorted(found, key=_rank)
         likely = [said for said in likely if not said.startswith(MORE)] or likely
-        return f"Just this comes out {', or '.join(likely[:MOST])}." if likely else ""
+        return f"This is exactly what comes out {', or '.join(likely[:MOST])}." if likely else ""
 
     def slips(self, world_size: int) -> Iterator[tuple[str, list[Any]]]:
         """Yield each slip, and what comes out with it."""
@@ -88,14 +90,21 @@ class Formula:
         for a, b in combinations(names, 2):
             wrong = [{**case, a: case[b], b: case[a]} for case in cases]
             yield f"with `{a}` and `{b}` exchanged", _values(tree, wrong)
-        for parent in list(ast.walk(tree)):
-            for field, value in list(ast.iter_fields(parent)):
-                for k, node in enumerate(value if isinstance(value, list) else [value]):
-                    for new, said in _changes(node, names):
-                        put = [*value[:k], new, *value[k + 1 :]] if isinstance(value, list) else new
-                        setattr(parent, field, put)
-                        yield said, _values(tree, cases)
-                        setattr(parent, field, value)
+        for node, put in _parts(tree):
+            for new, said in _changes(node, names):
+                put(new)
+                yield said, _values(tree, cases)
+            put(node)
+
+
+def _parts(tree: ast.AST) -> Iterator[tuple[Any, Callable[[Any], object]]]:
+    """Yield each part of a tree, and what puts something in its place."""
+    for parent in list(ast.walk(tree)):
+        for field, value in list(ast.iter_fields(parent)):
+            if isinstance(value, list):
+                yield from ((node, partial(setitem, value, k)) for k, node in enumerate(value))
+            else:
+                yield value, partial(setattr, parent, field)
 
 
 def _rank(said: str) -> tuple[bool, ...]:

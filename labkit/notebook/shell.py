@@ -60,19 +60,6 @@ def offer_magics(shell: InteractiveShell) -> None:
                 shell.magics_manager.register_function(_without_lab, kind, name)
 
 
-def offer_torchrun(shell: InteractiveShell, load: Callable[[Any], None]) -> None:
-    """Let ``%torchrun`` and ``%%torchrun`` load what they need when they are first used."""
-    for kind, magics in shell.magics_manager.magics.items():
-
-        def magic(line: str, *cell: str, kind: str = kind) -> object:
-            """Run a script, or the cell's text, under the real torchrun."""
-            load(shell)
-            return shell.magics_manager.magics[kind]["torchrun"](line, *cell)
-
-        if "torchrun" not in magics:
-            shell.magics_manager.register_function(magic, kind, "torchrun")
-
-
 def _without_lab(line: str, cell: str | None = None) -> None:
     """Run a cell on every rank of a lab: ``labkit.start()`` gives you one."""
     raise no_lab()

@@ -44,17 +44,17 @@ def places(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
 
 
 def crashed(cluster: RankCluster, dead: Iterable[int]) -> str:
-    """Say where those of the dead ranks stood that C code has crashed, on this host."""
+    """Say where C code has crashed ranks, of those of the dead that were on this host."""
     if not (folder := cluster.launcher.record_folder()):
         return ""
-    stood: dict[int, str] = {}
+    where: dict[int, str] = {}
     for rank in dead:
         if -(cluster.deaths[rank] or 0) not in stack_file.CRASHES:
             continue
         path = stack_file.path_of(folder, cluster.places[rank].pid)
         if frames := stack_file.read_crash(path):
-            stood[rank] = describe(frames)
-    said = "; ".join(f"{label(ranks)} stood in {place}" for ranks, place in fold(stood))
+            where[rank] = describe(frames)
+    said = "; ".join(f"{label(ranks)} crashed in {place}" for ranks, place in fold(where))
     return f"{said[0].upper()}{said[1:]}." if said else ""
 
 

@@ -44,12 +44,8 @@ def path_of(folder: Path | str, pid: int) -> str:
 def read_crash(path: str) -> list[Frame]:
     """Read where a rank crashed, innermost frame first; nothing if it did not, or in a thread that
     is none of Python's."""
-    try:
-        crash = Path(path).read_bytes().decode(errors="replace").rpartition(CRASH)
-    except OSError:
-        return []
-    frames = _FRAME.findall(crash[2]) if crash[1] else []
-    return [Frame(file, int(line), name) for file, line, name in frames]
+    _, begin, crash = _text(path).rpartition(CRASH)
+    return _frames(crash) if begin else []
 
 
 def read(path: str) -> tuple[list[Frame], bool]:
@@ -62,10 +58,16 @@ def read(path: str) -> tuple[list[Frame], bool]:
     seen
         Whether its Python has seen an interrupt.
     """
+    text = _text(path)
+    return _frames(text[text.rfind("(most recent call first)") :]), SEEN in text
+
+
+def _text(path: str) -> str:
     try:
-        text = Path(path).read_bytes().decode(errors="replace")
+        return Path(path).read_bytes().decode(errors="replace")
     except OSError:
-        return [], False
-    last = text[text.rfind("(most recent call first)") :]
-    frames = [Frame(file, int(line), name) for file, line, name in _FRAME.findall(last)]
-    return frames, SEEN in text
+        return ""
+
+
+def _frames(text: str) -> list[Frame]:
+    return [Frame(file, int(line), name) for file, line, name in _FRAME.findall(text)]

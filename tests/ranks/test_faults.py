@@ -400,7 +400,7 @@ FAULTS = [
         (
             r"^rank 0 ended with signal 11 \(SIGSEGV\)",
             r"bad memory access in C or C\+\+ code\. "
-            r"Rank 0 stood in ctypes\.string_at, In\[7\], line 4\.",
+            r"Rank 0 crashed in ctypes\.string_at, In\[7\], line 4\.",
         ),
         error=RankDied,
         dead=0,
@@ -408,7 +408,7 @@ FAULTS = [
     Fault(
         "abort in C++",
         "import os\nif rank == 1:\n    os.abort()\ndist.all_reduce(torch.ones(1))",
-        (r"^rank 1 ended with signal 6 \(SIGABRT\)", r"Rank 1 stood in In\[7\], line 4\."),
+        (r"^rank 1 ended with signal 6 \(SIGABRT\)", r"Rank 1 crashed in In\[7\], line 4\."),
         error=RankDied,
         dead=1,
     ),

@@ -74,7 +74,7 @@ def test_a_slip_is_named(formula: Formula, text: str, said: str) -> None:
     found = formula.slip(answers(formula, text), 4)
     assert said in found
     assert bool(said) == bool(found)
-    assert found == "" or found.startswith("Just this comes out ")
+    assert found == "" or found.startswith("This is exactly what comes out ")
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,16 @@ def test_the_likely_slips_come_first() -> None:
     assert "`flops` and `bandwidth` exchanged, or without" in rows.slip(answers(rows, exchanged), 4)
     whole = answers(servers, servers.text.replace(" / workers", ""))
     assert servers.slip(whole, 4) == (
-        "Just this comes out without `/ workers`, or without `* workers` in `2 * workers`."
+        "This is exactly what comes out without `/ workers`, or without `* workers` in "
+        "`2 * workers`."
     )
 
 
 def test_a_case_that_cannot_be_computed_hides_no_other_slip() -> None:
     divided = Formula("size / n", "size n", lambda _: [(6, 2), (9, 3), (0, 5)])
-    assert divided.slip([6, 9, 0], 4) == "Just this comes out without `/ n` in `size / n`."
+    assert (
+        divided.slip([6, 9, 0], 4) == "This is exactly what comes out without `/ n` in `size / n`."
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,4 +138,4 @@ def test_the_verdict_names_it(name: str, right: str, wrong: str, said: str) -> N
     else:
         n, expected, yours = 1, [exercise.expected()], [values]
     verdict = judge(Result(exercise, n, yours, expected, counts=[{}] * n))
-    assert verdict.sentence.endswith(f" Just this comes out {said}.")
+    assert verdict.sentence.endswith(f" This is exactly what comes out {said}.")

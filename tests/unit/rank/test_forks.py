@@ -46,14 +46,17 @@ os._exit(0)
 """
 
 
+def run(script: str) -> str:
+    """Run a script in a process of its own; return what it wrote."""
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 @pytest.mark.parametrize(("before", "enabled"), [("enable", True), ("disable", False)])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_child_collects_only_what_it_made(before, enabled):
     script = SCRIPT.replace("{before}", before)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == (
+    assert run(script) == (
         f"child collects new, enabled: {enabled}, "
         f"enabled: {enabled}, rank collects old, rank collects new, "
     )
@@ -102,10 +105,7 @@ os._exit(0)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_child_ends_with_sigterm_from_its_first_moment_on(before: str, said: str) -> None:
     script = ENDED.replace("{before}", before)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == said
+    assert run(script) == said
 
 
 def test_garbage_is_collected_again_when_two_threads_have_forked_at_once() -> None:

@@ -97,16 +97,16 @@ def test_a_rank_that_writes_nothing_is_waited_for_longer_on_a_busy_machine(
 
 CRASHES = {
     "import ctypes\ndef work():\n    ctypes.string_at(0)\nwork()": (
-        "Rank 1 stood in ctypes.string_at, In[7], line 3."
+        "Rank 1 crashed in ctypes.string_at, In[7], line 3."
     ),
-    "import os\nos.abort()": "Rank 1 stood in In[7], line 2.",
+    "import os\nos.abort()": "Rank 1 crashed in In[7], line 2.",
     "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)": "",
     "import os\nif os.fork() == 0: os.abort()\nos.wait()\nraise SystemExit(3)": "",
 }
 
 
 @pytest.mark.parametrize("code", CRASHES)
-def test_a_rank_that_crashes_says_where_it_stood(tmp_path: Path, code: str) -> None:
+def test_a_rank_that_crashes_says_where(tmp_path: Path, code: str) -> None:
     rank = subprocess.Popen(
         [
             sys.executable,
@@ -134,6 +134,6 @@ def test_ranks_that_crash_at_one_place_share_a_sentence(tmp_path: Path) -> None:
         cluster.places[rank].pid = rank
         text = f"{stack_file.CRASH}Segmentation fault{stack}"
         Path(stack_file.path_of(tmp_path, rank)).write_text(text)
-    assert c_code.crashed(cluster, [0, 1]) == "Ranks 0–1 stood in In[3], line 2."  # type: ignore[arg-type]
+    assert c_code.crashed(cluster, [0, 1]) == "Ranks 0–1 crashed in In[3], line 2."  # type: ignore[arg-type]
     Path(stack_file.path_of(tmp_path, 0)).write_text(f"{stack_file.CRASH}Aborted\n\n")
     assert c_code.crashed(cluster, [0]) == ""  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import torch
 
 from ...answers import body, edit
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...mistakes import any_of
 from .messages import (
     ENTRIES,
     LATE_SECONDS,
@@ -205,9 +206,7 @@ EXERCISE = Exercise(
         Mistake(
             "The ranks' tensors are stacked along the wrong dimension: the new dimension has to "
             "be the first (dim=0), so that row r is the x of rank r.",
-            when=lambda yours, expected, n: any(
-                _on_rank_0(partial(torch.stack, dim=dim))(yours, expected, n) for dim in (1, 2)
-            ),
+            when=any_of(*(_on_rank_0(partial(torch.stack, dim=dim)) for dim in (1, 2))),
             shown_by={
                 "stacks along the last dimension": edit(
                     "return rows", "return torch.stack(list(rows), dim=-1)"

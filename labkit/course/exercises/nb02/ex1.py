@@ -10,7 +10,7 @@ import torch
 from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import near, would_give
+from ...mistakes import any_of, near, would_give
 from .samples import LENGTHS, numbers, shares
 
 CALLS = range(len(LENGTHS))
@@ -69,10 +69,7 @@ EXERCISE = Exercise(
             "That is the mean of the ranks' means: a rank with two samples counts as much as a "
             "rank with five, and a rank with none has no mean. Add up the samples, and add "
             "up their counts.",
-            when=lambda yours, expected, n: any(
-                would_give(_each(play))(yours, expected, n)
-                for play in (_mean_of_means, _mean_of_means_or_0)
-            ),
+            when=any_of(would_give(_each(_mean_of_means)), would_give(_each(_mean_of_means_or_0))),
             shown_by={
                 "averages the means": body("""
                     mean = samples.mean()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import When, any_of, near
 
 METHODS = ("parameter_server", "naive_ring", "ring_all_reduce", "recursive_doubling")
 #: Numbers of ranks and sizes: some that n does not divide; recursive doubling wants powers of two.
@@ -199,14 +199,16 @@ EXERCISE = Exercise(
         Mistake(
             "Recursive doubling sends while it receives, and the distance doubles in every step: "
             "it takes log2(n) steps, two for four ranks, three for eight.",
-            when=lambda yours, expected, n: any(
-                _at("recursive_doubling", wrong)(yours, expected, n)
-                for wrong in (
-                    lambda n: (2 * _log2(n), 1),
-                    lambda n: (n - 1, 1),
-                    lambda n: (n // 2, 1),
-                    lambda n: (n, 1),
-                    lambda n: (n.bit_length(), 1),
+            when=any_of(
+                *(
+                    _at("recursive_doubling", wrong)
+                    for wrong in (
+                        lambda n: (2 * _log2(n), 1),
+                        lambda n: (n - 1, 1),
+                        lambda n: (n // 2, 1),
+                        lambda n: (n, 1),
+                        lambda n: (n.bit_length(), 1),
+                    )
                 )
             ),
             shown_by={

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...answers import body
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import When, any_of
 from ...slips import Formula
 
 WORKERS = (2, 3, 4, 8, 64, 1000)
@@ -87,9 +87,10 @@ EXERCISE = Exercise(
         Mistake(
             "Half as many servers as workers would move 4 S each. A rank of the ring moves "
             "4 (workers - 1) / workers · S, which is a little less, so it takes more servers.",
-            when=lambda yours, expected, n: any(
-                _for_each(number)(yours, expected, n)
-                for number in (lambda k: k // 2, lambda k: k / 2, lambda k: math.ceil(k / 2))
+            when=any_of(
+                _for_each(lambda k: k // 2),
+                _for_each(lambda k: k / 2),
+                _for_each(lambda k: math.ceil(k / 2)),
             ),
             shown_by={
                 "half of the workers": body("return workers // 2"),

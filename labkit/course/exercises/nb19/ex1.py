@@ -15,7 +15,7 @@ from torch import nn
 
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import When, any_of, near
 
 
 @dataclass(frozen=True)
@@ -272,9 +272,7 @@ EXERCISE = Exercise(
         Mistake(
             "Not all ranks get rows: each takes ⌈rows / world_size⌉ of them, rounded up, until "
             "none are left. Yours rounds down, or lets the lengths differ by one at most.",
-            when=lambda yours, expected, n: any(
-                _gives(numbers)(yours, expected, n) for numbers in (_rounded_down, _split_evenly)
-            ),
+            when=any_of(_gives(_rounded_down), _gives(_split_evenly)),
             shown_by={
                 "rounded down": edit(
                     """
