@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ipyparallel.controller.app import IPController
+from ipyparallel.controller.task_scheduler import TaskScheduler
 from traitlets import Unicode, default
 from traitlets.config import Config
 
@@ -85,6 +86,16 @@ class LabController(IPController):
         ipyparallel_internals.hear_ready(self.hub)
         ipyparallel_internals.hold_news(self.hub, times.NEWS_HEARD.seconds())
         hub_internals.note_ids_only(self.hub)
+
+    def get_python_scheduler_args(
+        self, scheduler_name: str, scheduler_class: type, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        if scheduler_class is TaskScheduler:
+            scheduler_class = hub_internals.patient(TaskScheduler)
+        found: dict[str, Any] = super().get_python_scheduler_args(
+            scheduler_name, scheduler_class, *args, **kwargs
+        )
+        return found
 
     def _note_client(self, session: str) -> None:
         """Leave a file for each client, where the lab's owner can see how many there are."""

@@ -1,4 +1,4 @@
-"""Let the controller keep of a request what somebody can ask it for, and no more.
+"""Let the controller keep of a request what somebody can ask it for, and let a task wait.
 
 ipyparallel's hub reads each request and each reply whole, with their dates, for its database. A
 lab has none (``NoDB``): what is left is which requests an engine has waiting and done.
@@ -16,6 +16,10 @@ from ..wire.features import Feature
 FEATURE = Feature(
     ("Hub.all_completed", "Hub.by_ident", "Hub.monitor_handlers"),
     "each cell costs the controller nearly twice as much",
+)
+TASKS = Feature(
+    ("TaskScheduler.maybe_run", "TaskScheduler._unregister_engine"),
+    "a task for a rank of a lab that has just started may be called impossible",
 )
 #: Parts of a message: its signature, its header, and that of the request it replies to.
 SIGNATURE, HEADER, PARENT, SIGNED = 0, 1, 2, slice(1, 5)
@@ -68,3 +72,30 @@ def _id_in(session: Any, parts: Sequence[bytes], part: int) -> str | None:
         return None
     found: str | None = session.unpack(parts[part]).get("msg_id")
     return found
+
+
+def patient(scheduler: type) -> type:
+    """Return a task scheduler that waits for an engine that it has not heard of yet.
+
+    The hub tells clients and the scheduler of engines one after the other. Stock, a task for one
+    that the client knows already is called impossible as soon as the scheduler knows another.
+    """
+    if not all(hasattr(scheduler, name) for name in ("maybe_run", "_unregister_engine")):
+        return scheduler
+
+    class Patient(scheduler):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.left = set[bytes]()
+
+        def maybe_run(self, job: Any) -> bool:
+            if job.targets and job.targets.isdisjoint(self.left.union(self.targets)):
+                return False  # it is asked again when an engine comes
+            ran: bool = super().maybe_run(job)
+            return ran
+
+        def _unregister_engine(self, uid: bytes) -> None:
+            self.left.add(uid)
+            super()._unregister_engine(uid)
+
+    return Patient

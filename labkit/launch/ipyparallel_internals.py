@@ -39,6 +39,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
         ),
         "few messages": few_messages.FEATURE,
         "ids": hub_internals.FEATURE,
+        "tasks": hub_internals.TASKS,
         "registration": Feature(
             ("IPEngine.complete_registration",),
             "labkit cannot tell when a rank is there",
@@ -130,6 +131,7 @@ _FILES = {
     "LocalProcessLauncher": ("ipyparallel", "cluster/launcher.py"),
     "IPController": ("ipyparallel", "controller/app.py"),
     "Hub": ("ipyparallel", "controller/hub.py"),
+    "TaskScheduler": ("ipyparallel", "controller/task_scheduler.py"),
     "IPEngine": ("ipyparallel", "engine/app.py"),
     "Kernel": ("ipykernel", "kernelbase.py"),
     "HistoryManager": ("IPython", "core/history.py"),

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -136,18 +137,20 @@ def test_a_correct_program_is_no_deadlock(lab_of: LabOf, program: Program, size:
 # -- ranks that something else than the cell drives ---------------------------------------------
 
 
-def by_a_task(lab: labkit.Lab) -> None:
+def by_a_task(lab: labkit.Lab) -> Finish:
     view = lab.client.load_balanced_view(targets=[lab.engine_ids[1]])
-    view.apply_async(exec, SEND_LATE, {})
+    return partial(view.apply_async(exec, SEND_LATE, {}).get, SECONDS)
 
 
-def by_tasks_in_a_row(lab: labkit.Lab) -> None:
+def by_tasks_in_a_row(lab: labkit.Lab) -> Finish:
     view = lab.client.load_balanced_view(targets=[lab.engine_ids[1]])
-    view.map_async(exec, ["import time; time.sleep(1)", SEND_LATE], [{}, {}])
+    wait_and_send = ["import time; time.sleep(1)", SEND_LATE]
+    return partial(view.map_async(exec, wait_and_send, [{}, {}]).get, SECONDS)
 
 
-def by_a_direct_view(lab: labkit.Lab) -> None:
-    lab.client[lab.engine_ids[1]].apply_async(exec, SEND_LATE, {})
+def by_a_direct_view(lab: labkit.Lab) -> Finish:
+    view = lab.client[lab.engine_ids[1]]
+    return partial(view.apply_async(exec, SEND_LATE, {}).get, SECONDS)
 
 
 def by_a_timer_that_sends_it_later(lab: labkit.Lab) -> Finish:

@@ -1,4 +1,4 @@
-"""What the controller notes of requests, and what it leaves to ipyparallel's own functions."""
+"""What the controller notes of requests, and when a task is impossible."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zmq
+from ipyparallel.controller.app import IPController
 from ipyparallel.controller.dictdb import DictDB, NoDB
+from ipyparallel.controller.task_scheduler import TaskScheduler
 from jupyter_client.session import Session
 
-from labkit.launch.hub_internals import note_ids_only
+from labkit.launch.controller import LabController
+from labkit.launch.hub_internals import note_ids_only, patient
 
 SESSION = Session(key=b"key")
 #: Identities of a message to an engine, and of one from it.
@@ -95,3 +99,68 @@ def test_another_hub_is_left_as_it_is():
     hub = SimpleNamespace(db=NoDB())
     note_ids_only(hub)
     assert vars(hub).keys() == {"db"}
+
+
+class Sent(SimpleNamespace):
+    """A stream that keeps what is sent on it."""
+
+    def __init__(self) -> None:
+        super().__init__(parts=[])
+
+    def send_multipart(self, parts: list[Any], *args: Any, **kwargs: Any) -> None:
+        self.parts.append([bytes(part) for part in parts])
+
+    def send(self, part: bytes, *args: Any, **kwargs: Any) -> None:
+        self.send_multipart([part])
+
+    def flush(self) -> None:
+        """Nothing comes."""
+
+
+class Scheduler(patient(TaskScheduler)):  # type: ignore[misc]
+    """The lab's scheduler, on streams that only keep what is sent."""
+
+    client_stream = engine_stream = mon_stream = notifier_stream = None
+
+    def __init__(self) -> None:
+        super().__init__(session=SESSION)
+        self.client_stream, self.engine_stream, self.mon_stream = Sent(), Sent(), Sent()
+        self.notifier_stream = Sent()
+
+    def submit(self, target: bytes) -> None:
+        task = SESSION.msg("apply_request", {}, metadata={"targets": [target.decode()]})
+        parts = [b"client", *SESSION.serialize(task)]
+        self.dispatch_submission([zmq.Frame(part) for part in parts])
+
+    def given_to(self) -> list[bytes]:
+        return [part for (part, *_) in self.engine_stream.parts if part != b"client"]
+
+
+def test_a_task_waits_for_an_engine_that_the_scheduler_has_not_heard_of():
+    scheduler = Scheduler()
+    scheduler._register_engine(b"first")
+    scheduler.submit(b"second")
+    assert (scheduler.given_to(), scheduler.client_stream.parts) == ([], [])
+    scheduler._register_engine(b"third")
+    assert (scheduler.given_to(), scheduler.client_stream.parts) == ([], [])
+    scheduler._register_engine(b"second")
+    assert (scheduler.given_to(), scheduler.client_stream.parts) == ([b"second"], [])
+
+
+def test_a_task_for_an_engine_that_has_left_is_impossible():
+    scheduler = Scheduler()
+    scheduler._register_engine(b"first")
+    scheduler._register_engine(b"second")
+    scheduler._unregister_engine(b"second")
+    scheduler.submit(b"second")
+    ((*_, content),) = scheduler.client_stream.parts
+    assert SESSION.unpack(content)["ename"] == "ImpossibleDependency"
+    assert scheduler.given_to() == []
+
+
+def test_the_controller_takes_that_scheduler(monkeypatch):
+    monkeypatch.setattr(
+        IPController, "get_python_scheduler_args", lambda self, name, kind, *_: {"kind": kind}
+    )
+    given = LabController().get_python_scheduler_args("task", TaskScheduler, "")
+    assert [kind.__name__ for kind in given["kind"].mro()[:2]] == ["Patient", "TaskScheduler"]
