@@ -178,12 +178,13 @@ def _messages(case: Case) -> str:
             f"{label(sorted(absent))} is missing (or goes to another rank)."
             f"{_astray(case.situation)}"
         )
-    if kinds == {"send"}:
+    left = unmatched(case.situation.samples).values()  # also what is not waited for yet
+    if kinds == {"send"} and not any(count < 0 for count in left):
         return (
             "Every one of them sends before it receives, and a send is over only when its "
             "message is taken. Let one side receive first, or use isend or batch_isend_irecv."
         )
-    if "send" not in kinds:
+    if "send" not in kinds and not any(count > 0 for count in left):
         return "Every one of them waits to receive before it sends. One side has to send first."
     return (
         "The sends and receives do not pair up: each send needs a receive on the rank that it "

@@ -213,6 +213,15 @@ CASES = {
         case(sends(3, 1), receives(3, 2), sends(3, 0)),
         "The sends and receives do not pair up",
     ),
+    "receives posted, of the rank that is sent to": (
+        case(*(posts(sends(3, r), ("send", r), ("recv", r)) for r in (1, 2, 0))),
+        "receive on the rank that it names, with the same tag and the same size, and that names "
+        "the sender. Rank 0 sends to rank 1, and rank 2 receives from rank 0",
+    ),
+    "sends posted, to the rank that is received from": (
+        case(*(posts(receives(3, r), ("send", r), ("recv", r)) for r in (1, 2, 0))),
+        "The sends and receives do not pair up",
+    ),
     "a pair that agrees on the tag": (
         case(sends(2, 1, tag=5), receives(2, 0, tag=5)),
         "The sends and receives do not pair up",

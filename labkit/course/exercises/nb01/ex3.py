@@ -68,13 +68,9 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank waits for its send before it reaches its receive, and on gloo no send is "
             "complete before its message is received: pass both messages to one "
-            "batch_isend_irecv, or let one rank receive first. If you do so, look at the numbers: "
-            "what goes to rank + 1 has to be received from rank - 1.",
+            "batch_isend_irecv, or let one rank receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
             shown_by={
-                "receives from the rank that it sends to": edit(
-                    "dist.irecv, received, left", "dist.irecv, received, right"
-                ),
                 "sends first, on every rank": body("""
                     received = torch.zeros_like(x)
                     dist.send(x, (rank + 1) % world_size)
@@ -84,10 +80,16 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Every rank receives from the rank that it sends to. What it is sent comes from the "
-            "other side: receive from (rank - 1) % world_size.",
-            stuck=r"rank 1 waits in recv from rank (?!0\b)\d",
+            "The messages do not pair up. What a rank sends to (rank + 1) % world_size comes there "
+            "from (rank - 1) % world_size: receive from the other side than you send to.",
+            stuck=r"Cause: The sends and receives do not pair|rank 1 waits in recv from rank [^0]",
             shown_by={
+                "receives from the rank that it sends to": edit(
+                    "dist.irecv, received, left", "dist.irecv, received, right"
+                ),
+                "sends to the rank that it receives from": edit(
+                    "dist.isend, x, right", "dist.isend, x, left"
+                ),
                 "waits for the wrong side": body("""
                     received = torch.empty_like(x)
                     right = (rank + 1) % world_size
