@@ -40,12 +40,13 @@ def try_in_notebook(exercise: Exercise) -> Result:
         return Result(exercise, 1, [None], [None], found=found)
     notes = []
     waited = ""
+    here = _here()  # torch's import can take longer than a trial may, and is not to be broken off
     answer = names[exercise.answer]
     if not isinstance(answer, type):
         answer = Watched(answer)
     try:
         with _bound(exercise.seconds):
-            value = exercise.trial(answer, _here())
+            value = exercise.trial(answer, here)
     except TimeUp as stopped:
         value = Failed("TimedOut", f"stopped after {exercise.seconds:g} s", own_lines(stopped))
         waited = value.text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from nbclient import NotebookClient
 import labkit
 from labkit import LabError, RankDied
 from labkit.course import catalogue, check, edition, material
+from labkit.course import in_notebook as module
 from labkit.course.answers import body, edit
 from labkit.course.compare import same
 from labkit.course.difference import LONGEST, describe
@@ -785,6 +787,20 @@ def test_an_answer_in_the_notebook_that_never_ends() -> None:
             pass
 
     assert in_notebook(forever, seconds=0.2)[1].name == "TimedOut"
+
+
+def test_the_time_of_an_answer_begins_when_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import of torch that is broken off cannot be made again in the same process."""
+    stock, seen = module._here, list[Any]()
+
+    def here() -> Any:
+        seen.append(signal.getsignal(signal.SIGALRM))
+        return stock()
+
+    monkeypatch.setattr(module, "_here", here)
+    before = signal.getsignal(signal.SIGALRM)
+    assert in_notebook(lambda x: x * x)[1].passed
+    assert seen == [before]
 
 
 def test_a_name_that_the_notebook_does_not_have() -> None:
