@@ -19,7 +19,8 @@ from tests.support.events import HANG_SECONDS
 def heard(lab4: Any) -> Iterator[list[list[str]]]:
     """The kinds of messages that came of each request beside its reply, in order.
 
-    The last one, that the rank is idle, is left out: it ends the request, and ipyparallel may call
+    Not of questions on the control channel, which ranks are asked if a cell takes its time. The
+    last message, that the rank is idle, is left out: it ends the request, and ipyparallel may call
     nobody with it.
     """
     client = lab4.client
@@ -31,6 +32,8 @@ def heard(lab4: Any) -> Iterator[list[list[str]]]:
         return [] if is_last else [message["header"]["msg_type"]]
 
     def listen(future: Any) -> None:
+        if future.header["msg_type"] not in ("execute_request", "apply_request"):
+            return
         kinds: list[str] = []
         requests.append(kinds)
         ipyparallel_internals.on_output(future, lambda m: kinds.extend(kind_of(m)))
