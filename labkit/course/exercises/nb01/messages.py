@@ -95,8 +95,13 @@ def items(yours: Sequence[Any]) -> list[Any]:
 
 
 def has_other_dtype(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether a rank returned a tensor of another dtype than x."""
-    return any(isinstance(item, torch.Tensor) for item in items(yours))
+    """Tell whether a rank returned a tensor of the expected shape, but of another dtype than x."""
+    gave = [pair for pair in zip(yours, expected, strict=True) if None not in pair]
+    return any(
+        isinstance(mine, torch.Tensor) and its is not None and mine.shape == torch.tensor(its).shape
+        for value, right in gave
+        for mine, its in zip(value[:-1], right[:-1], strict=True)
+    )
 
 
 def has_no_tensor(yours: Any, expected: Any, world_size: int) -> bool:

@@ -171,8 +171,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "You send your own finished chunk in every step. From step 1 on, send on the one that "
-            "arrived in the step before.",
+            "Only your own chunk and the first one that arrived are finished. From step 1 on, send "
+            "on the one that arrived in the step before.",
             when=_gives(lambda r, k, n: r, lambda r, k, n: r - 1),
             shown_by={
                 "its own chunk every time": edit(

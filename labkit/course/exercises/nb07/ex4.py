@@ -44,7 +44,13 @@ def _has_nan(mine: Any, its: Any) -> bool:
 
 def _keeps_inf(mine: Any, its: Any) -> bool:
     weights = look(mine, "weights")
-    return near(weights[3], weights[2]) and not near(its, mine)
+    return near(weights[3], weights[2]) and not near(its, mine) and not _stays(mine, its)
+
+
+def _stays(mine: Any, its: Any) -> bool:
+    """Tell whether no step has changed the weights."""
+    first, *later = look(mine, "weights")
+    return all(near(weights, first) for weights in later)
 
 
 EXERCISE = Exercise(
@@ -198,6 +204,15 @@ from torch.optim.lr_scheduler import LRScheduler
             "scaler.step(optimizer) skips those with inf or nan.",
             when=_everywhere(_has_nan),
             shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
+        ),
+        Mistake(
+            "The weights never change: call scaler.step(optimizer) once per step, and clip to the "
+            "norm that the text names.",
+            when=_everywhere(_stays),
+            shown_by={
+                "never steps": edit("scaler.step(optimizer)", ""),
+                "clips to nothing": edit("ddp.parameters(), 1.0", "ddp.parameters(), 0.0"),
+            },
         ),
         Mistake(
             "The step after the overflow is skipped as well, because the inf is still in .grad: "

@@ -6,11 +6,15 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
+from .... import times
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
@@ -63,7 +67,8 @@ def trial(answer: Callable[[Callable[[], Any]], Any], here: Here) -> Facts:
         return f"{said}, {'a group is left' if dist.is_initialized() else 'no group is left'}"
 
     facts = {}
-    with _alone():
+    soon = partial(dist.init_process_group, timeout=timedelta(seconds=times.TRIAL_ALONE))
+    with _alone(), patch.object(dist, "init_process_group", soon):
         facts["a job"] = attempt(_work)
         _leave()
         facts["a job that fails"] = attempt(_fail)
@@ -125,6 +130,12 @@ EXERCISE = Exercise(
             "dist.init_process_group first.",
             raises=r"Default process group has not been initialized",
             shown_by={"forms no group": body("return job()")},
+        ),
+        Mistake(
+            "The group waits for processes that are not there: this one is alone, rank=0 and "
+            "world_size=1.",
+            raises=r"^DistStoreError: [Ww]ait timeout",
+            shown_by={"a world size of two": edit("world_size=1", "world_size=2")},
         ),
         Mistake(
             "The group is still there after the job: call dist.destroy_process_group().",

@@ -251,6 +251,18 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Rank 0 does not save, and its weights are the ones that all ranks are to have: save "
+            "where rank == 0.",
+            when=lambda yours, expected, n: any(
+                yours[0][case]["saved"] == 0 and any(y[case]["saved"] for y in yours[1:])
+                for case in range(len(CASES))
+            ),
+            shown_by={
+                "another rank saves": edit("if rank == 0:", "if rank == 1:"),
+                "the last rank saves": edit("if rank == 0:", "if rank == world_size - 1:"),
+            },
+        ),
+        Mistake(
             "The file was read, but the weights have not changed: pass what was read to "
             "load_state_dict.",
             when=lambda yours, expected, n: all(

@@ -72,6 +72,11 @@ def expected(n: int) -> list[Facts]:
     return [{FETCHED: 1, READ: "".join(PIECES)}] * n
 
 
+def _fetched(yours: Sequence[Any]) -> tuple[int, int]:
+    """Return how often each node has fetched, the one of one process first."""
+    return yours[0][FETCHED], yours[-1][FETCHED]
+
+
 def _early(yours: Sequence[Any], expected: Any, n: int) -> bool:
     return any(y[READ] in (MISSING, "", *PIECES) for y in yours)
 
@@ -119,7 +124,7 @@ EXERCISE = Exercise(
         Mistake(
             "One process fetches for all nodes, so the other node has no file. There is one rank "
             "0 in all, but a local rank 0 on every node.",
-            when=lambda yours, expected, n: {y[FETCHED] for y in yours} == {0, 1},
+            when=lambda yours, expected, n: _fetched(yours) == (1, 0),
             shown_by={
                 "rank 0 of all": edit("if local_rank == 0:", "if rank == 0:"),
                 "rank 0 of all sends it": body("""
@@ -131,6 +136,12 @@ EXERCISE = Exercise(
                     return box[0]
                 """),
             },
+        ),
+        Mistake(
+            "On a node with one process nobody fetches: its local rank is 0, and only that one is "
+            "on every node.",
+            when=lambda yours, expected, n: _fetched(yours) == (0, 1),
+            shown_by={"local rank 1": edit("if local_rank == 0:", "if local_rank == 1:")},
         ),
         Mistake(
             "Several processes of a node fetch at once and write to the same file. One is "

@@ -85,8 +85,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "Half as many servers as workers would move 4 S each. A rank of the ring moves "
-            "4 (workers - 1) / workers · S, which is a little less, so it takes more servers.",
+            "That is half as many servers as workers, which would do if a rank of the ring moved "
+            "4 S. It moves 4 (workers - 1) / workers · S, a little less, so it takes more servers.",
             when=any_of(
                 _for_each(lambda k: k // 2),
                 _for_each(lambda k: k / 2),

@@ -59,9 +59,8 @@ EXERCISE = Exercise(
     forbids=("barrier", "monitored_barrier", "all_reduce", "all_gather", "all_gather_object"),
     mistakes=(
         Mistake(
-            "The third barrier never opens, because one rank does not come to it. Count to "
-            "`count`, the argument, not to world_size, and let the rank that comes last set the "
-            "key, whichever it is.",
+            "The third barrier never opens. One rank does not come to it: whoever gets `count`, "
+            "the argument, from add(name, 1) sets the key, whichever rank that is.",
             raises=r"^DistStoreError: wait timeout.*third",
             shown_by={
                 "counts to the lab's size": edit("== count", "== world_size"),

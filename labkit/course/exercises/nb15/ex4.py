@@ -188,6 +188,14 @@ EXERCISE = Exercise(
             shown_by={"takes the column twice": edit("grid, grid.T", "grid.T, grid.T")},
         ),
         Mistake(
+            "Every sum is the rank's own x: call all_reduce with the group of the row, and with "
+            "that of the column, and return what has come out.",
+            when=lambda yours, expected, n: all(
+                sums == held(rank) for rank, y in enumerate(yours) for sums in y[:-2]
+            ),
+            shown_by={"adds nothing up": edit("dist.all_reduce(total, group=group)", "pass")},
+        ),
+        Mistake(
             "A rank kept the result of a group that it is not in, which is only its own x: keep "
             "the sum of the group that it is a member of.",
             when=lambda yours, expected, n: any(

@@ -77,7 +77,7 @@ EXERCISE = Exercise(
             shown_by={"no overlap": body("return n * alpha + beta * size")},
         ),
         Mistake(
-            "You count the last bucket's all-reduce only. That is right while the network keeps "
+            "That is the last bucket's all-reduce alone. It is right while the network keeps "
             "up; if a bucket takes longer to send than to compute, the all-reduces queue.",
             when=_plays(lambda n, s, c, a, b: _call(n, s, a, b)),
             shown_by={"only the last bucket": body("return alpha + beta * size / n")},

@@ -41,7 +41,8 @@ EXERCISE = Exercise(
             shown_by={"adds up": edit("self.share.grad /= world_size", "")},
         ),
         Mistake(
-            "The weights are unchanged: write the new ones into the parameters that were passed.",
+            "The weights are unchanged: let the optimizer step, gather all shares, and write them "
+            "into the parameters that were passed.",
             when=after_sgd(lambda case, rank, n: as_row(first_weights(case))),
             shown_by={
                 "keeps the new weights": edit(
