@@ -144,7 +144,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "A rank sends to a rank that does not receive: every rank except rank 0 receives from "
-            "rank - 1.",
+            "rank - 1, and the last rank sends to nobody.",
             stuck=r"waits? in send to rank .*: a receive of ranks? .*is missing",
             shown_by={
                 "receives nothing": edit(

@@ -92,7 +92,8 @@ EXERCISE = Exercise(
     goals=(Goal("messages sent", most=lambda n: 1),),
     mistakes=(
         Mistake(
-            "Rank 0 sends to itself, but it already has its own x.",
+            "A rank sends to itself. Rank 0 has its own x already, and every other rank sends to "
+            "rank 0.",
             raises=r"Invalid destination rank: destination rank should not be the same",
             shown_by={
                 "lets rank 0 send too": body("""

@@ -142,7 +142,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "There is no rank before rank 0 and none after the last: keep the conditions of the "
-            "two blocks.",
+            "two blocks, and the ranks in them.",
             raises=r"There is no rank -?\d+ in this group",
             shown_by={
                 "forgets that the chain ends": edit("if rank < world_size - 1:", "if True:"),
@@ -151,9 +151,17 @@ EXERCISE = Exercise(
         Mistake(
             "The dtype of the result differs from that of x: keep dtype=x.dtype.",
             when=has_other_dtype,
+            shown_by={
+                "converts to float64": edit("return padded", "return padded.double()"),
+            },
+        ),
+        Mistake(
+            "A message is longer than the place in which it is received: each send has one number, "
+            "each receive takes one, and all are of x's dtype (dtype=x.dtype).",
             raises=r"Died: signal 6",
             shown_by={
                 "pads with float32": edit("dtype=x.dtype, device=x.device", "device=x.device"),
+                "sends all but the first": edit("dist.send(x[-1:]", "dist.send(x[1:]"),
             },
         ),
         Mistake(

@@ -70,8 +70,8 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
-            "This assumes that all calls but the last are hidden. If a call takes longer than the "
-            "gradients of a bucket, the calls queue: each waits for the one before.",
+            "That is right only if all calls but the last are hidden. If a call takes longer than "
+            "the gradients of a bucket, the calls queue: each waits for the one before.",
             when=_by(lambda t, s, b, x, y: t + x + y * s / b),
             shown_by={"no queue": body("return compute + alpha + beta * size / buckets")},
         ),

@@ -111,8 +111,18 @@ EXERCISE = Exercise(
             "The largest gradient of the first case is negative, and it overflows too: take abs() "
             "before max().",
             when=would_give(_without_abs),
-            raises=r"^ValueError: (math domain error|expected a positive input)",
             shown_by={"without abs": edit("abs().max", "max")},
+        ),
+        Mistake(
+            "log2 needs a number above 0. Gradients may be negative: take abs() before max(). And "
+            "divide with /, since // may round down to 0.",
+            raises=r"^ValueError: (math domain error|expected a positive input)",
+            shown_by={
+                "its own scale, without abs": body(
+                    "return 2.0 ** math.floor(math.log2(65504 / gradient.max().item()))"
+                ),
+                "rounds the quotient down": edit("65504 / top", "65504 // top"),
+            },
         ),
         Mistake(
             "That is the scale for the norm of each tensor. Each gradient is multiplied alone: "

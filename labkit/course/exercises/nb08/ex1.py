@@ -17,7 +17,7 @@ import torch.distributed as dist
 from .... import times
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake, Wrong
-from ...mistakes import When
+from ...mistakes import When, any_of
 from .facts import Facts
 
 TRAINED = "trained"
@@ -106,11 +106,9 @@ EXERCISE = Exercise(
     where="notebook",
     mistakes=(
         Mistake(
-            "The job's result is lost: return what job() returns.",
-            when=lambda yours, expected, n: (
-                _said("a job", "None")(yours, expected, n)
-                and _said("inside a group", "None")(yours, expected, n)
-            ),
+            "The job's result is lost, or job is not called: return what job() returns, whether a "
+            "group was there or not.",
+            when=any_of(_said("a job", "None"), _said("inside a group", "None")),
             shown_by={
                 "loses the result": body("""
                     if dist.is_initialized():

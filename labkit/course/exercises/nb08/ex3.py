@@ -73,6 +73,12 @@ EXERCISE = Exercise(
             shown_by={"calls the model inside": edit("ddp(images)", "model(images)")},
         ),
         Mistake(
+            "The model has not been trained: each batch needs a forward pass, backward() and "
+            "optimizer.step().",
+            when=has(autocast_in_forward=False, convolution_trained=False),
+            shown_by={"no batch": edit("in batches:", "in []:")},
+        ),
+        Mistake(
             "The forward pass runs in float32: compute the scores inside torch.autocast.",
             when=has(autocast_in_forward=False),
             shown_by={

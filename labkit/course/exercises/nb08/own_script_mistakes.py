@@ -149,6 +149,12 @@ MISTAKES = (
         shown_by={"larger rate": edit("lr=0.1", "lr=0.1 * dist.get_world_size()")},
     ),
     Mistake(
+        "The script has not trained on any row: each epoch goes through all batches of the rank's "
+        "share.",
+        when=shows(lambda y, e: not any(y[IN_ALL])),
+        shown_by={"no epoch": edit("in range(done, epochs):", "in []:")},
+    ),
+    Mistake(
         "The ranks end with different weights: each trains alone, on its own share. DDP(model) "
         "averages the gradients, and it is the wrapped model that has to be called.",
         when=shows(lambda y, e: y["weights of the ranks"] != e["weights of the ranks"]),

@@ -227,6 +227,14 @@ EXERCISE = Exercise(
             },
         ),
         Mistake(
+            "Another rank saves, and rank 0 does not: save where rank == 0.",
+            when=lambda yours, expected, n: any(
+                not yours[0][case]["saved"] and any(y[case]["saved"] for y in yours[1:])
+                for case in range(len(CASES))
+            ),
+            shown_by={"the last rank": edit("if rank == 0:", "if rank == world_size - 1:")},
+        ),
+        Mistake(
             "Every rank saves. One is enough: if rank == 0.",
             when=_any(lambda y, e, rank: rank > 0 and y["saved"] != []),
             shown_by={

@@ -110,12 +110,26 @@ EXERCISE = Exercise(
             shown_by={"saves nothing": edit("save(checkpoint, model, optimizer, epoch + 1)", "")},
         ),
         Mistake(
-            "The processes that torchrun has started again begin with epoch 1: what the first "
-            "ones did is lost. Before the first step, load the checkpoint if there is one: the "
-            "model, the optimizer and the epoch.",
-            when=shows(lambda y, e: y[LIVES][1] > e[LIVES][1] and y[EPOCH] == e[EPOCH]),
+            "The processes that torchrun has started again begin with epoch 1 once more. Before "
+            "the first step, load the checkpoint if there is one: the model, the optimizer and "
+            "the epoch, after which they go on.",
+            when=shows(
+                lambda y, e: (
+                    y[LIVES][0] == e[LIVES][0]
+                    and y[LIVES][1] > e[LIVES][1]
+                    and y[EPOCH] == e[EPOCH]
+                )
+            ),
             shown_by={
                 "does not load": edit("if checkpoint.exists():", "if False:"),
+            },
+        ),
+        Mistake(
+            "The processes that torchrun has started again leave an epoch out. The checkpoint says "
+            "how many epochs are done: go on with the next one.",
+            when=shows(lambda y, e: 0 <= y[LIVES][1] < e[LIVES][1] and y[LIVES][0] == e[LIVES][0]),
+            shown_by={
+                "skips an epoch": edit('done = state["epoch"]', 'done = state["epoch"] + 1'),
             },
         ),
         Mistake(

@@ -15,6 +15,7 @@ from torch import nn
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
+from ..nb04.averaging import noted
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
 #: then not always whole. The last one is beyond float16.
@@ -33,6 +34,10 @@ class NoFuture(TypeError):
     """Say that a hook returned something other than a future."""
 
 
+class Waited(RuntimeError):
+    """Say that a hook waited for its all-reduce."""
+
+
 class NoGradient(TypeError):
     """Say that a hook's future holds something other than a gradient."""
 
@@ -43,9 +48,12 @@ def _guarded(answer: Callable[..., Any], errors: list[Exception]) -> Callable[..
     def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses other annotations
         gradient = bucket.buffer()
         try:
-            future = answer(state, bucket)
+            with noted() as notes:
+                future = answer(state, bucket)
             if not isinstance(future, torch._C.Future):  # what get_future() gives, too
                 raise NoFuture(f"the hook returned no future, but {type(future).__name__}")
+            if notes.waits:
+                raise Waited("the hook has waited for its all-reduce")
             found = future.wait()
             if not isinstance(found, torch.Tensor):
                 raise NoGradient(f"the future holds no tensor, but {type(found).__name__}")
@@ -128,6 +136,29 @@ EXERCISE = Exercise(
                     "dist.all_reduce(small)",
                     "return future.then(lambda done: done.value()[0].float())",
                     "bucket.buffer().copy_(small)",
+                ),
+            },
+        ),
+        Mistake(
+            "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
+            "overlaps. Start it with async_op=True, and return a future of its result.",
+            raises=r"^Waited: ",
+            shown_by={
+                "waits in the hook": body("""
+                    small = (bucket.buffer() / world_size).bfloat16()
+                    state["bytes"] += small.nbytes
+                    dist.all_reduce(small)
+                    future = torch.futures.Future()
+                    future.set_result(small.float())
+                    return future
+                """),
+                "waits for the work": edit(
+                    "future = dist.all_reduce(small, async_op=True).get_future()",
+                    """
+                    work = dist.all_reduce(small, async_op=True)
+                    work.wait()
+                    future = work.get_future()
+                    """,
                 ),
             },
         ),
