@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from ipyparallel.controller.app import IPController
-from ipyparallel.controller.task_scheduler import TaskScheduler
 from traitlets import Unicode, default
 from traitlets.config import Config
 
@@ -90,10 +89,9 @@ class LabController(IPController):
     def get_python_scheduler_args(
         self, scheduler_name: str, scheduler_class: type, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        if scheduler_class is TaskScheduler:
-            scheduler_class = hub_internals.patient(TaskScheduler)
+        patient = hub_internals.patient(scheduler_class)
         found: dict[str, Any] = super().get_python_scheduler_args(
-            scheduler_name, scheduler_class, *args, **kwargs
+            scheduler_name, patient, *args, **kwargs
         )
         return found
 

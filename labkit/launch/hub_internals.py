@@ -86,16 +86,16 @@ def patient(scheduler: type) -> type:
     class Patient(scheduler):
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
-            self.left = set[bytes]()
+            self.gone = set[bytes]()
 
         def maybe_run(self, job: Any) -> bool:
-            if job.targets and job.targets.isdisjoint(self.left.union(self.targets)):
+            if job.targets and job.targets.isdisjoint(self.gone.union(self.targets)):
                 return False  # it is asked again when an engine comes
             ran: bool = super().maybe_run(job)
             return ran
 
         def _unregister_engine(self, uid: bytes) -> None:
-            self.left.add(uid)
+            self.gone.add(uid)
             super()._unregister_engine(uid)
 
     return Patient

@@ -44,7 +44,7 @@ def _has_nan(mine: Any, its: Any) -> bool:
 
 def _keeps_inf(mine: Any, its: Any) -> bool:
     weights = look(mine, "weights")
-    return near(weights[3], weights[2]) and not near(its, mine) and not _stays(mine, its)
+    return near(weights[3], weights[2]) and not near(its, mine)
 
 
 def _stays(mine: Any, its: Any) -> bool:

@@ -20,6 +20,7 @@ from ...exercise import Exercise, Here, Mistake, Wrong
 from ...mistakes import When
 from ...sleepless import sleepless
 from ...slow_disk import slow_save
+from .saves import another_saves
 
 #: How long the first rank's disk takes in the middle of a file, in seconds.
 SLOW = 0.5
@@ -253,10 +254,7 @@ EXERCISE = Exercise(
         Mistake(
             "Rank 0 does not save, and its weights are the ones that all ranks are to have: save "
             "where rank == 0.",
-            when=lambda yours, expected, n: any(
-                yours[0][case]["saved"] == 0 and any(y[case]["saved"] for y in yours[1:])
-                for case in range(len(CASES))
-            ),
+            when=another_saves,
             shown_by={
                 "another rank saves": edit("if rank == 0:", "if rank == 1:"),
                 "the last rank saves": edit("if rank == 0:", "if rank == world_size - 1:"),

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
+from .saves import another_saves
 
 #: By the case: the first step, all steps, and the step in which a rank gets SIGTERM: that rank
 #: counted from the last one, or no signal.
@@ -228,10 +229,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Another rank saves, and rank 0 does not: save where rank == 0.",
-            when=lambda yours, expected, n: any(
-                not yours[0][case]["saved"] and any(y[case]["saved"] for y in yours[1:])
-                for case in range(len(CASES))
-            ),
+            when=another_saves,
             shown_by={"the last rank": edit("if rank == 0:", "if rank == world_size - 1:")},
         ),
         Mistake(

@@ -7,17 +7,18 @@ process of one, and compares what came out with one process of ``single.py``.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...answers import edit, instead
 from ...exercise import Exercise, Mistake, Wrong
+from ...mistakes import When
 from ...script_start import Trained, start_nodes
 from ..nb08 import own_script
 from ..nb08.alone import EPOCHS, STEPS, alone
-from ..nb08.own_script_mistakes import AGAIN, EPOCH, NO_STATE, NOTHING, SAVES, shows
+from ..nb08.own_script_mistakes import AGAIN, EPOCH, NO_STATE, NOTHING, SAVES, Facts, shows
 
 PART = "2 nodes with a process each, rank 1 killed in epoch 2"
 LIVES = "steps of rank 1, in its two lives"
@@ -94,6 +95,13 @@ for epoch in range(begin, until):
 """
 
 
+def _second_life(differs: Callable[[int, int, Facts, Facts], bool]) -> When:
+    """Return the predicate of a first life with the right steps, and a second with ``differs``."""
+    return shows(
+        lambda y, e: y[LIVES][0] == e[LIVES][0] and differs(y[LIVES][1], e[LIVES][1], y, e)
+    )
+
+
 EXERCISE = Exercise(
     id="12-4",
     title="Survive a restart",
@@ -113,13 +121,7 @@ EXERCISE = Exercise(
             "The processes that torchrun has started again begin with epoch 1 once more. Before "
             "the first step, load the checkpoint if there is one: the model, the optimizer and "
             "the epoch, after which they go on.",
-            when=shows(
-                lambda y, e: (
-                    y[LIVES][0] == e[LIVES][0]
-                    and y[LIVES][1] > e[LIVES][1]
-                    and y[EPOCH] == e[EPOCH]
-                )
-            ),
+            when=_second_life(lambda mine, its, y, e: mine > its and y[EPOCH] == e[EPOCH]),
             shown_by={
                 "does not load": edit("if checkpoint.exists():", "if False:"),
             },
@@ -127,7 +129,7 @@ EXERCISE = Exercise(
         Mistake(
             "The processes that torchrun has started again leave an epoch out. The checkpoint says "
             "how many epochs are done: go on with the next one.",
-            when=shows(lambda y, e: 0 <= y[LIVES][1] < e[LIVES][1] and y[LIVES][0] == e[LIVES][0]),
+            when=_second_life(lambda mine, its, y, e: mine < its),
             shown_by={
                 "skips an epoch": edit('done = state["epoch"]', 'done = state["epoch"] + 1'),
             },

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...all_reduces import noted
 from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake, Wrong
 from ...mistakes import When, near
-from ..nb04.averaging import noted
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
 #: then not always whole. The last one is beyond float16.
