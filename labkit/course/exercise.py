@@ -6,14 +6,13 @@ This module needs neither torch nor ranks: the notebook's kernel imports it to s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import times
 from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
-from .answers import Answer
 from .script_text import ENDINGS
 from .slips import Formula
 
@@ -140,13 +139,11 @@ class Mistake:
         By a goal that a right result has missed: ``"bytes sent"``.
     hint
         What ``labkit.hint()`` says first after this mistake.
-    shown_by
-        The wrong answers that are to be told this, each under a name: the tests try them all.
 
     Raises
     ------
     ValueError
-        If no way is given or no wrong answer, or an expression fits everything.
+        If no way is given, or an expression fits everything.
     re.error
         If an expression cannot be read.
     """
@@ -157,7 +154,6 @@ class Mistake:
     stuck: str | None = field(default=None, kw_only=True)
     missed: str | None = field(default=None, kw_only=True)
     hint: str = field(default="", kw_only=True)
-    shown_by: Mapping[str, Answer] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if all(way is None for way in (self.when, self.raises, self.stuck, self.missed)):
@@ -165,17 +161,6 @@ class Mistake:
         for pattern in (self.raises, self.stuck):
             if pattern is not None and re.search(pattern, ""):
                 raise ValueError(f"a mistake is shown by more than {pattern!r}, which fits all")
-        if not self.shown_by:
-            raise ValueError("a mistake is shown by at least one wrong answer")
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A wrong answer that no mistake of its exercise describes, and what is said of it: the name
-    of a :class:`~labkit.course.judge.Verdict`, or its beginning."""
-
-    answer: Answer
-    says: str
 
 
 @dataclass(frozen=True)
@@ -211,11 +196,6 @@ class Exercise:
         What usually goes wrong; the first one that is true is named.
     formula
         What a result of numbers is computed by: a slip in it is found by what it gives.
-    also_wrong
-        Wrong answers that get a general sentence, each under a name: those that call what is
-        forbidden, say, or return nothing.
-    another
-        Another right answer, which shows that the trial asks for no more than the text does.
     setup
         Source that has to run before an answer: what other cells of the notebook define.
     hints
@@ -230,8 +210,8 @@ class Exercise:
     Raises
     ------
     ValueError
-        If ``where``, ``start`` or the number of hints is not allowed, there are goals or forbidden
-        calls where nothing is counted, or two wrong answers have the same name.
+        If ``where``, ``start`` or the number of hints is not allowed, or there are goals or
+        forbidden calls where nothing is counted.
     """
 
     id: str
@@ -239,11 +219,9 @@ class Exercise:
     answer: str
     trial: Callable[[Any, Here], Any] | Callable[[Any, Any], Any]
     expected: Callable[..., Any]
-    another: Answer
     hints: Sequence[str]
     mistakes: Sequence[Mistake] = ()
     formula: Formula | None = None
-    also_wrong: Mapping[str, Wrong] = field(default_factory=dict)
     entries: Sequence[str] | Callable[[int], Sequence[str]] = ()
     setup: str = ""
     forbids: Sequence[str] = ()
@@ -267,20 +245,7 @@ class Exercise:
             raise ValueError(f"{self.id}: calls are counted on ranks only, and forbidden there")
         if len(self.hints) != HINTS:
             raise ValueError(f"{self.id}: there are {HINTS} hints, not {len(self.hints)}")
-        names = [name for mistake in self.mistakes for name in mistake.shown_by]
-        names += self.also_wrong
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"{self.id}: two wrong answers have the name {twice[0]!r}")
 
     def labels(self, world_size: int) -> tuple[str, ...]:
         """Return the labels of the items of a rank's list, none if the exercise has none."""
         return tuple(self.entries(world_size) if callable(self.entries) else self.entries)
-
-    def wrong_answers(self) -> dict[str, Wrong]:
-        """Return all wrong answers by name, with what is said of each."""
-        shown = {
-            name: Wrong(answer, mistake.sentence)
-            for mistake in self.mistakes
-            for name, answer in mistake.shown_by.items()
-        }
-        return {**shown, **self.also_wrong}

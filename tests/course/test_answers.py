@@ -1,7 +1,7 @@
 """Every exercise with its stub, its solution, another one, and wrong answers, on real ranks.
 
-Stub and solution are those of the notebook. The others stand in the exercise's own file, as changes
-of the solution: wrong answers beside the mistake that each of them shows.
+Stub and solution are those of the notebook. The others stand in ``tests/data/witnesses``: wrong
+answers below the mistake that each of them shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import labkit
 from labkit.course import check
 from labkit.course.exercise import Exercise
-from tests.support import answers
+from tests.support import answers, witnesses
 from tests.support.answers import EXERCISES
 from tests.support.cells import inside, run_cell
 
@@ -25,7 +25,7 @@ from tests.support.cells import inside, run_cell
 Record = Callable[[str, object], None]
 
 CASES = [
-    (name, wrong) for name, exercise in EXERCISES.items() for wrong in exercise.wrong_answers()
+    (name, wrong) for name, exercise in EXERCISES.items() for wrong in witnesses.wrong(exercise)
 ]
 
 
@@ -102,7 +102,7 @@ def test_the_solution_of_the_notebook_passes(
 @pytest.mark.parametrize("name", EXERCISES)
 def test_another_solution_passes(lab: labkit.Lab, name: str, record_property: Record) -> None:
     exercise = EXERCISES[name]
-    assert attempt(lab, exercise, answers.written(exercise, exercise.another)) == "passed"
+    assert attempt(lab, exercise, answers.written(exercise, witnesses.right(exercise))) == "passed"
     record_property("answer", "right")
 
 
@@ -111,10 +111,10 @@ def test_a_wrong_answer_is_named(
     lab: labkit.Lab, name: str, wrong: str, record_property: Record
 ) -> None:
     exercise = EXERCISES[name]
-    found = exercise.wrong_answers()[wrong]
-    verdict = attempt(lab, exercise, answers.written(exercise, found.answer))
-    assert verdict.startswith(found.says)
-    record_property("answer", "generic" if wrong in exercise.also_wrong else "named")
+    witness = witnesses.of(exercise)[wrong]
+    verdict = attempt(lab, exercise, answers.written(exercise, witness))
+    assert verdict.startswith(witness.says)
+    record_property("answer", "named" if witnesses.is_named(exercise, witness) else "generic")
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.14, 0.18])

@@ -19,15 +19,14 @@ import labkit
 from labkit import LabError, RankDied
 from labkit.course import catalogue, check, edition, material
 from labkit.course import in_notebook as module
-from labkit.course.answers import body, edit
 from labkit.course.compare import same
 from labkit.course.difference import LONGEST, describe
-from labkit.course.exercise import Exercise, Failed, Goal, Mistake, Wrong
+from labkit.course.exercise import Exercise, Failed, Goal, Mistake
 from labkit.course.judge import Result, Verdict, judge
 from labkit.course.report import report
 from labkit.notebook.show import plain
 from labkit.rank.torch_internals import collectives
-from tests.support import answers
+from tests.support import answers, witnesses
 from tests.support.cells import run_cell
 
 NEIGHBOUR = "def neighbour():\n    return (rank + 1) % world_size"
@@ -84,10 +83,6 @@ def _nothing_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what an exercise is ------------------------------------------------------------------------
 
 
-#: A wrong answer, for mistakes that need one.
-SHOWN = {"returns two": body("return 2")}
-
-
 def exercise(**changes: Any) -> Exercise:
     values = {
         "id": "99-1",
@@ -95,7 +90,6 @@ def exercise(**changes: Any) -> Exercise:
         "answer": "f",
         "trial": lambda answer, here: answer(),
         "expected": lambda n: [1] * n,
-        "another": body("return 1"),
         "hints": ("a", "b", "c"),
     }
     return Exercise(**{**values, **changes})
@@ -123,25 +117,10 @@ def test_a_goal_or_a_mistake_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="either most= or exactly="):
         Goal("collectives")
     with pytest.raises(ValueError, match="when=, raises=, stuck= or missed="):
-        Mistake("It is wrong.", shown_by=SHOWN)
-    with pytest.raises(ValueError, match="shown by at least one wrong answer"):
-        Mistake("It is wrong.", missed="collectives", shown_by={})
+        Mistake("It is wrong.")
     for ways in ({"raises": "Error|"}, {"stuck": ".*"}):
         with pytest.raises(ValueError, match="which fits all"):
-            Mistake("It is wrong.", shown_by=SHOWN, **ways)
-
-
-def test_the_wrong_answers_of_an_exercise() -> None:
-    two = Mistake("It is two.", when=lambda yours, expected, n: yours == [2] * n, shown_by=SHOWN)
-    nothing = {"returns nothing": Wrong(edit("return 1", ""), says="nothing")}
-    found = exercise(mistakes=(two,), also_wrong=nothing).wrong_answers()
-    assert {name: wrong.says for name, wrong in found.items()} == {
-        "returns two": "It is two.",
-        "returns nothing": "nothing",
-    }
-    for changes in ({"mistakes": (two, two)}, {"mistakes": (two,), "also_wrong": found}):
-        with pytest.raises(ValueError, match="two wrong answers have the name 'returns two'"):
-            exercise(**changes)
+            Mistake("It is wrong.", **ways)
 
 
 def test_only_the_file_of_an_exercise_is_loaded_for_it() -> None:
@@ -256,10 +235,7 @@ def test_the_first_mistake_that_is_true_is_named() -> None:
         "It is two.": lambda yours, expected, n: yours == [2] * n,
         "It is even.": lambda yours, expected, n: yours[0] % 2 == 0,
     }
-    mistakes = [
-        Mistake(sentence, when=when, shown_by={sentence: body("return 2")})
-        for sentence, when in said.items()
-    ]
+    mistakes = [Mistake(sentence, when=when) for sentence, when in said.items()]
     assert judged([1, 1], mistakes=mistakes).passed
     assert judged([2, 2], mistakes=mistakes).name == "It is two."
     assert judged([4, 4], mistakes=mistakes).name == "It is even."
@@ -281,7 +257,7 @@ def test_forbidden_calls_come_first_and_goals_last() -> None:
     counts = [{"bytes sent": 8}, {"bytes sent": 0}]
     assert judged([1, 1], counts=counts, goals=(goal,)).name == "goal: bytes sent"
     assert judged([1, 2], counts=counts, goals=(goal,)).name == "different"
-    named = Mistake("It sends twice.", missed="bytes sent", shown_by=SHOWN)
+    named = Mistake("It sends twice.", missed="bytes sent")
     assert judged([1, 1], counts=counts, goals=(goal,), mistakes=(named,)).name == named.sentence
     assert judged([1, 1], forbidden=["send"], goals=(goal,)).name == "forbidden: send"
 
@@ -480,7 +456,7 @@ def test_one_rank_raises_and_the_others_wait(lab4: labkit.Lab, verdict: Any) -> 
         "def average_of_all(x):\n    if rank == 2:\n        raise KeyError('a')\n"
         "    dist.all_reduce(x)\n    return x / world_size"
     )
-    told = Mistake("It waits.", when=lambda *_: True, stuck="wait", shown_by=SHOWN)
+    told = Mistake("It waits.", when=lambda *_: True, stuck="wait")
     name, text = verdict(answer, "00-3", mistakes=(told,))
     assert name == "KeyError"
     said = " ".join(text.split())
@@ -504,15 +480,7 @@ def test_each_rank_makes_only_its_own_groups(lab4: labkit.Lab, verdict: Any) -> 
     run_cell(lab4, "kept = rank")
     exercise = catalogue.find("15-4")
     (mistake,) = [m for m in exercise.mistakes if m.stuck]
-    own = body("""
-        row = [r for r in range(world_size) if r // columns == rank // columns]
-        column = [r for r in range(world_size) if r % columns == rank % columns]
-        sums = []
-        for ranks in (row, column):
-            sums.append(x.clone())
-            dist.all_reduce(sums[-1], group=dist.new_group(ranks))
-        return sums
-    """)
+    own = witnesses.of(exercise)["makes its own groups only"]
     for _ in range(3):
         name, text = verdict(answers.written(exercise, own), exercise.id)
         assert name == mistake.sentence, text
@@ -753,7 +721,7 @@ def test_an_answer_in_the_notebook() -> None:
         "  yours  expected",
         "  400    400       ✓",
     ]
-    wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40, shown_by=SHOWN)
+    wrong = Mistake("It doubles.", when=lambda yours, expected, n: yours == 40)
     assert in_notebook(lambda x: 2 * x, mistakes=(wrong,))[1].name == "It doubles."
     assert in_notebook(lambda x: 1 / 0)[1].name == "ZeroDivisionError"
     assert in_notebook(lambda x: [None])[1].name == "nothing"
@@ -855,7 +823,7 @@ def test_a_hint_begins_with_what_the_check_has_found(
     labkit.check("00-3")  # it is found again, and said again
     assert "wrold_size" in hinted(capsys)
 
-    own = Mistake("It doubles.", when=lambda *_: True, hint="Halve it.", shown_by=SHOWN)
+    own = Mistake("It doubles.", when=lambda *_: True, hint="Halve it.")
     known = replace(catalogue.find("00-3"), mistakes=(own,))
     monkeypatch.setattr(catalogue, "find", lambda name: known)
     run_cell(lab4, "def average_of_all(x):\n    return 2 * x")
@@ -869,7 +837,7 @@ def test_a_hint_begins_with_what_the_check_has_found(
 def test_a_hint_that_the_verdict_has_given_is_left_out(
     lab4: labkit.Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = Mistake("Divide the sum by world_size.", when=lambda *_: True, shown_by=SHOWN)
+    said = Mistake("Divide the sum by world_size.", when=lambda *_: True)
     hints = ("Divide that sum by world_size.", "second", "third")
     known = replace(catalogue.find("00-3"), mistakes=(said,), hints=hints)
     monkeypatch.setattr(catalogue, "find", lambda name: known)

@@ -1,5 +1,4 @@
-"""The answers to the exercises of the course, written out: each is a change of the solution in its
-notebook."""
+"""The answers to the exercises of the course, as the cells or files that learners would write."""
 
 from __future__ import annotations
 
@@ -9,8 +8,8 @@ from functools import cache
 import nbformat
 
 from labkit.course import catalogue, edition, material
-from labkit.course.answers import Answer
 from labkit.course.exercise import Exercise
+from tests.support.witnesses import Witness
 
 EXERCISES = {
     exercise.id: exercise
@@ -49,9 +48,9 @@ def solution(exercise: Exercise) -> str:
     return without_magic(edition.solved(definitions(exercise.id[:2])[exercise.id]))
 
 
-def written(exercise: Exercise, answer: Answer) -> str:
+def written(exercise: Exercise, witness: Witness) -> str:
     """Return the cell of an answer that is a change of the solution."""
-    return answer.written(solution(exercise), exercise.answer)
+    return witness.written(solution(exercise), exercise.answer)
 
 
 def setup(exercise: Exercise) -> str:

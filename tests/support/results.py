@@ -30,7 +30,7 @@ from labkit.course.exercises.nb08 import own_script
 from labkit.course.exercises.nb12 import batch
 from labkit.course.judge import Result, Verdict
 from labkit.wire.trial import Unusable
-from tests.support import answers, recordings
+from tests.support import answers, recordings, witnesses
 from tests.support.answers import EXERCISES
 from tests.support.noise import steady
 from tests.support.recordings import OutdatedError
@@ -97,10 +97,10 @@ def sources() -> dict[Key, str]:
         texts = {
             ("stub", ""): answers.stub(exercise),
             ("solution", ""): answers.solution(exercise),
-            ("another", ""): answers.written(exercise, exercise.another),
         }
-        for name, wrong in exercise.wrong_answers().items():
-            texts["wrong", name] = answers.written(exercise, wrong.answer)
+        for name, witness in witnesses.of(exercise).items():
+            key = ("another", "") if witness.says == witnesses.RIGHT else ("wrong", name)
+            texts[key] = answers.written(exercise, witness)
         for own, text in texts.items():
             checksum = zlib.crc32(f"{answers.setup(exercise)}\n{text}".encode())
             found[exercise.id, *own] = f"{checksum:08x}"

@@ -116,12 +116,13 @@ TOUCHES = {
     r"tests/support/(cells|situations)\.py": (
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",
     ),
-    r"tests/support/(answers|mutants)\.py": (r"tests/course/test_answers\.py::",),
+    r"tests/support/(answers|mutants|witnesses)\.py": (r"tests/course/test_answers\.py::",),
     r"notebooks/(\d\d_\w+)\.ipynb": (
         rf"{COSTLY}/notebooks/\1\.ipynb::",
         r"tests/course/test_on_the_stand_in\.py::\w+\[\1\]",
     ),
     r"labkit/course/exercises/nb(\d\d)/": (r"tests/course/test_answers\.py::\w+\[\1-",),
+    r"tests/data/witnesses/(\d\d-\d)\.md": (r"tests/course/test_answers\.py::\w+\[\1\b",),
     r"labkit/course/\w+\.py": (r"tests/course/test_answers\.py::test_another",),
     r"notebooks/scripts/|labkit/course/datasets": (
         rf"{COSTLY}/notebooks/",

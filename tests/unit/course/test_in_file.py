@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from labkit.course import in_file, material
-from labkit.course.answers import edit
 from labkit.course.exercise import Exercise, Failed, Mistake
 from labkit.course.judge import Verdict, judge
 from labkit.course.report import report
@@ -38,7 +37,6 @@ def exercise(found: Found, failed: Failed | None = None, **changes: Any) -> Exer
         "start": "scripts/single.py",
         "trial": trial,
         "expected": lambda: EXPECTED,
-        "another": edit("1", "2"),
         "hints": ("a", "b", "c"),
         "seconds": 7,
     }
@@ -77,10 +75,7 @@ def test_the_first_part_that_differs_ends_it() -> None:
 
 
 def test_a_mistake_sees_the_part_that_differs() -> None:
-    known = Mistake(
-        "It is known.", when=lambda y, e, n: y["steps"] == 2 * e["steps"],
-        shown_by={"twice": edit("1", "2")},
-    )  # fmt: skip
+    known = Mistake("It is known.", when=lambda y, e, n: y["steps"] == 2 * e["steps"])
     found = {"first": EXPECTED["first"], "second": {"steps": 10, "weights": 0.0}}
     assert told(exercise(found, mistakes=[known]))[0].mistake is known
     found["second"] = {"steps": 6, "weights": 0.0}
@@ -92,7 +87,7 @@ def test_a_start_that_fails() -> None:
     verdict, lines = told(exercise({"first": EXPECTED["first"]}, failed))
     assert verdict.sentence == "It raises ValueError: bad rank, in the line `main()`."
     assert lines[1:4] == ["✓ first", "✗ second", "a note"]
-    stuck = Mistake("They wait.", stuck="who waits", shown_by={"x": edit("1", "2")})
+    stuck = Mistake("They wait.", stuck="who waits")
     waits = exercise({}, Failed("Deadlock", "waited in vain"), mistakes=[stuck])
     assert told(waits)[0].mistake is stuck
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from labkit.course.answers import body
 from labkit.course.exercise import Exercise, Failed, Mistake
 from labkit.course.judge import Result, Verdict, judge
 
-SHOWN = {"two": body("return 2")}
 VAIN = Failed("Deadlock", "waited in vain")
 LOST = Failed("Stopped", "waited for a rank that failed")
 LATE = Failed("TimedOut", "stopped after 20 s")
@@ -24,7 +22,6 @@ def exercise(**changes: Any) -> Exercise:
         "answer": "f",
         "trial": lambda answer, here: answer(),
         "expected": lambda n: [1] * n,
-        "another": body("return 1"),
         "hints": ("a", "b", "c"),
     }
     return Exercise(**{**values, **changes})
@@ -35,7 +32,7 @@ def judged(yours: list[Any], waited: str = "", **changes: Any) -> Verdict:
 
 
 def mistake(**ways: Any) -> tuple[Mistake, ...]:
-    return (Mistake("It is known.", shown_by=SHOWN, **ways),)
+    return (Mistake("It is known.", **ways),)
 
 
 def test_values_are_asked_only_where_every_rank_gave_one() -> None:

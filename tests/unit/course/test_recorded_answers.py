@@ -21,7 +21,7 @@ from labkit.course.exercise import Exercise, Failed
 from labkit.course.judge import judge
 from labkit.course.on_ranks import expected_on
 from labkit.course.report import report
-from tests.support import results
+from tests.support import results, witnesses
 from tests.support.answers import EXERCISES
 from tests.support.results import FOLDER, OutdatedError, Recording, read
 
@@ -44,7 +44,7 @@ def complaints(recording: Recording, exercise: Exercise) -> list[str]:
     _, kind, name = recording.key
     result = recording.result(exercise)
     verdict = judge(result)
-    wrong = exercise.wrong_answers()
+    wrong = witnesses.of(exercise)
     if (said := SAID.get(kind) or (wrong[name].says if name in wrong else None)) is None:
         return []  # there is no such answer any more
     right = verdict.name == said if kind in SAID else verdict.name.startswith(said)

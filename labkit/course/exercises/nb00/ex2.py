@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 
 #: Rows of the batches: four ranks divide none of the first three evenly, and of the second and
@@ -102,119 +101,62 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank takes the whole batch: which rows a rank takes has to depend on rank.",
             when=_each(lambda rows, r, n: rows),
-            shown_by={"takes all": body("return batch")},
         ),
         Mistake(
             "The parts are rounded down to the same length, so the last rows of the batch are on "
             "no rank: of 10 rows on four ranks, two are lost.",
             when=would_give(_divided(lambda length, r, n: r * (length // n))),
             hint="len(batch) % world_size rows are left over. Which ranks take one of them?",
-            shown_by={
-                "loses the remainder": body("""
-                    size = len(batch) // world_size
-                    return batch[rank * size : (rank + 1) * size]
-                """),
-            },
         ),
         Mistake(
             "The last rank takes all that is left over: with 7 rows and four ranks it has 4 rows, "
             "and the others 1. The lengths may differ by one row only.",
             when=would_give(_divided(_last_takes_the_rest)),
             hint="len(batch) % world_size rows are left over. Give one each to the first ranks.",
-            shown_by={
-                "gives the last rank the rest": body("""
-                    size = len(batch) // world_size
-                    end = (rank + 1) * size if rank < world_size - 1 else len(batch)
-                    return batch[rank * size : end]
-                """),
-            },
         ),
         Mistake(
             "The parts are rounded up to the same length, so the last ranks get less, or nothing: "
             "of 10 rows, four ranks get 3, 3, 3 and 1. The lengths may differ by one row only.",
             when=would_give(_divided(lambda length, r, n: r * -(-length // n))),
             hint="len(batch) % world_size ranks take one row more than the others.",
-            shown_by={
-                "rounds up": body("""
-                    size = -(-len(batch) // world_size)
-                    return batch[rank * size : (rank + 1) * size]
-                """),
-            },
         ),
         Mistake(
             "chunk rounds the length of the parts up and may return fewer parts than you ask for: "
             "of 10 rows, four ranks get 3, 3, 3 and 1; of 3 rows, there is no fourth part.",
             raises=r"^IndexError: (?:tuple|list) index out of range[\s\S]*chunk",
             hint="Look beside torch.chunk in PyTorch's list of functions: one divides more evenly.",
-            shown_by={"takes a chunk": body("return batch.chunk(world_size)[rank]")},
         ),
         Mistake(
             "Each rank takes every world_size-th row. It should take consecutive rows: rank 0 the "
             "first ones.",
             when=_each(lambda rows, r, n: rows[r::n]),
-            shown_by={"deals cards": body("return batch[rank::world_size]")},
         ),
         Mistake(
             "batch[rank] is a single row, and there is none if the batch has fewer rows than "
             "ranks. A part has several rows: batch[begin:end].",
             when=_any("a tensor of shape (3,)"),
             raises=r"^IndexError: index \d+ is out of bounds",
-            shown_by={"takes one row": body("return batch[rank]")},
         ),
         Mistake(
             "These are the parts of all ranks: return only this rank's part.",
             when=_any("a tuple, not a tensor"),
-            shown_by={"returns all parts": body("return batch.tensor_split(world_size)")},
         ),
         Mistake(
             "That is a list. Return a tensor: a slice of a tensor is one, and torch.stack makes "
             "one from a list of rows.",
             when=_any("a list, not a tensor"),
-            shown_by={
-                "returns a list": body("return batch.tensor_split(world_size)[rank].tolist()"),
-                "returns all parts as a list": body("return list(batch.tensor_split(world_size))"),
-            },
         ),
         Mistake(
             "The parts are as equal as they can be, but the longer ones are to come first: of 10 "
             "rows, four ranks get 3, 3, 2 and 2.",
             when=would_give(_divided(lambda length, r, n: length * r // n)),
             hint="rank * len(batch) // world_size rounds down, so the first parts are shorter.",
-            shown_by={
-                "rounds the borders down": body("""
-                    begin, end = (len(batch) * r // world_size for r in (rank, rank + 1))
-                    return batch[begin:end]
-                """),
-            },
         ),
         Mistake(
             "The batch itself was changed. Return a part of it and leave it unchanged.",
             when=_any("was changed"),
-            shown_by={
-                "changes the batch": body("""
-                    part = batch.tensor_split(world_size)[rank].clone()
-                    batch.zero_()
-                    return part
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "writes the number of ranks": Wrong(
-            body("return batch.tensor_split(4)[rank]"), says="one size"
-        ),
-        "begins one row too late": Wrong(
-            body("return batch.roll(-1, 0).tensor_split(world_size)[rank]"), says="different"
-        ),
-        "divides the columns": Wrong(
-            edit("tensor_split(world_size)", "tensor_split(world_size, dim=1)"), says="different"
-        ),
-    },
-    another=body("""
-        size, more = divmod(len(batch), world_size)
-        begin = rank * size + min(rank, more)
-        return batch[begin : begin + size + (rank < more)]
-    """),
     hints=(
         "How long are the parts of 10 rows on four ranks? Two rows are left over if each rank "
         "takes 10 // 4 = 2: which ranks get them?",

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...compare import same
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 from .reduced import left_by_reduce
 
@@ -56,44 +55,21 @@ EXERCISE = Exercise(
             "dist.all_reduce changes the tensor that it is given and returns None: call it on "
             "a line of its own.",
             raises=r"^TypeError: unsupported operand type\(s\) for //?: 'NoneType'",
-            shown_by={
-                "uses what all_reduce returns": body("return dist.all_reduce(x) / world_size"),
-                "keeps what all_reduce returns": body("""
-                    total = dist.all_reduce(x)
-                    return total / world_size
-                """),
-            },
         ),
         Mistake(
             "Not every rank has the average: dist.reduce gives the sum to one rank only. "
             "dist.all_reduce gives it to all.",
             when=_reduced,
             hint="Compare the arguments: reduce has dst, the one rank that gets the result.",
-            shown_by={
-                "reduces to rank 0": edit("dist.all_reduce(x)", "dist.reduce(x, 0)"),
-                "reduces to the last rank": edit(
-                    "dist.all_reduce(x)", "dist.reduce(x, dst=world_size - 1)"
-                ),
-            },
         ),
         Mistake(
             "That is the sum: divide it by the number of ranks.",
             when=would_give(lambda n: [_sum(n)] * n),
-            shown_by={"returns the sum": edit("return x / world_size", "return x")},
         ),
         Mistake(
             "You divide by the number of ranks twice, before the all_reduce and after it; once is "
             "enough.",
             when=would_give(lambda n: [_sum(n) / n / n] * n),
-            shown_by={
-                "divides twice": edit(
-                    "dist.all_reduce(x)",
-                    """
-                    x = x / world_size
-                    dist.all_reduce(x)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "x.mean() is the mean of the numbers in one tensor. The average over the ranks keeps "
@@ -107,13 +83,6 @@ EXERCISE = Exercise(
                     [_brought(r).mean() for r in range(n)],
                 )
             ),
-            shown_by={
-                "takes the mean of its own numbers": body("return x.mean()"),
-                "takes the mean of the sums": edit("return x / world_size", "return x.mean()"),
-                "takes the mean of the averages": edit(
-                    "return x / world_size", "return (x / world_size).mean()"
-                ),
-            },
         ),
         Mistake(
             "Each rank still has its own numbers: nothing was added up over the ranks.",
@@ -124,50 +93,17 @@ EXERCISE = Exercise(
                     or same(yours, [_brought(r) / n for r in range(n)])
                 )
             ),
-            shown_by={"talks to nobody": edit("dist.all_reduce(x)", "")},
         ),
         Mistake(
             "One collective is enough: one all_reduce adds up both numbers, on all ranks.",
             missed="collectives",
-            shown_by={
-                "one call for each number": edit(
-                    "dist.all_reduce(x)",
-                    """
-                    for i in range(len(x)):
-                        dist.all_reduce(x[i])
-                    """,
-                ),
-                "reduces and broadcasts": edit(
-                    "dist.all_reduce(x)",
-                    """
-                    dist.reduce(x, 0)
-                    dist.broadcast(x, 0)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "This is the ranks' largest, smallest or product. An average needs their sum, which is "
             "what dist.all_reduce gives without op=; then divide by world_size.",
             when=_with_another_op,
-            shown_by={
-                "the largest": body("""
-                    dist.all_reduce(x, op=dist.ReduceOp.MAX)
-                    return x
-                """),
-                "the product": edit("all_reduce(x)", "all_reduce(x, op=dist.ReduceOp.PRODUCT)"),
-            },
         ),
     ),
-    also_wrong={
-        "returns a list": Wrong(
-            edit("return x / world_size", "return (x / world_size).tolist()"), says="different"
-        ),
-    },
-    another=body("""
-        dist.all_reduce(x, op=dist.ReduceOp.AVG)
-        return x
-    """),
     hints=(
         "An average is a sum, divided by the number of terms. Section 5 has the call for the sum.",
         "dist.all_reduce(x) changes x itself and returns nothing. What is in x afterwards?",

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 from .reduced import left_by_reduce
 
@@ -63,38 +62,15 @@ EXERCISE = Exercise(
             "every rank, whatever its number and its flag: one with False contributes a 0.",
             stuck=r"waits? in (?:all_)?reduce[\s\S]*(?:condition|ended)",
             hint="Move the collective out of the if: only what a rank contributes depends on flag.",
-            shown_by={
-                "calls under a condition": body("""
-                    count = torch.tensor(1, device=device)
-                    if flag:
-                        dist.all_reduce(count)
-                    return count.item()
-                """),
-                "leaves rank 0 out": edit(
-                    "dist.all_reduce(count)", "if rank > 0:\n    dist.all_reduce(count)"
-                ),
-                "returns early": body("""
-                    if not flag:
-                        return 0
-                    count = torch.tensor(1, device=device)
-                    dist.all_reduce(count)
-                    return count.item()
-                """),
-            },
         ),
         Mistake(
             "Each rank counts only itself: add up over the ranks.",
             when=_each(lambda flag, r, n: int(flag(r, n))),
-            shown_by={"counts itself": body("return int(flag)")},
         ),
         Mistake(
             "Not every rank has the number: dist.reduce gives the sum to one rank only. "
             "dist.all_reduce gives it to all.",
             when=_reduced,
-            shown_by={
-                "reduces": edit("dist.all_reduce(count)", "dist.reduce(count, 0)"),
-                "reduces to rank 1": edit("dist.all_reduce(count)", "dist.reduce(count, dst=1)"),
-            },
         ),
         Mistake(
             "That says whether flag is True on any rank, not on how many: a tensor of bool cannot "
@@ -102,74 +78,32 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 [float(y) for y in mine] == [float(e > 0) for e in expected[0]] for mine in yours
             ),
-            shown_by={
-                "takes the largest": edit(
-                    "dist.all_reduce(count)", "dist.all_reduce(count, op=dist.ReduceOp.MAX)"
-                ),
-                "adds up bools": edit("torch.tensor(int(flag)", "torch.tensor(flag"),
-            },
         ),
         Mistake(
             "dist.all_reduce adds up tensors: make one from the flag.",
             raises=r"^TypeError: Invalid function argument\. Expected parameter `tensor`",
-            shown_by={
-                "brings the flag itself": body("""
-                    dist.all_reduce(flag)
-                    return flag
-                """),
-                "brings a number": edit("torch.tensor(int(flag), device=device)", "int(flag)"),
-            },
         ),
         Mistake(
             "dist.all_reduce changes its tensor and returns None: call it on a line of its own.",
             raises=r"'NoneType' object has no attribute 'item'",
-            shown_by={
-                "uses what all_reduce returns": body("""
-                    count = torch.tensor(int(flag), device=device)
-                    return dist.all_reduce(count).item()
-                """),
-            },
         ),
         Mistake(
             "That is the fraction of the ranks. Their number is the sum itself: do not divide it.",
             when=_each(lambda flag, r, n: _count(flag, n) / n),
-            shown_by={"averages": edit("return count.item()", "return count.item() / world_size")},
         ),
         Mistake(
             "That is the number of ranks with False.",
             when=_each(lambda flag, r, n: n - _count(flag, n)),
-            shown_by={"counts the others": edit("int(flag)", "int(not flag)")},
         ),
         Mistake(
             "Every rank contributes a 1, whatever its flag: contribute a 0 where it is False.",
             when=_each(lambda flag, r, n: n),
-            shown_by={"counts all": edit("int(flag)", "1")},
         ),
         Mistake(
             "One all_reduce per call is enough: afterwards every rank has the sum.",
             missed="collectives",
-            shown_by={
-                "reduces and broadcasts": edit(
-                    "dist.all_reduce(count)",
-                    """
-                    dist.reduce(count, 0)
-                    dist.broadcast(count, 0)
-                    """,
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "returns on rank 0 only": Wrong(
-            edit("return count.item()", "return count.item() if rank == 0 else None"),
-            says="nothing",
-        ),
-    },
-    another=body("""
-        flags = [torch.zeros(1, device=device) for _ in range(world_size)]
-        dist.all_gather(flags, torch.tensor([float(flag)], device=device))
-        return sum(flags)
-    """),
     hints=(
         "A rank with True contributes a 1, a rank with False a 0. What is the sum?",
         "Make a tensor of int(flag) on every rank, on the rank's device. Which ranks have to call "

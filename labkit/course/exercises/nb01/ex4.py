@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import any_of
 from .messages import (
     ENTRIES,
@@ -95,228 +94,80 @@ EXERCISE = Exercise(
             "A rank sends to itself. Rank 0 has its own x already, and every other rank sends to "
             "rank 0.",
             raises=r"Invalid destination rank: destination rank should not be the same",
-            shown_by={
-                "lets rank 0 send too": body("""
-                    dist.send(x, dst=0)
-                    if rank == 0:
-                        rows = torch.empty(world_size, *x.shape, dtype=x.dtype)
-                        for source in range(world_size):
-                            dist.recv(rows[source], source)
-                        return rows
-                """),
-            },
         ),
         Mistake(
             "Rank 0 waits for a message that is never sent: each of the n - 1 other ranks sends "
             "one, and rank 0 receives n - 1 times.",
             stuck=r"ranks? 0 waits? in recv",
             raises=r"Invalid source rank|Pair is not connected",
-            shown_by={
-                "receives n times": edit(
-                    """
-                    for source in range(1, world_size):
-                        dist.recv(rows[source], src=source)
-                    """,
-                    """
-                    for source in range(world_size):
-                        dist.recv(rows[source])
-                    """,
-                ),
-                "sends nothing": edit("dist.send(x, dst=0)", ""),
-            },
         ),
         Mistake(
             "A rank waits in its send to rank 0, which never receives the message: rank 0 has to "
             "receive n - 1 times.",
             stuck=r"waits? in send to rank 0",
-            shown_by={
-                "leaves out the last rank": edit(
-                    "range(1, world_size)", "range(1, world_size - 1)"
-                ),
-            },
         ),
         Mistake(
             "The dtype of the rows differs from that of x: pass dtype=x.dtype where you create "
             "them, or use torch.empty_like(x) for each row.",
             when=has_other_dtype,
             raises=r"Died: signal 6",
-            shown_by={
-                "makes rows of float32": edit(
-                    "torch.stack([x] * world_size)", "torch.zeros(world_size, *x.shape)"
-                ),
-            },
         ),
         Mistake(
             "Rank 0 has to return one tensor, not a list of tensors: torch.stack joins them.",
             when=has_no_tensor,
-            shown_by={"returns a list": edit("return rows", "return list(rows)")},
         ),
         Mistake(
             "Ranks other than 0 have to return None.",
             when=lambda yours, expected, n: any(v is not None for v in yours[1:]),
-            shown_by={
-                "returns the rows on every rank": body("""
-                    rows = torch.stack([x] * world_size)
-                    if rank > 0:
-                        dist.send(x, dst=0)
-                    else:
-                        for source in range(1, world_size):
-                            dist.recv(rows[source], source)
-                    return rows
-                """),
-            },
         ),
         Mistake(
             "The rows are right, but x was changed.",
             when=changes_only_x,
-            shown_by={"clears x": edit("return rows", "x.zero_()\nreturn rows")},
         ),
         Mistake(
             "Rank 0's own row comes last. Row r belongs to rank r, so it has to come first.",
             when=_on_rank_0(lambda xs: torch.stack([*xs[1:], xs[0]])),
-            shown_by={
-                "puts its own row last": body("""
-                    if rank > 0:
-                        dist.send(x, dst=0)
-                        return None
-                    rows = [torch.empty_like(x) for _ in range(1, world_size)]
-                    for source, row in enumerate(rows, 1):
-                        dist.recv(row, source)
-                    return torch.stack([*rows, x])
-                """),
-            },
         ),
         Mistake(
             "The rows are in the order of arrival. recv returns the sender's rank, which is the "
             "number of its row.",
             when=_in_order_of_arrival,
-            shown_by={
-                "keeps the order of arrival": body("""
-                    if rank > 0:
-                        dist.send(x, dst=0)
-                        return None
-                    rows = [x]
-                    for _ in range(world_size - 1):
-                        row = torch.empty_like(x)
-                        dist.recv(row)
-                        rows.append(row)
-                    return torch.stack(rows)
-                """),
-            },
         ),
         Mistake(
             "The ranks' tensors are stacked along the wrong dimension: the new dimension has to "
             "be the first (dim=0), so that row r is the x of rank r.",
             when=any_of(*(_on_rank_0(partial(torch.stack, dim=dim)) for dim in (1, 2))),
-            shown_by={
-                "stacks along the last dimension": edit(
-                    "return rows", "return torch.stack(list(rows), dim=-1)"
-                ),
-            },
         ),
         Mistake(
             "The rows are flattened. Each row has the shape of x, so the result has the shape "
             "(world_size, *x.shape).",
             when=_on_rank_0(lambda xs: torch.stack([x.flatten() for x in xs])),
-            shown_by={"flattens the rows": edit("return rows", "return rows.flatten(1)")},
         ),
         Mistake(
             "The ranks' tensors are joined end to end in one dimension: torch.stack adds a new "
             "dimension, torch.cat does not.",
             when=_on_rank_0(lambda xs: torch.cat(list(xs))),
-            shown_by={
-                "concatenates": edit("return rows", "return torch.cat(list(rows))"),
-            },
         ),
         Mistake(
             "The rows of the other ranks are all the same: every message was received into the "
             "same tensor. Use a separate tensor for each row, or copy after each recv.",
             when=_same_rows,
-            shown_by={
-                "receives into one tensor": body("""
-                    if rank > 0:
-                        dist.send(x, dst=0)
-                        return None
-                    rows, row = [x], torch.empty_like(x)
-                    for source in range(1, world_size):
-                        dist.recv(row, source)
-                        rows.append(row)
-                    return torch.stack(rows)
-                """),
-            },
         ),
         Mistake(
             "Rank 0's own row is missing: no rank sends it, so write it yourself.",
             when=_lacks_its_own,
-            shown_by={
-                "forgets rank 0's own row": edit(
-                    "rows = torch.stack([x] * world_size)",
-                    "rows = torch.zeros(world_size, *x.shape, dtype=x.dtype)",
-                ),
-                "returns the others' rows only": edit("return rows", "return rows[1:]"),
-            },
         ),
         Mistake(
             "A row holds numbers that no rank passed to collect: it was read before its message "
             "had arrived. Wait for every irecv.",
             when=_too_early,
-            shown_by={
-                "does not wait": edit(
-                    "rows = torch.stack([x] * world_size)",
-                    """
-                    rows = torch.zeros(world_size, *x.shape, dtype=x.dtype)
-                    rows[0] = x
-                    """,
-                    "dist.recv(rows[source], src=source)",
-                    "keep.append(dist.irecv(rows[source], src=source))",
-                ),
-            },
         ),
         Mistake(
             "The rows are right, but some ranks send several messages: send the whole tensor in "
             "one.",
             missed="messages sent",
-            shown_by={
-                "sends each number in a message of its own": edit(
-                    "dist.send(x, dst=0)",
-                    """
-                    for number in x:
-                        dist.send(number, dst=0)
-                    """,
-                    "dist.recv(rows[source], src=source)",
-                    """
-                    for place in range(len(x)):
-                        dist.recv(rows[source, place], source)
-                    """,
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "writes the number of ranks": Wrong(
-            edit("[x] * world_size", "[x] * 4", "range(1, world_size)", "range(1, 4)"),
-            says="one size",
-        ),
-        "calls gather": Wrong(
-            body("""
-                rows = [torch.empty_like(x) for _ in range(world_size)] if rank == 0 else None
-                dist.gather(x, rows, dst=0)
-                return torch.stack(rows) if rank == 0 else None
-            """),
-            says="forbidden: gather",
-        ),
-        "returns nothing": Wrong(edit("return rows", "return None"), says="nothing"),
-    },
-    another=body("""
-        if rank != 0:
-            dist.send(x, dst=0)
-            return None
-        found = {0: x}
-        for _ in range(world_size - 1):
-            row = torch.empty_like(x)
-            found[dist.recv(row)] = row
-        return torch.stack([found[r] for r in range(world_size)])
-    """),
     hints=(
         "Rank 0 has its own row and receives n - 1 others. The other ranks send once.",
         "Without a source, recv takes the message that comes first and returns the sender's rank, "

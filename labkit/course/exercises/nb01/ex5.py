@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
 from ...slips import Formula
@@ -69,10 +68,6 @@ EXERCISE = Exercise(
                 )
                 for k in (1, 3)
             ),
-            shown_by={
-                "divides time by size": edit("beta = (t2 - t1) / (n2 - n1)", "beta = t2 / n2"),
-                "divides the first time": edit("beta = (t2 - t1) / (n2 - n1)", "beta = t1 / n1"),
-            },
         ),
         Mistake(
             "Your β is a rate, in bytes per second, but it has to be in seconds per byte: the "
@@ -83,14 +78,6 @@ EXERCISE = Exercise(
                 and abs(1 / pair[1] - _slope(*_arguments(case))) < 1e-9
                 for pair, case in zip(yours[:2], CASES[:2], strict=True)
             ),
-            shown_by={
-                "takes the rate": edit(
-                    "beta = (t2 - t1) / (n2 - n1)",
-                    "beta = (n2 - n1) / (t2 - t1)",
-                    "beta * n1",
-                    "n1 / beta",
-                )
-            },
         ),
         Mistake(
             "Your β has the wrong sign: subtract times and sizes in the same order.",
@@ -98,7 +85,6 @@ EXERCISE = Exercise(
                 isinstance(pair, list) and abs(pair[1] + _slope(*_arguments(case))) < 1e-9
                 for pair, case in zip(yours[:2], CASES[:2], strict=True)
             ),
-            shown_by={"turns one difference round": edit("(t2 - t1)", "(t1 - t2)")},
         ),
         Mistake(
             "Your β is 0 in every case: // and int() round down, and a byte takes far less than a "
@@ -106,10 +92,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 isinstance(pair, list | tuple) and pair[1] == 0 for pair in yours
             ),
-            shown_by={
-                "rounds down": edit("/ (n2 - n1)", "// (n2 - n1)"),
-                "makes it an int": edit("(t2 - t1) / (n2 - n1)", "int((t2 - t1) / (n2 - n1))"),
-            },
         ),
         Mistake(
             "Your α is the whole time of a message: subtract the time that its bytes take.",
@@ -124,25 +106,12 @@ EXERCISE = Exercise(
                     lambda n1, t1, n2, t2: min(t1, t2),
                 )
             ),
-            shown_by={
-                "takes the first message for α": body("return t1, (t2 - t1) / (n2 - n1)"),
-                "takes the shorter time for α": body("return min(t1, t2), (t2 - t1) / (n2 - n1)"),
-            },
         ),
         Mistake(
             "The first message may be the larger one: do not assume that it is the smaller one.",
             when=lambda yours, expected, n: yours[0] == expected[0] and yours[1] != expected[1],
-            shown_by={
-                "takes differences without their sign": edit(
-                    "beta = (t2 - t1) / (n2 - n1)", "beta = (t2 - t1) / abs(n2 - n1)"
-                ),
-            },
         ),
     ),
-    another=body("""
-        alpha = (t1 * n2 - t2 * n1) / (n2 - n1)
-        return alpha, (t2 - alpha) / n2
-    """),
     hints=(
         "Two points, one line: β is its slope, α is its height at zero bytes.",
         "How much longer does the larger message take than the smaller one, and how many more "

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from .messages import (
     OVERWRITTEN,
     changes_only_x,
@@ -100,91 +99,38 @@ EXERCISE = Exercise(
             "The ranks are stuck as before: at a cut, both neighbours send first. Find the two "
             "ranks that each wait in a send to the other; one of them has to receive first.",
             stuck=r"Cause: Every one of them sends before it receives",
-            shown_by={
-                "changes nothing": edit(
-                    """
-                    dist.recv(padded[-1:], rank + 1)
-                    dist.send(x[-1:], rank + 1)
-                    """,
-                    """
-                    dist.send(x[-1:], rank + 1)
-                    dist.recv(padded[-1:], rank + 1)
-                    """,
-                ),
-                "waits for each isend at once": edit(
-                    """
-                    dist.recv(padded[-1:], rank + 1)
-                    dist.send(x[-1:], rank + 1)
-                    """,
-                    """
-                    dist.isend(x[-1:], rank + 1).wait()
-                    dist.recv(padded[-1:], rank + 1)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Now both neighbours at a cut receive first: change the order in one of the two blocks "
             "only.",
             stuck=r"Cause: Every one of them waits to receive before it sends",
-            shown_by={
-                "receives first in both blocks": edit(
-                    """
-                    dist.send(x[:1], rank - 1)
-                    dist.recv(padded[:1], rank - 1)
-                    """,
-                    """
-                    dist.recv(padded[:1], rank - 1)
-                    dist.send(x[:1], rank - 1)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "There is no rank before rank 0 and none after the last: keep the conditions of the "
             "two blocks, and the ranks in them.",
             raises=r"There is no rank -?\d+ in this group",
-            shown_by={
-                "forgets that the chain ends": edit("if rank < world_size - 1:", "if True:"),
-            },
         ),
         Mistake(
             "The dtype of the result differs from that of x: keep dtype=x.dtype.",
             when=has_other_dtype,
-            shown_by={
-                "converts to float64": edit("return padded", "return padded.double()"),
-            },
         ),
         Mistake(
             "A message is longer than the place in which it is received: each send has one number, "
             "each receive takes one, and all are of x's dtype (dtype=x.dtype).",
             raises=r"Died: signal 6",
-            shown_by={
-                "pads with float32": edit("dtype=x.dtype, device=x.device", "device=x.device"),
-                "sends all but the first": edit("dist.send(x[-1:]", "dist.send(x[1:]"),
-            },
         ),
         Mistake(
             "Return one tensor, not a list or a tuple.",
             when=has_no_tensor,
-            shown_by={"returns a list": edit("return padded", "return padded.tolist()")},
         ),
         Mistake(
             "The results are right, but x was changed.",
             when=changes_only_x,
-            shown_by={"clears x": edit("return padded", "x.zero_()\nreturn padded")},
         ),
         Mistake(
             "All halos are 0: no number of a neighbour is in the result. Send numbers of x, and "
             "receive them into padded.",
             when=_gives(lambda xs, r: _padded(None, xs[r], None)),
-            shown_by={
-                "sends nothing": body("""
-                    padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
-                    padded[1:-1] = x
-                    return padded
-                """),
-            },
         ),
         Mistake(
             "Only one side has its halo. Each cut needs two messages, one in each direction.",
@@ -196,144 +142,37 @@ EXERCISE = Exercise(
                     lambda xs, r: _padded(None, xs[r], xs[r + 1][:1] if r < len(xs) - 1 else None)
                 )(yours, expected, n)
             ),
-            shown_by={
-                "sends to the right only": edit(
-                    "dist.send(x[:1], rank - 1)", "", "dist.recv(padded[-1:], rank + 1)", ""
-                ),
-                "sends to the left only": edit(
-                    "dist.recv(padded[:1], rank - 1)", "", "dist.send(x[-1:], rank + 1)", ""
-                ),
-            },
         ),
         Mistake(
             "The halo comes from the wrong end of the neighbour: take the last number of the rank "
             "before, and the first number of the rank after.",
             when=_gives(_other_ends),
-            shown_by={
-                "sends the other end": edit(
-                    "send(x[:1]", "send(x[-1:]", "send(x[-1:]", "send(x[:1]"
-                ),
-            },
         ),
         Mistake(
             "The two halos are swapped: the number from the rank before goes to the front, the "
             "number from the rank after to the end.",
             when=_gives(_exchanged),
-            shown_by={
-                "exchanges the halos": edit(
-                    "recv(padded[:1]", "recv(padded[-1:]", "recv(padded[-1:]", "recv(padded[:1]"
-                ),
-            },
         ),
         Mistake(
             "The first and the last rank are not neighbours: the signal has a 0 at both ends.",
             when=_gives(_ring),
-            shown_by={
-                "closes the chain to a ring": body("""
-                    padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
-                    padded[1:-1] = x
-                    left, right = (rank - 1) % world_size, (rank + 1) % world_size
-                    works = [
-                        dist.isend(x[-1:], right, tag=1), dist.isend(x[:1], left, tag=2),
-                        dist.irecv(padded[:1], left, tag=1), dist.irecv(padded[-1:], right, tag=2),
-                    ]
-                    for work in works:
-                        work.wait()
-                    return padded
-                """),
-            },
         ),
         Mistake(
             "A message was not complete when the function returned: wait for every Work, of sends "
             "and of receives.",
             when=_too_early,
-            shown_by={
-                "waits for nothing": body("""
-                    padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
-                    padded[1:-1] = x
-                    ops = []
-                    if rank > 0:
-                        ops.append(dist.P2POp(dist.isend, x[:1], rank - 1))
-                        ops.append(dist.P2POp(dist.irecv, padded[:1], rank - 1))
-                    if rank < world_size - 1:
-                        ops.append(dist.P2POp(dist.isend, x[-1:], rank + 1))
-                        ops.append(dist.P2POp(dist.irecv, padded[-1:], rank + 1))
-                    keep.append((padded, dist.batch_isend_irecv(ops)))
-                    return padded
-                """),
-                "does not wait for its sends": edit(
-                    """
-                    dist.recv(padded[-1:], rank + 1)
-                    dist.send(x[-1:], rank + 1)
-                    """,
-                    """
-                    keep.append(dist.isend(x[-1:], rank + 1))
-                    dist.recv(padded[-1:], rank + 1)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Ranks still wait for each other. Go through the report cut by cut: which call does "
             "each of the two neighbours make first, and do these calls match?",
             stuck=r"Deadlock: ranks? ",
-            shown_by={
-                "lets rank 0 only wait": edit(
-                    "if rank < world_size - 1:", "if 0 < rank < world_size - 1:"
-                ),
-            },
         ),
         Mistake(
             "The result is right, but some ranks send more than two messages: one number to each "
             "neighbour is enough.",
             missed="messages sent",
-            shown_by={
-                "sends every number": edit(
-                    "dist.send(x[-1:], rank + 1)",
-                    """
-                    dist.send(x[-1:], rank + 1)
-                    dist.send(x[-1:], rank + 1)
-                    dist.send(x[-1:], rank + 1)
-                    """,
-                    "dist.recv(padded[:1], rank - 1)",
-                    """
-                    dist.recv(padded[:1], rank - 1)
-                    dist.recv(padded[:1], rank - 1)
-                    dist.recv(padded[:1], rank - 1)
-                    """,
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "writes the number of ranks": Wrong(edit("world_size - 1", "3"), says="one size"),
-        "takes it from a collective": Wrong(
-            body("""
-                everyone = [torch.empty_like(x) for _ in range(world_size)]
-                dist.all_gather(everyone, x)
-                padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
-                padded[1:-1] = x
-                padded[:1] = everyone[rank - 1][-1:] if rank else 0
-                padded[-1:] = everyone[rank + 1][:1] if rank < world_size - 1 else 0
-                return padded
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
-    another=body("""
-        padded = torch.zeros(len(x) + 2, dtype=x.dtype, device=x.device)
-        padded[1:-1] = x
-        ops = []
-        if rank > 0:
-            ops.append(dist.P2POp(dist.isend, x[:1], rank - 1))
-            ops.append(dist.P2POp(dist.irecv, padded[:1], rank - 1))
-        if rank < world_size - 1:
-            ops.append(dist.P2POp(dist.isend, x[-1:], rank + 1))
-            ops.append(dist.P2POp(dist.irecv, padded[-1:], rank + 1))
-        for work in dist.batch_isend_irecv(ops) if ops else []:
-            work.wait()
-        return padded
-    """),
     hints=(
         "Look at one cut, between ranks 0 and 1. Which of the two calls does each of them make "
         "first?",

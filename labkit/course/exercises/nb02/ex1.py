@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import any_of, near, would_give
@@ -70,106 +69,48 @@ EXERCISE = Exercise(
             "rank with five, and a rank with none has no mean. Add up the samples, and add "
             "up their counts.",
             when=any_of(would_give(_each(_mean_of_means)), would_give(_each(_mean_of_means_or_0))),
-            shown_by={
-                "averages the means": body("""
-                    mean = samples.mean()
-                    dist.all_reduce(mean)
-                    return mean / world_size
-                """),
-                "averages the means, 0 for none": body("""
-                    mean = samples.sum() / max(1, len(samples))
-                    dist.all_reduce(mean)
-                    return mean / world_size
-                """),
-            },
         ),
         Mistake(
             "The sum is divided by the number of ranks. Divide it by the number of samples on all "
             "ranks.",
             when=would_give(_each(lambda call, rank, n: _all(call, n).sum() / n)),
-            shown_by={
-                "divides by the number of ranks": body("""
-                    total = samples.sum()
-                    dist.all_reduce(total)
-                    return total / world_size
-                """),
-            },
         ),
         Mistake(
             "Each rank divides the sum by its own number of samples times the number of ranks. "
             "That is the number of all samples only if every rank has the same number; let the "
             "ranks add up their counts too.",
             when=would_give(_each(_total_by_own_count(lambda n: n))),
-            shown_by={
-                "takes all shares for equally long": body("""
-                    total = samples.sum()
-                    dist.all_reduce(total)
-                    return total / (len(samples) * world_size)
-                """),
-            },
         ),
         Mistake(
             "Each rank divides the sum over all ranks by its own number of samples; let the ranks "
             "add up their counts too.",
             when=would_give(_each(_total_by_own_count(lambda n: 1))),
-            shown_by={
-                "divides by its own number": body("""
-                    total = samples.sum()
-                    dist.all_reduce(total)
-                    return total / len(samples)
-                """),
-            },
         ),
         Mistake(
             "That is the sum of all samples. Divide it by the number of samples on all ranks.",
             when=would_give(_each(lambda call, rank, n: _all(call, n).sum())),
-            shown_by={"returns the sum": edit("both[0] / both[1]", "both[0]")},
         ),
         Mistake(
             "Each rank averages only its own samples: nothing was sent between ranks.",
             when=would_give(_each(lambda call, rank, n: numbers(call, rank).mean())),
-            shown_by={"talks to nobody": body("return samples.mean()")},
         ),
         Mistake(
             "Only one rank has the mean of all samples. reduce and gather leave their result on "
             "the destination only; which collective leaves it on every rank?",
             when=_on_one_rank,
-            shown_by={"reduces to rank 0": edit("all_reduce(both)", "reduce(both, dst=0)")},
         ),
         Mistake(
             "The ranks pass tensors of different lengths to the collective. Pass something of the "
             "same shape on every rank: a sum and a count.",
             raises=r"Died: signal 6|invalid tensor size",
             stuck=r"Cause: They call \w+ with different shapes",
-            shown_by={
-                "adds up tensors of different lengths": body("""
-                    dist.all_reduce(samples)
-                    return samples.mean()
-                """),
-            },
         ),
         Mistake(
             "The result is right, but it takes more than one collective per call: put the sum "
             "and the count into one tensor.",
             missed="collectives",
-            shown_by={
-                "calls twice": body("""
-                    total = samples.sum()
-                    count = torch.tensor(len(samples), device=device)
-                    dist.all_reduce(total)
-                    dist.all_reduce(count)
-                    return total / count
-                """),
-            },
         ),
     ),
-    another=body("""
-        both = [torch.zeros(2, device=device) for _ in range(world_size)]
-        mine = torch.tensor([samples.sum().item(), len(samples)], device=device)
-        dist.all_gather(both, mine)
-        total, count = sum(both)
-        return (total / count).item()
-    """),
     hints=(
         "The mean of all samples is their sum, divided by how many there are. Both are sums "
         "over the ranks.",

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit, whole
 from ...compare import same
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import parts, would_give
 from .samples import LARGE
 
@@ -79,143 +78,44 @@ EXERCISE = Exercise(
             "That is the row with which the rank started: the call writes its result into its "
             "first argument.",
             when=_each(lambda matrix, rank: matrix[rank], True),
-            shown_by={"returns what it sent": edit("return column", "return row")},
         ),
         Mistake(
             "The numbers are right, but the shape is not: join them into one tensor of n numbers "
             "(torch.cat).",
             when=_right_but_flat,
-            shown_by={
-                "leaves it in pieces": body("""
-                    pieces = [torch.empty(1, dtype=row.dtype, device=device) for _ in row]
-                    dist.all_to_all(pieces, list(row.split(1)))
-                    return torch.stack(pieces)
-                """),
-            },
         ),
         Mistake(
             "Every rank has the sum of the rows. An all_reduce adds, but here numbers only change "
             "places.",
             when=_each(lambda matrix, rank: matrix.sum(0), False),
-            shown_by={
-                "adds up": body("""
-                    dist.all_reduce(row)
-                    return row
-                """),
-            },
         ),
         Mistake(
             "The column is right, but row was changed: receive into a separate tensor.",
             when=lambda yours, expected, n: (
                 same([y[:2] for y in yours], [e[:2] for e in expected]) and False in parts(yours, 2)
             ),
-            shown_by={
-                "writes into row": edit("return column", "row.copy_(column)\nreturn column"),
-            },
         ),
         Mistake(
             "The call has written into row, and your tensor for the result is unchanged: the "
             "first argument is the tensor for the result, the second is what you send.",
             when=lambda yours, expected, n: n > 1 and not any(parts(yours, 2)),
-            shown_by={
-                "swaps input and output": edit("column, row", "row, column"),
-            },
         ),
         Mistake(
             "The tensor for the result holds floats, but row holds integers: both need the same "
             "dtype (torch.empty_like).",
             raises=r"different dtypes|[Tt]ensors? .*(?:same|identical) type|must have the same",
-            shown_by={
-                "always has floats": edit(
-                    "torch.empty_like(row)", "torch.empty(world_size, device=device)"
-                ),
-            },
         ),
         Mistake(
             "The result is right, but it takes several collectives per call, one for each rank. "
             "One of the nine sends from every rank to every rank in a single call.",
             missed="collectives",
-            shown_by={
-                "gathers n times": body("""
-                    column = [torch.empty_like(row[:1]) for _ in range(world_size)]
-                    for dst in range(world_size):
-                        piece = row[dst : dst + 1].contiguous()
-                        dist.gather(piece, column if rank == dst else None, dst=dst)
-                    return torch.cat(column)
-                """),
-                "scatters n times": body("""
-                    column = torch.empty_like(row)
-                    for src in range(world_size):
-                        piece = torch.empty_like(row[:1])
-                        dist.scatter(piece, list(row.split(1)) if rank == src else None, src=src)
-                        column[src] = piece[0]
-                    return column
-                """),
-            },
         ),
         Mistake(
             "The result is right, but each rank sends the whole matrix, most of it zeros. Send "
             "each rank only the number that belongs to it.",
             missed="bytes sent",
-            shown_by={
-                "adds up a matrix with one row": body("""
-                    matrix = torch.zeros(world_size, world_size, dtype=row.dtype, device=device)
-                    matrix[rank] = row
-                    dist.all_reduce(matrix)
-                    return matrix[:, rank].contiguous()
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "gathers everything": Wrong(
-            body("""
-                rows = [torch.empty_like(row) for _ in range(world_size)]
-                dist.all_gather(rows, row)
-                return torch.stack(rows)[:, rank]
-            """),
-            says="forbidden: all_gather",
-        ),
-        "gathers everything by a name of its own": Wrong(
-            whole("""
-                from torch.distributed import all_gather_into_tensor as collect
-
-
-                def my_column(row):
-                    rows = torch.empty(world_size * world_size, device=device)
-                    collect(rows, row)
-                    return rows.view(world_size, -1)[:, rank]
-            """),
-            says="forbidden: all_gather",
-        ),
-        "gathers everything by a functional collective": Wrong(
-            whole("""
-                import torch.distributed._functional_collectives as functional
-
-
-                def my_column(row):
-                    rows = torch.ops._c10d_functional.all_gather_into_tensor(
-                        row, world_size, dist.group.WORLD.group_name
-                    )
-                    rows = torch.ops._c10d_functional.wait_tensor(rows)
-                    return rows.view(world_size, -1)[:, rank]
-            """),
-            says="forbidden: all_gather",
-        ),
-        "gathers everything by the group's method": Wrong(
-            body("""
-                rows = [torch.empty_like(row) for _ in range(world_size)]
-                dist.group.WORLD.allgather([rows], [row]).wait()
-                return torch.stack(rows)[:, rank]
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
-    another=body("""
-        pieces = [torch.empty_like(row[:1]) for _ in range(world_size)]
-        dist.all_to_all(pieces, list(row.split(1)))
-        return torch.cat(pieces)
-    """),
     hints=(
         "Rank i has piece j for rank j. Which of the nine collectives takes it there?",
         "The tensor form of that collective cuts its input into one piece per rank.",

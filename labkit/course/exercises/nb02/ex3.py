@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import near, parts, would_give
 from .samples import LENGTHS, length, shares, tokens
 
@@ -72,26 +71,11 @@ EXERCISE = Exercise(
         Mistake(
             "The padding is still there: cut each piece to the length that its rank had.",
             when=would_give(_each(lambda call, rank, n: _padded(call, n).flatten())),
-            shown_by={
-                "leaves the padding": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
-                    "return torch.cat(pieces)",
-                )
-            },
         ),
         Mistake(
             "Zeros that belong to the data are missing. Padding cannot be told from data by its "
             "value: cut each piece to the length that its rank had.",
             when=would_give(_each(_without_zeros)),
-            shown_by={
-                "drops every zero": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
-                    """
-                    everyone = torch.cat(pieces)
-                    return everyone[everyone != 0]
-                    """,
-                )
-            },
         ),
         Mistake(
             "Each rank cuts all pieces to its own length. Cut each piece to the length that its "
@@ -99,31 +83,14 @@ EXERCISE = Exercise(
             when=would_give(
                 _each(lambda call, rank, n: _padded(call, n)[:, : length(call, rank)].flatten())
             ),
-            shown_by={
-                "cuts to its own length": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
-                    "return torch.cat([piece[: len(x)] for piece in pieces])",
-                )
-            },
         ),
         Mistake(
             "The pieces are in the order of their lengths; put them in the order of the ranks.",
             when=would_give(_each(lambda call, rank, n: torch.cat(sorted(_all(call, n), key=len)))),
-            shown_by={
-                "sorts by length": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])",
-                    "return torch.cat(sorted((p[:k] for p, k in zip(pieces, lengths)), key=len))",
-                )
-            },
         ),
         Mistake(
             "Each rank returns only its own numbers: the other ranks' tensors are missing.",
             when=would_give(_each(lambda call, rank, n: tokens(call, rank))),
-            shown_by={
-                "returns what it brought": edit(
-                    "return torch.cat([piece[:k] for piece, k in zip(pieces, lengths)])", "return x"
-                )
-            },
         ),
         Mistake(
             "The result holds floats where x holds integers, and float32 cannot represent all of "
@@ -133,63 +100,19 @@ EXERCISE = Exercise(
                 and not near(parts(yours, 0), parts(expected, 0))
                 and all(kind.startswith("float") for kind in parts(yours, 1))
             ),
-            shown_by={"pads into floats": edit("dtype=x.dtype, ", "")},
         ),
         Mistake(
             "This all_gather needs the same shape on every rank, but the lengths differ. Find the "
             "longest first, and pad every tensor to that length.",
             raises=r"Died: signal 6|invalid tensor size",
             stuck=r"Cause: They call all_gather\w* with different shapes",
-            shown_by={
-                "makes memory as for its own": body("""
-                    pieces = [torch.empty_like(x) for _ in range(world_size)]
-                    dist.all_gather(pieces, x)
-                    return torch.cat(pieces)
-                """),
-                "brings its own shape": edit(
-                    "dist.all_gather(pieces, padded)", "dist.all_gather(pieces, x)"
-                ),
-            },
         ),
         Mistake(
             "The result is right, but it takes more than two collectives per call, one for each "
             "rank's tensor. Padded to the same length, all tensors can travel in one all_gather.",
             missed="collectives",
-            shown_by={
-                "broadcasts from every rank": body("""
-                    mine = torch.tensor(len(x), device=device)
-                    lengths = [torch.empty_like(mine) for _ in range(world_size)]
-                    dist.all_gather(lengths, mine)
-                    pieces = []
-                    for src, k in enumerate(lengths):
-                        piece = x.clone() if rank == src else x.new_empty(k)
-                        if k > 0:
-                            dist.broadcast(piece, src=src)
-                        pieces.append(piece)
-                    return torch.cat(pieces)
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "lets objects do it": Wrong(
-            body("""
-                pieces = [None] * world_size
-                dist.all_gather_object(pieces, x)
-                return torch.cat(pieces)
-            """),
-            says="forbidden: all_gather_object",
-        ),
-    },
-    another=body("""
-        longest = torch.tensor(len(x), device=device)
-        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-        mine = x.new_zeros(1 + int(longest))
-        mine[0], mine[1 : 1 + len(x)] = len(x), x
-        everyone = mine.new_empty(world_size * len(mine))
-        dist.all_gather_into_tensor(everyone, mine)
-        return torch.cat([row[1 : 1 + int(row[0])] for row in everyone.view(world_size, -1)])
-    """),
     hints=(
         "Here all_gather needs the same shape on every rank. How does a rank learn how long the "
         "others' tensors are?",

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body
 from ...compare import same
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import parts, would_give
 
 
@@ -81,93 +80,27 @@ EXERCISE = Exercise(
             "Ranks wait for one another. The source sends first, every other rank receives first, "
             "and the last rank of the chain does not send at all.",
             stuck=r"waits? in send to",
-            shown_by={
-                "everybody sends first": body("""
-                    dist.send(x, (rank + 1) % world_size)
-                    dist.recv(x, (rank - 1) % world_size)
-                """),
-                "closes the ring": body("""
-                    if rank != src:
-                        dist.recv(x, (rank - 1) % world_size)
-                    dist.send(x, (rank + 1) % world_size)
-                """),
-            },
         ),
         Mistake(
             "That is what rank 0 had. The chain begins at src, whichever rank that is.",
             when=would_give(lambda n: [_own(0)] * n),
-            shown_by={
-                "begins with rank 0": body("""
-                    if rank > 0:
-                        dist.recv(x, rank - 1)
-                    if rank < world_size - 1:
-                        dist.send(x, rank + 1)
-                """),
-            },
         ),
         Mistake(
             "Every rank still has its own numbers in x. Receive into x itself, or copy into it "
             "(x.copy_) what you have received: a new tensor is lost when the function returns.",
             when=lambda yours, expected, n: n > 2 and all(_kept(yours, expected, n)),
-            shown_by={
-                "receives into a new tensor": body("""
-                    step, new = (rank - src) % world_size, x.clone()
-                    if step > 0:
-                        dist.recv(new, (rank - 1) % world_size)
-                    if step < world_size - 1:
-                        dist.send(new, (rank + 1) % world_size)
-                    return new
-                """),
-            },
         ),
         Mistake(
             "Some ranks still have their own numbers: the chain ends too early, or begins too "
             "late.",
             when=lambda yours, expected, n: any(_kept(yours, expected, n)),
-            shown_by={
-                "stops at the last number": body("""
-                    if rank > src:
-                        dist.recv(x, rank - 1)
-                    if src <= rank < world_size - 1:
-                        dist.send(x, rank + 1)
-                """),
-            },
         ),
         Mistake(
             "The result is right, but some rank sends more than one message per call. In a chain "
             "each rank receives from one rank and sends to at most one other.",
             missed="messages sent",
-            shown_by={
-                "sends to everybody itself": body("""
-                    if rank == src:
-                        for other in range(world_size):
-                            if other != src:
-                                dist.send(x, other)
-                    else:
-                        dist.recv(x, src)
-                """),
-                "builds a tree": body("""
-                    step, reach = (rank - src) % world_size, 1
-                    while reach < world_size:
-                        if step < reach and step + reach < world_size:
-                            dist.send(x, (rank + reach) % world_size)
-                        elif reach <= step < 2 * reach:
-                            dist.recv(x, (rank - reach) % world_size)
-                        reach *= 2
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "calls broadcast": Wrong(body("dist.broadcast(x, src)"), says="forbidden: broadcast"),
-    },
-    another=body("""
-        after, before = (rank + 1) % world_size, (rank - 1) % world_size
-        if rank != src:
-            dist.irecv(x, before).wait()
-        if after != src:
-            dist.isend(x, after).wait()
-    """),
     hints=(
         "A chain: the source sends to the next rank, which sends to the next, and so on.",
         "Which rank receives nothing, and which sends nothing? After rank world_size - 1 comes "

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import When, would_give
 from .ring import (
     EXCHANGE,
@@ -17,10 +16,9 @@ from .ring import (
     ITEM,
     LATE,
     OUTSIDE,
+    SENDS_FIRST,
     on_some_rank,
     power_of_ten,
-    send_and_receive,
-    sends_first,
 )
 
 CHANGED = "x has changed"
@@ -135,121 +133,56 @@ EXERCISE = Exercise(
         ),
     ),
     mistakes=(
-        sends_first(send_and_receive("outgoing")),
+        SENDS_FIRST,
         OUTSIDE,
         Mistake(
             "naive_ring returns None: return the sum.",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[0] is None),
-            shown_by={"returns nothing": edit("return total", "")},
         ),
         Mistake(
             "It changes x, which belongs to the caller: add into a copy, such as x.clone().",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: CHANGED in y[:2]),
-            shown_by={"changes x": edit("x.clone(), x", "x, x.clone()")},
         ),
         Mistake(
             "The result is your own x: what arrives has to be added to the sum that is returned.",
             when=_gives(lambda r, n: _plus(r, n, {0: 1})),
-            shown_by={"adds nothing": edit("total += incoming", "pass")},
         ),
         Mistake(
             "Only one neighbour's number is in the sum. A step moves a tensor by one place, and "
             "the farthest has n - 1 places to go: repeat the step.",
             when=_gives(lambda r, n: _plus(r, n, {0: 1, -1: 1} if n > 1 else {0: 1})),
-            shown_by={
-                "adds one neighbour": body("""
-                    incoming = torch.empty_like(x)
-                    exchange(x, incoming, n)
-                    return x + incoming
-                """),
-            },
         ),
         Mistake(
             "You send your own x in every step, so your neighbour adds it n - 1 times. Send on "
             "what arrived last.",
             when=_gives(lambda r, n: _plus(r, n, {0: 1, -1: n - 1})),
-            shown_by={
-                "sends its own every time": body("""
-                    total = x.clone()
-                    incoming = torch.empty_like(x)
-                    for _ in range(n - 1):
-                        exchange(x, incoming, n)
-                        total += incoming
-                    return total
-                """),
-            },
         ),
         Mistake(
             "You pass on the sum so far *and* add what arrives to it, so ranks are counted several "
             "times (look at the digits). Send on what arrived last; or let the sum travel, and "
             "replace yours by x + incoming.",
             when=_gives(_passes_on_totals),
-            shown_by={
-                "passes on the total": body("""
-                    total = x.clone()
-                    incoming = torch.empty_like(x)
-                    for _ in range(n - 1):
-                        exchange(total, incoming, n)
-                        total += incoming
-                    return total
-                """),
-            },
         ),
         Mistake(
             "One step too many: after n - 1 steps you have every rank's number, and the n-th "
             "brings back your own.",
             when=_gives(lambda r, n: _plus(r, n, {0: 1}, base=1)),
-            shown_by={"one step too many": edit("range(n - 1)", "range(n)")},
         ),
         Mistake(
             "One step too few: your right neighbour's number needs n - 1 steps to reach you.",
             when=_gives(lambda r, n: _plus(r, n, {1: -1} if n > 1 else {}, base=1)),
-            shown_by={"one step too few": edit("range(n - 1)", "range(n - 2)")},
         ),
         Mistake(
             "Your own number is missing: the sum begins with x, not with zero.",
             when=_gives(lambda r, n: _plus(r, n, {0: -1}, base=1)),
-            shown_by={"begins with zero": edit("x.clone()", "torch.zeros_like(x)")},
         ),
         Mistake(
             "You add n - 1 tensors, but one rank's twice and another rank's not at all. A message "
             "can arrive before the next one is sent: send from one tensor and receive into "
             "another.",
             when=_some_twice,
-            shown_by={
-                "sends from where it receives": body("""
-                    total, travelling = x.clone(), x.clone()
-                    for _ in range(n - 1):
-                        exchange(travelling, travelling, n)
-                        total += travelling
-                    return total
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "calls the collective": Wrong(
-            body("""
-                total = x.clone()
-                dist.all_reduce(total)
-                return total
-            """),
-            says="forbidden: all_reduce",
-        ),
-        "every message twice": Wrong(
-            edit("exchange(outgoing, incoming, n)", "exchange(outgoing, incoming, n); " * 2),
-            says="goal: messages sent",
-        ),
-    },
-    another=body("""
-        total, arrived = x, torch.empty_like(x)
-        for _ in range(n - 1):
-            sending = dist.isend(total, (rank + 1) % n)
-            dist.recv(arrived, (rank - 1) % n)
-            sending.wait()
-            total = x + arrived
-        return total.clone()
-    """),
     hints=(
         "Keep two things apart: the sum so far, which stays here, and the tensor that travels.",
         "In each step send the travelling tensor, receive another one into a fresh tensor, and add "

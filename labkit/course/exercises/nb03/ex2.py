@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
 from .ring import (
     EXCHANGE,
@@ -18,13 +17,12 @@ from .ring import (
     ITEM,
     NOT_TRIED,
     OUTSIDE,
+    SENDS_FIRST,
     UNEQUAL,
     Chunk,
     Held,
     cut,
     play_ring,
-    send_and_receive,
-    sends_first,
     uneven,
 )
 
@@ -120,116 +118,49 @@ EXERCISE = Exercise(
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
-        sends_first(send_and_receive("chunks[(rank - step - 1) % n]")),
+        SENDS_FIRST,
         OUTSIDE,
         Mistake(
             "You add the whole buffer, but a chunk is shorter: receive into the beginning of the "
             "buffer, cut to the length of the chunk that you add to.",
             raises=rf"RuntimeError: .*(?:tensor [ab] \({ROOM}\)|broadcast shape \[{ROOM}\])",
-            shown_by={
-                "the whole buffer": body("""
-                    n = len(chunks)
-                    exchange(chunks[(rank - step - 1) % n], buffer, n)
-                    chunks[(rank - step - 2) % n].add_(buffer)
-                """),
-            },
         ),
         Mistake(
             "Chunks may have different lengths, and what arrives is as long as the chunk that you "
             "add to, not as the one that you send: cut the buffer to that. (Gloo ends a process "
             "that receives more than its tensor can hold.)",
             raises=rf"RuntimeError: {UNEQUAL}|Died: signal 6",
-            shown_by={
-                "as long as what it sends": edit(
-                    "buffer[: len(mine)]", "buffer[: len(chunks[(rank - step - 1) % n])]"
-                ),
-                "as long as the first": edit("buffer[: len(mine)]", "buffer[: len(chunks[0])]"),
-            },
         ),
         Mistake(
             IN_PLACE,
             when=_gives(lambda n: [_even(r, n) for r in range(n)]),
-            shown_by={
-                "a new tensor in the list": edit(
-                    "mine +=", "chunks[(rank - step - 2) % n] = mine +"
-                )
-            },
         ),
         Mistake(
             "What arrives replaces your chunk. In this half it is added to it: receive into the "
             "buffer, then +=.",
             when=_gives(_play(_out, _into, add=False)),
-            shown_by={
-                "replaces instead of adding": body("""
-                    n = len(chunks)
-                    exchange(chunks[(rank - step - 1) % n], chunks[(rank - step - 2) % n], n)
-                """)
-            },
         ),
         Mistake(
             "Rank r ends with chunk r + 1: everything is shifted by one chunk. In step 0 rank r "
             "sends chunk r - 1 and adds to chunk r - 2.",
             when=_gives(_play(lambda r, k, n: r - k, lambda r, k, n: r - k - 1)),
-            shown_by={
-                "ends one chunk too far": edit("step - 2", "step - 1", "step - 1", "step"),
-            },
         ),
         Mistake(
             "You send the same chunk in every step, so no sum gets farther than one rank. In the "
             "next step send the chunk that you have just added to.",
             when=_gives(_play(lambda r, k, n: r - 1, lambda r, k, n: r - 2)),
-            shown_by={
-                "the same chunk every time": edit(
-                    "rank - step - 2", "rank - 2", "rank - step - 1", "rank - 1"
-                )
-            },
         ),
         Mistake(
             "You add to the chunk that you send. What arrives is the chunk that your left "
             "neighbour sends, one before yours: add it to your chunk of the same number.",
             when=_gives(_play(_out, _out)),
-            shown_by={"adds to what it sends": edit("step - 2", "step - 1")},
         ),
         Mistake(
             "The chunk numbers go up, with + step. Send the chunk that you have just added to: "
             "rank - 1, then rank - 2, rank - 3, …",
             when=_gives(_play(lambda r, k, n: r + k - 1, lambda r, k, n: r + k - 2)),
-            shown_by={
-                "counts up": edit(
-                    "rank - step - 2", "rank + step - 2", "rank - step - 1", "rank + step - 1"
-                )
-            },
         ),
     ),
-    also_wrong={
-        "calls the collective": Wrong(
-            body("""
-                if step == 0:
-                    for i in range(len(chunks)):
-                        dist.reduce(chunks[i], i)
-            """),
-            says="forbidden: reduce",
-        ),
-        "every message twice": Wrong(
-            edit(
-                "exchange(chunks[(rank - step - 1) % n], incoming, n)",
-                """
-                exchange(chunks[(rank - step - 1) % n], incoming, n)
-                exchange(chunks[(rank - step - 1) % n], incoming, n)
-                """,
-            ),
-            says="goal: messages sent",
-        ),
-    },
-    another=body("""
-        number = rank - step - 2
-        incoming = buffer[: chunks[number].numel()]
-        sending = dist.isend(chunks[number + 1], (rank + 1) % len(chunks))
-        receiving = dist.irecv(incoming, (rank - 1) % len(chunks))
-        receiving.wait()
-        sending.wait()
-        chunks[number].add_(incoming)
-    """),
     hints=(
         "The chunk that you add to in one step is the one that you send in the next.",
         "Find the two numbers for step 0 first, then let both count down with step, modulo n. "

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
 from .ring import (
     EXCHANGE,
@@ -17,14 +16,13 @@ from .ring import (
     ITEM,
     NOT_TRIED,
     OUTSIDE,
+    SENDS_FIRST,
     UNEQUAL,
     Chunk,
     Held,
     cut,
     on_some_rank,
     play_ring,
-    send_and_receive,
-    sends_first,
     uneven,
 )
 
@@ -108,118 +106,46 @@ EXERCISE = Exercise(
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
-        sends_first(send_and_receive("outgoing")),
+        SENDS_FIRST,
         OUTSIDE,
         Mistake(
             "Chunks may have different lengths, and what arrives is as long as the chunk that it "
             "replaces, not as the one that you send. (Gloo ends a process that receives more than "
             "its tensor can hold.)",
             raises=rf"RuntimeError: {UNEQUAL}|Died: signal 6",
-            shown_by={
-                "as long as what it sends": edit(
-                    "exchange(outgoing, incoming, n)",
-                    """
-                    arrived = torch.empty_like(outgoing)
-                    exchange(outgoing, arrived, n)
-                    incoming.copy_(arrived)
-                    """,
-                ),
-            },
         ),
         Mistake(
             IN_PLACE,
             when=lambda yours, expected, n: near(
                 [y[0] for y in yours], [_even(r, n) for r in range(n)]
             ),
-            shown_by={
-                "a new tensor in the list": edit(
-                    "exchange(outgoing, incoming, n)",
-                    """
-                    arrived = torch.empty_like(incoming)
-                    exchange(outgoing, arrived, n)
-                    chunks[(rank - step - 1) % n] = arrived
-                    """,
-                ),
-            },
         ),
         Mistake(
             "You add what arrives. A finished chunk has every rank's part already: it replaces "
             "yours.",
             when=_gives(lambda r, k, n: r - k, lambda r, k, n: r - k - 1, add=True),
-            shown_by={
-                "adds": edit(
-                    "exchange(outgoing, incoming, n)",
-                    """
-                    arrived = torch.empty_like(incoming)
-                    exchange(outgoing, arrived, n)
-                    incoming += arrived
-                    """,
-                ),
-            },
         ),
         Mistake(
             "In step 0 you send a chunk that is not finished (-1 in this test). On rank r the "
             "finished one is chunk r.",
             when=_gives(lambda r, k, n: r - k - 1, lambda r, k, n: r - k - 2),
-            shown_by={
-                "begins one chunk before": edit(
-                    "rank - step - 1", "rank - step - 2", "[(rank - step) %", "[(rank - step - 1) %"
-                ),
-                "begins one chunk behind": edit(
-                    "rank - step - 1", "rank - step", "[(rank - step) %", "[(rank + 1 - step) %"
-                ),
-            },
         ),
         Mistake(
             "Only your own chunk and the first one that arrived are finished. From step 1 on, send "
             "on the one that arrived in the step before.",
             when=_gives(lambda r, k, n: r, lambda r, k, n: r - 1),
-            shown_by={
-                "its own chunk every time": edit(
-                    "rank - step - 1", "rank - 1", "[(rank - step) %", "[rank %"
-                ),
-            },
         ),
         Mistake(
             "The chunk numbers go up, with + step. Send in each step what arrived in the step "
             "before: rank, then rank - 1, rank - 2, …",
             when=_gives(lambda r, k, n: r + k, lambda r, k, n: r + k - 1),
-            shown_by={
-                "counts up": edit(
-                    "rank - step - 1", "rank + step - 1", "[(rank - step) %", "[(rank + step) %"
-                ),
-            },
         ),
         Mistake(
             "Some chunks are still unfinished (-1): put what arrives into the chunk of the same "
             "number as on the rank that sent it.",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: bool((y[0] == -1).any())),
-            shown_by={
-                "one place off": edit("rank - step - 1", "rank - step - 2"),
-            },
         ),
     ),
-    also_wrong={
-        "calls the collective": Wrong(
-            body("""
-                if step == 0:
-                    mine = chunks[rank].clone()
-                    pieces = [torch.empty_like(mine) for _ in chunks]
-                    dist.all_gather(pieces, mine)
-                    for chunk, piece in zip(chunks, pieces):
-                        chunk.copy_(piece)
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
-    another=body("""
-        number = rank - step
-        arrived = torch.empty_like(chunks[number - 1])
-        sending = dist.isend(chunks[number], (rank + 1) % len(chunks))
-        dist.recv(arrived, (rank - 1) % len(chunks))
-        sending.wait()
-        chunks[number - 1].copy_(arrived)
-    """),
     hints=(
         "The pattern is that of reduce-scatter, one chunk farther on, and nothing is added.",
         "In step k every rank sends the chunk that arrived in step k - 1; in step 0 its own. What "

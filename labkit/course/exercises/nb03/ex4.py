@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...compare import same
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
 from .ring import (
     ENDED,
@@ -17,9 +16,9 @@ from .ring import (
     FLOAT,
     ITEM,
     NOT_TRIED,
+    SENDS_FIRST,
     UNEQUAL,
     on_some_rank,
-    sends_first,
 )
 
 #: What 03-2 and 03-3 have made.
@@ -165,13 +164,7 @@ EXERCISE = Exercise(
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
-        sends_first(
-            body("""
-                total = x.clone()
-                dist.send(x, (rank + 1) % n)
-                dist.recv(total, (rank - 1) % n)
-            """)
-        ),
+        SENDS_FIRST,
         Mistake(
             "Ranks wait for a message that nobody sends. The steps use len(chunks) as the number "
             "of ranks in the ring: torch.chunk may make fewer chunks than you ask for (of six "
@@ -179,177 +172,48 @@ EXERCISE = Exercise(
             "tensor_split(n) there are exactly n.",
             stuck=ENDED,
             raises=r"IndexError: (?:list|tuple) index out of range",
-            shown_by={
-                "torch.chunk": edit("tensor_split(n)", "chunk(n)"),
-                "a ring of all ranks": edit(
-                    "tensor_split(n)",
-                    "tensor_split(world_size)",
-                    """
-                      for step in range(n - 1):
-                          reduce_scatter_step(chunks, step, buffer)
-                      for step in range(n - 1):
-                          all_gather_step(chunks, step)
-                      """,
-                    """
-                      for step in range(world_size - 1):
-                          reduce_scatter_step(chunks, step, buffer)
-                      for step in range(world_size - 1):
-                          all_gather_step(chunks, step)
-                      """,
-                ),
-            },
         ),
         Mistake(
             "A tensor with several elements has no truth value: ask whether buffer is None.",
             raises=r"Boolean value of Tensor with more than one value is ambiguous",
-            shown_by={
-                "buffer or": edit(
-                    """
-                    if buffer is None:
-                        buffer = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
-                    "buffer = buffer or torch.empty_like(chunks[0])",
-                )
-            },
         ),
         Mistake(
             "The buffer is too short for a chunk. Make it as long as the longest chunk, and of "
             "x's type; with tensor_split no chunk is longer than the first.",
             raises=rf"Died: signal 6|RuntimeError: {UNEQUAL}",
-            shown_by={
-                "as long as the last chunk": edit("empty_like(chunks[0])", "empty_like(chunks[-1])")
-            },
         ),
         Mistake(
             "x is unchanged: the sum has to be in x itself. view and tensor_split share x's "
             "memory; clone, and a new tensor that you return, do not.",
             when=_matrices(lambda n: [_matrix(r) for r in range(n)]),
-            shown_by={
-                "works on a copy": edit("chunks = list(x", "chunks = list(x.clone()"),
-            },
         ),
         Mistake(
             "One chunk on each rank is finished and the others are partial sums: this is "
             "reduce-scatter. The all-gather is missing.",
             when=_matrices(_half_done),
-            shown_by={
-                "only the first half": edit(
-                    """
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    """,
-                    "",
-                ),
-            },
         ),
         Mistake(
             "The last elements are left out where n does not divide their number: tensor_split and "
             "chunk put them into chunks too, which need not be of equal length.",
             when=_rest_is_left,
-            shown_by={
-                "leaves the rest out": edit(
-                    "x.view(-1).tensor_split(n)",
-                    "x.view(-1)[: x.numel() // n * n].tensor_split(n)",
-                ),
-                "splits into equal parts only": edit(
-                    "list(x.view(-1).tensor_split(n))",
-                    "list(x.view(-1).split(x.numel() // n))[:n] if x.dim() else [x] * n",
-                ),
-            },
         ),
         Mistake(
             "There are partial sums left: both halves take n - 1 steps, all of the first before "
             "the second begins.",
             when=_partial,
-            shown_by={
-                "one loop for both": edit(
-                    """
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, buffer)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    """,
-                    """
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, buffer)
-                        all_gather_step(chunks, step)
-                    """,
-                ),
-                "all-gather first": edit(
-                    """
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, buffer)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    """,
-                    """
-                    for step in range(n - 2):
-                        reduce_scatter_step(chunks, step, buffer)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The sums are right, but nothing was received into the buffer that the caller passed: "
             "make one only if buffer is None.",
             when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[2] is False),
-            shown_by={
-                "always makes its own": edit(
-                    """
-                    if buffer is None:
-                        buffer = torch.empty_like(chunks[0])  # none is longer than the first
-                    """,
-                    "buffer = torch.empty_like(chunks[0])",
-                )
-            },
         ),
         Mistake(
             "The sum is right, but you send too many bytes. Cut the elements as one row, "
             "x.view(-1), into n chunks that differ by at most one element: not the rows of a "
             "matrix, and not padded to equal lengths.",
             missed="bytes sent",
-            shown_by={
-                "cuts rows": body("""
-                    chunks = list((x if x.dim() else x.view(-1)).tensor_split(n))
-                    if buffer is None or x.dim() > 1:
-                        buffer = torch.empty_like(chunks[0])
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, buffer)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                """),
-                "pads to equal chunks": body("""
-                    length = -(-x.numel() // n)
-                    padded = torch.zeros(length * n, dtype=x.dtype, device=x.device)
-                    padded[: x.numel()] = x.view(-1)
-                    chunks = list(padded.tensor_split(n))
-                    if buffer is None:
-                        buffer = torch.empty_like(chunks[0])
-                    for step in range(n - 1):
-                        reduce_scatter_step(chunks, step, buffer)
-                    for step in range(n - 1):
-                        all_gather_step(chunks, step)
-                    x.view(-1).copy_(padded[: x.numel()])
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "calls the collective": Wrong(body("dist.all_reduce(x)"), says="forbidden: all_reduce"),
-    },
-    another=body("""
-        row = x.flatten()
-        chunks = list(row.tensor_split(n))
-        room = torch.empty_like(chunks[0]) if buffer is None else buffer
-        for step in range(2 * (n - 1)):
-            if step < n - 1:
-                reduce_scatter_step(chunks, step, room)
-            else:
-                all_gather_step(chunks, step - (n - 1))
-        x.copy_(row.view_as(x))
-    """),
     hints=(
         "You have both halves. What is left is to cut x, and to take all their steps in order.",
         "Cut x as one row into n chunks, some of which may be empty, and make sure that there is a "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, any_of, near
 
@@ -82,102 +81,44 @@ EXERCISE = Exercise(
             "cost returns nothing for one of the methods.",
             when=lambda yours, expected, n: any(y is None for y in yours),
             raises=r"cannot access local variable '(?:messages|part)'",
-            shown_by={
-                "forgets a method": whole("""
-                def cost(method, n, size):
-                    if method == "parameter_server":
-                        return 2 * (n - 1), 2 * (n - 1) * size
-                    if method == "naive_ring":
-                        return n - 1, (n - 1) * size
-                    if method == "ring_all_reduce":
-                        return 2 * (n - 1), 2 * (n - 1) / n * size
-            """)
-            },
         ),
         Mistake(
             "Return a pair: the number of messages, and their bytes together.",
             when=lambda yours, expected, n: any(isinstance(y, int | float) for y in yours),
-            shown_by={
-                "only the bytes": edit("return messages, messages", "return messages"),
-            },
         ),
         Mistake(
             "You return the bytes of one message: return those of all messages together.",
             when=_bytes_of_one,
-            shown_by={
-                "bytes of one message": edit("messages * part * size", "part * size"),
-            },
         ),
         Mistake(
             "You count one direction of the server only. It receives n - 1 tensors first, and "
             "then sends n - 1.",
             when=_at("parameter_server", lambda n: (n - 1, 1)),
-            shown_by={
-                "one direction of the server": edit(
-                    """
-                    if method == "parameter_server":
-                        messages, part = 2 * (n - 1), 1
-                    """,
-                    """
-                    if method == "parameter_server":
-                        messages, part = n - 1, 1
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The server sends nothing to itself: it talks to n - 1 workers, not to n.",
             when=_at("parameter_server", lambda n: (2 * n, 1)),
-            shown_by={
-                "the server talks to itself": edit(
-                    """
-                    if method == "parameter_server":
-                        messages, part = 2 * (n - 1), 1
-                    """,
-                    """
-                    if method == "parameter_server":
-                        messages, part = 2 * n, 1
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The naive ring takes n - 1 steps: after those every rank has everything.",
             when=_at("naive_ring", lambda n: (n, 1)),
-            shown_by={"n steps": edit("messages, part = n - 1, 1", "messages, part = n, 1")},
         ),
         Mistake(
             "The naive ring sends while it receives: that counts once, not twice.",
             when=_at("naive_ring", lambda n: (2 * (n - 1), 1)),
-            shown_by={
-                "both directions of the ring": edit(
-                    "messages, part = n - 1, 1", "messages, part = 2 * n - 2, 1"
-                ),
-            },
         ),
         Mistake(
             "You count the messages of all ranks. One rank's link carries n - 1 of them.",
             when=_at("naive_ring", lambda n: (n * (n - 1), 1)),
-            shown_by={
-                "all ranks together": edit(
-                    "messages, part = n - 1, 1", "messages, part = n * (n - 1), 1"
-                ),
-            },
         ),
         Mistake(
             "You count only half of the chunked ring: reduce-scatter and all-gather each send n - "
             "1 chunks.",
             when=_at("ring_all_reduce", lambda n: (n - 1, 1 / n)),
-            shown_by={
-                "half of the ring": edit("2 * (n - 1), 1 / n", "n - 1, 1 / n"),
-            },
         ),
         Mistake(
             "The chunked ring sends 2(n - 1) messages, but each is a chunk, an n-th of the tensor.",
             when=_at("ring_all_reduce", lambda n: (2 * (n - 1), 1)),
-            shown_by={
-                "whole tensors in the ring": edit("2 * (n - 1), 1 / n", "2 * n - 2, 1"),
-            },
         ),
         Mistake(
             "Do not round, even to whole bytes: divide with /, not with //.",
@@ -185,16 +126,6 @@ EXERCISE = Exercise(
                 near(yours[CASES.index(("ring_all_reduce", 5, 48))], (8, 8 * (48 // 5)))
                 or near(yours[CASES.index(("ring_all_reduce", 64, 6))], (126, 126 * 6 // 64))
             ),
-            shown_by={
-                "whole bytes": whole("""
-                    def cost(method, n, size):
-                        if method == "ring_all_reduce":
-                            return 2 * (n - 1), 2 * (n - 1) * (size // n)
-                        steps = {"parameter_server": 2 * (n - 1), "naive_ring": n - 1}
-                        messages = steps.get(method, n.bit_length() - 1)
-                        return messages, messages * size
-                """),
-            },
         ),
         Mistake(
             "Recursive doubling sends while it receives, and the distance doubles in every step: "
@@ -211,34 +142,12 @@ EXERCISE = Exercise(
                     )
                 )
             ),
-            shown_by={
-                "up and down": edit("n.bit_length() - 1", "2 * (n.bit_length() - 1)"),
-                "half of the ranks": edit("n.bit_length() - 1", "n // 2"),
-                "one step too many": edit("n.bit_length() - 1", "n.bit_length()"),
-            },
         ),
         Mistake(
             "In recursive doubling every message is the whole tensor; no step halves it.",
             when=_at("recursive_doubling", lambda n: (_log2(n), 1 / n)),
-            shown_by={
-                "chunks in the doubling": edit(
-                    "n.bit_length() - 1, 1", "n.bit_length() - 1, 1 / n"
-                ),
-            },
         ),
     ),
-    another=body("""
-        import math
-
-        steps = {
-            "parameter_server": 2 * (n - 1),
-            "naive_ring": n - 1,
-            "ring_all_reduce": 2 * (n - 1),
-            "recursive_doubling": round(math.log2(n)),
-        }
-        message = size / n if method == "ring_all_reduce" else size
-        return [steps[method], steps[method] * message]
-    """),
     hints=(
         "For each method ask: how many messages go through that rank's link one after the other, "
         "and how large is each?",

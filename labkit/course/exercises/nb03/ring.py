@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from ...answers import Answer, edit
 from ...exercise import Mistake
 
 #: Bytes of an element of the trials' integers, and of their floats.
@@ -97,29 +96,9 @@ OUTSIDE = Mistake(
     "takes the same number of steps.",
     stuck=ENDED,
     raises=r"exchange\(\) missing 1 required positional argument: 'n'",
-    shown_by={
-        "a ring of all ranks": edit("incoming, n)", "incoming, world_size)"),
-        "forgets n": edit("incoming, n)", "incoming)"),
-    },
 )
-
-
-def sends_first(answer: Answer) -> Mistake:
-    """Return the mistake of ranks that all send first, which this answer makes."""
-    return Mistake(
-        "Every rank sends before it receives, and send may return only when its message is "
-        "received. Use exchange, which sends and receives together.",
-        stuck=r"sends before it receives",
-        shown_by={"sends before it receives": answer},
-    )
-
-
-def send_and_receive(outgoing: str) -> Answer:
-    """Return the answer that sends this and then receives, in place of ``exchange``."""
-    return edit(
-        f"exchange({outgoing}, incoming, n)",
-        f"""
-        dist.send({outgoing}, (rank + 1) % n)
-        dist.recv(incoming, (rank - 1) % n)
-        """,
-    )
+SENDS_FIRST = Mistake(
+    "Every rank sends before it receives, and send may return only when its message is "
+    "received. Use exchange, which sends and receives together.",
+    stuck=r"sends before it receives",
+)

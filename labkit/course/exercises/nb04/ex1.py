@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 
 DOUBLE = 8  #: bytes
@@ -99,69 +98,30 @@ EXERCISE = Exercise(
             "It changes vector: broadcast and all_reduce write their result into the tensor that "
             "they are given. Pass them a copy, vector.clone().",
             when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
-            shown_by={
-                "overwrites the vector": edit(
-                    "first =", "mine =", "first,", "vector,", "first.equal", "mine.equal"
-                )
-            },
         ),
         Mistake(
             "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
             "answers, so that all ranks return the same.",
             when=would_give(_alone),
-            shown_by={
-                "each rank for itself": body("""
-                    first = vector.clone()
-                    dist.broadcast(first, src=0)
-                    return first.equal(vector)
-                """),
-            },
         ),
         Mistake(
             "It always returns True: one rank that agrees is enough for that, as with MAX, and "
             "rank 0 always agrees with itself. All ranks must agree: reduce with MIN.",
             when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
-            shown_by={
-                "one is enough": edit("ReduceOp.MIN", "ReduceOp.MAX"),
-                "one is enough, in a sum": edit(
-                    "agree, op=dist.ReduceOp.MIN", "agree", "item() == 1", "item() > 0"
-                ),
-            },
         ),
         Mistake(
             "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
             "exactly one rank agrees. All ranks must agree: reduce with MIN.",
             when=would_give(_one_agrees),
-            shown_by={
-                "adds up the answers": edit("agree, op=dist.ReduceOp.MIN", "agree"),
-            },
         ),
         Mistake(
             "Only two ranks are compared, the first and the last. A rank between them may be the "
             "one that differs: every rank has to compare, and all answers count.",
             when=would_give(lambda n: [_alone(n)[-1]] * n),
-            shown_by={
-                "compares with the last rank only": body("""
-                    last = vector.clone()
-                    dist.broadcast(last, src=world_size - 1)
-                    verdict = torch.tensor(int(last.equal(vector)), device=device)
-                    dist.broadcast(verdict, src=0)
-                    return verdict.item() == 1
-                """),
-            },
         ),
         Mistake(
             "It compares sums: the same numbers in a different order have the same sum.",
             when=lambda yours, expected, n: all(y[:4] == [True, False, True, False] for y in yours),
-            shown_by={
-                "compares sums": body("""
-                    low = vector.sum()
-                    high = low.clone()
-                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
-                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
-                    return low.item() == high.item()
-                """),
-            },
         ),
         Mistake(
             "It returns True for vectors that differ in their last bit, as torch.allclose does. "
@@ -169,75 +129,19 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 y == [True, False, False, False, True, False] for y in yours
             ),
-            shown_by={
-                "nearly equal": body("""
-                    low, high = vector.clone(), vector.clone()
-                    dist.all_reduce(low, op=dist.ReduceOp.MIN)
-                    dist.all_reduce(high, op=dist.ReduceOp.MAX)
-                    return torch.allclose(low, high)
-                """),
-            },
         ),
         Mistake(
             "It is False where all vectors are equal, and True where they differ but have the "
             "right mean. Both happen in a comparison with the mean: a sum of large numbers is "
             "inf, and differences cancel. Compare with one rank's vector.",
             when=would_give(_as_the_mean),
-            shown_by={
-                "compares with the mean": body("""
-                    mean = vector.clone()
-                    dist.all_reduce(mean)
-                    mean /= world_size
-                    agree = torch.tensor(int(mean.equal(vector)), device=device)
-                    dist.all_reduce(agree, op=dist.ReduceOp.MAX)
-                    return agree.item() == 1
-                """),
-            },
         ),
         Mistake(
             "The result is right, but it takes more than two collectives per call. If every "
             "vector equals rank 0's, all are equal: one broadcast and one all_reduce are enough.",
             missed="collectives",
-            shown_by={
-                "a broadcast from every rank": body("""
-                    equal = True
-                    for source in range(world_size):
-                        other = vector.clone()
-                        dist.broadcast(other, src=source)
-                        equal = equal and other.equal(vector)
-                    return equal
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "the other way round": Wrong(edit(".item() == 1", ".item() == 0"), says="different"),
-        "all compare with the mean": Wrong(
-            body("""
-                mean = vector.clone()
-                dist.all_reduce(mean)
-                mean /= world_size
-                agree = torch.tensor(int(mean.equal(vector)), device=device)
-                dist.all_reduce(agree, op=dist.ReduceOp.MIN)
-                return agree.item() == 1
-            """),
-            says="different",
-        ),
-        "collects everything": Wrong(
-            body("""
-                everyone = [torch.empty_like(vector) for _ in range(world_size)]
-                dist.all_gather(everyone, vector)
-                return all(other.equal(vector) for other in everyone)
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
-    another=body("""
-        low, high = vector.clone(), vector.clone()
-        dist.all_reduce(low, op=dist.ReduceOp.MIN)
-        dist.all_reduce(high, op=dist.ReduceOp.MAX)
-        return torch.equal(low, high)
-    """),
     hints=(
         "If every rank's vector equals rank 0's, all are equal. So one vector has to be sent to "
         "all ranks, not n.",

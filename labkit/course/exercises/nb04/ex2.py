@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 
@@ -91,111 +90,42 @@ EXERCISE = Exercise(
             "Only the first parameter's gradient is the mean; the others are those of each rank. "
             "Do the same for every parameter of net.parameters().",
             when=_weighted(_first_only),
-            shown_by={
-                "the first parameter only": edit(
-                    "in net.parameters()", "in list(net.parameters())[:1]"
-                ),
-                "the weight only": edit("in net.parameters()", "in [net.weight]"),
-            },
         ),
         Mistake(
             "This is the mean of the ranks' means: a rank with one image counts as much as one "
             "with seven. Multiply by count before you add up.",
             when=_weighted(lambda own, rank, n: torch.stack(own).mean(0)),
-            shown_by={
-                "the mean of means": body("""
-                    for p in net.parameters():
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
-                """),
-            },
         ),
         Mistake(
             "It adds up count times the gradient, but does not divide. How many images are there "
             "on all ranks?",
             when=_weighted(lambda own, rank, n: _total(own)),
-            shown_by={
-                "never divides": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                """),
-            },
         ),
         Mistake(
             "The weighted sum is divided by the number of ranks. Divide it by the number of "
             "images on all ranks.",
             when=_weighted(lambda own, rank, n: _total(own) / n),
-            shown_by={
-                "divides by the ranks": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
-                """),
-            },
         ),
         Mistake(
             "Each rank divides by its own count, so the gradients differ between ranks, and "
             "after the next step the models do too. Add up the counts over all ranks first.",
             when=_weighted(lambda own, rank, n: _total(own) / _count(rank)),
-            shown_by={
-                "divides by its own count": body("""
-                    for p in net.parameters():
-                        p.grad *= count
-                        dist.all_reduce(p.grad)
-                        p.grad /= count
-                """),
-            },
         ),
         Mistake(
             "Each rank has only weighted its own gradient: add them up over the ranks.",
             when=_weighted(lambda own, rank, n: own[rank] * _count(rank) / n**2),
-            shown_by={"weighs only": edit("dist.all_reduce(p.grad)", "")},
         ),
         Mistake(
             "The gradients have not changed. An expression such as p.grad * … makes a new "
             "tensor: change p.grad itself, with *= and all_reduce.",
             when=_weighted(lambda own, rank, n: own[rank]),
-            shown_by={
-                "not in place": edit(
-                    "p.grad *= count / total.item()",
-                    "weighted = p.grad * count / total",
-                    "dist.all_reduce(p.grad)",
-                    "dist.all_reduce(weighted)",
-                )
-            },
         ),
         Mistake(
             "The result is right, but it takes more collectives than one per parameter and one "
             "more. Add up the counts once, before the loop.",
             missed="collectives",
-            shown_by={
-                "counts again and again": edit(
-                    """
-                    total = torch.tensor(count, device=device)
-                    dist.all_reduce(total)
-                    """,
-                    "",
-                    "for p in net.parameters():",
-                    """
-                    for p in net.parameters():
-                        total = torch.tensor(count, device=device)
-                        dist.all_reduce(total)
-                    """,
-                ),
-            },
         ),
     ),
-    another=body("""
-        parameters = list(net.parameters())
-        own = [p.grad.flatten() * count for p in parameters]
-        flat = torch.cat([*own, own[0].new_tensor([count])])
-        dist.all_reduce(flat)
-        pieces = (flat[:-1] / flat[-1]).split([p.numel() for p in parameters])
-        for p, piece in zip(parameters, pieces):
-            p.grad = piece.view_as(p)
-    """),
     hints=(
         "The mean over all images is the sum over all images, divided by how many there are. A "
         "mean times its count is a sum again.",

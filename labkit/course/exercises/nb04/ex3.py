@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, near
 from ...slips import Formula
@@ -65,23 +64,16 @@ EXERCISE = Exercise(
             "Nothing overlaps here: all calls come after backward(). A bucket's call starts as "
             "soon as the bucket is full and the call before has ended.",
             when=_by(lambda t, s, b, x, y: t + b * x + s * y),
-            shown_by={
-                "one after the other": body("return compute + buckets * alpha + beta * size")
-            },
         ),
         Mistake(
             "That is right only if all calls but the last are hidden. If a call takes longer than "
             "the gradients of a bucket, the calls queue: each waits for the one before.",
             when=_by(lambda t, s, b, x, y: t + x + y * s / b),
-            shown_by={"no queue": body("return compute + alpha + beta * size / buckets")},
         ),
         Mistake(
             "This assumes that the calls queue from the first bucket on. If a call takes less "
             "time than the gradients of a bucket, it waits for the next bucket to be full.",
             when=_by(lambda t, s, b, x, y: t / b + b * x + s * y),
-            shown_by={
-                "always a queue": body("return compute / buckets + buckets * alpha + beta * size"),
-            },
         ),
         Mistake(
             "Every bucket is a call, so α is paid once per bucket.",
@@ -89,41 +81,17 @@ EXERCISE = Exercise(
                 lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s),
                 lambda t, s, b, x, y: _end(t, s, b, x / b, y),
             ),
-            shown_by={
-                "α only once": body("""
-                    part = beta * size / buckets
-                    return max(compute + part, compute / buckets + buckets * part) + alpha
-                """),
-                "α is shared": edit(
-                    "alpha + beta * size / buckets", "(alpha + beta * size) / buckets"
-                ),
-            },
         ),
         Mistake(
             "These are the seconds after the end of backward(). Count from its beginning.",
             when=_by(lambda t, s, b, x, y: _end(t, s, b, x, y) - t),
-            shown_by={
-                "only what is not hidden": body("""
-                    call = alpha + beta * size / buckets
-                    return max(compute + call, compute / buckets + buckets * call) - compute
-                """),
-            },
         ),
         Mistake(
             "You take the longer of computing and sending. But the first bucket is full only after "
             "compute / buckets, and the last one is sent after all computing.",
             when=_by(lambda t, s, b, x, y: max(t, b * x + s * y)),
-            shown_by={
-                "the longer of both": body("return max(compute, buckets * alpha + beta * size)")
-            },
         ),
     ),
-    another=body("""
-        end = 0.0
-        for k in range(1, buckets + 1):
-            end = max(end, compute * k / buckets) + alpha + beta * size / buckets
-        return end
-    """),
     hints=(
         "Draw the time of backward() as a line with one mark per bucket, and below it the calls, "
         "one after the other. None starts before its mark.",

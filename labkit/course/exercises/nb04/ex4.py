@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from ...all_reduces import noted
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 from . import averaging
@@ -111,63 +110,30 @@ EXERCISE = Exercise(
             "A bucket was started before all of its gradients were there. Start it when the last "
             "of its parameters is ready, and forget at the end of a step which ones were ready.",
             raises=r"AttributeError: 'NoneType' object has no attribute 'flatten'",
-            shown_by={
-                "starts at the first gradient": edit(
-                    "ready.issuperset(buckets[len(started)])",
-                    "ready.intersection(buckets[len(started)])",
-                ),
-                "never forgets what was ready": edit("ready.clear()", ""),
-            },
         ),
         Mistake(
             "overlapped returns nothing, or calls the function instead of returning it: return "
             "the function itself, without ().",
             raises=r"TypeError: 'NoneType' object is not callable",
-            shown_by={
-                "returns nothing": edit("return wait_for_all", ""),
-                "calls it": edit("return wait_for_all", "return wait_for_all()"),
-            },
         ),
         Mistake(
             "The ranks begin with different weights: overlapped has to broadcast rank 0's first.",
             when=_some(0, False),
-            shown_by={"no broadcast": edit("broadcast_weights(net)", "")},
         ),
         Mistake(
             "After the second step the gradients are the means of the first: forget at the end "
             "of a step what was started, or nothing is started in the next.",
             when=_some(4, OLD),
-            shown_by={"never forgets what was started": edit("started.clear()", "")},
         ),
         Mistake(
             "Each rank keeps its own gradients: a mean that is in flat has to be copied back, by "
             "finish, after the wait.",
             when=_only(OWN),
-            shown_by={
-                "only waits": edit("finish(bucket, flat, work)", "work.wait()"),
-                "does nothing at the end": edit(
-                    """
-                    for bucket, (flat, work) in zip(buckets, started):
-                        finish(bucket, flat, work)
-                    """,
-                    "",
-                ),
-            },
         ),
         Mistake(
             "start has divided by world_size already. The gradients are too small or too large "
             "by a factor: do not scale them again.",
             when=_only(SUM, AGAIN),
-            shown_by={
-                "divides again": edit(
-                    "finish(bucket, flat, work)",
-                    """
-                    finish(bucket, flat, work)
-                    for p in bucket:
-                        p.grad /= world_size
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Nothing is started before backward() has ended: give every parameter a hook, which "
@@ -175,51 +141,16 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 y[2] == [0, 0] and y[1] in ([], BYTES) for y in yours
             ),
-            shown_by={
-                "all at the end": body("""
-                    buckets = cut(net, cap)
-
-                    def wait_for_all():
-                        for bucket in buckets:
-                            average_bucket(bucket)
-
-                    broadcast_weights(net)
-                    return wait_for_all
-                """),
-            },
         ),
         Mistake(
             "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
             "overlaps. Start in the hook, finish in the function that you return.",
             when=_marked(lambda started, waited: waited > 0),
-            shown_by={
-                "waits in the hook": body("""
-                    buckets, ready, done = cut(net, cap), set(), []
-
-                    def hook(p):
-                        ready.add(p)
-                        while len(done) < len(buckets) and ready.issuperset(buckets[len(done)]):
-                            average_bucket(buckets[len(done)])
-                            done.append(True)
-
-                    def wait_for_all():
-                        ready.clear()
-                        done.clear()
-
-                    broadcast_weights(net)
-                    for p in net.parameters():
-                        p.register_post_accumulate_grad_hook(hook)
-                    return wait_for_all
-                """),
-            },
         ),
         Mistake(
             "There is a call per parameter. The buckets are those of cut(net, cap), with one call "
             "each.",
             when=_more_calls,
-            shown_by={
-                "buckets of one": edit("cut(net, cap), set(), []", "cut(net, 1), set(), []"),
-            },
         ),
         Mistake(
             "The gradients are wrong where ranks have them in different orders: each rank started "
@@ -227,28 +158,6 @@ EXERCISE = Exercise(
             "matched with the n-th call of another. Start them in one fixed order: bucket k only "
             "after bucket k - 1.",
             when=_pair(OTHER, AGAIN, SUM),
-            shown_by={
-                "in the order in which they are full": body("""
-                    buckets, ready, started = cut(net, cap), set(), []
-
-                    def hook(p):
-                        ready.add(p)
-                        for bucket in buckets:
-                            if p in set(bucket) and ready.issuperset(bucket):
-                                started.append((bucket, start(bucket)))
-
-                    def wait_for_all():
-                        for bucket, (flat, work) in started:
-                            finish(bucket, flat, work)
-                        ready.clear()
-                        started.clear()
-
-                    broadcast_weights(net)
-                    for p in net.parameters():
-                        p.register_post_accumulate_grad_hook(hook)
-                    return wait_for_all
-                """),
-            },
         ),
         Mistake(
             "A full bucket is never started on some rank. One gradient can complete the bucket "
@@ -256,36 +165,8 @@ EXERCISE = Exercise(
             "as many buckets as possible.",
             when=_pair(OWN, OTHER),
             stuck=r"which ha(?:s|ve) (?:ended|finished)",
-            shown_by={
-                "at most one per gradient": edit(
-                    "while len(started) < len(buckets) and", "if len(started) < len(buckets) and"
-                ),
-            },
         ),
     ),
-    another=body("""
-        buckets = cut(net, cap)
-        missing, works = [len(bucket) for bucket in buckets], {}
-
-        def hook_of(place):
-            def hook(p):
-                missing[place] -= 1
-                while len(works) < len(buckets) and not missing[len(works)]:
-                    works[len(works)] = start(buckets[len(works)])
-
-            return hook
-
-        def wait_for_all():
-            for place in list(works):
-                finish(buckets[place], *works.pop(place))
-                missing[place] = len(buckets[place])
-
-        broadcast_weights(net)
-        for place, bucket in enumerate(buckets):
-            for p in bucket:
-                p.register_post_accumulate_grad_hook(hook_of(place))
-        return wait_for_all
-    """),
     hints=(
         "Keep three things from hook to hook: the buckets, which parameters are ready, and what "
         "has been started. Functions that you define inside overlapped share its variables.",

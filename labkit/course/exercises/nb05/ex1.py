@@ -8,8 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import parts
 from .launched import launched, renumbered
 
@@ -67,49 +66,17 @@ EXERCISE = Exercise(
         Mistake(
             "work was called before there was a group: call init_process_group first.",
             raises=r"[Dd]efault process group has not been initialized",
-            shown_by={
-                "works first": body("""
-                    result = work()
-                    dist.init_process_group()
-                    dist.destroy_process_group()
-                    return result
-                """),
-                "forms no group": body("return work()"),
-            },
         ),
         Mistake(
             "The group of the first call was still there at the second: destroy_process_group is "
             "missing, or comes after the return.",
             raises=r"initialize the default process group twice",
             when=lambda yours, expected, n: True in parts(yours, 3),
-            shown_by={
-                "does not leave": body("""
-                    dist.init_process_group()
-                    return work()
-                """),
-                "leaves below the return": edit(
-                    """
-                    result = work()
-                    dist.destroy_process_group()
-                    return result
-                    """,
-                    """
-                    return work()
-                    dist.destroy_process_group()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The group took the numbers that you passed, and not those in the environment: leave "
             "rank= and world_size= out of the call.",
             when=lambda yours, expected, n: parts(yours, 4) == list(range(n)) != parts(expected, 4),
-            shown_by={
-                "passes labkit's numbers": edit(
-                    "init_process_group()",
-                    'init_process_group("gloo", rank=rank, world_size=world_size)',
-                )
-            },
         ),
         Mistake(
             "run has to return what work has returned, unchanged: keep it until you have left the "
@@ -117,73 +84,24 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 parts(yours, 1) == parts(expected, 1) and parts(yours, 2) != parts(expected, 2)
             ),
-            shown_by={
-                "returns nothing": edit("result = work()", "work()", "return result", "return"),
-                "returns the size": edit("return result", "return float(world_size)"),
-            },
         ),
         Mistake(
             "NCCL adds up tensors on GPUs only, and the tensor of work is on the CPU here. Leave "
             "the backend out, or name gloo.",
             raises=r"nccl2? requires|NCCL is only|NVIDIA driver|No backend type associated",
-            shown_by={
-                "asks for NCCL": edit("init_process_group()", 'init_process_group("nccl")'),
-            },
         ),
         Mistake(
             "The group waits for more ranks than there are: leave rank= and world_size= away, and "
             "init_process_group reads both from the environment.",
             stuck=r"is more than the \d+ ranks? that (is|are) here",
-            shown_by={
-                "one rank too many": edit(
-                    "dist.init_process_group()",
-                    'dist.init_process_group("gloo", rank=rank, world_size=world_size + 1)',
-                ),
-                "twice as many ranks": edit(
-                    "dist.init_process_group()",
-                    'dist.init_process_group("gloo", rank=rank, world_size=2 * world_size)',
-                ),
-            },
         ),
         Mistake(
             "Not every rank calls init_process_group, and those that do wait for the others: call "
             "it without a condition.",
             stuck=r"waits? in init_process_group",
-            shown_by={
-                "lets one rank form it": body("""
-                    if dist.is_initialized() or os.environ["RANK"] == "0":
-                        dist.init_process_group()
-                        dist.destroy_process_group()
-                    return 0.0
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "sets the numbers itself": Wrong(
-            edit(
-                "dist.init_process_group()",
-                """
-                os.environ["RANK"] = "none"
-                dist.init_process_group()
-                """,
-            ),
-            says="ValueError",
-        ),
-    },
     setup="import os",
-    another=body("""
-        dist.init_process_group(
-            "gloo",
-            "env://",
-            rank=int(os.environ["RANK"]),
-            world_size=int(os.environ["WORLD_SIZE"]),
-        )
-        try:
-            return work()
-        finally:
-            dist.destroy_process_group()
-    """),
     hints=(
         "Three steps in this order: form the group, work, leave. Which value do you still need "
         "after the last one?",

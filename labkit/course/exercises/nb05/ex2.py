@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import near
 
@@ -78,49 +77,30 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: any(
                 isinstance(value, int) for found in yours for value in found.values()
             ),
-            shown_by={"leaves them numbers": edit("str(number)", "number")},
         ),
         Mistake(
             "You divide by the size of node 0, as if all nodes were equal. Subtract the nodes' "
             "sizes from the rank, one after the other.",
             when=_with(LOCAL_RANK=lambda rank, sizes: rank % sizes[0]),
-            shown_by={
-                "divides by the first size": edit(
-                    '{"LOCAL_RANK": local_rank,', '{"LOCAL_RANK": rank % sizes[0],'
-                )
-            },
         ),
         Mistake(
             "LOCAL_RANK counts from 0 on every node: it is the rank minus the number of processes "
             "on the nodes before.",
             when=_with(LOCAL_RANK=lambda rank, sizes: rank),
-            shown_by={"counts through": edit('{"LOCAL_RANK": local_rank,', '{"LOCAL_RANK": rank,')},
         ),
         Mistake(
             "WORLD_SIZE counts the processes of all nodes, and not the nodes: sum(sizes).",
             when=_with(WORLD_SIZE=lambda rank, sizes: len(sizes)),
-            shown_by={"counts the nodes": edit("sum(sizes)", "len(sizes)")},
         ),
         Mistake(
             "LOCAL_WORLD_SIZE is the size of the process's own node, not always that of node 0.",
             when=_with(LOCAL_WORLD_SIZE=lambda rank, sizes: sizes[0]),
-            shown_by={"takes node 0's size": edit("sizes[node]}", "sizes[0]}")},
         ),
         Mistake(
             "The list that was passed has changed: work on a copy, or only read it.",
             when=lambda yours, expected, n: any(
                 str(found).startswith("changed sizes") for found in yours
             ),
-            shown_by={
-                "uses up the list": body("""
-                    total, local_rank = sum(sizes), rank
-                    while local_rank >= sizes[0]:
-                        local_rank -= sizes.pop(0)
-                    numbers = {"RANK": rank, "WORLD_SIZE": total}
-                    numbers |= {"LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": sizes[0]}
-                    return {name: str(number) for name, number in numbers.items()}
-                """),
-            },
         ),
         Mistake(
             "You count the first rank of a node as one more on the node before: a node of 3 has "
@@ -129,16 +109,8 @@ EXERCISE = Exercise(
                 LOCAL_RANK=lambda rank, sizes: _one_too_far(rank, sizes)[0],
                 LOCAL_WORLD_SIZE=lambda rank, sizes: _one_too_far(rank, sizes)[1],
             ),
-            shown_by={"goes one too far": edit(">= sizes[node]", "> sizes[node]")},
         ),
     ),
-    another=body("""
-        places = [(k, local) for k, size in enumerate(sizes) for local in range(size)]
-        node, local = places[rank]
-        values = (rank, len(places), local, sizes[node])
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-        return dict(zip(names, map(str, values)))
-    """),
     hints=(
         "RANK and WORLD_SIZE follow from the arguments at once. For the other two, find out on "
         "which node the rank is.",

@@ -11,8 +11,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import parts
 from .launched import launched
 
@@ -83,21 +82,6 @@ EXERCISE = Exercise(
             "Each node forms a group of its own, or tries to: LOCAL_RANK and LOCAL_WORLD_SIZE "
             "count within a node. On each node one process takes itself for rank 0.",
             raises=r"^WrongNumbers: .*counted within the node",
-            shown_by={
-                "keeps the bug": body("""
-                    rank = int(os.environ["LOCAL_RANK"])
-                    world_size = int(os.environ["LOCAL_WORLD_SIZE"])
-                    dist.init_process_group("gloo", rank=rank, world_size=world_size)
-                    return rank
-                """),
-                "mends only the size": edit(
-                    'init_process_group("gloo")',
-                    """
-                    init_process_group(
-                        "gloo", rank=int(os.environ["LOCAL_RANK"]), world_size=world_size
-                    )""",
-                ),
-            },
         ),
         Mistake(
             "The group is right, but you return the rank as the number of the GPU. GPUs are "
@@ -106,9 +90,6 @@ EXERCISE = Exercise(
                 [y[1:] for y in yours] == [e[1:] for e in expected]
                 and parts(yours, 0) == list(range(n))
             ),
-            shown_by={
-                "takes the rank's GPU": edit('int(os.environ["LOCAL_RANK"])', "dist.get_rank()")
-            },
         ),
         Mistake(
             "The group is right, and the GPU is right as long as all nodes have equally many "
@@ -117,40 +98,17 @@ EXERCISE = Exercise(
                 [y[1:] for y in yours] == [e[1:] for e in expected]
                 and parts(yours, 0) == [r % local_numbers(r, n)[1] for r in range(n)]
             ),
-            shown_by={
-                "divides by the local size": edit(
-                    'int(os.environ["LOCAL_RANK"])',
-                    'dist.get_rank() % int(os.environ["LOCAL_WORLD_SIZE"])',
-                )
-            },
         ),
         Mistake(
             "The number of the GPU is a str: wrap it in int(…).",
             when=lambda yours, expected, n: any(isinstance(gpu, str) for gpu in parts(yours, 0)),
-            shown_by={
-                "leaves it text": edit('int(os.environ["LOCAL_RANK"])', 'os.environ["LOCAL_RANK"]')
-            },
         ),
         Mistake(
             "There is no group after join: join has to form it, and the check leaves it.",
             when=lambda yours, expected, n: "no group" in parts(yours, 1),
-            shown_by={
-                "forms no group": body('return int(os.environ["LOCAL_RANK"])'),
-            },
         ),
     ),
-    also_wrong={
-        "passes text": Wrong(
-            edit('init_process_group("gloo")', 'init_process_group("gloo", rank="0")'),
-            says="TypeError",
-        ),
-    },
     setup="import os",
-    another=body("""
-        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        dist.init_process_group(rank=rank, world_size=size)
-        return dist.get_node_local_rank()
-    """),
     hints=(
         "Two machines, two processes each: write down what rank and world_size are in each of the "
         "four.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import would_give
 
@@ -65,20 +64,11 @@ EXERCISE = Exercise(
             when=would_give(
                 lambda n: [_waits(tuple(map(tuple, _clocks(seconds)))) for seconds in ASKED]
             ),
-            shown_by={
-                "adds delays up": body("""
-                    clocks = [[sum(row[: k + 1]) for k in range(len(row))] for row in seconds]
-                    return max((max(step) - min(step) for step in zip(*clocks)), default=0.0)
-                """),
-            },
         ),
         Mistake(
             "That is the longest time that a rank computes. A rank waits only for the difference "
             "between the last rank's time and its own.",
             when=would_give(lambda n: [max(_all(seconds), default=0.0) for seconds in ASKED]),
-            shown_by={
-                "takes the slowest step": edit("max(step) - min(step)", "max(step)"),
-            },
         ),
         Mistake(
             "You compare times of different collectives: take the difference within each one.",
@@ -88,12 +78,6 @@ EXERCISE = Exercise(
                     for seconds in ASKED
                 ]
             ),
-            shown_by={
-                "takes the range of all": body("""
-                    times = [time for row in seconds for time in row]
-                    return max(times) - min(times) if times else 0.0
-                """),
-            },
         ),
         Mistake(
             "That is the sum of the waits. A time limit starts again with each collective.",
@@ -103,11 +87,6 @@ EXERCISE = Exercise(
                     for seconds in ASKED
                 ]
             ),
-            shown_by={
-                "adds the waits": body(
-                    "return sum(max(step) - min(step) for step in zip(*seconds))"
-                )
-            },
         ),
         Mistake(
             "You take the difference within each rank, between its collectives. A wait is the "
@@ -119,22 +98,11 @@ EXERCISE = Exercise(
                     for seconds in ASKED
                 ]
             ),
-            shown_by={
-                "does not turn the table": body(
-                    "return max((max(row) - min(row) for row in seconds if row), default=0.0)"
-                )
-            },
         ),
         Mistake(
             "max has got nothing to choose from. A run may have no collective at all: then nobody "
             "waits, and the answer is 0.0. max takes default=.",
             raises=r"ValueError: max\(\) (arg is an|iterable argument is) empty",
-            shown_by={
-                "forgets the empty run": body(
-                    "return max(max(step) - min(step) for step in zip(*seconds))"
-                ),
-                "goes through the rows of the empty run": edit("zip(*seconds)", "seconds"),
-            },
         ),
         Mistake(
             "The rank that waits longest is the first to arrive, the one with the smallest time: "
@@ -145,16 +113,8 @@ EXERCISE = Exercise(
                     for seconds in ASKED
                 ]
             ),
-            shown_by={"minus the mean": edit("min(step)", "sum(step) / len(step)")},
         ),
     ),
-    another=body("""
-        longest = 0.0
-        for step in range(len(seconds[0])):
-            times = [row[step] for row in seconds]
-            longest = max(longest, max(times) - min(times))
-        return longest
-    """),
     hints=(
         "In one collective, which rank waits longest, and for which one?",
         "The first rank to arrive waits for the last one. Afterwards all ranks start the next "

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...compare import same
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from .reducer_steps import IN_A_HOOK, LENGTH, STEPS, TOO_EARLY, Steps, gradient, started
 
@@ -85,144 +84,40 @@ EXERCISE = Exercise(
             "gradients of each bucket that have arrived. Use register_post_accumulate_grad_hook: "
             "its hook is called when .grad has been written, that of register_hook before.",
             raises=TOO_EARLY,
-            shown_by={
-                "at the first gradient": edit("missing[k] -= 1", "missing[k] = 0"),
-                "a hook on the tensor": edit(
-                    "p.register_post_accumulate_grad_hook(lambda p, k=k: arrived(k))",
-                    "p.register_hook(lambda g, k=k: arrived(k))",
-                ),
-            },
         ),
         Mistake(
             "collect was called in a hook. It waits for the other ranks, so backward() would "
             "stand still: call it in finish() only.",
             raises=re.escape(IN_A_HOOK),
-            shown_by={
-                "collects at once": edit(
-                    "running.append(start(buckets[len(running)]))",
-                    """
-                    bucket = buckets[len(running)]
-                    running.append(start(bucket))
-                    collect(bucket, running[-1])
-                    """,
-                ),
-            },
         ),
         Mistake(
             "finish() collects a bucket that was never started. Each hook has to count for its "
             "own bucket, all buckets that are ready start in their turn, not only one, and "
             "counting begins anew in each step.",
             raises=r"IndexError: pop from empty list",
-            shown_by={"one at a time": edit("while len(running)", "if len(running)")},
         ),
         Mistake(
             "A bucket is started as soon as it is ready, even before its turn. Ranks whose "
             "gradients arrive in different orders would then mix up their buckets: bucket k "
             "starts only after buckets 0 to k - 1.",
             when=_on_every_rank(_out_of_turn),
-            shown_by={
-                "whatever is ready": body("""
-                    missing, running = [len(bucket) for bucket in buckets], {}
-
-                    def arrived(k):
-                        missing[k] -= 1
-                        if missing[k] == 0:
-                            running[k] = start(buckets[k])
-
-                    def finish():
-                        for k, bucket in enumerate(buckets):
-                            collect(bucket, running.pop(k))
-                        missing[:] = map(len, buckets)
-
-                    for k, bucket in enumerate(buckets):
-                        for p in bucket:
-                            p.register_post_accumulate_grad_hook(lambda p, k=k: arrived(k))
-                    return finish
-                """),
-            },
         ),
         Mistake(
             "All buckets are started in finish(), when backward() has ended, so nothing overlaps. "
             "Start each bucket in a hook.",
             when=_on_every_rank(_only_in_finish),
-            shown_by={
-                "starts in finish": body("""
-                    def finish():
-                        for bucket in buckets:
-                            collect(bucket, start(bucket))
-                    return finish
-                """),
-            },
         ),
         Mistake(
             "No bucket was ever started. If your hooks are made in a loop, each needs a k of its "
             "own: lambda p, k=k: … keeps the value, lambda p: … sees the loop's last one.",
             when=_on_every_rank(_never),
-            shown_by={
-                "the loop's last k": edit(
-                    "lambda p, k=k: arrived(k)",
-                    "lambda p: arrived(k)",
-                    "collect(bucket, running.pop(0))",
-                    """
-                    if running:
-                        collect(bucket, running.pop(0))
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The first step is right, the second is not: finish() has to reset what you have "
             "counted and started.",
             when=_on_every_rank(_once),
-            shown_by={
-                "counts on": edit(
-                    "missing[:] = map(len, buckets)",
-                    "",
-                    "collect(bucket, running.pop(0))",
-                    """
-                    if running:
-                        collect(bucket, running.pop(0))
-                    """,
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "returns nothing": Wrong(
-            body("""
-                for bucket in buckets:
-                    for p in bucket:
-                        p.register_post_accumulate_grad_hook(lambda p: None)
-            """),
-            says="TypeError",
-        ),
-    },
-    another=body("""
-        from collections import Counter, deque
-
-        bucket_of = {id(p): k for k, bucket in enumerate(buckets) for p in bucket}
-        state = {"next": 0, "arrived": Counter()}
-        queue = deque()
-
-        def hook(p):
-            state["arrived"][bucket_of[id(p)]] += 1
-            for k in range(state["next"], len(buckets)):
-                if state["arrived"][k] < len(buckets[k]):
-                    return
-                queue.append((buckets[k], start(buckets[k])))
-                state["next"] = k + 1
-
-        for bucket in buckets:
-            for p in bucket:
-                p.register_post_accumulate_grad_hook(hook)
-
-        def finish():
-            while queue:
-                collect(*queue.popleft())
-            state.update(next=0, arrived=Counter())
-
-        return finish
-    """),
     hints=(
         "Two things have to be known at any time: how many gradients each bucket still lacks, "
         "and which bucket is next.",

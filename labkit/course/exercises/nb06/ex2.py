@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 
 #: How many images each rank has in each call; rank 4 as many as rank 0.
@@ -86,39 +85,21 @@ EXERCISE = Exercise(
             "counts more than one on a rank with many. Divide by the number of images on all "
             "ranks.",
             when=would_give(lambda n: _all(n, lambda call, r: 1 / _count(call, r))),
-            shown_by={
-                "the plain mean": body("return F.cross_entropy(scores, labels)"),
-                "the loss is reduced": body("""
-                    loss = F.cross_entropy(scores, labels)
-                    everywhere = loss.detach().clone()
-                    dist.all_reduce(everywhere)
-                    return loss
-                """),
-            },
         ),
         Mistake(
             "The gradient is too small by a factor of world_size: DDP also divides by the number "
             "of ranks, so multiply by world_size.",
             when=would_give(lambda n: _all(n, lambda call, r: 1 / _images(call, n))),
-            shown_by={"not times world_size": edit("* world_size /", "/")},
         ),
         Mistake(
             "This is the sum of the images' losses, so the gradient grows with the batch. Divide "
             "by the number of images on all ranks.",
             when=would_give(lambda n: _all(n, lambda call, r: 1)),
-            shown_by={"the sum": body('return F.cross_entropy(scores, labels, reduction="sum")')},
         ),
         Mistake(
             "You divide by world_size times this rank's number of images, as if all ranks had "
             "equally many. Add up the numbers over the ranks, with all_reduce.",
             when=would_give(lambda n: _all(n, lambda call, r: 1 / (n * _count(call, r)))),
-            shown_by={
-                "as if all had equally many": body("""
-                    return F.cross_entropy(scores, labels, reduction="sum") / (
-                        world_size * len(labels)
-                    )
-                """),
-            },
         ),
         Mistake(
             "You divide twice: F.cross_entropy has already divided by the rank's own number of "
@@ -126,7 +107,6 @@ EXERCISE = Exercise(
             when=would_give(
                 lambda n: _all(n, lambda call, r: n / _images(call, n) / _count(call, r))
             ),
-            shown_by={"the mean, divided": edit(', reduction="sum"', "")},
         ),
         Mistake(
             "The factor is upside down: the more of all images a rank has, the more its mean "
@@ -134,30 +114,8 @@ EXERCISE = Exercise(
             when=would_give(
                 lambda n: _all(n, lambda call, r: _images(call, n) / n / _count(call, r) ** 2)
             ),
-            shown_by={
-                "upside down": edit(
-                    ', reduction="sum") * world_size / count',
-                    ") * count / (world_size * len(labels))",
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "gathers objects": Wrong(
-            body("""
-                counts = [None] * world_size
-                dist.all_gather_object(counts, len(labels))
-                return F.cross_entropy(scores, labels, reduction="sum") * world_size / sum(counts)
-            """),
-            says="goal: bytes sent",
-        ),
-    },
-    another=body("""
-        images = torch.tensor([len(labels)], device=scores.device)
-        dist.all_reduce(images)
-        share = len(labels) / images.item()
-        return F.cross_entropy(scores, labels) * share * world_size
-    """),
     hints=(
         "DDP turns the ranks' losses into (L0 + L1 + …) / n. What must each L be, so that this "
         "is the sum over all images, divided by their number?",

@@ -7,8 +7,7 @@ from typing import Any
 
 from ....timeline.timeline import Timeline
 from ....wire.recording import WORK, Event, Recording
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
 #: Milliseconds of each kind of work in each step, and of the all-reduce after it.
@@ -186,122 +185,40 @@ EXERCISE = Exercise(
             "You name the rank that waits longest. It waits because it is early: the slow rank is "
             "the one for which the others wait, and it hardly waits itself.",
             when=_ranks_are(_waits_most),
-            shown_by={"waits most": edit("rank = min(", "rank = max(")},
         ),
         Mistake(
             "You name the rank that is blocked least. Blocked time is also that in which the data "
             "is on its way; how long a rank waits for others to join is in "
             'seconds("waiting", rank).',
             when=_ranks_are(_blocked_least),
-            shown_by={
-                "blocked least": edit('seconds("waiting", r))', 'seconds("blocked", r))'),
-                "blocked least, by a loop": edit(
-                    'rank = min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))',
-                    """
-                    ranks = list(timeline.ranks)
-                    rank = min(ranks, key=lambda r: timeline.seconds("blocked", r))
-                    """,
-                ),
-            },
         ),
         Mistake(
             "You name the place of the rank in timeline.ranks. The ranks need not begin at 0: "
             "return the rank that stands at that place.",
             when=_ranks_are(_place),
-            shown_by={
-                "the place": body("""
-                    waits = [timeline.seconds("waiting", r) for r in timeline.ranks]
-                    return waits.index(min(waits)), "backward"
-                """),
-                "the place of the smallest": edit(
-                    "return rank, max(", "return list(timeline.ranks).index(rank), max("
-                ),
-            },
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: take the time off "backward" in which '
             'the rank was blocked, seconds("blocked", rank). Its waiting time ends when the last '
             "rank has joined, and the rank is blocked until the data has arrived.",
             when=_kinds_are(_without_waiting),
-            shown_by={
-                "takes waiting time off": edit(
-                    'seconds("blocked", r) if', 'seconds("waiting", r) if'
-                ),
-                "takes waiting time off, written out": body("""
-                    rank = min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
-                    others = [r for r in timeline.ranks if r != rank]
-                    excess = {}
-                    for kind in ("data loading", "forward", "backward", "optimizer"):
-                        times = {r: timeline.seconds(kind, r) for r in timeline.ranks}
-                        if kind == "backward":
-                            for r in times:
-                                times[r] -= timeline.seconds("waiting", r)
-                        excess[kind] = times[rank] - sum(times[r] for r in others) / len(others)
-                    return rank, max(excess, key=excess.get)
-                """),
-            },
         ),
         Mistake(
             "The ranks are right, but you name the kind that takes several times as long as "
             "usual. The others wait for seconds: name the kind with the largest difference.",
             when=_kinds_are(_by_ratio),
-            shown_by={
-                "the largest ratio": edit(
-                    "work(kind, rank) - sum(work(kind, r) for r in others) / len(others)",
-                    "work(kind, rank) / (sum(work(kind, r) for r in others) / len(others))",
-                ),
-                "the largest share": edit(
-                    "work(kind, rank) - sum(work(kind, r) for r in others) / len(others)",
-                    "work(kind, rank) / sum(work(kind, r) for r in timeline.ranks)",
-                ),
-            },
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: you compare "backward" with the '
             'time in it during which a rank only waited. Subtract seconds("blocked", rank).',
             when=_kinds_are(_with_blocked),
-            shown_by={
-                "blocked time is work": edit(
-                    'blocked = timeline.seconds("blocked", r) if kind == "backward" else 0',
-                    "blocked = 0",
-                ),
-            },
         ),
         Mistake(
             "The ranks are right, but you name the kind that takes longest there. Backward usually "
             "does, on every rank: look for the kind that takes longer than on the other ranks.",
             when=_kinds_are(_most_work),
-            shown_by={
-                "the longest kind": edit(
-                    "return timeline.seconds(kind, r) - blocked",
-                    "return (timeline.seconds(kind, r) - blocked) * (r == rank)",
-                ),
-                "the longest bar": body("""
-                    rank = min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
-                    kinds = ("data loading", "forward", "backward", "optimizer")
-                    return rank, max(kinds, key=lambda kind: timeline.seconds(kind, rank))
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "only the rank": Wrong(
-            body('return min(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))'),
-            says="different",
-        ),
-    },
-    another=body("""
-        kinds = ["data loading", "forward", "backward", "optimizer"]
-        table = {
-            r: [timeline.seconds(k, r) - (k == "backward") * timeline.seconds("blocked", r)
-                for k in kinds]
-            for r in timeline.ranks
-        }
-        slow = sorted(table, key=lambda r: timeline.seconds("waiting", r))[0]
-        middle = [sorted(column)[(len(column) - 1) // 2] for column in zip(*table.values())]
-        late = [mine - usual for mine, usual in zip(table[slow], middle)]
-        return slow, kinds[late.index(max(late))]
-    """),
     hints=(
         'Which rank has hardly any hatching in its lower row? Ask for seconds("waiting", rank).',
         "The slow rank waits least. For each kind of work, compare its seconds with the mean of "

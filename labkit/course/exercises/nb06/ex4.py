@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit, whole
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 from ...slips import Formula
@@ -103,33 +102,6 @@ EXERCISE = Exercise(
             "forward and the backward of all batches but the last under net.no_sync(); in the last "
             "backward() DDP reduces each bucket, with all of its parameters, in one call.",
             missed="collectives",
-            shown_by={
-                "meets after every batch": body("""
-                    for batch in batches:
-                        (loss_of(batch) / len(batches)).backward()
-                """),
-                "reduces each parameter": body("""
-                    with net.no_sync():
-                        for batch in batches:
-                            (loss_of(batch) / len(batches)).backward()
-                    for p in net.parameters():
-                        dist.all_reduce(p.grad)
-                        p.grad /= world_size
-                """),
-                "the forward is outside": edit(
-                    """
-                    with net.no_sync():
-                        for batch in rest:
-                            (loss_of(batch) / len(batches)).backward()
-                    """,
-                    """
-                    for batch in rest:
-                        loss = loss_of(batch) / len(batches)
-                        with net.no_sync():
-                            loss.backward()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The ranks' gradients differ: no backward() is left that averages them. The last "
@@ -137,63 +109,21 @@ EXERCISE = Exercise(
             when=would_give(
                 lambda n: [[_own(r, count) / count for count in LENGTHS] for r in range(n)]
             ),
-            shown_by={
-                "never meets": body("""
-                    with net.no_sync():
-                        for batch in batches:
-                            (loss_of(batch) / len(batches)).backward()
-                """),
-            },
         ),
         Mistake(
             "The gradient is the sum over the batches: divide each loss by len(batches).",
             when=would_give(lambda n: [[_all(n, count) for count in LENGTHS]] * n),
-            shown_by={
-                "the sum": body("""
-                    with net.no_sync():
-                        for batch in batches[:-1]:
-                            loss_of(batch).backward()
-                    loss_of(batches[-1]).backward()
-                """),
-            },
         ),
         Mistake(
             "Every loss is divided by 3, even if there are not 3 batches: divide by len(batches).",
             when=would_give(lambda n: [[_all(n, count) / 3 for count in LENGTHS]] * n),
-            shown_by={
-                "always by three": body("""
-                    *rest, last = batches
-                    with net.no_sync():
-                        for batch in rest:
-                            (loss_of(batch) / 3).backward()
-                    (loss_of(last) / 3).backward()
-                """),
-            },
         ),
         Mistake(
             "Only the last batch is in the gradient. Each batch needs a backward() of its own, and "
             "zero_grad() between them would throw away what the others have added.",
             when=would_give(lambda n: [[_last(n, count) / count for count in LENGTHS]] * n),
-            shown_by={
-                "the last batch only": body("(loss_of(batches[-1]) / len(batches)).backward()"),
-                "zero_grad in the loop": body("""
-                    for k, batch in enumerate(batches, 1):
-                        net.zero_grad()
-                        net.require_backward_grad_sync = k == len(batches)
-                        (loss_of(batch) / len(batches)).backward()
-                """),
-            },
         ),
     ),
-    another=whole("""
-        from contextlib import nullcontext
-
-
-        def accumulate(net: DDP, loss_of: Callable, batches: list) -> None:
-            for k, batch in enumerate(batches, 1):
-                with nullcontext() if k == len(batches) else net.no_sync():
-                    (loss_of(batch) / len(batches)).backward()
-    """),
     hints=(
         "backward() adds to .grad. Outside no_sync(), DDP then averages over the ranks all that "
         ".grad holds.",

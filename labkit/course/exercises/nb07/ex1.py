@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
@@ -101,76 +100,40 @@ EXERCISE = Exercise(
             "Each rank looks at its own gradients, so the ranks have different scales. The largest "
             "gradient of all ranks decides: all_reduce with MAX.",
             when=would_give(lambda n: [[*map(_power, tops), True] for tops in _tops(n)]),
-            shown_by={
-                "its own scale": body(
-                    "return 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))"
-                )
-            },
         ),
         Mistake(
             "The largest gradient of the first case is negative, and it overflows too: take abs() "
             "before max().",
             when=would_give(_without_abs),
-            shown_by={"without abs": edit("abs().max", "max")},
         ),
         Mistake(
             "log2 needs a number above 0. Gradients may be negative: take abs() before max(). And "
             "divide with /, since // may round down to 0.",
             raises=r"^ValueError: (math domain error|expected a positive input)",
-            shown_by={
-                "its own scale, without abs": body(
-                    "return 2.0 ** math.floor(math.log2(65504 / gradient.max().item()))"
-                ),
-                "rounds the quotient down": edit("65504 / top", "65504 // top"),
-            },
         ),
         Mistake(
             "That is the scale for the norm of each tensor. Each gradient is multiplied alone: "
             "the largest one decides, gradient.abs().max().",
             when=would_give(_for_norms),
-            shown_by={
-                "the norm": edit("gradient.abs().max()", "gradient.norm()"),
-                "the norm, by hand": edit("gradient.abs().max()", "(gradient**2).sum().sqrt()"),
-            },
         ),
         Mistake(
             "Rounded up, the largest gradient overflows: round the exponent down.",
             when=would_give(_scales(lambda top: 2.0 ** math.ceil(math.log2(LARGEST / top)))),
-            shown_by={
-                "rounds up": edit("math.floor", "math.ceil"),
-                "rounds up, whole": edit("2.0 ** math.floor", "2 ** math.ceil"),
-            },
         ),
         Mistake(
             "That is the largest factor, but not a power of two. A power of two changes only the "
             "exponent, so that no digit is lost.",
             when=would_give(_scales(lambda top: LARGEST / top)),
-            shown_by={
-                "no power of two": edit(
-                    "return 2.0 ** math.floor(math.log2(65504 / top.item()))",
-                    "return 65504 / top.item()",
-                )
-            },
         ),
         Mistake(
             "all_reduce adds up by default. For the largest value pass op=dist.ReduceOp.MAX.",
             when=would_give(_scales(together=sum)),
-            shown_by={"the sum of the largest": edit("top, op=dist.ReduceOp.MAX", "top")},
         ),
         Mistake(
             "That is the scale for the smallest of the ranks' largest gradients; the largest of "
             "them overflows first. Combine the largest gradients with MAX, or the ranks' scales "
             "with MIN.",
             when=would_give(_scales(together=min)),
-            shown_by={
-                "the smallest of the largest": edit("ReduceOp.MAX", "ReduceOp.MIN"),
-                "the largest of the scales": body("""
-                    own = 2.0 ** math.floor(math.log2(65504 / gradient.abs().max().item()))
-                    scale = torch.tensor(own, device=device)
-                    dist.all_reduce(scale, op=dist.ReduceOp.MAX)
-                    return scale.item()
-                """),
-            },
         ),
         Mistake(
             "The scale is right, but gradient is changed: abs() makes a new tensor, abs_() does "
@@ -179,25 +142,13 @@ EXERCISE = Exercise(
                 isinstance(mine, list) and mine[:-1] == its[:-1] and mine[-1] is False
                 for mine, its in zip(yours, expected, strict=True)
             ),
-            shown_by={"works in place": edit("gradient.abs()", "gradient.abs_()")},
         ),
         Mistake(
             "A gradient of 2**-8 becomes 65,536, which is over 65,504: the limit is fp16's largest "
             "number, not the power of two above it.",
             when=would_give(_scales(lambda top: _power(top, 65536))),
-            shown_by={"the power of two above": edit("65504", "65536")},
         ),
     ),
-    another=body("""
-        ends = torch.stack([gradient.max(), -gradient.min()])
-        dist.all_reduce(ends, op=dist.ReduceOp.MAX)
-        largest, exponent = ends.max().item(), 0
-        while largest * 2.0**exponent > torch.finfo(torch.float16).max:
-            exponent -= 1
-        while largest * 2.0 ** (exponent + 1) <= torch.finfo(torch.float16).max:
-            exponent += 1
-        return 2.0**exponent
-    """),
     hints=(
         "Only one number per rank matters: the largest absolute value.",
         "all_reduce with op=dist.ReduceOp.MAX gives the largest value of all ranks. The factor "

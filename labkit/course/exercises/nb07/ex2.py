@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...compare import number
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 
 FIRST = 1.0
@@ -131,27 +130,6 @@ EXERCISE = Exercise(
             "others wait, and one that makes it only after its own overflow waits for them. Every "
             "rank has to contribute its flag in every step, even a zero.",
             stuck=r"Cause: The call stands under a condition",
-            shown_by={
-                "leaves after its own overflow": edit(
-                    "flag = torch.tensor(float(overflow), device=device)",
-                    """
-                    if overflow:
-                        return scale / 2, 0
-                    flag = torch.tensor(float(overflow), device=device)
-                    """,
-                ),
-                "calls only after an overflow": edit(
-                    """
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-                    if flag > 0:
-                    """,
-                    """
-                    if overflow:
-                        dist.all_reduce(torch.ones(1, device=device))
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
@@ -159,93 +137,34 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 yours == [_played(_right, n, r) for r in range(n)] and yours != expected
             ),
-            shown_by={
-                "decides alone": edit(
-                    """
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-                    if flag > 0:
-                    """,
-                    """
-                    dist.barrier()
-                    if overflow:
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The scale never grows: after interval good steps in a row, double it and begin to "
             "count again.",
             when=_plays(_never_grows),
-            shown_by={
-                "never grows": body("""
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag)
-                    return (scale / 2, 0) if flag > 0 else (scale, good + 1)
-                """),
-            },
         ),
         Mistake(
             "The count goes on after a skipped step. The good steps have to be in a row: return "
             "0 as the count when a step is skipped.",
             when=_plays(_keeps_counting),
-            shown_by={
-                "counts on over a skipped step": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    "/ 2, 0",
-                    "/ 2, good",
-                )
-            },
         ),
         Mistake(
             "It grows one step too late: the step that has just ended counts too.",
             when=_plays(_grows_late),
-            shown_by={
-                "grows late": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    "+ 1 ==",
-                    "==",
-                )
-            },
         ),
         Mistake(
             "After the scale has grown, the count begins again: return 0 there too.",
             when=_plays(_grows_on, _grows_once),
-            shown_by={
-                "never starts again": edit(
-                    "dist.all_reduce(flag, op=dist.ReduceOp.MAX)",
-                    "dist.all_reduce(flag)",
-                    """
-                    if good + 1 == interval:
-                        return scale * 2, 0
-                    return scale, good + 1
-                    """,
-                    """
-                    good += 1
-                    return (scale * 2 if good >= interval else scale), good
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The scale grows after three good steps, whatever interval is: compare with interval.",
             when=_plays(_grows_after_three),
-            shown_by={"always three": edit("good + 1 == interval", "good + 1 == 3")},
         ),
         Mistake(
             "One value is unpacked into two: next_scale has to return two, the new scale and the "
             "new count.",
             raises=r"\A\w+: (cannot unpack non-iterable \w+ object|not enough values to unpack "
             r"\(.*\)|iteration over a 0-d tensor)\Z",  # and no line of the answer's own
-            shown_by={
-                "returns the scale only": body("""
-                    flag = torch.tensor(float(overflow), device=device)
-                    dist.all_reduce(flag)
-                    return scale / 2 if flag > 0 else scale
-                """),
-            },
         ),
         Mistake(
             "An overflow on one rank is enough: all ranks have to skip that step. Combine the "
@@ -254,25 +173,8 @@ EXERCISE = Exercise(
                 own == _played(_right, n, n) and own != right
                 for own, right in zip(yours, expected, strict=True)
             ),
-            shown_by={
-                "all have to overflow": edit("ReduceOp.MAX", "ReduceOp.MIN"),
-                "two have to overflow": edit(", op=dist.ReduceOp.MAX", "", "flag > 0", "flag > 1"),
-            },
         ),
     ),
-    also_wrong={
-        "unpacks what all_reduce returns": Wrong(
-            edit("dist.all_reduce(flag, op", "flag, _ = dist.all_reduce(flag, op"), says="TypeError"
-        ),
-    },
-    another=body("""
-        flags = [torch.zeros(1, device=device) for _ in range(world_size)]
-        dist.all_gather(flags, torch.full((1,), float(overflow), device=device))
-        if any(flag.item() for flag in flags):
-            return scale * 0.5, 0
-        good = (good + 1) % interval
-        return scale * (2 if good == 0 else 1), good
-    """),
     hints=(
         "First make the ranks agree: did any of them overflow? Then all apply the same rule.",
         "Put float(overflow) into a tensor on device and all_reduce it with MAX: then it is "

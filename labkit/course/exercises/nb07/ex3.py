@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near, parts, would_give
 
@@ -151,111 +150,40 @@ EXERCISE = Exercise(
             "The batches were added up in bf16: backward() adds to .grad in the type of "
             "the parameter. Add .grad to a float32 tensor after each batch, and clear it.",
             when=_gives(_mean(_sum_in_bf16, _right_factor)),
-            shown_by={
-                "adds up in .grad": body("""
-                    for batch in batches:
-                        net(batch).backward()
-                    sums = [p.grad.float() for p in net.parameters()]
-                    for total, p in zip(sums, net.parameters()):
-                        p.grad = None
-                        dist.all_reduce(total)
-                        total /= world_size * len(batches)
-                    return sums
-                """),
-            },
         ),
         Mistake(
             "A gradient is counted again with each later batch: .grad still holds it. Set p.grad "
             "to None after you have added it.",
             when=_gives(_mean(_never_cleared, _right_factor)),
-            shown_by={"never clears": edit("p.grad = None", "pass")},
         ),
         Mistake(
             "These are each rank's own gradients: they still have to be averaged over the ranks.",
             when=_gives(lambda rank, n, count: [g / count for g in _sum(rank, count)]),
-            shown_by={
-                "never all-reduces": edit(
-                    """
-                    for total in sums:
-                        dist.all_reduce(total)
-                        total /= world_size * len(batches)
-                    """,
-                    """
-                    for total in sums:
-                        total /= len(batches)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "That is the sum over the ranks; the mean is wanted: divide by world_size too.",
             when=_gives(_mean(_sum, lambda n, count: 1 / count)),
-            shown_by={
-                "the sum over the ranks": edit("world_size * len(batches)", "len(batches)"),
-            },
         ),
         Mistake(
             "That is the sum over the batches; the mean is wanted: divide by len(batches) too.",
             when=_gives(_mean(_sum, lambda n, count: 1 / n)),
-            shown_by={"the sum over the batches": edit("world_size * len(batches)", "world_size")},
         ),
         Mistake(
             "Digits were lost in bf16, over the ranks or at the end: pass float32 tensors to "
             "all_reduce, and return float32.",
             when=_is_rounded,
-            shown_by={
-                "all-reduces bf16": edit(
-                    """
-                    for total in sums:
-                        dist.all_reduce(total)
-                        total /= world_size * len(batches)
-                    return sums
-                    """,
-                    """
-                    sums = [total.bfloat16() for total in sums]
-                    for total in sums:
-                        dist.all_reduce(total)
-                    return [total.float() / (world_size * len(batches)) for total in sums]
-                    """,
-                ),
-                "ends in bf16": edit("return sums", "return [total.bfloat16() for total in sums]"),
-            },
         ),
         Mistake(
             "The gradients are right, but a parameter still has a .grad: set it to None, or the "
             "next backward() adds to it.",
             when=would_give(lambda n: _results(_mean(_sum, _right_factor), n, empty=False)),
-            shown_by={"leaves zeros": edit("p.grad = None", "p.grad.zero_()")},
         ),
         Mistake(
             "The result is right, but the gradients are all-reduced after every batch. Add up all "
             "batches first, then all-reduce the sums.",
             missed="collectives",
-            shown_by={
-                "all-reduces after every batch": body("""
-                    sums = [torch.zeros_like(p, dtype=torch.float32) for p in net.parameters()]
-                    for batch in batches:
-                        net(batch).backward()
-                        for total, p in zip(sums, net.parameters()):
-                            own = p.grad.float() / (world_size * len(batches))
-                            dist.all_reduce(own)
-                            total += own
-                            p.grad = None
-                    return sums
-                """),
-            },
         ),
     ),
-    another=body("""
-        weights, n = list(net.parameters()), world_size * len(batches)
-        flat = torch.zeros(sum(p.numel() for p in weights), dtype=torch.float32, device=device)
-        for batch in batches:
-            own = torch.autograd.grad(net(batch), weights)
-            flat += torch.cat([g.flatten().float() for g in own]) / n
-        dist.all_reduce(flat)
-        pieces = flat.split([p.numel() for p in weights])
-        return [piece.view_as(p) for piece, p in zip(pieces, weights)]
-    """),
     hints=(
         "The float32 tensors have to exist before the first backward(): one per parameter, all "
         "zeros, of the parameter's shape.",

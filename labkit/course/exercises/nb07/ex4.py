@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Mistake
 from ...mistakes import When, near
 from .whole_step import LABELS, RATE, SCALE, STEPS, expected, look, trial
@@ -74,88 +73,39 @@ from torch.optim.lr_scheduler import LRScheduler
             "unscale_ may be called once per step: after the last batch's backward(), outside the "
             "loop.",
             raises=r"unscale_\(\) has already been called",
-            shown_by={
-                "unscales after every batch": edit(
-                    "scaler.scale(loss).backward()",
-                    """
-                    scaler.scale(loss).backward()
-                    scaler.unscale_(optimizer)
-                    """,
-                    "scaler.unscale_(optimizer)",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "The scaler refuses a second step before update(): end each step with scaler.update().",
             raises=r"already been called since the last update|being called after step\(\)",
-            shown_by={"never updates": edit("scaler.update()", "")},
         ),
         Mistake(
             "The loss was never scaled: call scaler.scale(loss).backward().",
             raises=r"Attempted \w+ but _scale is None",
-            shown_by={"never scales": edit("scaler.scale(loss).backward()", "loss.backward()")},
         ),
         Mistake(
             "update() comes once per step, after scaler.step(optimizer): before that the scaler "
             "has looked at no gradient.",
             raises=r"No inf checks were recorded prior to update",
-            shown_by={
-                "updates after every batch": edit(
-                    "scaler.scale(loss).backward()",
-                    """
-                    scaler.scale(loss).backward()
-                    scaler.update()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The ranks' weights differ after the first step: no backward() is left that averages "
             "the gradients. The last batch belongs outside no_sync().",
             when=_differ,
-            shown_by={
-                "never meets": edit(
-                    "with ddp.no_sync() if k < len(batches) else nullcontext():",
-                    "with ddp.no_sync():",
-                ),
-            },
         ),
         Mistake(
             "You clip scaled gradients, 1,024 times too long: hardly anything is left of them "
             "after unscaling. Call scaler.unscale_(optimizer) before you clip.",
             when=_everywhere(_clips_scaled),
-            shown_by={
-                "clips scaled gradients": edit("scaler.unscale_(optimizer)", ""),
-                "unscales after it has clipped": edit(
-                    "scaler.unscale_(optimizer)",
-                    "",
-                    "scaler.step(optimizer)",
-                    """
-                    scaler.unscale_(optimizer)
-                    scaler.step(optimizer)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The gradient of the first step is four times too long, the sum over its batches. The "
             "mean is wanted: divide each loss by len(batches).",
             when=_shows("norm", 20.0),
-            shown_by={"the sum": edit(" / len(batches)", "")},
         ),
         Mistake(
             "Only the last batch is in the gradient: zero_grad() throws away what the others have "
             "added. Call it before the loop.",
             when=_shows("norm", _LAST),
-            shown_by={
-                "zero_grad in the loop": edit(
-                    "with ddp.no_sync()",
-                    """
-                    optimizer.zero_grad()
-                    with ddp.no_sync()""",
-                ),
-            },
         ),
         Mistake(
             "Each parameter is clipped by itself. The norm is that of all gradients together, and "
@@ -165,114 +115,53 @@ from torch.optim.lr_scheduler import LRScheduler
                     near(look(mine, "weights")[0], [0.5, 0.5]) and look(mine, "norm")[0] is not None
                 )
             ),
-            shown_by={
-                "clips one by one": edit(
-                    "nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)",
-                    "max(nn.utils.clip_grad_norm_([p], 1.0) for p in ddp.parameters())",
-                ),
-                "clips one by one, after the norm": edit(
-                    "nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)",
-                    "clip_each(ddp.parameters())",
-                    "optimizer.zero_grad()",
-                    """
-                    def clip_each(parameters):
-                        norms = [nn.utils.clip_grad_norm_(p, 1.0) for p in parameters]
-                        return torch.stack(norms).norm()
-
-                    optimizer.zero_grad()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The weights move by the unclipped gradient: clip between unscale_ and step.",
             when=_shows("weights", [-0.5, -1.0]),
-            shown_by={
-                "clips after the step": edit(
-                    "scaler.unscale_(optimizer)",
-                    """
-                    scaler.unscale_(optimizer)
-                    scaler.step(optimizer)
-                    """,
-                    "scaler.step(optimizer)",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "The overflow has reached the weights: optimizer.step() takes every step, "
             "scaler.step(optimizer) skips those with inf or nan.",
             when=_everywhere(_has_nan),
-            shown_by={"steps by itself": edit("scaler.step(optimizer)", "optimizer.step()")},
         ),
         Mistake(
             "The weights never change: call scaler.step(optimizer) once per step, and clip to the "
             "norm that the text names.",
             when=_everywhere(_stays),
-            shown_by={
-                "never steps": edit("scaler.step(optimizer)", ""),
-                "clips to nothing": edit("ddp.parameters(), 1.0", "ddp.parameters(), 0.0"),
-            },
         ),
         Mistake(
             "The step after the overflow is skipped as well, because the inf is still in .grad: "
             "begin with optimizer.zero_grad().",
             when=_everywhere(_keeps_inf),
-            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
         ),
         Mistake(
             "The schedule moves on with the step that was skipped. It may move only if the "
             "optimizer did.",
             when=_shows("rate", RATE / 2, RATE / 4, RATE / 8, RATE / 16),
-            shown_by={
-                "always moves the schedule": edit(
-                    """
-                    if scaler.get_scale() >= scale:
-                        schedule.step()
-                    """,
-                    "schedule.step()",
-                ),
-            },
         ),
         Mistake(
             "The schedule never moves: call schedule.step() after each step that was taken.",
             when=_shows("rate", RATE, RATE, RATE, RATE),
-            shown_by={
-                "never moves the schedule": edit(
-                    """
-                    if scaler.get_scale() >= scale:
-                        schedule.step()
-                    """,
-                    "",
-                ),
-            },
         ),
         Mistake(
             "The schedule stays where it is when the scale has grown. That step was taken: the "
             "scale falls only if a step is skipped.",
             when=_shows("rate", RATE / 2, RATE / 2, RATE / 2),
-            shown_by={"asks for an equal scale": edit(">= scale", "== scale")},
         ),
         Mistake(
             "The schedule moves with the skipped step, and with no other: the scale falls when a "
             "step is skipped.",
             when=_shows("rate", RATE, RATE, RATE / 2),
-            shown_by={"the other way round": edit(">= scale", "< scale")},
         ),
         Mistake(
             "The model computes in fp32: its forward pass belongs under torch.autocast with "
             "dtype=torch.float16.",
             when=_everywhere(lambda mine, its: mine[-1] == "torch.float32"),
-            shown_by={
-                "without autocast": edit(
-                    "with torch.autocast(device.type, dtype=torch.float16):", "if True:"
-                ),
-            },
         ),
         Mistake(
             "The model computes in bf16, autocast's own choice on a CPU: pass dtype=torch.float16.",
             when=_everywhere(lambda mine, its: mine[-1] == "torch.bfloat16"),
-            shown_by={"autocast in bf16": edit("dtype=torch.float16", "dtype=torch.bfloat16")},
         ),
         Mistake(
             "The steps are right, but the norm is not returned: return what clip_grad_norm_ "
@@ -283,53 +172,13 @@ from torch.optim.lr_scheduler import LRScheduler
                     and near(look(mine, "weights"), look(its, "weights"))
                 )
             ),
-            shown_by={"returns nothing": edit("return norm", "")},
         ),
         Mistake(
             "The steps are right, but there are more all-reduces than one per step. Put forward "
             "and backward of all batches but the last under ddp.no_sync().",
             missed="collectives",
-            shown_by={
-                "meets after every batch": edit(
-                    "with ddp.no_sync() if k < len(batches) else nullcontext():", "if k:"
-                ),
-                "the forward is outside": edit(
-                    """
-                    with ddp.no_sync() if k < len(batches) else nullcontext():
-                        with torch.autocast(device.type, dtype=torch.float16):
-                            loss = ddp(batch) / len(batches)
-                        scaler.scale(loss).backward()
-                    """,
-                    """
-                    with torch.autocast(device.type, dtype=torch.float16):
-                        loss = ddp(batch) / len(batches)
-                    with ddp.no_sync() if k < len(batches) else nullcontext():
-                        scaler.scale(loss).backward()
-                    """,
-                ),
-            },
         ),
     ),
-    another=body("""
-        def accumulate(some):
-            for batch in some:
-                with torch.autocast(device.type, dtype=torch.float16):
-                    loss = ddp(batch)
-                (scaler.scale(loss) / len(batches)).backward()
-
-        for p in ddp.parameters():
-            p.grad = None
-        with ddp.no_sync():
-            accumulate(batches[:-1])
-        accumulate(batches[-1:])
-        scaler.unscale_(optimizer)
-        norm = nn.utils.clip_grad_norm_(ddp.parameters(), 1.0).item()
-        scaler.step(optimizer)
-        scaler.update()
-        if norm < float("inf"):
-            schedule.step()
-        return norm
-    """),
     hints=(
         "In this order: zero_grad; for each batch forward and backward; unscale_, clip, step, "
         "update; and last the schedule, if the step was taken.",

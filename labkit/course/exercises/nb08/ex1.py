@@ -15,8 +15,7 @@ import torch
 import torch.distributed as dist
 
 from .... import times
-from ...answers import body, edit, whole
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, any_of
 from .facts import Facts
 
@@ -109,64 +108,25 @@ EXERCISE = Exercise(
             "The job's result is lost, or job is not called: return what job() returns, whether a "
             "group was there or not.",
             when=any_of(_said("a job", "None"), _said("inside a group", "None")),
-            shown_by={
-                "loses the result": body("""
-                    if dist.is_initialized():
-                        job()
-                        return
-                    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-                    try:
-                        job()
-                    finally:
-                        dist.destroy_process_group()
-                """),
-                "prints": body('print("trained, no group is left")'),
-            },
         ),
         Mistake(
             "No group is formed, and the job's collective needs one: call "
             "dist.init_process_group first.",
             raises=r"Default process group has not been initialized",
-            shown_by={"forms no group": body("return job()")},
         ),
         Mistake(
             "The group waits for processes that are not there: this one is alone, rank=0 and "
             "world_size=1.",
             raises=r"^DistStoreError: [Ww]ait timeout",
-            shown_by={"a world size of two": edit("world_size=1", "world_size=2")},
         ),
         Mistake(
             "The group is still there after the job: call dist.destroy_process_group().",
             when=_said("a job", "a group is left"),
-            shown_by={
-                "never leaves": body("""
-                    if not dist.is_initialized():
-                        dist.init_process_group(
-                            "gloo", store=dist.HashStore(), rank=0, world_size=1
-                        )
-                    return job()
-                """),
-            },
         ),
         Mistake(
             "A job that fails leaves its group behind, and the next call cannot form one. Put "
             "what has to happen in any case into finally.",
             when=_said("a job that fails", "a group is left"),
-            shown_by={
-                "leaves after a success only": edit(
-                    """
-                    try:
-                        return job()
-                    finally:
-                        dist.destroy_process_group()
-                    """,
-                    """
-                    result = job()
-                    dist.destroy_process_group()
-                    return result
-                    """,
-                ),
-            },
         ),
         Mistake(
             "What run returns is not what the job returns: call job(), and return its result, in a "
@@ -175,79 +135,22 @@ EXERCISE = Exercise(
                 not yours[name].startswith((TRAINED, "raises"))
                 for name in ("a job", "inside a group")
             ),
-            shown_by={
-                "never calls it": body("return False"),
-                "returns the job": edit(
-                    "if dist.is_initialized():", "return str(job)\nif dist.is_initialized():"
-                ),
-            },
         ),
         Mistake(
             "The job's error is swallowed, so the caller of run takes a failed job for a "
             "finished one. Let the error through.",
             when=lambda yours, expected, n: not yours["a job that fails"].startswith("raises"),
-            shown_by={
-                "swallows the error": body("""
-                    if dist.is_initialized():
-                        return job()
-                    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-                    try:
-                        return job()
-                    except Exception as error:
-                        return str(error)
-                    finally:
-                        dist.destroy_process_group()
-                """),
-            },
         ),
         Mistake(
             "Inside a group it tries to form a second one, which torch refuses. Check "
             "dist.is_initialized() first.",
             raises=r"trying to initialize the default process group twice",
-            shown_by={
-                "forms a second group": edit(
-                    """
-                    if dist.is_initialized():
-                        return job()
-                    """,
-                    "",
-                ),
-            },
         ),
         Mistake(
             "It destroys a group that it has not formed. Leave that to the code that formed it.",
             when=_said("inside a group", "no group is left"),
-            shown_by={
-                "destroys what is not its own": body("""
-                    if not dist.is_initialized():
-                        dist.init_process_group(
-                            "gloo", store=dist.HashStore(), rank=0, world_size=1
-                        )
-                    try:
-                        return job()
-                    finally:
-                        dist.destroy_process_group()
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "a name that torch has not": Wrong(
-            edit("dist.destroy_process_group()", "dist.destroy_group()"), says="AttributeError"
-        ),
-    },
-    another=whole("""
-        from contextlib import ExitStack
-
-
-        def run(job):
-            with ExitStack() as leaving:
-                if not dist.is_initialized():
-                    store = dist.HashStore()
-                    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-                    leaving.callback(dist.destroy_process_group)
-                return job()
-    """),
     hints=(
         "Three cases: a group is there already; the job works; the job fails.",
         "If dist.is_initialized() is true, only call the job. Otherwise form the group, and then "

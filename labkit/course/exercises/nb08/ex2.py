@@ -8,8 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from .facts import Facts, fact
 
 #: Items for each rank; a quarter is for testing.
@@ -95,24 +94,11 @@ EXERCISE = Exercise(
         Mistake(
             "A DataLoader takes a sampler or shuffle=True, not both: the sampler shuffles.",
             raises=r"sampler option is mutually exclusive with shuffle",
-            shown_by={
-                "sampler and shuffle": edit(
-                    "4, sampler=sampler", "4, sampler=sampler, shuffle=True"
-                ),
-            },
         ),
         Mistake(
             "Those are positions, not items: a sampler yields positions in its set. Read the items "
             "through a loader, or look each position up in the set.",
             when=fact("all are items of data", lambda inside, n: not inside),
-            shown_by={
-                "positions": edit(
-                    "items(loader)",
-                    "list(sampler)",
-                    "items(DataLoader(test_set, batch_size=4, sampler=test_sampler))",
-                    "list(test_sampler)",
-                ),
-            },
         ),
         Mistake(
             "Some items are both trained on and tested: each rank splits with its own random "
@@ -121,9 +107,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 _repeats(yours, n) and yours[0]["trained on and tested"] > 0
             ),
-            shown_by={
-                "splits on each rank for itself": edit(", generator=generator", ""),
-            },
         ),
         Mistake(
             "The ranks' shares overlap: in an epoch some items go to several ranks, others to "
@@ -132,10 +115,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 _repeats(yours, n) and yours[0]["trained on and tested"] == 0
             ),
-            shown_by={
-                "an order on each rank": edit("shuffle=True)", "shuffle=True, seed=rank)"),
-                "an epoch on each rank": edit("set_epoch(epoch)", "set_epoch(epoch + 7 * rank)"),
-            },
         ),
         Mistake(
             "Items that were trained on are tested too, although all ranks split alike. Split "
@@ -145,70 +124,26 @@ EXERCISE = Exercise(
                 and yours[0]["trained on and tested"] > 0
                 and yours[0]["different items trained on"] == [DEALT * n] * EPOCHS
             ),
-            shown_by={
-                "tests what it trains on": edit("DataLoader(test_set", "DataLoader(train_set"),
-                "splits in each epoch": edit(
-                    "dealt.append(items(loader))",
-                    """
-                    dealt.append(items(loader))
-                    train_set, test_set = random_split(data, [0.75, 0.25], generator=generator)
-                    sampler = DistributedSampler(train_set)
-                    loader = DataLoader(train_set, batch_size=4, sampler=sampler)""",
-                ),
-            },
         ),
         Mistake(
             "Every rank trains on the whole training set: its loader needs a DistributedSampler.",
             when=fact("trained on", lambda counts, n: counts == [DEALT * n * n] * EPOCHS),
-            shown_by={
-                "no sampler for training": edit("4, sampler=sampler", "4, shuffle=True"),
-            },
         ),
         Mistake(
             "Every rank tests the whole test set: its loader needs a DistributedSampler too.",
             when=fact("tested", lambda count, n: count == TESTED * n * n),
-            shown_by={
-                "no sampler for the test": edit(", sampler=test_sampler", ""),
-            },
         ),
         Mistake(
             "The split is not 75 : 25. Three quarters of the items are for training "
             "and one quarter is for testing: random_split(data, [0.75, 0.25], generator=…).",
             when=_other_shares,
-            shown_by={"halves": edit("[0.75, 0.25]", "[0.5, 0.5]")},
         ),
         Mistake(
             "Two epochs have the same order: the training sampler has to shuffle, and "
             "set_epoch(epoch), called before each epoch, has to get its number.",
             when=fact("one order twice", lambda same, n: same),
-            shown_by={
-                "forgets set_epoch": edit("sampler.set_epoch(epoch)", ""),
-                "does not shuffle": edit("shuffle=True", "shuffle=False"),
-            },
         ),
     ),
-    also_wrong={
-        "all that it has in the first epoch": Wrong(
-            edit("dealt.append(items(loader))", "dealt.append([] if epoch else items(loader))"),
-            says="different",
-        ),
-        "returns the loaders' lengths": Wrong(
-            body("return len(data) // world_size, epochs"), says="TypeError"
-        ),
-        "prints": Wrong(body("print(len(data), epochs)"), says="nothing"),
-        "one epoch too many": Wrong(edit("range(epochs)", "range(epochs + 1)"), says="different"),
-    },
-    another=body("""
-        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(5)).tolist()
-        cut = len(data) * 3 // 4
-        train, test = order[:cut], order[cut:]
-        sampler = DistributedSampler(train, seed=11, drop_last=True)
-        dealt = []
-        for epoch in range(epochs):
-            sampler.set_epoch(epoch)
-            dealt.append([data[train[i]] for i in sampler])
-        return dealt, [data[i] for i in test[rank::world_size]]
-    """),
     hints=(
         "Three things: one split for all ranks, a sampler for each of the two sets, and a new "
         "order in each epoch.",

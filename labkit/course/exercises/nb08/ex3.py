@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...answers import body, edit
-from ...exercise import Exercise, Mistake, Wrong
+from ...exercise import Exercise, Mistake
 from .facts import fact, has
 from .mixed import STEPS, expected, trial
 
@@ -32,166 +31,72 @@ EXERCISE = Exercise(
             "DDP waits for gradients of layers that no longer exist: the model was converted "
             "after it had been wrapped. Convert first, then wrap.",
             raises=r"!tensors\.empty\(\) INTERNAL ASSERT FAILED",
-            shown_by={
-                "wraps first": edit(
-                    "ddp = DDP(to_group_norm(model))",
-                    """
-                    ddp = DDP(model)
-                    to_group_norm(ddp)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The model still has BatchNorm, whose statistics are those of one rank's images. Here "
             "it has to be converted: call to_group_norm before you wrap.",
             when=has(norm_layer="BatchNorm2d"),
-            shown_by={
-                "does not convert": edit("ddp = DDP(to_group_norm(model))", "ddp = DDP(model)")
-            },
         ),
         Mistake(
             "The optimizer holds the parameters of the layers that were replaced: create it "
             "after the conversion.",
             when=has(norm_layer_trained=False, norm_layer="GroupNorm", convolution_trained=True),
-            shown_by={
-                "makes the optimizer first": edit(
-                    "ddp = DDP(to_group_norm(model))",
-                    """
-                    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-                    ddp = DDP(to_group_norm(model))
-                    """,
-                    "optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "Each rank has trained its own model: DDP averages gradients only where the wrapped "
             "model is called, not the one inside it, and not under no_sync().",
             when=has(equal_on_every_rank=False),
-            shown_by={"calls the model inside": edit("ddp(images)", "model(images)")},
         ),
         Mistake(
             "The model has not been trained: each batch needs a forward pass, backward() and "
             "optimizer.step().",
             when=has(autocast_in_forward=False, convolution_trained=False),
-            shown_by={"no batch": edit("in batches:", "in []:")},
         ),
         Mistake(
             "The forward pass runs in float32: compute the scores inside torch.autocast.",
             when=has(autocast_in_forward=False),
-            shown_by={
-                "no autocast": edit(
-                    """
-                    with torch.autocast(device.type, dtype=torch.bfloat16):
-                        loss = F.cross_entropy(ddp(images), labels)
-                    loss.backward()
-                    """,
-                    "F.cross_entropy(ddp(images), labels).backward()",
-                ),
-            },
         ),
         Mistake(
             "backward() is inside the autocast block. It uses the types of the forward pass "
             "anyway: end the block before it.",
             when=has(autocast_in_backward=True),
-            shown_by={
-                "backward under autocast": body("""
-                    ddp = DDP(to_group_norm(model))
-                    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-                    for images, labels in batches:
-                        optimizer.zero_grad()
-                        with torch.autocast(device.type, dtype=torch.bfloat16):
-                            F.cross_entropy(ddp(images), labels).backward()
-                        optimizer.step()
-                    return ddp
-                """),
-            },
         ),
         Mistake(
             "autocast is not asked for bfloat16. In float16 small gradients vanish unless a "
             "scaler is used: pass dtype=torch.bfloat16.",
             when=fact("type of autocast", lambda kind, n: kind != "bfloat16"),
-            shown_by={"casts to float16": edit("torch.bfloat16", "torch.float16")},
         ),
         Mistake(
             "The loss is computed outside autocast, in 16 bits: move it into the block, where "
             "autocast computes cross entropy in float32.",
             when=has(type_of_the_loss="bfloat16"),
-            shown_by={
-                "the loss outside": edit(
-                    "loss = F.cross_entropy(ddp(images), labels)",
-                    "scores = ddp(images)",
-                    "loss.backward()",
-                    "F.cross_entropy(scores, labels).backward()",
-                ),
-            },
         ),
         Mistake(
             "The model is wrapped more than once. Create DDP and the optimizer once, before the "
             "loop: DDP's constructor sends all weights to all ranks, and a new optimizer has no "
             "state.",
             when=fact("models wrapped", lambda times, n: times > 1),
-            shown_by={
-                "wraps for each batch": body("""
-                    for images, labels in batches:
-                        ddp = DDP(to_group_norm(model))
-                        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-                        optimizer.zero_grad()
-                        with torch.autocast(device.type, dtype=torch.bfloat16):
-                            loss = F.cross_entropy(ddp(images), labels)
-                        loss.backward()
-                        optimizer.step()
-                    return ddp
-                """),
-            },
         ),
         Mistake(
             "It returns the model inside DDP: return the wrapped one, which DDP(…) gave.",
             when=has(returns_the_wrapped_model=False, models_wrapped=1),
-            shown_by={"returns the module": edit("return ddp", "return ddp.module")},
         ),
         Mistake(
             f"Take one step per pair in batches: {STEPS} here.",
             when=fact("steps", lambda steps, n: steps != STEPS),
-            shown_by={"one batch only": edit("in batches:", "in batches[:1]:")},
         ),
         Mistake(
             "No weight has changed: the optimizer never takes its step, takes it before "
             "backward(), or holds no parameter of this model.",
             when=has(convolution_trained=False),
-            shown_by={"no step": edit("optimizer.step()", "")},
         ),
         Mistake(
             "The weights differ from those that one process gets from all images. Compare the "
             "loss (F.cross_entropy of scores and labels, as it is), the optimizer (SGD with lr=0.1 "
             "and nothing else), and each step: zero_grad(), backward(), step().",
             when=has(weights_as_one_process_has=False, equal_on_every_rank=True),
-            shown_by={
-                "another rate": edit("lr=0.1", "lr=0.01"),
-                "momentum": edit("lr=0.1", "lr=0.1, momentum=0.9"),
-                "no zero_grad": edit("optimizer.zero_grad()", ""),
-            },
         ),
     ),
-    also_wrong={
-        "returns nothing": Wrong(body("print(DDP(to_group_norm(model)))"), says="nothing"),
-    },
-    another=body("""
-        to_group_norm(model)
-        wrapped = DDP(model)
-        cast = torch.autocast(device.type, dtype=torch.bfloat16)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for images, labels in batches:
-            with cast:
-                scores = wrapped(images)
-                loss = nn.CrossEntropyLoss()(scores, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return wrapped
-    """),
     hints=(
         "What replaces parameters comes before DDP; what uses them comes after it.",
         "to_group_norm(model), then DDP(model), then the optimizer from its parameters.",

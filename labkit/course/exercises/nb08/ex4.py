@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from .facts import Facts, fact
 
@@ -123,59 +122,27 @@ EXERCISE = Exercise(
             "scaler.step() was called twice with no scaler.update() in between: end each step "
             "with scaler.update().",
             raises=r"step\(\) has already been called since the last update",
-            shown_by={"no update": edit("scaler.update()", "")},
         ),
         Mistake(
             "scaler.update() found no step of the scaler before it: first comes "
             "scaler.step(optimizer), which divides the gradients by the scale; optimizer.step() "
             "does not.",
             raises=r"No inf checks were recorded prior to update",
-            shown_by={
-                "steps by itself": edit("scaler.step(optimizer)", "optimizer.step()"),
-                "takes no step": edit("scaler.step(optimizer)", ""),
-            },
         ),
         Mistake(
             "net was not called. DDP averages the gradients of what goes through net(images), not "
             "of what goes through net.module.",
             when=fact("forward in", lambda kind, n: kind == "nothing"),
-            shown_by={
-                "prints": body("print(scaler.get_scale())"),
-                "calls the model inside": edit("net(images)", "net.module(images)"),
-            },
         ),
         Mistake(
             "The forward pass does not run in float16: put it inside torch.autocast with "
             "dtype=torch.float16.",
             when=fact("forward in", lambda kind, n: kind in ("torch.float32", "torch.bfloat16")),
-            shown_by={
-                "in bfloat16": edit("torch.float16", "torch.bfloat16"),
-                "no autocast": edit(
-                    """
-                    with torch.autocast(device.type, dtype=torch.float16):
-                        loss = F.mse_loss(net(images), labels)
-                    """,
-                    "loss = F.mse_loss(net(images), labels)",
-                ),
-            },
         ),
         Mistake(
             "The weights have not moved: the gradients are too small for float16. Call "
             "backward() on scaler.scale(loss).",
             when=lambda yours, expected, n: yours[0][MOVED] == 0 and yours[0][SCALED] == 1,
-            shown_by={
-                "does not scale": edit(
-                    """
-                    scaler.scale(loss).backward()
-                    scaler.step(optimizer)
-                    scaler.update()
-                    """,
-                    """
-                    loss.backward()
-                    optimizer.step()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The step is too large, by about the factor of the scale: optimizer.step() does not "
@@ -183,28 +150,10 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 round(yours[0][MOVED] / SCALE, 1) == 1 and yours[0][SCALED] == SCALE
             ),
-            shown_by={
-                "steps by itself, without an update": edit(
-                    """
-                    scaler.step(optimizer)
-                    scaler.update()
-                    """,
-                    "optimizer.step()",
-                ),
-            },
         ),
         Mistake(
             "The step is taken twice: scaler.step(optimizer) calls optimizer.step() itself.",
             when=fact(MOVED, lambda moved, n: moved == 2),
-            shown_by={
-                "steps twice": edit(
-                    "scaler.update()",
-                    """
-                    optimizer.step()
-                    scaler.update()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "A step was taken although some gradients were inf or nan: scaler.step(optimizer) "
@@ -212,55 +161,17 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 y["moved by an overflow"] and y[MOVED] == 1 for y in yours
             ),
-            shown_by={
-                "divides by hand": edit(
-                    """
-                    scaler.step(optimizer)
-                    scaler.update()
-                    """,
-                    """
-                    for p in net.parameters():
-                        p.grad /= scaler.get_scale()
-                    optimizer.step()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The step after an overflow is skipped too: the inf is still in the gradients, and the "
             "next ones are added to it. Begin with optimizer.zero_grad().",
             when=_keeps_the_inf,
-            shown_by={"keeps old gradients": edit("optimizer.zero_grad()", "")},
         ),
         Mistake(
             "After an overflow the scale has to be halved: end each step with scaler.update().",
             when=_keeps_the_scale,
-            shown_by={
-                "asks before it steps, by hand": edit(
-                    """
-                    scaler.step(optimizer)
-                    scaler.update()
-                    """,
-                    """
-                    for p in net.parameters():
-                        p.grad /= scaler.get_scale()
-                    if all(p.grad.isfinite().all() for p in net.parameters()):
-                        optimizer.step()
-                    """,
-                ),
-            },
         ),
     ),
-    another=body("""
-        with torch.autocast(device.type, dtype=torch.float16):
-            out = net(images)
-            loss = (out.float() - labels).square().mean()
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
-    """),
     hints=(
         "Three calls of the scaler: one for the loss, one for the step, one at the end.",
         "scaler.scale(loss).backward() makes the gradients large enough for float16.",

@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from ...sleepless import sleepless
@@ -114,38 +113,10 @@ EXERCISE = Exercise(
             "Rank 0 waits in a collective that the other ranks do not call. Only printing and "
             "saving belong under the if; every rank has to call all_reduce and barrier.",
             stuck=r"\brank 0 waits in (all_reduce|barrier)",
-            shown_by={
-                "reduces on rank 0": edit(
-                    """
-                    dist.all_reduce(total)
-                    mean = total.item() / world_size
-                    """,
-                    "",
-                    "if rank == 0:",
-                    """
-                    if rank == 0:
-                        dist.all_reduce(total)
-                        mean = total.item() / world_size
-                    """,
-                    "return mean",
-                    "return total.item() / world_size",
-                ),
-                "barrier under the if": edit("dist.barrier()", "    dist.barrier()"),
-            },
         ),
         Mistake(
             "No rank has written the file: rank 0 has to call torch.save.",
             when=lambda yours, expected, n: not any(y["files written"] for y in yours),
-            shown_by={
-                "does not save": body("""
-                    total = torch.tensor(loss, device=device)
-                    dist.all_reduce(total)
-                    mean = total.item() / world_size
-                    if rank == 0:
-                        print(f"epoch {epoch}: loss {mean:.3f}")
-                    return mean
-                """),
-            },
         ),
         Mistake(
             "Not rank 0, but another rank prints or saves: compare rank with 0.",
@@ -153,54 +124,14 @@ EXERCISE = Exercise(
                 not yours[0][name] and any(y[name] for y in yours[1:])
                 for name in ("printed", "files written")
             ),
-            shown_by={
-                "the last rank reports": edit("rank == 0", "rank == world_size - 1"),
-                "all but rank 0 print": edit(
-                    'print(f"epoch {epoch}: loss {mean:.3f}")',
-                    "",
-                    "dist.barrier()",
-                    """
-                    else:
-                        print(f"epoch {epoch}: loss {mean:.3f}")
-                    dist.barrier()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Not only rank 0 prints: put print under if rank == 0.",
             when=_elsewhere("printed"),
-            shown_by={
-                "everybody prints": edit(
-                    "mean = total.item() / world_size",
-                    """
-                    mean = total.item() / world_size
-                    print(f"epoch {epoch}: loss {mean:.3f}")
-                    """,
-                    'print(f"epoch {epoch}: loss {mean:.3f}")',
-                    "",
-                ),
-            },
         ),
         Mistake(
             "Not only rank 0 writes the file: put torch.save under if rank == 0.",
             when=_elsewhere("files written"),
-            shown_by={
-                "everybody saves": body("""
-                    total = torch.tensor(loss, device=device)
-                    dist.all_reduce(total)
-                    mean = total.item() / world_size
-                    if rank == 0:
-                        print(f"epoch {epoch}: loss {mean:.3f}")
-                    for writer in range(
-                        world_size
-                    ):  # one after the other, so that the file stays whole
-                        if rank == writer:
-                            torch.save(net.module.state_dict(), path)
-                        dist.barrier()
-                    return mean
-                """),
-            },
         ),
         Mistake(
             "Each rank returns the loss of its own images: add the losses up over the ranks, on "
@@ -208,76 +139,27 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 [y["returned"] for y in yours] == [r + 1.0 for r in range(n)]
             ),
-            shown_by={
-                "its own loss": body("""
-                    if rank == 0:
-                        print(f"epoch {epoch}: loss {loss:.3f}")
-                        torch.save(net.module.state_dict(), path)
-                    dist.barrier()
-                    return loss
-                """),
-            },
         ),
         Mistake(
             "That is the sum over the ranks: divide it by world_size.",
             when=fact("returned", lambda mean, n: mean == n * (n + 1) / 2),
-            shown_by={
-                "the sum": edit(
-                    "mean = total.item() / world_size",
-                    "",
-                    "mean:.3f",
-                    "total.item():.3f",
-                    "return mean",
-                    "return total.item()",
-                )
-            },
         ),
         Mistake(
             "The file holds something else than the state_dict of the model in net, which is a "
             "dict of tensors: torch.save(net.module.state_dict(), path).",
             when=fact("names in it", lambda names, n: names.startswith(NO_STATE)),
-            shown_by={
-                "saves the model": edit("net.module.state_dict()", "net.module"),
-                "saves a dict of dicts": edit(
-                    "net.module.state_dict()", '{"model": net.module.state_dict()}'
-                ),
-            },
         ),
         Mistake(
             "The names in the file begin with module., DDP's own prefix: save the state_dict of "
             "net.module, so that a model without DDP can load it.",
             when=fact("names in it", lambda names, n: "module." in names),
-            shown_by={"DDP's names": edit("module.state_dict", "state_dict")},
         ),
         Mistake(
             "Some ranks returned before the file was complete: let every rank call a barrier after "
             "the save. That a file exists does not say that all of it is there.",
             when=has(file_is_there=False),
-            shown_by={
-                "does not wait": edit("dist.barrier()", ""),
-                "waits until there is a file": edit(
-                    "dist.barrier()",
-                    """
-                    import time
-
-                    while not path.exists():
-                        time.sleep(0.01)
-                    """,
-                ),
-                "sleeps": edit("dist.barrier()", "import time\n\ntime.sleep(3)"),
-            },
         ),
     ),
-    another=body("""
-        if rank == 0:
-            state = {name.removeprefix("module."): t for name, t in net.state_dict().items()}
-            torch.save(state, path)
-        mean = torch.tensor([loss / world_size], device=device)
-        dist.all_reduce(mean)  # nobody is through before rank 0 has come, with the file written
-        if rank == 0:
-            print("epoch", f"{epoch}: loss", f"{mean.item():.3f}")
-        return mean.item()
-    """),
     hints=(
         "First what needs all ranks, then what rank 0 does alone, then let all ranks wait for "
         "that.",

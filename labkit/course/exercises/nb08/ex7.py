@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...answers import edit, instead
-from ...exercise import Exercise, Wrong
+from ...exercise import Exercise
 from . import own_script
 from .alone import SINGLE
 from .own_script_mistakes import MISTAKES
@@ -62,11 +61,6 @@ EXERCISE = Exercise(
     expected=own_script.expected,
     seconds=90.0,
     mistakes=MISTAKES,
-    also_wrong={
-        "mean of the mean": Wrong(
-            edit("loss.backward()", "(loss / dist.get_world_size()).backward()"), says="different"
-        ),
-    },
     hints=(
         "Five places change: the group and the device at the beginning, the sampler and its share "
         "of the batch, the model that is called in the loop, which rank writes and prints, and "
@@ -78,5 +72,4 @@ EXERCISE = Exercise(
         "that other ranks have to make too. Call sampler.set_epoch(epoch) before each epoch. The "
         "loader of a rank takes BATCH_SIZE // dist.get_world_size() rows per step.",
     ),
-    another=instead(ANOTHER),
 )

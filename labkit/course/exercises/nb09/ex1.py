@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from .... import times
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
 REPLICAS = 3
@@ -95,37 +94,15 @@ EXERCISE = Exercise(
             "It does not return a list: pool.map gives the outputs one by one, as they are asked "
             "for. Make a list of them, list(pool.map(…)).",
             when=_is(OUTPUTS, "generator", "map"),
-            shown_by={
-                "a generator": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return pool.map(work, replicas, pieces)",
-                )
-            },
         ),
         Mistake(
             "It returns futures, not outputs: return what result() gives for each.",
             when=lambda yours, expected, n: "Future" in yours[OUTPUTS],
-            shown_by={
-                "futures": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return [pool.submit(work, r, p) for r, p in zip(replicas, pieces)]",
-                )
-            },
         ),
         Mistake(
             "The replicas do not all run at the same time: use one thread per replica, and start "
             "all of them before you wait for the first.",
             when=_is(TOGETHER, False),
-            shown_by={
-                "one after another": body(
-                    "return [replica(piece) for replica, piece in zip(replicas, pieces)]"
-                ),
-                "waits for each": edit(
-                    "return list(pool.map(work, replicas, pieces))",
-                    "return [pool.submit(work, r, p).result() for r, p in zip(replicas, pieces)]",
-                ),
-                "two threads only": edit("len(replicas)", "2"),
-            },
         ),
         Mistake(
             "The outputs are in another order than the replicas, such as that in which the threads "
@@ -134,105 +111,34 @@ EXERCISE = Exercise(
                 yours[OUTPUTS] != expected[OUTPUTS]
                 and sorted(yours[OUTPUTS], key=str) == expected[OUTPUTS]
             ),
-            shown_by={
-                "as they are done": edit(
-                    "return replica(piece)",
-                    "done.append(replica(piece))",
-                    "with ThreadPoolExecutor(len(replicas)) as pool:",
-                    """
-                    done = []
-                    with ThreadPoolExecutor(len(replicas)) as pool:
-                    """,
-                    "return list(pool.map(work, replicas, pieces))",
-                    """
-                    list(pool.map(work, replicas, pieces))
-                    return done
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Under no_grad the replicas still record a graph. Read the setting in the caller's "
             "thread, before the others start, and set it inside each of them.",
             when=_is(NO_GRAPH, True),
-            shown_by={
-                "as before": body("""
-                    with ThreadPoolExecutor(len(replicas)) as pool:
-                        return list(
-                            pool.map(lambda replica, piece: replica(piece), replicas, pieces)
-                        )
-                """),
-                "asks for no_grad in the thread": edit(
-                    "torch.set_grad_enabled(grad)",
-                    "torch.set_grad_enabled(torch.is_grad_enabled())",
-                ),
-            },
         ),
         Mistake(
             "Even with gradients enabled no graph is recorded, so training gets no gradient. Set "
             "what the caller has set, not always the same.",
             when=_is(GRAPH, False),
-            shown_by={"never a graph": edit("torch.set_grad_enabled(grad)", "torch.no_grad()")},
         ),
         Mistake(
             "Autocast is on in the threads although the caller has not turned it on: pass "
             "enabled=.",
             when=lambda yours, expected, n: yours[PLAIN] != "float32",
-            shown_by={"always autocast": edit("enabled=enabled, ", "")},
         ),
         Mistake(
             "Under the caller's autocast the threads compute in float32: autocast is off in them. "
             "Ask for it in the caller's thread, for the device type of the pieces, and turn it on "
             "inside each thread.",
             when=_is(CAST, "float32"),
-            shown_by={
-                "no autocast": edit(", torch.autocast(kind, enabled=enabled, dtype=dtype)", ""),
-                "asks for CUDA's": edit("pieces[0].device.type", '"cuda"'),
-                "asks for autocast in the thread": edit(
-                    "enabled=enabled", "enabled=torch.is_autocast_enabled(kind)"
-                ),
-            },
         ),
         Mistake(
             "Autocast is on in the threads, but they take the default type, bfloat16 on a CPU, and "
             "not the one that the caller has asked for: pass dtype=, too.",
             when=_is(CAST, "bfloat16"),
-            shown_by={
-                "as torch does": edit(", dtype=dtype", ""),
-                "asks for the type in the thread": edit(
-                    "dtype=dtype", "dtype=torch.get_autocast_dtype(kind)"
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "returns nothing": Wrong(
-            edit(
-                "return list(pool.map(work, replicas, pieces))",
-                "list(pool.map(work, replicas, pieces))",
-            ),
-            says="nothing",
-        ),
-    },
-    another=body("""
-        import threading
-
-        kind, grad = pieces[0].device.type, torch.is_grad_enabled()
-        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        outputs = [None] * len(replicas)
-
-        def work(i):
-            torch.set_grad_enabled(grad)
-            with torch.autocast(kind, dtype, enabled):
-                outputs[i] = replicas[i](pieces[i])
-
-        threads = [threading.Thread(target=work, args=[i]) for i in range(len(replicas))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return outputs
-    """),
     hints=(
         "Functions such as torch.is_grad_enabled() answer for the thread that calls them. Which "
         "them?",

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 from .replicas import data_parallel
@@ -166,26 +165,15 @@ EXERCISE = Exercise(
             "The model that was passed has changed. Let both forward passes work on copies of it, "
             "deepcopy(model).",
             when=lambda yours, expected, n: yours[UNCHANGED] is False,
-            shown_by={
-                "no copies": edit("deepcopy(model), deepcopy(model)", "model, model"),
-                "one copy": edit("deepcopy(model), deepcopy(model)", "deepcopy(model), model"),
-            },
         ),
         Mistake(
             "It finds nothing, although a buffer was lost. Each of the two forward passes needs a "
             "copy of the model of its own: on the same copy nothing differs.",
             when=lambda yours, expected, n: all(found == [] for found in yours[:UNCHANGED]),
-            shown_by={
-                "the same copy": edit(
-                    "alone, parallel = deepcopy(model), deepcopy(model)",
-                    "alone = parallel = deepcopy(model)",
-                )
-            },
         ),
         Mistake(
             "Those are the buffers that are right. Return the others.",
             when=_finds(_right),
-            shown_by={"the right ones": edit("if not torch.allclose", "if torch.allclose")},
         ),
         Mistake(
             "These are the buffers that a forward pass changes. Compare with the model after a "
@@ -193,22 +181,11 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 "steps" in yours[0] or any(str(name).endswith("_u") for name in yours[2])
             ),
-            shown_by={"compares with before": edit("alone(batch)", "")},
         ),
         Mistake(
             "A buffer is missing that state_dict() does not have: it was registered with "
             "persistent=False. Ask named_buffers().",
             when=_finds(_in_state),
-            shown_by={
-                "from state_dict": body("""
-                    alone, parallel = deepcopy(model), deepcopy(model)
-                    alone(batch)
-                    wrap(parallel)(batch)
-                    one, other = alone.state_dict(), parallel.state_dict()
-                    names = [name for name, _ in model.named_buffers() if name in one]
-                    return [name for name in names if not torch.allclose(one[name], other[name])]
-                """)
-            },
         ),
         Mistake(
             "It names a parameter. state_dict() has parameters too, and lacks buffers with "
@@ -217,33 +194,8 @@ EXERCISE = Exercise(
                 _finds(_with_parameters)(yours, expected, n)
                 or _finds(_state_of_all)(yours, expected, n)
             ),
-            shown_by={
-                "parameters, too": body("""
-                    alone, parallel = deepcopy(model), deepcopy(model)
-                    alone(batch)
-                    wrap(parallel)(batch)
-                    one, other = alone.state_dict(), parallel.state_dict()
-                    return [name for name in one if not torch.allclose(one[name], other[name])]
-                """),
-                "parameters and buffers": body("""
-                    alone, parallel = deepcopy(model), deepcopy(model)
-                    alone(batch)
-                    wrap(parallel)(batch)
-                    one = {**dict(alone.named_parameters()), **dict(alone.named_buffers())}
-                    other = {**dict(parallel.named_parameters()), **dict(parallel.named_buffers())}
-                    return [name for name in one if not torch.allclose(one[name], other[name])]
-                """),
-            },
         ),
     ),
-    another=body("""
-        runs = []
-        for through in (lambda model: model, wrap):
-            own = deepcopy(model)
-            through(own)(batch)
-            runs.append(dict(own.named_buffers()))
-        return [name for name, tensor in runs[0].items() if not tensor.equal(runs[1][name])]
-    """),
     hints=(
         "Which two models do you compare, and what has each of them done?",
         "Make two copies with deepcopy. One runs forward directly, the other through wrap. Then "

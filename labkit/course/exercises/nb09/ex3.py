@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 from ...slips import Formula
@@ -55,27 +54,16 @@ EXERCISE = Exercise(
             "k threads are k times as fast only if they never wait for the GIL. Take the Python "
             "of all operations into account: it runs one after the other.",
             when=_gives(lambda k, python, native: float(k)),
-            shown_by={"no GIL": body("return float(k)")},
         ),
         Mistake(
             "It divides by zero where an operation needs no Python at all: then only the number of "
             "threads is a limit.",
             raises=r"^ZeroDivisionError",
-            shown_by={
-                "divides by nothing": body("return min(k, (python + native) / python)"),
-            },
         ),
         Mistake(
             "That is Amdahl's law: it lets no thread compute while another one runs Python. Under "
             "the GIL it can: only Python and Python exclude each other.",
             when=_gives(_amdahl),
-            shown_by={
-                "Amdahl's law": body("return (python + native) / (python + native / k)"),
-                "Amdahl's law, by shares": body("""
-                    share = python / (python + native)
-                    return 1 / (share + (1 - share) / k)
-                """),
-            },
         ),
         Mistake(
             "More than k: k threads on k cores are never more than k times as fast as one.",
@@ -83,16 +71,8 @@ EXERCISE = Exercise(
                 isinstance(s, int | float) and s > k * 1.001
                 for s, (k, _, _) in zip(yours, CASES, strict=True)
             ),
-            shown_by={
-                "no limit": body("return (python + native) / python if python else float(k)"),
-                "the larger one": edit("min(", "max("),
-            },
         ),
     ),
-    another=body("""
-        at_least = max(k * python, python + native)  # for k operations
-        return k * (python + native) / at_least
-    """),
     hints=(
         "Let k threads do k operations. How long does one thread need for all of them? How long do "
         "the k threads need at least?",

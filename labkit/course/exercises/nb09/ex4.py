@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from ...slips import Formula
@@ -116,10 +115,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: any(
                 choice in ("DP", "DataParallel", "DDP with model parallel") for choice in yours
             ),
-            shown_by={
-                "DP": edit('return "DDP"', 'return "DP" if gpus <= 8 else "DDP"'),
-                "model parallel": edit('return "FSDP"', 'return "DDP with model parallel"'),
-            },
         ),
         Mistake(
             "DDP keeps the whole training state on every GPU: more GPUs do not make it fit. "
@@ -128,69 +123,36 @@ EXERCISE = Exercise(
                 _fits(lambda parameters, size, gpus: 16 * parameters <= size * gpus),
                 _fits(lambda parameters, size, gpus: True),
             ),
-            shown_by={
-                "all GPUs together": edit("> gpu_bytes", "> gpu_bytes * gpus"),
-                "never FSDP": body("""
-                    return "one GPU" if fast_enough or gpus == 1 else "DDP"
-                """),
-            },
         ),
         Mistake(
             "You count fewer than 16 bytes per parameter, so a training that does not fit seems "
             "to. Weights, gradient and each of Adam's two moments take 4 bytes per parameter.",
             when=_plays(*map(_counts, (1, 2, 4, 6, 8, 12, 14, 15))),
-            shown_by={
-                "weights only": edit("16 * parameters", "4 * parameters"),
-                "no bytes at all": edit("16 * parameters", "parameters"),
-                "one moment": edit("16 * parameters", "12 * parameters"),
-                "two bytes each": edit("16 * parameters", "8 * parameters"),
-            },
         ),
         Mistake(
             "You count more than 16 bytes per parameter, so a training that fits seems not to: "
             "weights, gradient and Adam's two moments, of 4 bytes each. gpu_bytes are bytes too.",
             when=_plays(*map(_counts, (18, 20, 24, 32, 64, 128))),
-            shown_by={
-                "one number more": edit("16 * parameters", "20 * parameters"),
-                "bits": edit("16 * parameters", "16 * 8 * parameters"),
-            },
         ),
         Mistake(
             "If training does not fit on one GPU, it does not matter how fast that GPU is: ask "
             "first whether it fits.",
             when=_plays(_speed_first),
-            shown_by={
-                "speed first": body("""
-                    if fast_enough or gpus == 1:
-                        return "one GPU"
-                    return "FSDP" if 16 * parameters > gpu_bytes else "DDP"
-                """)
-            },
         ),
         Mistake(
             "Training that needs exactly gpu_bytes fits: 16 bytes per parameter may be as many.",
             when=_plays(_fits(lambda parameters, size, gpus: 16 * parameters < size)),
-            shown_by={"at the limit": edit("> gpu_bytes", ">= gpu_bytes")},
         ),
         Mistake(
             "With a single GPU there is nothing to divide the batch among: the answer is one GPU, "
             "fast enough or not.",
             when=_plays(_enough(lambda gpus, fast: fast)),
-            shown_by={"DDP on one": edit("fast_enough or gpus == 1", "fast_enough")},
         ),
         Mistake(
             "One GPU is fast enough there: more of them only add complexity.",
             when=_plays(_enough(lambda gpus, fast: gpus == 1)),
-            shown_by={"always more": edit("fast_enough or gpus == 1", "gpus == 1")},
         ),
     ),
-    another=body("""
-        weights = gradients = 4 * parameters
-        moments = 2 * 4 * parameters
-        if weights + gradients + moments <= gpu_bytes:
-            return "DDP" if gpus > 1 and not fast_enough else "one GPU"
-        return "FSDP"
-    """),
     hints=(
         "Which question decides by itself, whatever the answers to the others?",
         "First whether training fits on one GPU, then whether one is enough. DDP is what is left.",

@@ -14,9 +14,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ...answers import body, edit
 from ...compare import same
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from ...sleepless import sleepless
 from ...slow_disk import slow_save
@@ -26,8 +25,6 @@ from .saves import another_saves
 SLOW = 0.5
 CASES = ("a model", "a model in DDP")
 OTHERS = "not as rank 0 has it"
-#: The solution's last line.
-READS = 'model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))'
 NAMES = "names in the file"
 
 
@@ -140,125 +137,42 @@ EXERCISE = Exercise(
             "it, and all ranks call a barrier between saving and loading, outside the if: a disk "
             "can be slower than any time.sleep.",
             raises=r"^FileNotFoundError: .*/net\.pt'|^EOFError|PytorchStreamReader",
-            shown_by={
-                "nobody waits": edit("dist.barrier()", ""),
-                "rank 0 writes nothing": edit("rank == 0", "rank == -1"),
-                "waits until there is a file": edit(
-                    "dist.barrier()",
-                    """
-                    while not os.path.exists(path):
-                        time.sleep(0.01)
-                    """,
-                    "model = net",
-                    "import os\n\nmodel = net",
-                ),
-                "rank 0 waits alone": edit("dist.barrier()", "    dist.barrier()"),
-                "waits for some time": edit("dist.barrier()", "time.sleep(3)"),
-                "waits too early": edit(
-                    "if rank == 0:",
-                    """
-                    dist.barrier()
-                    if rank == 0:
-                    """,
-                    "dist.barrier()",
-                    "",
-                ),
-                "waits at the end": body("""
-                    model = net.module if isinstance(net, DDP) else net
-                    if rank == 0:
-                        torch.save(model.state_dict(), path)
-                    else:
-                        state = torch.load(path, map_location=device, weights_only=True)
-                        model.load_state_dict(state)
-                    dist.barrier()
-                """),
-            },
         ),
         Mistake(
             "A plain model has no .module. Use net.module only if net is wrapped in DDP.",
             raises=r"has no attribute 'module'",
-            shown_by={
-                "always unwraps": edit("net.module if isinstance(net, DDP) else net", "net.module")
-            },
         ),
         Mistake(
             "The file has the model's own names, and DDP's load_state_dict expects module. in "
             "front of each. Load into net.module.",
             raises=r"in loading state_dict for DistributedDataParallel",
-            shown_by={
-                "loads into DDP": edit("model.load_state_dict", "net.load_state_dict"),
-            },
         ),
         Mistake(
             "Nothing is saved: rank 0 has to call torch.save.",
             when=_each("saved", lambda k: k == 0),
-            shown_by={
-                "nobody writes": edit(
-                    """
-                    if rank == 0:
-                        torch.save(model.state_dict(), path)
-                    """,
-                    "",
-                    READS,
-                    """
-                    for value in model.state_dict().values():
-                        dist.broadcast(value, 0)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Every rank writes the file. One is enough: if rank == 0.",
             when=_each("saved", lambda k: k > 0),
-            shown_by={
-                "everybody writes": edit(
-                    """
-                    if rank == 0:
-                        torch.save(model.state_dict(), path)
-                    """,
-                    "torch.save(model.state_dict(), path)",
-                ),
-            },
         ),
         Mistake(
             "The other ranks have not read the file: every rank has to load it.",
             when=_each("loaded", lambda how: how == "never", first=1),
-            shown_by={
-                "rank 0 reads alone": body("""
-                    model = net.module if isinstance(net, DDP) else net
-                    if rank == 0:
-                        torch.save(model.state_dict(), path)
-                        model.load_state_dict(
-                            torch.load(path, map_location=device, weights_only=True)
-                        )
-                    dist.barrier()
-                    for parameter in net.parameters():
-                        dist.broadcast(parameter.data, 0)
-                """),
-            },
         ),
         Mistake(
             "The file remembers rank 0's device. Say where the tensors go: torch.load(path, "
             'map_location="cpu").',
             when=_each("loaded", lambda how: how == "as it was", first=1),
-            shown_by={"no map_location": edit('map_location="cpu", weights_only', "weights_only")},
         ),
         Mistake(
             "The names of a wrapped model's file begin with module., so a plain model cannot load "
             "it. Save net.module.state_dict() if net is wrapped in DDP.",
             when=lambda yours, expected, n: yours[0][1].get(NAMES) == "with module.",
-            shown_by={
-                "DDP's names": edit("net.module if isinstance(net, DDP) else net", "net"),
-            },
         ),
         Mistake(
             "Rank 0 does not save, and its weights are the ones that all ranks are to have: save "
             "where rank == 0.",
             when=another_saves,
-            shown_by={
-                "another rank saves": edit("if rank == 0:", "if rank == 1:"),
-                "the last rank saves": edit("if rank == 0:", "if rank == world_size - 1:"),
-            },
         ),
         Mistake(
             "The file was read, but the weights have not changed: pass what was read to "
@@ -266,67 +180,18 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 y[case][OTHERS] == _keys(case) for y in yours[1:] for case in range(len(CASES))
             ),
-            shown_by={
-                "read and thrown away": edit(
-                    READS,
-                    'torch.load(path, map_location="cpu", weights_only=True)',
-                ),
-            },
         ),
         Mistake(
             "Only a part of the state has come from the file. Save the whole state_dict(), buffers "
             "too, and pass it to load_state_dict; strict=False skips names without a word.",
             when=_each(OTHERS, lambda names: len(names) > 0, first=1),
-            shown_by={
-                "the weights alone": edit(
-                    "model.load_state_dict(torch.load",
-                    "state = (torch.load",
-                    "weights_only=True))",
-                    """
-                    weights_only=True))
-                    state = {name: state[name] for name in state if "weight" in name}
-                    model.load_state_dict(state, strict=False)
-                    """,
-                ),
-                "the parameters alone": edit(
-                    "model.state_dict()",
-                    "dict(model.named_parameters())",
-                    "weights_only=True)",
-                    "weights_only=True), strict=False",
-                ),
-                "names that do not fit": edit(
-                    "model.load_state_dict",
-                    "net.load_state_dict",
-                    "weights_only=True)",
-                    "weights_only=True), strict=False",
-                ),
-            },
         ),
         Mistake(
             "You save the net itself. Save its state, net.state_dict(): a pickled net needs its "
             "class to be read, and torch.load refuses it with weights_only=True.",
             raises=r"^UnpicklingError: Weights only load failed",
-            shown_by={"saves the net": edit("torch.save(model.state_dict(),", "torch.save(model,")},
         ),
     ),
-    also_wrong={
-        "another file": Wrong(
-            edit("torch.load(path,", 'torch.load(path + "x",'), says="FileNotFoundError"
-        ),
-    },
-    another=body("""
-        prefix = "module." if hasattr(net, "module") else ""
-        if rank != 0:
-            dist.barrier()
-            with open(path, "rb") as file:
-                state = torch.load(file, device)
-            net.load_state_dict({prefix + name: value for name, value in state.items()})
-        else:
-            state = net.state_dict()
-            with open(path, "wb") as file:
-                torch.save({name.removeprefix(prefix): state[name] for name in state}, file)
-            dist.barrier()
-    """),
     hints=(
         "Four steps: find the model, which DDP has as net.module; one rank writes; all wait; all "
         "read.",

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch.utils.data import DistributedSampler
 
-from ...answers import edit, whole
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 
@@ -47,49 +46,29 @@ EXERCISE = Exercise(
         Mistake(
             "That is the order of epoch 0: call sampler.set_epoch(epoch) first.",
             when=_gives(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
-            shown_by={"no set_epoch": edit("sampler.set_epoch(epoch)", "")},
         ),
         Mistake(
             "done counts batches, not images: skip done * batch images.",
             when=_gives(lambda r, n: _order(r, n)[DONE:]),
-            shown_by={"batches as images": edit("[done * batch :]", "[done:]")},
         ),
         Mistake(
             "You skip the images of all ranks. The sampler gives only this rank's, of which done "
             "* batch were seen.",
             when=_gives(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
-            shown_by={
-                "all ranks' images": edit("[done * batch :]", "[done * batch * world_size :]")
-            },
         ),
         Mistake(
             "That is the whole epoch, but its first done * batch images were seen: leave them out.",
             when=_gives(_order),
-            shown_by={
-                "the whole epoch": edit(
-                    "return list(sampler)[done * batch :]", "return list(sampler)"
-                )
-            },
         ),
         Mistake(
             "Those are the images that were seen. Return the rest.",
             when=_gives(lambda r, n: _order(r, n)[: DONE * BATCH]),
-            shown_by={"what was seen": edit("[done * batch :]", "[: done * batch]")},
         ),
         Mistake(
             "A DistributedSampler cannot be indexed: make a list of it first, list(sampler).",
             raises=r"'DistributedSampler' object is not subscriptable",
-            shown_by={"a slice of the sampler": edit("list(sampler)", "sampler")},
         ),
     ),
-    another=whole("""
-        from itertools import islice
-
-
-        def rest_of_epoch(sampler, epoch, done, batch):
-            sampler.set_epoch(epoch)
-            return [index for index in islice(sampler, done * batch, None)]
-    """),
     hints=(
         "The sampler makes the same order again if it knows the epoch.",
         "After sampler.set_epoch(epoch), list(sampler) is this rank's whole epoch.",

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit, whole
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
@@ -82,112 +81,34 @@ EXERCISE = Exercise(
         Mistake(
             "A file has run its own code: call torch.load with weights_only=True.",
             when=lambda yours, expected, n: isinstance(yours, dict) and yours["ran foreign code"],
-            shown_by={
-                "runs what it reads": edit(
-                    "weights_only=True", "weights_only=False", "return None", ""
-                )
-            },
         ),
         Mistake(
             "step-12.pt.tmp is an unfinished draft: take only names that end in .pt.",
             when=_newest_is(*DRAFTS),
-            shown_by={
-                "takes drafts": edit(
-                    "fullmatch",
-                    "match",
-                    ", match[0]",
-                    ", match.string",
-                    "return match[0]",
-                    "return match.string",
-                    "return None",
-                    "",
-                )
-            },
         ),
         Mistake(
             "That file has another name than step-….pt, so its number is no step. Take a name "
             'only if re.fullmatch(r"step-(\\d+)\\.pt", name) finds it.',
             when=_newest_is(*STRANGERS),
-            shown_by={
-                "the first number": body(r"""
-                    names = [n for n in os.listdir(folder) if n.endswith(".pt")]
-                    for name in sorted(names, key=lambda n: -int(re.search(r"\d+", n)[0])):
-                        try:
-                            torch.load(os.path.join(folder, name), weights_only=True)
-                            return name
-                        except Exception:
-                            continue
-                """),
-                "somewhere in the name": edit(
-                    "fullmatch",
-                    "search",
-                    r"\.pt",
-                    r"\.pt$",
-                    ", match[0]",
-                    ", match.string",
-                    "return match[0]",
-                    "return match.string",
-                ),
-            },
         ),
         Mistake(
             "That file cannot be loaded: it is incomplete, or holds what weights_only=True "
             "refuses. Try torch.load, and go on to the next file after an error.",
             when=_newest_is("step-11.pt", "step-13.pt"),
-            shown_by={
-                "does not try": body(r"""
-                    found = (re.fullmatch(r"step-(\d+)\.pt", name) for name in os.listdir(folder))
-                    matches = sorted(filter(None, found), key=lambda m: int(m[1]))
-                    return matches[-1][0] if matches else None
-                """),
-            },
         ),
         Mistake(
             "As text, step-9 comes after step-10. Sort by the number: int(match[1]).",
             when=_newest_is("step-9.pt"),
-            shown_by={
-                "sorts text": body("""
-                    for name in sorted(os.listdir(folder), reverse=True):
-                        try:
-                            if name.endswith(".pt"):
-                                torch.load(os.path.join(folder, name), weights_only=True)
-                                return name
-                        except Exception:
-                            continue
-                """),
-            },
         ),
         Mistake(
             "The step of step-2.pt is not the highest, though that file was written last. The "
             "number in the name counts, and not the time: begin with the highest.",
             when=_newest_is("step-2.pt"),
-            shown_by={
-                "goes by the time": body("""
-                    paths = [
-                        os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".pt")
-                    ]
-                    for path in sorted(paths, key=os.path.getmtime, reverse=True):
-                        try:
-                            torch.load(path, weights_only=True)
-                            return os.path.basename(path)
-                        except Exception:
-                            continue
-                """),
-                "begins with the lowest": edit(", reverse=True", ""),
-            },
         ),
         Mistake(
             "The search ends at a file that cannot be loaded: catch its error, and try the next "
             "one.",
             raises=r"Weights only load failed|PytorchStreamReader|^(UnpicklingError|EOFError)",
-            shown_by={
-                "no try": body(r"""
-                    found = (re.fullmatch(r"step-(\d+)\.pt", name) for name in os.listdir(folder))
-                    for match in sorted(filter(None, found), key=lambda m: int(m[1]), reverse=True):
-                        torch.load(os.path.join(folder, match[0]), weights_only=True)
-                        return match[0]
-                """),
-            },
         ),
         Mistake(
             "For a folder without checkpoints, return None.",
@@ -196,45 +117,12 @@ EXERCISE = Exercise(
                 and yours["newest"] == expected["newest"]
                 and yours["of an empty folder"] is not None
             ),
-            shown_by={
-                "no answer for an empty folder": body(r"""
-                    found = (re.fullmatch(r"step-(\d+)\.pt", name) for name in os.listdir(folder))
-                    good = []
-                    for match in filter(None, found):
-                        try:
-                            torch.load(os.path.join(folder, match[0]), weights_only=True)
-                            good.append(int(match[1]))
-                        except Exception:
-                            continue
-                    return f"step-{max(good)}.pt"
-                """),
-            },
         ),
         Mistake(
             "That is the right file, but not its name, step-10.pt.",
             when=_newest_is("step-10.pt", "step-10", "10"),
-            shown_by={
-                "the number": edit("return match[0]", "return int(match[1])"),
-                "a path": edit("return match[0]", "return os.path.join(folder, match[0])"),
-            },
         ),
     ),
-    another=whole("""
-        from pathlib import Path
-
-
-        def newest(folder):
-            best, name = -1, None
-            for path in Path(folder).glob("step-*.pt"):
-                step = int(path.stem.removeprefix("step-"))
-                try:
-                    torch.load(path, weights_only=True)
-                except Exception:
-                    step = -1
-                if step > best:
-                    best, name = step, path.name
-            return name
-    """),
     hints=(
         "Collect the names with their numbers, sort them, and try one after another, from the "
         "highest.",

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from .saves import another_saves
@@ -148,135 +147,50 @@ EXERCISE = Exercise(
             "A rank asks the others only when it has been asked to stop itself; the others never "
             "make that call. Let all ranks call all_reduce after every step.",
             stuck=r"waits? (?:for|in) .*all_reduce",
-            shown_by={
-                "asks only if asked": edit(
-                    """
-                    dist.all_reduce(stop)
-                    if stop > 0:
-                        break
-                    """,
-                    """
-                    if stop > 0:
-                        dist.all_reduce(stop)
-                        break
-                    """,
-                ),
-            },
         ),
         Mistake(
             "SIGTERM came and no handler was set: it would have ended the process. Set one with "
             "signal.signal before the first step.",
             when=_any(lambda y, e, rank: y[HANDLER] == NONE),
-            shown_by={
-                "no handler": edit(
-                    "before = signal.signal(signal.SIGTERM, lambda number, frame: "
-                    "notes.append(number))",
-                    "before = signal.getsignal(signal.SIGTERM)",
-                ),
-                "another signal": edit(
-                    "before = signal.signal(signal.SIGTERM, lambda",
-                    "before = signal.signal(signal.SIGUSR1, lambda",
-                    "signal.signal(signal.SIGTERM, before)",
-                    "signal.signal(signal.SIGUSR1, before)",
-                ),
-            },
         ),
         Mistake(
             "The handler leaves, or saves, in the middle of a step. It should only take a note: "
             "the step has to be finished on all ranks first.",
             when=_any(lambda y, e, rank: MIDDLE in y["saved"]),
             raises=r"^RuntimeError: it ended the process in the middle",
-            shown_by={
-                "exits in the handler": edit("notes.append(number)", "sys.exit(143)"),
-                "saves in the handler": edit(
-                    "notes.append(number)", "(notes.append(number), save(done))"
-                ),
-            },
         ),
         Mistake(
             "The ranks did not stop after the same step: each looked at its own note. Let them "
             "agree after every step, with an all_reduce of the notes.",
             when=_apart,
-            shown_by={
-                "each for itself": edit("dist.all_reduce(stop)", ""),
-            },
         ),
         Mistake(
             "A signal to rank 0 stops the run, and a signal to another rank does not. Any rank may "
             "be asked: take the sum or the maximum of all ranks' notes.",
             when=lambda yours, expected, n: _goes_on(yours, expected) == {False},
-            shown_by={"rank 0 decides": edit("dist.all_reduce(stop)", "dist.broadcast(stop, 0)")},
         ),
         Mistake(
             "The ranks went on after SIGTERM: they took a note, and did not act on it. Leave the "
             "loop after the step if any rank has a note.",
             when=lambda yours, expected, n: _goes_on(yours, expected) == {False, True},
-            shown_by={
-                "notes only": edit("if stop > 0:", "if stop < 0:"),
-                "all have to be asked": edit(
-                    "dist.all_reduce(stop)", "dist.all_reduce(stop, op=dist.ReduceOp.MIN)"
-                ),
-            },
         ),
         Mistake(
             "The run stopped although no rank was asked in this call. Each call begins without a "
             "note.",
             when=_any(lambda y, e, rank: len(y["steps"]) < len(e["steps"])),
-            shown_by={
-                "keeps old notes": edit("notes = []", 'notes = globals().setdefault("kept", [])'),
-                "one step at a time": edit("if stop > 0:", "if stop >= 0:"),
-            },
         ),
         Mistake(
             "Another rank saves, and rank 0 does not: save where rank == 0.",
             when=another_saves,
-            shown_by={"the last rank": edit("if rank == 0:", "if rank == world_size - 1:")},
         ),
         Mistake(
             "Every rank saves. One is enough: if rank == 0.",
             when=_any(lambda y, e, rank: rank > 0 and y["saved"] != []),
-            shown_by={
-                "everybody saves": edit(
-                    """
-                    if rank == 0:
-                        save(done)
-                    """,
-                    "save(done)",
-                ),
-            },
         ),
         Mistake(
             "Rank 0 has to save once in each call, at its end: also if all steps are done, and not "
             "after each step.",
             when=_any(lambda y, e, rank: rank == 0 and len(y["saved"]) != 1),
-            shown_by={
-                "saves only if asked": edit(
-                    """
-                    if stop > 0:
-                        break
-                    """,
-                    """
-                    if stop > 0:
-                        if rank == 0:
-                            save(done)
-                        break
-                    """,
-                    """
-                    if rank == 0:
-                        save(done)
-                    dist.barrier()
-                    """,
-                    "dist.barrier()",
-                ),
-                "saves after each step": edit(
-                    "done += 1",
-                    """
-                    done += 1
-                    if rank == 0:
-                        save(done)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Save and return how many steps are done since the beginning of training: after step "
@@ -287,53 +201,17 @@ EXERCISE = Exercise(
                     and (y["returned"], y["saved"]) != (e["returned"], e["saved"])
                 )
             ),
-            shown_by={
-                "the last step's number": edit("return done", "return done - 1"),
-                "the next step's number": edit("save(done)", "save(done + 1)"),
-            },
         ),
         Mistake(
             "A rank returned before rank 0 had saved. Behind save, let all ranks call a barrier.",
             when=_any(lambda y, e, rank: not y["saved before all return"]),
-            shown_by={"nobody waits": edit("dist.barrier()", "")},
         ),
         Mistake(
             "SIGTERM still has your handler after the call. signal.signal returns the one that was "
             "there before: set it again at the end.",
             when=_any(lambda y, e, rank: y[HANDLER] != OURS),
-            shown_by={
-                "keeps its handler": edit("signal.signal(signal.SIGTERM, before)", ""),
-                "sets the default": edit(
-                    "signal.signal(signal.SIGTERM, before)",
-                    "signal.signal(signal.SIGTERM, signal.SIG_DFL)",
-                ),
-            },
         ),
     ),
-    another=body("""
-        asked = False
-
-        def handler(*_):
-            nonlocal asked
-            asked = True
-
-        earlier = signal.getsignal(signal.SIGTERM)
-        signal.signal(signal.SIGTERM, handler)
-        try:
-            for i in range(done, steps):
-                take_step(i)
-                everyone = [None] * world_size
-                dist.all_gather_object(everyone, asked)
-                done = i + 1
-                if any(everyone):
-                    break
-            if rank == 0:
-                save(done)
-            dist.broadcast_object_list([None])
-            return done
-        finally:
-            signal.signal(signal.SIGTERM, earlier)
-    """),
     hints=(
         "The handler only takes a note. Who has to know of it, and when?",
         "After each step: a tensor with the number of this rank's notes, and an all_reduce over "

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 
@@ -117,112 +116,42 @@ EXERCISE = Exercise(
             "You return the places where you cut. Return how many layers each stage gets: the "
             "differences between neighbouring places.",
             when=_tells(PLACES),
-            shown_by={
-                "places instead of numbers": body("""
-                    from itertools import combinations, pairwise
-
-                    places = combinations(range(1, len(costs)), p - 1)
-                    ways = [(0, *inner, len(costs)) for inner in places]
-                    return min(ways, key=lambda way: max(sum(costs[i:j]) for i, j in pairwise(way)))
-                """),
-            },
         ),
         Mistake(
             "The list does not have p numbers: one for each stage.",
             when=_tells(STAGES),
-            shown_by={"a number per layer": body("return [1] * len(costs)")},
         ),
         Mistake(
             "A stage gets no layer, so that its rank would have nothing to do: give each stage "
             "at least one.",
             when=_tells(EMPTY),
-            shown_by={"an empty stage": body("return [len(costs)] + [0] * (p - 1)")},
         ),
         Mistake(
             "The numbers do not add up to the number of layers. Return how many layers each stage "
             "gets, not what they cost or where it ends; none may be left out or doubled.",
             when=_tells(LAYERS),
-            shown_by={
-                "the rest is forgotten": body("return [len(costs) // p] * p"),
-                "what the stages cost": edit("[j - i for i, j", "[sum(costs[i:j]) for i, j"),
-            },
         ),
         Mistake(
             "You make the stages as equal as possible. That is not the same: the cheapest stage "
             "does not count, only the most expensive one.",
             when=_cuts(_most_equal),
-            shown_by={
-                "the smallest spread": body("""
-                    from itertools import combinations, pairwise
-
-                    def stages(inner):
-                        return [sum(costs[i:j]) for i, j in pairwise((0, *inner, len(costs)))]
-
-                    ways = combinations(range(1, len(costs)), p - 1)
-                    best = min(ways, key=lambda way: max(stages(way)) - min(stages(way)))
-                    return [j - i for i, j in pairwise((0, *best, len(costs)))]
-                """),
-            },
         ),
         Mistake(
             "You give all stages equal numbers of layers, but layers cost different amounts: "
             "make the most expensive stage as cheap as possible.",
             when=_cuts(_by_number),
-            shown_by={
-                "equal numbers of layers": body("""
-                    each, rest = divmod(len(costs), p)
-                    return [each + (stage < rest) for stage in range(p)]
-                """),
-            },
         ),
         Mistake(
             "You fill each stage until it has its share of the cost, which can overfill it by "
             "almost a whole layer: compare all ways to cut.",
             when=_cuts(_filled),
-            shown_by={
-                "fills a stage to its share": body("""
-                    counts, cost = [0], 0
-                    for layer in costs:
-                        if cost >= sum(costs) / p and len(counts) < p:
-                            counts.append(0)
-                            cost = 0
-                        counts[-1] += 1
-                        cost += layer
-                    return counts
-                """),
-            },
         ),
         Mistake(
             "You end each stage where its cost is nearest to its share, without a look at what is "
             "left for the stages after it: compare all ways to cut.",
             when=_cuts(_nearest),
-            shown_by={
-                "nearest to the share": body("""
-                    share, counts, at = sum(costs) / p, [], 0
-                    for later in range(p - 1, 0, -1):
-                        ends = range(at + 1, len(costs) - later + 1)
-                        far = [(abs(sum(costs[at:end]) - share), end) for end in ends]
-                        counts.append(min(far)[1] - at)
-                        at += counts[-1]
-                    return [*counts, len(costs) - at]
-                """),
-            },
         ),
     ),
-    another=body("""
-        if p == 1:
-            return [len(costs)]
-        best = None
-        for k in range(1, len(costs) - p + 2):
-            rest = cut(costs[k:], p - 1)
-            loads, at = [sum(costs[:k])], k
-            for number in rest:
-                loads.append(sum(costs[at : at + number]))
-                at += number
-            if best is None or max(loads) < best[0]:
-                best = max(loads), [k, *rest]
-        return best[1]
-    """),
     hints=(
         "There are few ways to cut: p - 1 places out of len(costs) - 1. Try them all.",
         "combinations(range(1, len(costs)), p - 1) gives the places. With 0 before and len(costs) "

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
@@ -117,36 +116,16 @@ EXERCISE = Exercise(
             "It names micro-batches that do not exist: their numbers are 0 to m - 1. If there "
             "are few, begin with only min(m, p - 1 - stage) forwards.",
             when=_each_call(_too_many),
-            shown_by={
-                "more forwards than there are": edit(
-                    "ahead = min(m, p - 1 - stage)", "ahead = p - 1 - stage"
-                ),
-                "counted from one": body("""
-                    ahead = min(m, p - 1 - stage)
-                    order = [f"F{k + 1}" for k in range(ahead)]
-                    for k in range(ahead, m):
-                        order += [f"F{k + 1}", f"B{k - ahead + 1}"]
-                    return order + [f"B{k + 1}" for k in range(m - ahead, m)]
-                """),
-            },
         ),
         Mistake(
             "Entries are missing: every micro-batch has one forward and one backward. After the "
             "pairs, the backwards that are left have to follow.",
             when=_each_call(lambda order, right, m: set(order) < set(right)),
-            shown_by={
-                "the last ones do not come back": edit(
-                    'return order + [f"B{k}" for k in range(m - ahead, m)]', "return order"
-                )
-            },
         ),
         Mistake(
             "This is GPipe's order: all forwards, then all backwards. It keeps all m "
             "micro-batches.",
             when=_starts(lambda s, p, m: m),
-            shown_by={
-                "gpipe": body('return [f"F{k}" for k in range(m)] + [f"B{k}" for k in range(m)]')
-            },
         ),
         Mistake(
             "In these orders the ranks wait for one another in a circle: a stage waits for a "
@@ -155,23 +134,16 @@ EXERCISE = Exercise(
             "p - 1 - stage.",
             when=_starts(lambda s, p, m: s),
             stuck=r"waits? in (?:recv|send)",
-            shown_by={"from the wrong end": edit("p - 1 - stage", "stage")},
         ),
         Mistake(
             "There is one forward too many at the beginning: the first pair begins with a "
             "forward too, so only p - 1 - stage come before it.",
             when=_starts(lambda s, p, m: p - s),
-            shown_by={"one ahead too many": edit("1 - stage", "stage")},
         ),
         Mistake(
             "Every stage alternates from the beginning, so each waits for its first micro-batch "
             "to come back before it takes the next. Only the last stage may do that.",
             when=_starts(lambda s, p, m: 0),
-            shown_by={
-                "alternates from the beginning": body(
-                    'return [part for k in range(m) for part in (f"F{k}", f"B{k}")]'
-                )
-            },
         ),
         Mistake(
             "The passes come back in the reverse order. Backwards, like forwards, are taken in "
@@ -183,43 +155,19 @@ EXERCISE = Exercise(
                     and [x for x in order if x[0] == "B"] == [f"B{k}" for k in reversed(range(m))]
                 )
             ),
-            shown_by={
-                "the last one first": body("""
-                    forwards = [f"F{k}" for k in range(m)]
-                    return forwards + [f"B{k}" for k in reversed(range(m))]
-                """)
-            },
         ),
         Mistake(
             "The items of the list have to be texts such as 'F0' and 'B0'.",
             when=_each_call(
                 lambda order, right, m: not all(isinstance(name, str) for name in order)
             ),
-            shown_by={
-                "pairs": body("""
-                    return [("F", 0), ("B", 0)]
-                """),
-                "numbers": body("return list(range(2 * m))"),
-            },
         ),
         Mistake(
             "There is one forward too few at the beginning: p - 1 - stage of them come before the "
             "first pair.",
             when=_starts(lambda s, p, m: max(0, p - 2 - s)),
-            shown_by={"one too few": edit("p - 1 - stage", "max(0, p - 2 - stage)")},
         ),
     ),
-    another=body("""
-        order, forwards, backwards = [], 0, 0
-        while backwards < m:
-            if forwards < m and forwards - backwards < p - stage:
-                order.append(f"F{forwards}")
-                forwards += 1
-            else:
-                order.append(f"B{backwards}")
-                backwards += 1
-        return order
-    """),
     hints=(
         "Three parts: a few forwards, then pairs of one forward and one backward, then the "
         "backwards that are left.",

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, would_give
 
 #: Rows, outputs, and inputs on each rank, of each call.
@@ -91,74 +90,31 @@ EXERCISE = Exercise(
             "An argument has changed: bias is the layer's own, and the next call adds it again. "
             "Collect the sum in a tensor of its own.",
             when=_changed,
-            shown_by={
-                "into the bias": body("""
-                    out = x @ w.T
-                    dist.all_reduce(out)
-                    bias += out.sum(dim=0)
-                    return out + bias
-                """),
-            },
         ),
         Mistake(
             "Each rank has a part of the sum, from its own inputs, plus the bias. The parts of "
             "all ranks have to be added up.",
             when=_gives(lambda c, r, n: _part(c, r, n) + _bias(c, n)),
-            shown_by={"no sum": body("return x @ w.T + bias")},
         ),
         Mistake(
             "The bias is in the result world_size times: each rank adds it before the parts are "
             "added up. Add it afterwards.",
             when=_gives(lambda c, r, n: _sum(c, n) + n * _bias(c, n)),
-            shown_by={
-                "the bias of every rank": edit("x @ w.T", "x @ w.T + bias", "out + bias", "out")
-            },
         ),
         Mistake(
             "The bias is missing: add it to the sum.",
             when=_gives(lambda c, r, n: _sum(c, n)),
-            shown_by={"no bias": edit("out + bias", "out")},
         ),
         Mistake(
             "You average. Each rank has a part of the sum over the inputs, so the parts are "
             "added up.",
             when=_gives(lambda c, r, n: _sum(c, n) / n + _bias(c, n)),
-            shown_by={"the mean": edit("out + bias", "out / world_size + bias")},
         ),
         Mistake(
             "The shapes do not fit. w has one row per output, as in nn.Linear: multiply x by w.T.",
             raises=r"shapes cannot be multiplied",
-            shown_by={"not transposed": edit("x @ w.T", "x @ w")},
         ),
     ),
-    also_wrong={
-        "gathers inputs and weights": Wrong(
-            body("""
-                xs = [torch.empty_like(x) for _ in range(world_size)]
-                ws = [torch.empty_like(w) for _ in range(world_size)]
-                dist.all_gather(xs, x.contiguous())
-                dist.all_gather(ws, w.contiguous())
-                return torch.cat(xs, dim=1) @ torch.cat(ws, dim=1).T + bias
-            """),
-            says="goal: collectives",
-        ),
-        "one collective per row": Wrong(
-            edit(
-                "dist.all_reduce(out)",
-                """
-                for row in out:
-                    dist.all_reduce(row)
-                """,
-            ),
-            says="goal: collectives",
-        ),
-    },
-    another=body("""
-        part = torch.nn.functional.linear(x, w, bias if rank == 0 else None)
-        parts = [torch.empty_like(part) for _ in range(world_size)]
-        dist.all_gather(parts, part)
-        return sum(parts)
-    """),
     hints=(
         "What can this rank compute alone? For every output, a part of the sum over the inputs.",
         "x @ w.T is this rank's part. all_reduce adds up the parts of all ranks, in place.",

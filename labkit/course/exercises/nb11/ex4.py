@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near, would_give
 
@@ -127,121 +126,55 @@ EXERCISE = Exercise(
             "x.grad is the gradient through this rank's own outputs: a part of a sum. The parts of "
             "all ranks have to be added up in backward, where x enters the layer.",
             when=would_give(_would(lambda whole, part, n: part + OUTSIDE)),
-            shown_by={
-                "no all-reduce in backward": edit("if x.requires_grad:", "if False:"),
-                "a hook that returns nothing": edit(
-                    "lambda slope: add_up(slope, None)", "lambda slope: dist.all_reduce(slope * 1)"
-                ),
-            },
         ),
         Mistake(
             "The ranks' outputs stand below each other. They are columns of one output: put them "
             "side by side.",
             when=would_give(_stacked),
-            shown_by={"below each other": edit("dim=1", "dim=0")},
         ),
         Mistake(
             "No gradient goes back through the output, and w.grad is None: all_gather copies "
             "numbers and leaves nothing for autograd. This rank's own part must go into the "
             "output itself.",
             when=would_give(_detached),
-            shown_by={"gathered without a gradient": edit("everyone[rank] = own", "pass")},
         ),
         Mistake(
             "The gradients are world_size times too large. Every rank computes the same loss, so "
             "the output's gradient is whole on each rank: for w take its columns as they are.",
             when=would_give(_would(lambda whole, part, n: n * whole + OUTSIDE, lambda n: n)),
-            shown_by={
-                "a gather that adds up in backward": body("""
-                    from torch.distributed.nn.functional import all_gather
-
-                    x = x.view_as(x)
-                    x.register_hook(lambda slope: add_up(slope, None))
-                    return torch.cat(all_gather(x @ w.T), dim=1)
-                """),
-            },
         ),
         Mistake(
             "x.grad is averaged. The gradients of the ranks' outputs are parts of a sum: add them "
             "up.",
             when=would_give(_would(lambda whole, part, n: whole / n + OUTSIDE)),
-            shown_by={
-                "the mean": edit("add_up(slope, None))", "add_up(slope, None) / world_size)")
-            },
         ),
         Mistake(
             "x.grad has what comes from outside the layer world_size times: a hook on x itself "
             "adds up everything that reaches x. Put it on a view of x, which only the layer uses.",
             when=would_give(_would(lambda whole, part, n: whole + n * OUTSIDE)),
-            shown_by={"a hook on x itself": edit("x = x.view_as(x)", "x = x")},
         ),
         Mistake(
             "You gather the weight: then every rank computes the whole layer. Gather the outputs "
             "instead; backward then needs one all-reduce, where x enters the layer.",
             missed="collectives",
-            shown_by={
-                "gathers the weight": body("""
-                    everyone = [torch.empty_like(w) for _ in range(world_size)]
-                    dist.all_gather(everyone, w.detach())
-                    everyone[rank] = w
-                    return x @ torch.cat(everyone).T
-                """),
-            },
         ),
         Mistake(
             "The output has this rank's columns only. Gather those of all ranks, and put them side "
             "by side.",
             when=_output_is(lambda outs, rank: outs[rank]),
-            shown_by={"its own columns": edit("return torch.cat(everyone, dim=1)", "return own")},
         ),
         Mistake(
             "You add the ranks' outputs up, as in a layer that is cut by its inputs. Here each is "
             "a part of the columns: put them side by side.",
             when=_output_is(lambda outs, rank: sum(outs)),
-            shown_by={
-                "adds up": edit(
-                    "return torch.cat(everyone, dim=1)", "return torch.stack(everyone).sum(dim=0)"
-                ),
-            },
         ),
         Mistake(
             "Your own columns come first. The order is that of the ranks, the same on each.",
             when=_output_is(
                 lambda outs, rank: torch.cat([outs[rank], *outs[:rank], *outs[rank + 1 :]], dim=1)
             ),
-            shown_by={
-                "its own first": edit(
-                    "return torch.cat(everyone, dim=1)",
-                    "return torch.cat([everyone.pop(rank), *everyone], dim=1)",
-                ),
-            },
         ),
     ),
-    another=body("""
-        class Enter(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x.view_as(x)
-
-            @staticmethod
-            def backward(ctx, slope):
-                slope = slope.clone()
-                dist.all_reduce(slope)
-                return slope
-
-        class Gather(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, part):
-                everyone = [torch.empty_like(part) for _ in range(world_size)]
-                dist.all_gather(everyone, part)
-                return torch.cat(everyone, dim=1)
-
-            @staticmethod
-            def backward(ctx, slope):
-                return slope.chunk(world_size, dim=1)[rank]
-
-        return Gather.apply(Enter.apply(x) @ w.T)
-    """),
     hints=(
         "Forward: compute this rank's columns, all_gather everybody's, and put them side by side. "
         "Backward: what of x.grad does this rank know, and what does it lack?",

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import edit
 from ...exercise import Mistake
 from ...mistakes import When
 from .batch import Said
 
 #: Facts of a part, as :mod:`.ex5` finds them.
 Facts = dict[str, Any]
-TRAP = """\
-trap 'scancel --signal=TERM "$SLURM_JOB_ID"; wait; scontrol requeue "$SLURM_JOB_ID"' USR1"""
 SRUN = 'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" torchrun'
 
 
@@ -30,228 +27,133 @@ MISTAKES = (
     Mistake(
         "sbatch takes no file whose first line is not that of a script: #!/bin/bash.",
         raises=r"^Refused: This does not look like a batch script",
-        shown_by={"no first line": edit("#!/bin/bash\n", "")},
     ),
     Mistake(
         "bash cannot read the script: look for a quotation mark or a bracket that is not closed.",
         raises=r"^SyntaxError: bash cannot",
-        shown_by={"an open quotation": edit("""| head -n 1)""", "| head -n 1")},
     ),
     Mistake(
         "sbatch refuses the script: it has no such option.",
         raises=r"^Refused: sbatch: ",
-        shown_by={"no such option": edit("#SBATCH --time=", "#SBATCH --limit=")},
     ),
     Mistake(
         'torchrun refuses its words. Its options stand between torchrun and "$@"; each line but '
         "the last ends with a backslash.",
         raises=r"^Refused: torchrun: ",
-        shown_by={"no such option of torchrun": edit("--nproc-per-node=4", "--processes=4")},
     ),
     Mistake(
         "The script ended without a torchrun. What it printed stands above.",
         raises=r"^Died: no torchrun",
-        shown_by={"no such option of srun": edit("srun --cpus-per-task=", "srun --cores=")},
     ),
     Mistake(
         "sbatch stops reading #SBATCH lines at the first command: those below it are comments. "
         "Put all of them directly below #!/bin/bash.",
         when=_fact("#SBATCH lines below a command", bool),
-        shown_by={
-            "a command first": edit("#SBATCH --job-name=train", "set -u\n#SBATCH --job-name=train")
-        },
     ),
     Mistake(
         "The script asks for one node. --nodes=2 asks for two.",
         when=_is("nodes", 1),
-        shown_by={"one node": edit("#SBATCH --nodes=2", "#SBATCH --nodes=1")},
     ),
     Mistake(
         "srun starts its command once per task. One task per node is enough: that one torchrun "
         "starts the processes of its node. With a task per process there would be as many "
         "torchruns, each with processes of its own.",
         when=_fact("tasks per node", lambda found: found > 1),
-        shown_by={
-            "a task per process": edit("--ntasks-per-node=1", "--ntasks-per-node=4"),
-            "eight tasks": edit("--ntasks-per-node=1", "--ntasks=8"),
-        },
     ),
     Mistake(
         "--cpus-per-task is missing: a task then has one core, and four processes share it.",
         when=_is("cores per task", 1),
-        shown_by={"no cores": edit("#SBATCH --cpus-per-task=24", "")},
     ),
     Mistake(
         "A task is a torchrun here, with all processes of its node: --cpus-per-task has to give "
         "it all 24 cores of the node.",
         when=_is("cores per task", 6),
-        shown_by={"cores of a process": edit("--cpus-per-task=24", "--cpus-per-task=6")},
     ),
     Mistake(
         "There is no time limit in the script, so the job gets the partition's default, which may "
         "be minutes or days. --time=02:00:00 is two hours.",
         when=_is("time limit, in minutes", Said("none")),
-        shown_by={"no time limit": edit("#SBATCH --time=02:00:00", "")},
     ),
     Mistake(
         "--time=02:00 is two minutes: Slurm reads minutes:seconds. Two hours are 02:00:00, or 120.",
         when=_is("time limit, in minutes", 2.0),
-        shown_by={"two minutes": edit("--time=02:00:00", "--time=02:00")},
     ),
     Mistake(
         "Nobody is warned before the time limit: at the limit the job is killed, and stays out of "
         "the queue. --signal=B:USR1@90 sends USR1 90 seconds earlier.",
         when=_is("warned", Said("none")),
-        shown_by={"no warning": edit("#SBATCH --signal=B:USR1@90", "")},
     ),
     Mistake(
         "Without B: Slurm sends the signal to what srun has started, not to the shell that runs "
         "this script: its trap hears nothing.",
         when=_is("warned", Said("only what srun has started")),
-        shown_by={"workers are warned": edit("--signal=B:USR1@90", "--signal=USR1@90")},
     ),
     Mistake(
         "The batch script runs on the first node only, and so does this torchrun: the second node "
         "stands idle. srun starts a command on all nodes of the job.",
         when=_is("torchrun", Said("by the batch shell")),
-        shown_by={"no srun": edit(SRUN, "torchrun")},
     ),
     Mistake(
         "srun starts Python, but nothing sets RANK and WORLD_SIZE for it: srun has to start "
         "torchrun.",
         when=_is("torchrun", Said("none: srun starts Python")),
-        shown_by={
-            "no torchrun": edit(
-                f"""
-                {SRUN} \\
-                  --nnodes="$SLURM_NNODES" \\
-                  --nproc-per-node=4 \\
-                  --max-restarts=3 \\
-                  --rdzv-backend=c10d \\
-                  --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 10000))" \\
-                  --rdzv-id="$SLURM_JOB_ID" \\
-                """,
-                'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" python \\',
-            )
-        },
     ),
     Mistake(
         "The script ends while srun still runs in the background, and with the script the job: "
         "Slurm then kills what is left. wait stays until srun has ended.",
         when=_is("the script waits for srun", False),
-        shown_by={"no wait": edit("wait $!", "")},
     ),
     Mistake(
         "The job has 24 cores per node, but srun gives one of them to torchrun: since Slurm 22.05 "
         "it does not take over --cpus-per-task. Say it again: srun --cpus-per-task="
         '"$SLURM_CPUS_PER_TASK", or export SRUN_CPUS_PER_TASK.',
         when=_is("cores of each", "1"),
-        shown_by={"bare srun": edit(SRUN, "srun torchrun")},
     ),
     Mistake(
         "--standalone is for one node: each torchrun would be a job of its own. Two nodes need "
         "--rdzv-backend=c10d and --rdzv-endpoint.",
         when=_fact("rendezvous", lambda found: "standalone" in found),
-        shown_by={
-            "standalone": edit(
-                "--rdzv-backend=c10d",
-                "--standalone",
-                '  --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 10000))" \\\n',
-                "",
-            )
-        },
     ),
     Mistake(
         "The torchruns are not told where to meet: --rdzv-endpoint is missing.",
         when=_is("rendezvous", Said("none")),
-        shown_by={
-            "no endpoint": edit(
-                '  --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 10000))" \\\n', ""
-            )
-        },
     ),
     Mistake(
         "This is the static rendezvous, in which each node has to be given its number: add "
         "--rdzv-backend=c10d.",
         when=_fact("rendezvous", lambda found: found.startswith("static")),
-        shown_by={"static": edit("  --rdzv-backend=c10d \\\n", "")},
     ),
     Mistake(
         "SLURM_JOB_NODELIST is short for the names of all nodes, such as gpu-[7-8], and no name of "
         'one: scontrol show hostnames "$SLURM_JOB_NODELIST" prints one per line.',
         when=_fact("rendezvous", lambda found: "[" in found),
-        shown_by={
-            "the whole list": edit(
-                'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-                'first="$SLURM_JOB_NODELIST"',
-            )
-        },
     ),
     Mistake(
         "The nodes are told different places, so they never meet. What srun starts is evaluated "
         "on each node; find the first node's name before srun.",
         when=_is("rendezvous", Said("each node at a place of its own")),
-        shown_by={
-            "each its own": edit(
-                f"""
-                {SRUN} \\
-                  --nnodes="$SLURM_NNODES" \\
-                  --nproc-per-node=4 \\
-                  --max-restarts=3 \\
-                  --rdzv-backend=c10d \\
-                  --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 10000))" \\
-                  --rdzv-id="$SLURM_JOB_ID" \\
-                  "$@" &
-                """,
-                """
-                srun --cpus-per-task="$SLURM_CPUS_PER_TASK" bash -c 'torchrun \\
-                  --nnodes="$SLURM_NNODES" --nproc-per-node=4 --max-restarts=3 \\
-                  --rdzv-backend=c10d \\
-                  --rdzv-endpoint="$(hostname):$((20000 + SLURM_JOB_ID % 10000))" \\
-                  "$@"' bash "$@" &
-                """,
-            )
-        },
     ),
     Mistake(
         "The rendezvous is at the wrong host: it has to be a node of this job, the first one.",
         when=_fact("rendezvous", lambda found: found.startswith("c10d at")),
-        shown_by={
-            "the last node": edit("head -n 1", "tail -n 1"),
-            "the login node": edit(
-                'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-                "first=$SLURM_SUBMIT_HOST",
-            ),
-            "localhost": edit(
-                'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-                "first=localhost",
-            ),
-        },
     ),
     Mistake(
         "Every job uses the same port: two jobs that share a node disturb each other. Compute the "
         "port from SLURM_JOB_ID.",
         when=_is("a second job meets", Said("at the same port")),
-        shown_by={"a fixed port": edit("$((20000 + SLURM_JOB_ID % 10000))", "29400")},
     ),
     Mistake(
         "--nproc-per-node counts the processes of one node, not of all together.",
         when=_is("--nproc-per-node", "8"),
-        shown_by={"all processes": edit("--nproc-per-node=4", "--nproc-per-node=8")},
     ),
     Mistake(
         "torchrun does not start its processes again when one fails: --max-restarts=3 is missing.",
         when=_is("--max-restarts", 0),
-        shown_by={"no restarts": edit("  --max-restarts=3 \\\n", "")},
     ),
     Mistake(
         "Restarted processes find the addresses of the dead: export "
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before srun.",
         when=_is("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", Said("none")),
-        shown_by={
-            "no variable": edit("export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", ""),
-            "not exported": edit("export TORCH_DIS", "TORCH_DIS"),
-        },
     ),
     Mistake(
         'The words after the script\'s name do not arrive as they were: "$@", with its quotation '
@@ -260,20 +162,11 @@ MISTAKES = (
             "torchrun starts",
             lambda found: " ".join(found) == "train.py --epochs=3 --name=first try",
         ),
-        shown_by={
-            "no quotation marks": edit('"$@"', "$@"),
-            "one word": edit('"$@"', '"$*"'),
-        },
     ),
     Mistake(
         "The warning came, and the job was not put back into the queue. A trap runs scontrol "
         "requeue; and while a command runs in the foreground, bash does not run traps: start srun "
         "with & and wait for it.",
         when=_is("back in the queue", False),
-        shown_by={
-            "no trap": edit(TRAP, ""),
-            "in the foreground": edit('"$@" &', '"$@"'),
-            "the name for the number": edit('requeue "$SLURM_JOB_ID"', 'requeue "$SLURM_JOB_NAME"'),
-        },
     ),
 )

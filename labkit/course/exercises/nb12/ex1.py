@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...answers import body
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 from ...slips import Formula
 
@@ -61,50 +60,26 @@ EXERCISE = Exercise(
         Mistake(
             "That is the local rank, which begins at 0 again on every node.",
             when=_numbers(lambda node, local, sizes: local),
-            shown_by={"the local rank": body("return local_rank")},
         ),
         Mistake(
             "You multiply node_rank by the size of the node itself, which is right only if all "
             "nodes are equal. Add up the sizes of the nodes before this one.",
             when=_numbers(lambda node, local, sizes: node * sizes[node] + local),
-            shown_by={
-                "the size of the node itself": body(
-                    "return node_rank * sizes[node_rank] + local_rank"
-                )
-            },
         ),
         Mistake(
             "You multiply node_rank by the size of the first node, which is right only if all "
             "nodes before this one are as large. Add up their sizes.",
             when=_numbers(lambda node, local, sizes: node * sizes[0] + local),
-            shown_by={
-                "the size of the first node": body("return node_rank * sizes[0] + local_rank")
-            },
         ),
         Mistake(
             "len(sizes) is the number of nodes, not of processes on a node.",
             when=_numbers(lambda node, local, sizes: node * len(sizes) + local),
-            shown_by={"the number of nodes": body("return node_rank * len(sizes) + local_rank")},
         ),
         Mistake(
             "You count only the node just before this one. Add up the sizes of all nodes before.",
             when=_numbers(lambda node, local, sizes: (sizes[node - 1] if node else 0) + local),
-            shown_by={
-                "the node before": body("""
-                    if node_rank == 0:
-                        return local_rank
-                    return sizes[node_rank - 1] + local_rank
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "prints": Wrong(body("print(sum(sizes[:node_rank]) + local_rank)"), says="nothing"),
-    },
-    another=body("""
-        ranks = [(node, local) for node, size in enumerate(sizes) for local in range(size)]
-        return ranks.index((node_rank, local_rank))
-    """),
     hints=(
         "How many processes are on the nodes before this one?",
         "sizes[:node_rank] are the sizes of the nodes before.",

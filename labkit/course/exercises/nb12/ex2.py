@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 from .facts import Facts, fact, fact_is
 
@@ -112,13 +111,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 isinstance(yours, dict) and all(v == yours[ALONE] for v in yours.values())
             ),
-            shown_by={
-                "its own environment": body('return int(os.environ.get("RANK", 0)), 0, 1'),
-                "its own environment, asked": body("""
-                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
-                    return tuple(int(os.environ.get(name)) for name in names)
-                """),
-            },
         ),
         Mistake(
             "A name that is in environment was looked for in os.environ: read all of them from "
@@ -126,28 +118,11 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: any(
                 str(found).endswith(ELSEWHERE) for found in yours.values()
             ),
-            shown_by={
-                "its own environment, without a default": body("""
-                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
-                    return tuple(int(os.environ[name]) for name in names)
-                """),
-                "asks one, reads the other": edit("environment[name])", "os.environ[name])"),
-            },
         ),
         Mistake(
             "Under torchrun it fails: Slurm's variables exist only in a Slurm job. Check which "
             "names are there.",
             when=_lacks(TORCHRUN, "SLURM_"),
-            shown_by={
-                "Slurm asked": body("""
-                    names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
-                    return tuple(int(environment.get(name)) for name in names)
-                """),
-                "Slurm always": body("""
-                    names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
-                    return tuple(int(environment[name]) for name in names)
-                """),
-            },
         ),
         Mistake(
             "The values in an environment are strings: convert them with int().",
@@ -155,20 +130,15 @@ EXERCISE = Exercise(
                 TORCHRUN,
                 lambda found: isinstance(found, list) and any(isinstance(v, str) for v in found),
             ),
-            shown_by={"text": edit("int(environment[name])", "environment[name]")},
         ),
         Mistake(
             "LOCAL_RANK is unique on its node only, and other nodes have a 2 as well. The rank "
             "is in RANK.",
             when=fact_is(TORCHRUN, [2, 2, 7]),
-            shown_by={
-                "the local rank": edit('"RANK" in', '"LOCAL_RANK" in', '"RANK",', '"LOCAL_RANK",')
-            },
         ),
         Mistake(
             "LOCAL_WORLD_SIZE counts the processes of this node; WORLD_SIZE counts all.",
             when=fact_is(TORCHRUN, [5, 2, 4]),
-            shown_by={"the local world": edit("WORLD_SIZE", "LOCAL_WORLD_SIZE")},
         ),
         Mistake(
             "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
@@ -176,100 +146,24 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 yours[SRUN] == expected[ALONE] or _lacks(SRUN)(yours, expected, n)
             ),
-            shown_by={
-                "torchrun always": body("""
-                    names = "RANK", "LOCAL_RANK", "WORLD_SIZE"
-                    return tuple(int(environment[name]) for name in names)
-                """),
-                "torchrun or nothing": body("""
-                    rank, local = environment.get("RANK", 0), environment.get("LOCAL_RANK", 0)
-                    return int(rank), int(local), int(environment.get("WORLD_SIZE", 1))
-                """),
-            },
         ),
         Mistake(
             "Where srun has started torchrun, Slurm's variables number the agents. The ranks are "
             "torchrun's: check first whether its variables are there, even if RANK is 0.",
             when=fact_is(BOTH, [1, 0, 2]),
-            shown_by={
-                "Slurm first": edit(
-                    'if "RANK" in environment:',
-                    """
-                    if "SLURM_PROCID" in environment:
-                        names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
-                    elif "RANK" in environment:
-                    """,
-                    """
-                    elif "SLURM_PROCID" in environment:
-                        names = "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"
-                    """,
-                    "",
-                ),
-            },
         ),
         Mistake(
             "Rank 0 is a rank, but the number 0 counts as false, so `or` takes the next value. "
             "Check whether the name is there.",
             when=fact_is(BOTH, [1, 0, 9]),
-            shown_by={
-                "zero is false": body("""
-                    def number(name, otherwise):
-                        return int(environment.get(name, otherwise))
-
-                    rank = number("RANK", 0) or number("SLURM_PROCID", 0)
-                    local = number("LOCAL_RANK", 0) or number("SLURM_LOCALID", 0)
-                    return rank, local, number("WORLD_SIZE", 0) or number("SLURM_NTASKS", 1)
-                """),
-            },
         ),
         Mistake(
             "Without a launcher none of the names is there: return (0, 0, 1).",
             when=lambda yours, expected, n: (
                 yours[ALONE] is None or _lacks(ALONE)(yours, expected, n)
             ),
-            shown_by={
-                "never alone": edit(
-                    'elif "SLURM_PROCID" in environment:',
-                    "else:",
-                    """
-                    else:
-                        return 0, 0, 1
-                    """,
-                    "",
-                ),
-                "alone: None": body("""
-                    for names in (
-                        "RANK LOCAL_RANK WORLD_SIZE",
-                        "SLURM_PROCID SLURM_LOCALID SLURM_NTASKS",
-                    ):
-                        if names.split()[0] in environment:
-                            return [int(environment[name]) for name in names.split()]
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "prints": Wrong(body("print((5, 2, 7))"), says="nothing"),
-        "a mistyped name": Wrong(edit('"RANK", "LOCAL', '"rank", "LOCAL'), says="KeyError"),
-        "mistyped names, asked": Wrong(
-            body('return tuple(int(environment.get(k)) for k in ("rank", "local_rank", "size"))'),
-            says="TypeError",
-        ),
-        "another type error": Wrong(
-            edit("int(environment[name])", 'int(environment[name]) + ""'), says="TypeError"
-        ),
-    },
-    another=body("""
-        def ask(*names, alone):
-            found = (environment[name] for name in names if name in environment)
-            return int(next(found, alone))
-
-        return (
-            ask("RANK", "SLURM_PROCID", alone=0),
-            ask("LOCAL_RANK", "SLURM_LOCALID", alone=0),
-            ask("WORLD_SIZE", "SLURM_NTASKS", alone=1),
-        )
-    """),
     hints=(
         'Three cases, and "RANK" in environment tells the first of them.',
         "torchrun comes first: it may have been started by srun, which sets its variables too.",

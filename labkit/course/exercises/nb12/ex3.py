@@ -11,8 +11,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...sleepless import sleepless
 from .facts import MISSING, Facts
 
@@ -96,123 +95,37 @@ EXERCISE = Exercise(
             "Some processes wait in a barrier that others do not call. All of them have to call "
             "it: put it outside the if.",
             stuck=r"waits? in barrier",
-            shown_by={
-                "one branch waits": edit("dist.barrier()", "    dist.barrier()"),
-                "the other branch waits": edit(
-                    "dist.barrier()",
-                    """
-                    else:
-                        dist.barrier()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "No process calls fetch(path).",
             when=lambda yours, expected, n: all(y[FETCHED] == 0 for y in yours),
-            shown_by={
-                "nobody fetches": edit(
-                    """
-                    if local_rank == 0:
-                        fetch(path)
-                    """,
-                    "",
-                ),
-                "prints": body('print("ten images")'),
-            },
         ),
         Mistake(
             "One process fetches for all nodes, so the other node has no file. There is one rank "
             "0 in all, but a local rank 0 on every node.",
             when=lambda yours, expected, n: _fetched(yours) == (1, 0),
-            shown_by={
-                "rank 0 of all": edit("if local_rank == 0:", "if rank == 0:"),
-                "rank 0 of all sends it": body("""
-                    box = [None]
-                    if rank == 0:
-                        fetch(path)
-                        box = [open(path).read()]
-                    dist.broadcast_object_list(box)
-                    return box[0]
-                """),
-            },
         ),
         Mistake(
             "On a node with one process nobody fetches: its local rank is 0, and only that one is "
             "on every node.",
             when=lambda yours, expected, n: _fetched(yours) == (0, 1),
-            shown_by={"local rank 1": edit("if local_rank == 0:", "if local_rank == 1:")},
         ),
         Mistake(
             "Several processes of a node fetch at once and write to the same file. One is "
             "enough: local rank 0. (Checking first whether the file exists does not help: at the "
             "start none of them sees one.)",
             when=lambda yours, expected, n: any(y[FETCHED] > 1 for y in yours),
-            shown_by={
-                "everybody fetches": edit(
-                    """
-                    if local_rank == 0:
-                        fetch(path)
-                    """,
-                    "fetch(path)",
-                ),
-                "who sees none fetches": edit(
-                    "if local_rank == 0:", "if not os.path.exists(path):"
-                ),
-            },
         ),
         Mistake(
             "Some processes read the file before it is complete. Let all of them call a barrier "
             "between fetching and reading: a download can take longer than any time.sleep.",
             when=_early,
-            shown_by={
-                "nobody waits": edit("dist.barrier()", ""),
-                "waits for some time": edit("dist.barrier()", "time.sleep(5)"),
-                "waits too early": edit(
-                    "if local_rank == 0:",
-                    """
-                    dist.barrier()
-                    if local_rank == 0:
-                    """,
-                    "dist.barrier()",
-                    "",
-                ),
-                "waits for a file of that name": edit(
-                    "dist.barrier()",
-                    """
-                    while not os.path.exists(path):
-                        time.sleep(0.05)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The file is there, but its text is not returned: return what you read.",
             when=lambda yours, expected, n: any(y[READ] is None for y in yours),
-            shown_by={
-                "no text": edit(
-                    """
-                    with open(path) as file:
-                        return file.read()
-                    """,
-                    "",
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "another file": Wrong(edit("open(path)", 'open(path + ".txt")'), says="FileNotFoundError"),
-    },
-    another=body("""
-        try:
-            os.mkdir(path + ".lock")
-        except FileExistsError:
-            pass
-        else:
-            fetch(path)
-        dist.all_reduce(torch.zeros(1, device=device))
-        return open(path).read()
-    """),
     hints=(
         "Three steps: one process of the node fetches, all wait, all read.",
         "local_rank == 0 is true for one process of each node. The barrier is for all.",

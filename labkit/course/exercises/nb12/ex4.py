@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...answers import edit, instead
-from ...exercise import Exercise, Mistake, Wrong
+from ...exercise import Exercise, Mistake
 from ...mistakes import When
 from ...script_start import Trained, start_nodes
 from ..nb08 import own_script
@@ -115,68 +114,41 @@ EXERCISE = Exercise(
         Mistake(
             "There is no checkpoint where --checkpoint=PATH says.",
             when=shows(lambda y, e: y[EPOCH] == NOTHING),
-            shown_by={"saves nothing": edit("save(checkpoint, model, optimizer, epoch + 1)", "")},
         ),
         Mistake(
             "The processes that torchrun has started again begin with epoch 1 once more. Before "
             "the first step, load the checkpoint if there is one: the model, the optimizer and "
             "the epoch, after which they go on.",
             when=_second_life(lambda mine, its, y, e: mine > its and y[EPOCH] == e[EPOCH]),
-            shown_by={
-                "does not load": edit("if checkpoint.exists():", "if False:"),
-            },
         ),
         Mistake(
             "The processes that torchrun has started again leave an epoch out. The checkpoint says "
             "how many epochs are done: go on with the next one.",
             when=_second_life(lambda mine, its, y, e: mine < its),
-            shown_by={
-                "skips an epoch": edit('done = state["epoch"]', 'done = state["epoch"] + 1'),
-            },
         ),
         Mistake(
             "The checkpoint has a smaller epoch than the number of epochs done, so what starts "
             "again repeats the last one. After the first epoch it is 1.",
             when=shows(lambda y, e: y[EPOCH] == e[EPOCH] - 1),
-            shown_by={"epoch not counted": edit("optimizer, epoch + 1)", "optimizer, epoch)")},
         ),
         Mistake(
             "One process per node writes the checkpoint, all to the same file: the local rank is "
             "0 on every node. dist.get_rank() is 0 on one process of the whole job.",
             when=shows(lambda y, e: all(y[SAVES])),
             raises=r"(?s)^FileNotFoundError: .*'[^']*' -> '",
-            shown_by={
-                "local rank 0": edit(
-                    "if dist.get_rank() == 0:", 'if int(os.environ["LOCAL_RANK"]) == 0:'
-                ),
-            },
         ),
         Mistake(
             "The checkpoint is written over the old one: a process that is killed meanwhile "
             "leaves half a file, and the good one is lost. Save under another name and call "
             "os.replace(new, checkpoint).",
             when=shows(lambda y, e: not y["saved under another name first"]),
-            shown_by={
-                "in its place": edit(
-                    'unfinished := f"{checkpoint}.{os.getpid()}"',
-                    "checkpoint",
-                    "os.replace(unfinished, checkpoint)",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "It goes on with the model's weights, but without the optimizer's state: the momentum "
             "of the steps before is lost. Load both.",
             when=shows(lambda y, e: y["weights in it"] == NO_STATE),
-            shown_by={"no optimizer": edit('optimizer.load_state_dict(state["optimizer"])', "")},
         ),
     ),
-    also_wrong={
-        "a slip in the second life": Wrong(
-            edit('done = state["epoch"]', 'done = state["epochs"]'), says="KeyError"
-        ),
-    },
     hints=(
         "Three places change: before the first step, the script looks for the checkpoint; one "
         "process of the whole job saves; and it saves under another name first. Notebook 10 has "
@@ -186,5 +158,4 @@ EXERCISE = Exercise(
         "dist.get_rank() tells the processes of all nodes apart. After loading, dist.barrier() "
         "keeps a fast rank 0 from replacing the file while others still read it.",
     ),
-    another=instead(ANOTHER),
 )

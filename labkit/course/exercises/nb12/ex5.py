@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from .... import times
-from ...answers import instead
 from ...exercise import Exercise, Failed
 from ...script_start import StartFailed
 from . import stand_in
@@ -317,5 +316,4 @@ EXERCISE = Exercise(
         '"$SLURM_JOB_ID" tells the training, wait lets it end, and scontrol requeue '
         '"$SLURM_JOB_ID" puts the job back.',
     ),
-    another=instead(ANOTHER),
 )

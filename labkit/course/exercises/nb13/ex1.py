@@ -11,8 +11,7 @@ import torch.distributed as dist
 from torch.distributed import rpc
 
 from .... import times
-from ...answers import body, edit
-from ...exercise import Exercise, Failed, Here, Mistake, Wrong
+from ...exercise import Exercise, Failed, Here, Mistake
 from .connected import SERVED, attempt, connected, quiet, worker_names
 
 #: Seconds that a rank works for each question.
@@ -150,89 +149,36 @@ from torch.distributed import rpc
         Mistake(
             "Those are futures, not results: return what wait() gives for each.",
             when=lambda yours, expected, n: yours[0][0] == "futures",
-            shown_by={"returns futures": edit("[result(future) for future in futures]", "futures")},
         ),
         Mistake(
             "Each call begins only after the one before it has ended. Start all of them with "
             "rpc_async, and only then wait.",
             when=lambda yours, expected, n: yours[0][0] == (worker_names(n), "one after the other"),
-            shown_by={
-                "one after the other": body("""
-                    found = []
-                    for r in range(world_size):
-                        try:
-                            found.append(rpc.rpc_sync(f"rank{r}", function, timeout=seconds))
-                        except Exception:
-                            found.append(None)
-                    return found
-                """),
-                "waits at once": edit(
-                    "return [result(future) for future in futures]",
-                    """
-                    return [
-                        result(rpc.rpc_async(f"rank{r}", function, timeout=seconds))
-                        for r in range(world_size)
-                    ]
-                    """,
-                    'futures = [rpc.rpc_async(f"rank{r}", function, timeout=seconds) '
-                    "for r in range(world_size)]",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "There is no result yet when you look: done() does not wait. Call wait() on every "
             "future.",
             when=lambda yours, expected, n: yours[0][0] == [None] * n,
-            shown_by={
-                "looks at once": edit(
-                    "return [result(future) for future in futures]",
-                    "return [future.value() if future.done() else None for future in futures]",
-                ),
-                "waits for the last one only": edit(
-                    "return [result(future) for future in futures]",
-                    """
-                    done = [future.value() if future.done() else None for future in futures]
-                    result(futures[-1])
-                    return done
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Rank 0, the caller, is missing: call your own rank too, a process may call itself.",
             when=lambda yours, expected, n: yours[0][0] == (worker_names(n)[1:], "at once"),
-            shown_by={"only the others": edit("range(world_size)", "range(1, world_size)")},
         ),
         Mistake(
             "The function raised an error on rank 1, and wait() raised it again in your code. "
             "Catch it, whatever its type, and put None in its place.",
             raises=r"^ValueError: [\s\S]*rank 1 fails in this case",
-            shown_by={
-                "catches nothing": edit(
-                    "[result(future) for future in futures]",
-                    "[future.wait() for future in futures]",
-                ),
-                "catches RuntimeError only": edit("except Exception:", "except RuntimeError:"),
-            },
         ),
         Mistake(
             "A call that is not answered in time raises an error too, in wait(): put None in its "
             "place.",
             raises=r"^RuntimeError: [\s\S]*ran for more than set timeout",
-            shown_by={"catches ValueError only": edit("except Exception:", "except ValueError:")},
         ),
         Mistake(
             "The result of a call that raised an error, or was too late, is to be None.",
             when=lambda yours, expected, n: any(
                 str(one).startswith(OTHER) for case in yours[0][1:] for one in case
             ),
-            shown_by={
-                "returns the errors": edit(
-                    "except Exception:\n    return None",
-                    "except Exception as error:\n    return error",
-                ),
-            },
         ),
         Mistake(
             "A result is missing from the list: every rank has its place in it, with None where "
@@ -240,33 +186,13 @@ from torch.distributed import rpc
             when=lambda yours, expected, n: (
                 yours[0][0] == expected[0][0] and len(yours[0][1]) == n - 1
             ),
-            shown_by={
-                "leaves failures out": edit(
-                    "[result(future) for future in futures]",
-                    "[found for future in futures if (found := result(future)) is not None]",
-                ),
-            },
         ),
         Mistake(
             "You waited for the last rank longer than seconds allows. Each call takes a timeout of "
             "its own: rpc_async(…, timeout=…).",
             when=lambda yours, expected, n: TOO_LATE in yours[0][-1],
-            shown_by={"has no timeout": edit(", timeout=seconds", "")},
         ),
     ),
-    also_wrong={
-        "a wrong name": Wrong(edit("rank{r}", "worker{r}"), says="RuntimeError"),
-    },
-    another=body("""
-        found = [None] * world_size
-        calls = {r: rpc.rpc_async(r, function, timeout=seconds) for r in range(world_size)}
-        for r in reversed(range(world_size)):
-            try:
-                found[r] = calls[r].wait()
-            except (ValueError, RuntimeError):
-                pass
-        return tuple(found)
-    """),
     hints=(
         "rpc_sync waits for its answer, so the next call cannot begin. rpc_async does not.",
         "First a list of futures, one per rank; then, in the same order, what each of them gives. "

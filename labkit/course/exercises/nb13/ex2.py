@@ -13,7 +13,6 @@ import torch.distributed as dist
 from torch.distributed import rpc
 
 from .... import times
-from ...answers import body, edit, whole
 from ...exercise import Exercise, Failed, Here, Mistake
 from .connected import attempt, connected, gather, on_this_rank
 
@@ -148,14 +147,6 @@ from typing import Any
             "The lock is never released, and all other threads wait for it. A block under `with "
             "lock:` releases it at its end, also after an error.",
             when=lambda yours, expected, n: "stuck" in yours[1:],
-            shown_by={
-                "never gives it back": body("""
-                    lock.acquire()
-                    total = cell.read() + amount
-                    cell.write(total)
-                    return total
-                """),
-            },
         ),
         Mistake(
             "The number in the cell is right, but nothing is returned: return the number that "
@@ -163,70 +154,19 @@ from typing import Any
             when=lambda yours, expected, n: (
                 yours[0][0] == expected[0][0] and "nothing" in yours[1:]
             ),
-            shown_by={
-                "returns nothing": body("""
-                    with lock:
-                        cell.write(cell.read() + amount)
-                """),
-            },
         ),
         Mistake(
             "Nothing was added: write the sum back into the cell.",
             when=lambda yours, expected, n: yours[0][0] == BEGIN,
-            shown_by={
-                "does not write": body("""
-                    with lock:
-                        return cell.read() + amount
-                """),
-            },
         ),
         Mistake(
             "What the cell held at first is gone: add to the number that read() gives.",
             when=lambda yours, expected, n: 0 < yours[0][0] < BEGIN,
-            shown_by={
-                "writes the amount": edit("cell.read() + amount", "amount"),
-            },
         ),
         Mistake(
             "Updates are lost: another thread reads before you have written. Read, add and write "
             "in one block, while you hold the lock that was passed.",
             when=lambda yours, expected, n: BEGIN < yours[0][0] < expected[0][0],
-            shown_by={
-                "no lock": body("""
-                    total = cell.read() + amount
-                    cell.write(total)
-                    return total
-                """),
-                "a lock round the write": body("""
-                    total = cell.read() + amount
-                    with lock:
-                        cell.write(total)
-                    return total
-                """),
-                "a lock round the read": body("""
-                    with lock:
-                        total = cell.read() + amount
-                    cell.write(total)
-                    return total
-                """),
-                "two locked pieces": body("""
-                    with lock:
-                        total = cell.read() + amount
-                    with lock:
-                        cell.write(total)
-                    return total
-                """),
-                "a lock of its own": whole("""
-                    import threading
-
-
-                    def add_to(cell, lock, amount):
-                        with threading.Lock():
-                            total = cell.read() + amount
-                            cell.write(total)
-                            return total
-                """),
-            },
         ),
         Mistake(
             "No update is lost, but a call returns a different number from the one it wrote: "
@@ -234,30 +174,8 @@ from typing import Any
             when=lambda yours, expected, n: (
                 yours[0] == [expected[0][0], False] and set(yours[1:]) == {"numbers"}
             ),
-            shown_by={
-                "returns the old number": body("""
-                    with lock:
-                        old = cell.read()
-                        cell.write(old + amount)
-                    return old
-                """),
-                "reads again after the lock": body("""
-                    with lock:
-                        cell.write(cell.read() + amount)
-                    return cell.read()
-                """),
-            },
         ),
     ),
-    another=body("""
-        lock.acquire()
-        try:
-            total = cell.read() + amount
-            cell.write(total)
-        finally:
-            lock.release()
-        return total
-    """),
     hints=(
         "What must not happen between your read and your write?",
         "In a block under `with lock:`, there is only one thread at a time.",

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
 from ...exercise import Exercise, Failed, Here, Mistake
 from ...mistakes import near
 from .connected import attempt, connected, gather, on_this_rank, quiet
@@ -112,92 +111,30 @@ from torch.distributed import rpc
             "server is a reference without a pull() or push() of its own: "
             "server.rpc_sync().pull() calls the method at the owner.",
             raises=r"^AttributeError: '\w*RRef' object has no attribute",
-            shown_by={
-                "calls the reference": edit("rpc_sync().pull", "pull", "rpc_sync().push", "push")
-            },
         ),
         Mistake(
             "The server has refused many gradients in a row. A gradient that was refused stays "
             "stale: pull again, and compute a new one at the new weights.",
             raises=r"^RuntimeError: [\s\S]*gradients in a row were refused",
-            shown_by={
-                "pulls once": edit(
-                    "while taken < steps:",
-                    """
-                    w, version = server.rpc_sync().pull()
-                    while taken < steps:
-                    """,
-                    "w, version = server.rpc_sync().pull()",
-                    "",
-                ),
-                "pushes the same again": body("""
-                    refused = 0
-                    for _ in range(steps):
-                        w, version = server.rpc_sync().pull()
-                        g = gradient(w)
-                        while not server.rpc_sync().push(g, version):
-                            refused += 1
-                    return refused
-                """),
-            },
         ),
         Mistake(
             "A refused gradient took no step, but you count it as one of your steps: go on until "
             "the server has taken steps gradients.",
             when=_refused_for_good,
-            shown_by={
-                "counts pushes": body("""
-                    refused = 0
-                    for _ in range(steps):
-                        w, version = server.rpc_sync().pull()
-                        refused += not server.rpc_sync().push(gradient(w), version)
-                    return refused
-                """),
-                "counts pushes, returns nothing": body("""
-                    for _ in range(steps):
-                        w, version = server.rpc_sync().pull()
-                        server.rpc_sync().push(gradient(w), version)
-                """),
-            },
         ),
         Mistake(
             "The server took a gradient that you had computed at older weights: the version that "
             "you push must be the one that came with those weights.",
             when=_smuggled,
-            shown_by={
-                "a newer version": edit(
-                    "server.rpc_sync().push(gradient(w), version)",
-                    "server.rpc_sync().push(gradient(w), server.rpc_sync().pull()[1])",
-                ),
-            },
         ),
         Mistake(
             "No gradient has reached the server. to_here() gives you a copy, and a push into "
             "that copy stays with you: call server.rpc_sync().push(…).",
             when=lambda yours, expected, n: yours[0][1:] == [0, 0],
-            shown_by={
-                "trains a copy": body("""
-                    mine = server.to_here()
-                    taken = refused = 0
-                    while taken < steps:
-                        w, version = mine.pull()
-                        if mine.push(gradient(w), version):
-                            taken += 1
-                        else:
-                            refused += 1
-                    return refused
-                """),
-            },
         ),
         Mistake(
             "Only one worker has trained. train runs on every worker: no rank is left out in it.",
             when=_alone,
-            shown_by={
-                "only rank 1": edit("taken < steps", "taken < (steps if rank == 1 else 0)"),
-                "only the last one": edit(
-                    "taken < steps", "taken < (steps if rank == world_size - 1 else 0)"
-                ),
-            },
         ),
         Mistake(
             "The server has all gradients, but train returns something else than how many it "
@@ -205,23 +142,8 @@ from torch.distributed import rpc
             when=lambda yours, expected, n: (
                 near(yours[0], expected[0]) and not near(yours[1:], expected[1:])
             ),
-            shown_by={
-                "returns what was taken": edit("return refused", "return taken"),
-                "returns all pushes": edit("return refused", "return taken + refused"),
-                "returns nothing": edit("return refused", ""),
-            },
         ),
     ),
-    another=body("""
-        refused = 0
-        for _ in range(steps):
-            while True:
-                w, version = server.rpc_async().pull().wait()
-                if server.remote().push(gradient(w), version).to_here():
-                    break
-                refused += 1
-        return refused
-    """),
     hints=(
         "Each attempt has three parts: fetch the weights, compute the gradient there, push it.",
         "server.rpc_sync() stands for the object at its owner: its methods run there. What push() "

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, any_of
 from ...slips import Formula
@@ -53,36 +52,19 @@ EXERCISE = Exercise(
             "With the number rounded down, each server still moves more bytes than a rank of the "
             "ring: round up.",
             when=_for_each(lambda k: math.floor(_servers(k))),
-            shown_by={"rounded down": body("return workers**2 // (2 * (workers - 1))")},
         ),
         Mistake(
             "You count only one direction of the server: per worker, one tensor comes in and one "
             "goes out.",
             when=_for_each(lambda k: math.ceil(_servers(k) / 2)),
-            shown_by={
-                "one direction of the server": body(
-                    "return math.ceil(workers / (4 * (workers - 1) / workers))"
-                )
-            },
         ),
         Mistake(
             "You count only one direction of the ring: its ranks receive as much as they send.",
             when=_for_each(lambda k: math.ceil(_servers(k) * 2)),
-            shown_by={
-                "one direction of the ring": body(
-                    "return math.ceil(2 * workers / (2 * (workers - 1) / workers))"
-                )
-            },
         ),
         Mistake(
             "It returns None for some numbers of workers.",
             when=lambda yours, expected, n: None in yours,
-            shown_by={
-                "no answer for two": body("""
-                    if workers > 2:
-                        return -(-workers * workers // (2 * (workers - 1)))
-                """),
-            },
         ),
         Mistake(
             "That is half as many servers as workers, which would do if a rank of the ring moved "
@@ -92,18 +74,8 @@ EXERCISE = Exercise(
                 _for_each(lambda k: k / 2),
                 _for_each(lambda k: math.ceil(k / 2)),
             ),
-            shown_by={
-                "half of the workers": body("return workers // 2"),
-                "half of the workers, rounded up": body("return math.ceil(workers / 2)"),
-            },
         ),
     ),
-    another=body("""
-        servers = 1
-        while 2 * workers / servers > 4 * (workers - 1) / workers + 1e-9:
-            servers += 1
-        return servers
-    """),
     hints=(
         "A single server moves 2 · workers tensors. With the weights cut into s parts, each of s "
         "servers moves 1/s of that.",

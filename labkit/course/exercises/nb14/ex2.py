@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....figures.costs import AlphaBeta, fit_alpha_beta
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, would_give
 from ...slips import Formula
 from .ring_cost import ring
@@ -78,60 +77,23 @@ EXERCISE = Exercise(
         Mistake(
             "That is the line through the points: it predicts the size, but still for n ranks.",
             when=_gives(lambda f, n, ranks, size: f.seconds(size)),
-            shown_by={
-                "the line itself": body("""
-                line = fit_alpha_beta(list(points), list(points.values()))
-                return line.alpha + line.beta * size
-            """)
-            },
         ),
         Mistake(
             "You take the α and β of the line for those of one message. The line is that of a "
             "whole all-reduce on n ranks, which has 2(n - 1) messages, one after the other.",
             when=_gives(lambda f, n, ranks, size: ring(ranks, size, f.alpha, f.beta)),
-            shown_by={
-                "the line's α and β": edit(
-                    "line.alpha / (2 * (n - 1))",
-                    "line.alpha",
-                    "line.beta * n / (2 * (n - 1))",
-                    "line.beta",
-                )
-            },
         ),
         Mistake(
             "You multiply the whole time by the ratio of the steps. That is right for α; "
             "but a step on `ranks` ranks has size / ranks bytes, not size / n.",
             when=_gives(lambda f, n, ranks, size: f.seconds(size) * (ranks - 1) / (n - 1)),
-            shown_by={
-                "all times the steps": body("""
-                line = fit_alpha_beta(list(points), list(points.values()))
-                return (line.alpha + line.beta * size) * (ranks - 1) / (n - 1)
-            """),
-                "the old chunks": edit("beta * size / ranks", "beta * size / n"),
-            },
         ),
         Mistake(
             "You multiply the time by ranks / n. A ring's time does not grow like that: it has "
             "2(ranks - 1) steps, each with size / ranks bytes.",
             when=_gives(lambda f, n, ranks, size: f.seconds(size) * ranks / n),
-            shown_by={
-                "in proportion": body("""
-                line = fit_alpha_beta(list(points), list(points.values()))
-                return (line.alpha + line.beta * size) * ranks / n
-            """)
-            },
         ),
     ),
-    also_wrong={
-        "returns nothing": Wrong(edit("return 2 *", "2 *"), says="nothing"),
-    },
-    another=body("""
-        few, *_, many = sorted(points)
-        slope = (points[many] - points[few]) / (many - few)
-        floor = points[few] - slope * few
-        share = (ranks - 1) / ranks / ((n - 1) / n)
-        return floor * (ranks - 1) / (n - 1) + slope * share * size
-    """),
     hints=(
         "Two halves: from the line to the α and β of one message; from those to the other ring.",
         "On n ranks the time is 2(n - 1)·(α + β·S/n). So the line's floor is 2(n - 1)·α. What is "

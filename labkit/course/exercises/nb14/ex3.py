@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import near
 from .cable import counted
@@ -140,8 +139,6 @@ def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
     )
 
 
-INSIDE = "dist.reduce_scatter_tensor(part, padded, group=inside)"
-ACROSS = "dist.all_reduce(part, group=across)"
 AGAIN = "dist.all_gather_into_tensor(padded, part, group=inside)"
 
 EXERCISE = Exercise(
@@ -157,101 +154,50 @@ EXERCISE = Exercise(
             "x is as it was: add up in place. If you work on a padded copy, copy the sum back "
             "into x at the end.",
             when=_are(lambda case, rank, n, per: brought(case, rank)),
-            shown_by={
-                "returns the sum": edit(
-                    "x.copy_(padded[: x.numel()].view_as(x))",
-                    "return padded[: x.numel()].view_as(x)",
-                )
-            },
         ),
         Mistake(
             "That is the sum of each host by itself. The hosts have to add up too, through "
             "`across`.",
             when=_are(lambda case, rank, n, per: _added(case, _host(rank, per))),
-            shown_by={"inside only": edit(ACROSS, "")},
         ),
         Mistake(
             "That is the sum over `across` only, one rank of each host. Add up inside the host "
             "first.",
             when=_are(lambda case, rank, n, per: _added(case, range(rank % per, n, per))),
-            shown_by={"across only": body("dist.all_reduce(x, group=across)")},
         ),
         Mistake(
             "The sum is too large by the number of ranks per host: after the first step every "
             "rank of a host has the host's sum, so to add up inside once more counts it again. "
             "Give each rank one part, and gather the parts at the end.",
             when=_are(lambda case, rank, n, per: per * _added(case, range(n))),
-            shown_by={
-                "adds up inside twice": body("""
-                    dist.all_reduce(x, group=inside)
-                    dist.all_reduce(x, group=across)
-                    dist.all_reduce(x, group=inside)
-                """)
-            },
         ),
         Mistake(
             "The sum has lost digits: the padded copy is float32, and x has another type. Give the "
             "copy the type of x: x.new_zeros(…), or dtype=x.dtype.",
             when=_digits_lost,
-            shown_by={
-                "pads in float32": edit(
-                    "padded = x.new_zeros(-(-x.numel() // k) * k)",
-                    "padded = torch.zeros(-(-x.numel() // k) * k, device=device)",
-                ),
-                "adds up a float copy": edit(
-                    "padded[: x.numel()] = x.flatten()",
-                    "padded = padded.float()\npadded[: x.numel()] = x.flatten().float()",
-                ),
-            },
         ),
         Mistake(
             "The sum is right, but it is not made on two levels: a collective ran on neither "
             "`inside` nor `across`. Without group= it runs on all ranks.",
             when=_beyond(2),
-            shown_by={"one level": body("dist.all_reduce(x)")},
         ),
         Mistake(
             "The sum is right, but padded more than it has to be, so that a rank puts more than "
             "its part through `across`: pad to the next multiple of the ranks per host, "
             "dist.get_world_size(inside), which may be 1.",
             when=lambda *found: _beyond(1)(*found) and _padded_too_far(found[0]),
-            shown_by={
-                "pads for two": edit(
-                    "-(-x.numel() // k) * k", "-(-x.numel() // max(k, 2)) * max(k, 2)"
-                ),
-                "one part more": edit("-(-x.numel() // k) * k", "(x.numel() // k + 1) * k"),
-            },
         ),
         Mistake(
             "The sum is right, but a rank puts more than its part through `across`. Let every rank "
             "of a host keep one part of the host's sum (reduce-scatter) and take only that to the "
             "other hosts.",
             when=_beyond(1),
-            shown_by={
-                "the whole tensor crosses": body("""
-                    dist.all_reduce(x, group=inside)
-                    dist.all_reduce(x, group=across)
-                """),
-                "one rank per host carries all": body("""
-                    leader = dist.get_global_rank(inside, 0)
-                    dist.reduce(x, leader, group=inside)
-                    if rank == leader:
-                        dist.all_reduce(x, group=across)
-                    dist.broadcast(x, leader, group=inside)
-                """),
-            },
         ),
         Mistake(
             "The number of elements does not always divide by the ranks per host, and "
             "reduce_scatter_tensor needs equal parts: pad a copy with zeros.",
             raises=rf"outputShape\[0\] \* worldSize == inputShape\[0\] \(\d+ vs\. {UNEVEN}\)",
             stuck=r"reduce_scatter",
-            shown_by={
-                "pads nothing": edit("-(-x.numel() // k) * k", "x.numel()"),
-                "cuts a flat copy": edit(
-                    "padded[: x.numel()] = x.flatten()", "padded = x.flatten().clone()"
-                ),
-            },
         ),
         Mistake(
             "The sizes of a part and of the padded copy do not fit: a part is the copy's length "
@@ -259,42 +205,13 @@ EXERCISE = Exercise(
             "`inside`.",
             raises=r"outputShape\[0\] \* worldSize == inputShape|must be equal to world_size"
             r"|size equal to world_size times|invalid tensor size at index",
-            shown_by={
-                "a part per rank of the lab": edit(
-                    "k = dist.get_world_size(inside)", "k = world_size"
-                ),
-                "too short a part": edit("len(padded) // k", "len(padded) // k // 2"),
-                "gathers from everybody": edit(
-                    "dist.all_gather_into_tensor(padded, part, group=inside)",
-                    "dist.all_gather_into_tensor(padded, part)",
-                ),
-            },
         ),
         Mistake(
             "The result is right, but it takes more than three collectives per call: "
             "reduce-scatter inside, all-reduce across, all-gather inside.",
             missed="collectives",
-            shown_by={
-                "waits for the others": edit(
-                    AGAIN,
-                    """
-                    dist.barrier(group=inside)
-                    dist.all_gather_into_tensor(padded, part, group=inside)
-                    """,
-                )
-            },
         ),
     ),
-    another=body("""
-        k = dist.get_world_size(inside)
-        flat = torch.nn.functional.pad(x.view(-1), (0, -x.numel() % k))
-        parts = [part.clone() for part in flat.chunk(k)]
-        mine = torch.empty_like(parts[0])
-        dist.reduce_scatter(mine, parts, group=inside)
-        dist.all_reduce(mine, group=across)
-        dist.all_gather(parts, mine, group=inside)
-        x.view(-1).copy_(torch.cat(parts)[: x.numel()])
-    """),
     hints=(
         "Three phases: each rank of a host gets one part of the host's sum; the parts are added "
         "up between hosts; the parts are collected.",

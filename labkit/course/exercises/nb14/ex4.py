@@ -7,7 +7,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import would_give
 
@@ -122,94 +121,37 @@ EXERCISE = Exercise(
         Mistake(
             "ring_order returns nothing: end it with return and the list.",
             when=lambda yours, expected, n: any(None in rank for rank in yours),
-            shown_by={
-                "prints the order": edit("return sorted", "print(sorted", "hosts[r])", "hosts[r]))")
-            },
         ),
         Mistake(
             "The items have to be the numbers of the ranks, as int, in a list: [0, 2, 1, 3].",
             when=lambda yours, expected, n: any(NO_LIST in rank for rank in yours),
-            shown_by={
-                "the sorted hosts": edit(
-                    "return sorted(range(world_size), key=lambda r: hosts[r])",
-                    "return sorted(hosts)",
-                )
-            },
         ),
         Mistake(
             "Every rank has to be in the list exactly once, also those of other hosts.",
             when=lambda yours, expected, n: any(NOT_ALL in rank for rank in yours),
-            shown_by={
-                "the ranks of its own host": edit(
-                    "return sorted(range(world_size), key=lambda r: hosts[r])",
-                    "return [r for r in range(world_size) if hosts[r] == host]",
-                ),
-            },
         ),
         Mistake(
             "The ranks return different lists, so they would not form one ring: use a rule that "
             "does not depend on which rank applies it, such as the host's name. (hash() of a text, "
             "and with it the order of a set, differs from process to process.)",
             when=lambda yours, expected, n: any(False in rank[1::2] for rank in yours),
-            shown_by={
-                "its own host first": edit(
-                    "key=lambda r: hosts[r]", "key=lambda r: (hosts[r] != host, hosts[r])"
-                ),
-                "sorts by the hash": edit("key=lambda r: hosts[r]", "key=lambda r: hash(hosts[r])"),
-                "in the order of a set": edit(
-                    "return sorted(range(world_size), key=lambda r: hosts[r])",
-                    """
-                    ranks = range(world_size)
-                    return [r for name in set(hosts) for r in ranks if hosts[r] == name]
-                    """,
-                ),
-            },
         ),
         Mistake(
             "That is the order of the ranks' numbers, so the ring leaves a host as often as the "
             "launcher has dealt them. Put the ranks of each host next to each other.",
             when=would_give(_each(lambda rank, hosts: list(range(len(hosts))))),
-            shown_by={
-                "as numbered": edit(", key=lambda r: hosts[r]", ""),
-                "knows its own host only": body(
-                    "return sorted(range(world_size), key=lambda r: host)"
-                ),
-            },
         ),
         Mistake(
             "Your list says at which place each rank stands. Return the ranks in the order of the "
             "ring: item 0 is the rank that comes first.",
             when=would_give(_each(_places)),
-            shown_by={
-                "places": edit(
-                    "return sorted(range(world_size), key=lambda r: hosts[r])",
-                    """
-                    order = sorted(range(world_size), key=lambda r: hosts[r])
-                    return [order.index(r) for r in range(world_size)]
-                    """,
-                )
-            },
         ),
         Mistake(
             "You take one rank of each host in turn: then every step of the ring leaves a host, "
             "which is the worst order.",
             when=would_give(_each(_in_turn)),
-            shown_by={
-                "in turn": edit(
-                    "key=lambda r: hosts[r]",
-                    "key=lambda r: (hosts[:r].count(hosts[r]), hosts[r])",
-                )
-            },
         ),
     ),
-    another=body("""
-        every = [None] * world_size
-        dist.all_gather_object(every, (host, rank))
-        together = {}
-        for name, number in every:
-            together.setdefault(name, []).append(number)
-        return [number for ranks in together.values() for number in ranks]
-    """),
     hints=(
         "First every rank has to know every rank's host. Then sort.",
         "Sorted by the name of its host, the ranks of a host stand next to each other.",

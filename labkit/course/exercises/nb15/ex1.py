@@ -7,8 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Here, Mistake, Wrong
+from ...exercise import Exercise, Here, Mistake
 from ...mistakes import parts
 from .shared_store import shared_store
 
@@ -72,36 +71,11 @@ EXERCISE = Exercise(
             "compare_set is safe, but you have to read first, and to try again if another rank was "
             "faster. add needs one call per ticket.",
             when=lambda yours, expected, n: "compare_set" in _calls(yours),
-            shown_by={
-                "tries until it fits": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    while True:
-                        store.compare_set("tickets", "", "0")
-                        ticket = int(store.get("tickets"))
-                        after = str(ticket + 1)
-                        if store.compare_set("tickets", str(ticket), after).decode() == after:
-                            return ticket
-                    """,
-                ),
-            },
         ),
         Mistake(
             "You read the number and then set it: between the two calls another rank can read the "
             "same number. add does both in one call.",
             when=lambda yours, expected, n: "set" in _calls(yours).split(),
-            shown_by={
-                "reads, then writes": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    if not store.check(["tickets"]):
-                        store.set("tickets", "0")
-                    ticket = int(store.get("tickets"))
-                    store.set("tickets", str(ticket + 1))
-                    return ticket
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The tickets are right, but each takes more than one call of the store: what add "
@@ -109,49 +83,27 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 [v[:2] for v in yours] == [e[:2] for e in expected] and "add" in _calls(yours)
             ),
-            shown_by={
-                "asks twice": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    store.add("tickets", 1)
-                    return store.add("tickets", 0) - 1
-                    """,
-                ),
-            },
         ),
         Mistake(
             "You wait for a key that no rank has set yet. add starts at 0 by itself.",
             raises=r"^DistStoreError: wait timeout",
-            shown_by={
-                "reads a key that is not there": edit(
-                    'return store.add("tickets", 1) - 1',
-                    """
-                    ticket = int(store.get("tickets"))
-                    store.set("tickets", str(ticket + 1))
-                    return ticket
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The tickets are text or bytes. What add returns is a number already.",
             when=lambda yours, expected, n: any(
                 isinstance(ticket, str | bytes) for ticket in parts(yours, 0)
             ),
-            shown_by={"returns text": body('return str(store.add("tickets", 1) - 1)')},
         ),
         Mistake(
             "Your tickets start at 1: add returns the number after the addition.",
             when=lambda yours, expected, n: (
                 [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
             ),
-            shown_by={"begins at one": body('return store.add("tickets", 1)')},
         ),
         Mistake(
             "Every rank gets its own rank as the ticket, whenever it comes: the store has to "
             "number the tickets.",
             when=lambda yours, expected, n: all(v[0] == r for r, v in enumerate(yours)) and n > 1,
-            shown_by={"takes its rank": body("return rank")},
         ),
         Mistake(
             "Several ranks get the same ticket: all of them have to count with one key, and each "
@@ -159,16 +111,8 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 len({v[0] for v in yours}) < n and None not in parts(yours, 0)
             ),
-            shown_by={"counts for itself": edit('"tickets"', 'f"tickets of {rank}"')},
         ),
     ),
-    also_wrong={
-        "asks for its rank": Wrong(body("return dist.get_rank()"), says="forbidden: get_rank"),
-    },
-    another=body("""
-        already_taken = store.add("number", 1)
-        return already_taken - 1
-    """),
     hints=(
         "One store call reads a counter, adds to it and writes it, with no other call in between.",
         "store.add(key, 1) returns the number after the addition. What was it before?",

@@ -10,7 +10,6 @@ from typing import Any
 import torch.distributed as dist
 
 from .... import times
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import parts
 
@@ -68,97 +67,43 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: any(
                 str(part).startswith("b'") and isinstance(part, str) for part in parts(yours, 0)
             ),
-            shown_by={"writes the bytes": edit("store.get(key).decode()", "str(store.get(key))")},
         ),
         Mistake(
             "The store returns bytes, but text is expected: decode them.",
             when=lambda yours, expected, n: any(
                 isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
             ),
-            shown_by={"leaves the bytes": edit("get(key).decode()", "get(key)")},
         ),
         Mistake(
             "The key was set a moment later, well before `seconds` were over, and you did not wait "
             "for it: check looks only once, and wait takes a timedelta(seconds=…).",
             when=lambda yours, expected, n: "nothing" in parts(yours, 1),
-            shown_by={
-                "looks once": body(
-                    "return store.get(key).decode() if store.check([key]) else default"
-                )
-            },
         ),
         Mistake(
             "You waited longer than `seconds`, until the key was set or the store's own timeout "
             "was over: pass `seconds` to wait, as a timedelta.",
             when=lambda yours, expected, n: "the shape" in parts(yours, 2),
-            shown_by={
-                "waits as long as the store does": body("""
-                    try:
-                        return store.get(key).decode()
-                    except dist.DistStoreError:
-                        return default
-                """),
-            },
         ),
         Mistake(
             "The store's timeout has changed, for every later call too: pass the time to wait "
             "instead of calling set_timeout.",
             when=lambda yours, expected, n: "another timeout" in parts(yours, 3),
-            shown_by={
-                "changes the store": body("""
-                    store.set_timeout(timedelta(seconds=seconds))
-                    try:
-                        return store.get(key).decode()
-                    except dist.DistStoreError:
-                        return default
-                """),
-            },
         ),
         Mistake(
             "The default is in the store now, so every other rank that asks takes it for the "
             "value. Only return it.",
             when=lambda yours, expected, n: "the default under the key" in parts(yours, 3),
-            shown_by={
-                "sets the default": edit(
-                    "return default", "store.set(key, default)\nreturn default"
-                ),
-                "lets the store set the default": edit(
-                    "return default", "return store.compare_set(key, '', default).decode()"
-                ),
-            },
         ),
         Mistake(
             "It raises the store's error when no rank sets the key: catch it and return default.",
             raises=r"^DistStoreError: wait timeout",
-            shown_by={
-                "does not catch": body("""
-                    store.wait([key], timedelta(seconds=seconds))
-                    return store.get(key).decode() or default
-                """),
-            },
         ),
         Mistake(
             "wait does not take these arguments: the keys are a list, even if there is only one, "
             "and the time is a timedelta.",
             raises=r"wait\(\): incompatible function arguments",
-            shown_by={
-                "passes a number": edit(
-                    "store.wait([key], timedelta(seconds=seconds))",
-                    "store.wait(key, seconds)",
-                ),
-            },
         ),
     ),
-    another=body("""
-        import time
-
-        end = time.monotonic() + seconds
-        while not store.check([key]):
-            if time.monotonic() > end:
-                return default
-            time.sleep(0.01)
-        return str(store.get(key), "utf-8")
-    """),
     hints=(
         "Wait for the key first, with a limit, and read it afterwards.",
         "store.wait takes a list of keys and a timedelta, and raises dist.DistStoreError when "

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 
 #: How often one grid is asked for beforehand: groups that each rank has made for itself can find
@@ -129,38 +128,19 @@ EXERCISE = Exercise(
             "x has changed: all_reduce overwrites its tensor. Sum a clone of x, and a second "
             "clone for the second sum.",
             when=lambda yours, expected, n: any(y[-2] is False for y in yours),
-            shown_by={
-                "sums into x": edit("total = x.clone()", "total = x"),
-                "clones too late": edit(
-                    "total = x.clone()",
-                    "total = x",
-                    "sums.append(total)",
-                    "sums.append(total.clone())",
-                ),
-            },
         ),
         Mistake(
             "Both sums are one tensor, and the second sum began with the first one's result: "
             "all_reduce overwrites its tensor. Clone x for each of them.",
             when=lambda yours, expected, n: any(y[-1] is False for y in yours),
-            shown_by={
-                "clones once": edit(
-                    "sums = []",
-                    "sums, total = [], x.clone()",
-                    "        total = x.clone()",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "You sum over the whole world: all_reduce needs the sub-group as group=.",
             when=_gives(lambda both, n: [list(range(n))] * 2),
-            shown_by={"forgets the group": edit("(total, group=group)", "(total)")},
         ),
         Mistake(
             "Row and column are swapped: the ranks of a row have consecutive numbers.",
             when=_gives(lambda both, n: both[::-1]),
-            shown_by={"mixes up rows and columns": edit("(grid, grid.T)", "(grid.T, grid)")},
         ),
         Mistake(
             "Your grid has `rows` columns, as if the two numbers of its shape were swapped: a row "
@@ -168,24 +148,18 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 [y[:-2] for y in yours] == _exchanged(n) != [e[:-2] for e in expected]
             ),
-            shown_by={
-                "exchanges the shape": edit("reshape(rows, columns)", "reshape(columns, rows)")
-            },
         ),
         Mistake(
             "It returns one tensor; two are expected: the sum over the row, then over the column.",
             when=lambda yours, expected, n: any("one tensor" in y for y in yours),
-            shown_by={"returns one sum": edit("return tuple(sums)", "return sums[0]")},
         ),
         Mistake(
             "Both sums are over the row: the ranks of a column are `columns` apart.",
             when=_gives(lambda both, n: [both[0]] * 2),
-            shown_by={"takes the row twice": edit("grid, grid.T", "grid, grid")},
         ),
         Mistake(
             "Both sums are over the column: the ranks of a row have consecutive numbers.",
             when=_gives(lambda both, n: [both[1]] * 2),
-            shown_by={"takes the column twice": edit("grid, grid.T", "grid.T, grid.T")},
         ),
         Mistake(
             "Every sum is the rank's own x: call all_reduce with the group of the row, and with "
@@ -193,7 +167,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: all(
                 sums == held(rank) for rank, y in enumerate(yours) for sums in y[:-2]
             ),
-            shown_by={"adds nothing up": edit("dist.all_reduce(total, group=group)", "pass")},
         ),
         Mistake(
             "A rank kept the result of a group that it is not in, which is only its own x: keep "
@@ -203,20 +176,6 @@ EXERCISE = Exercise(
                 for rank, (y, e) in enumerate(zip(yours, expected, strict=True))
                 for sums, right in zip(y[:-2], e[:-2], strict=True)
             ),
-            shown_by={
-                "keeps the last group's": edit(
-                    """
-                    group = dist.new_group(line)
-                    if dist.get_rank() in line:
-                        total = x.clone()
-                        dist.all_reduce(total, group=group)
-                    """,
-                    """
-                    total = x.clone()
-                    dist.all_reduce(total, group=dist.new_group(line))
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Your grid has a fixed shape. It must have `rows` rows and `columns` columns, whatever "
@@ -225,45 +184,13 @@ EXERCISE = Exercise(
                 [y[4:] for y in yours] == [e[4:] for e in expected]
                 and [y[:4] for y in yours] != [e[:4] for e in expected]
             ),
-            shown_by={
-                "knows one grid only": edit(
-                    "grid = torch.arange(rows * columns).reshape(rows, columns)",
-                    """
-                    n = dist.get_world_size()
-                    grid = torch.arange(n).reshape(2, n // 2)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "Each rank makes only the groups that it is in. Every rank has to call new_group for "
             "every group, in the same order.",
             stuck=r"made the group of|new_group|different groups",
-            shown_by={
-                "makes only its own groups": edit(
-                    """
-                    group = dist.new_group(line)
-                    if dist.get_rank() in line:
-                        total = x.clone()
-                        dist.all_reduce(total, group=group)
-                    """,
-                    """
-                    if dist.get_rank() in line:
-                        total = x.clone()
-                        dist.all_reduce(total, group=dist.new_group(line))
-                    """,
-                ),
-            },
         ),
     ),
-    another=body("""
-        names = ("row", "column")
-        mesh = dist.init_device_mesh(x.device.type, (rows, columns), mesh_dim_names=names)
-        along, down = x.clone(), x.clone()
-        dist.all_reduce(along, group=mesh.get_group("column"))  # along a row, the column changes
-        dist.all_reduce(down, group=mesh.get_group("row"))
-        return along, down
-    """),
     hints=(
         "Put the ranks into a grid: torch.arange(rows * columns).reshape(rows, columns). Its "
         "rows are the row groups; the rows of its transpose are the column groups.",

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 
 
 def partitions(world_size: int) -> list[list[list[int]]]:
@@ -78,77 +77,41 @@ EXERCISE = Exercise(
         Mistake(
             "dst= takes a global rank. Pass a place in the group as group_dst=.",
             raises=r"Global rank \d+ is not part of group",
-            shown_by={"takes the place for a rank": edit("group_dst=last", "dst=last")},
         ),
         Mistake(
             "There is no such place in the group: places count from 0, so the last one is "
             "dist.get_world_size(group) - 1.",
             raises=r"Group rank \d+ is not part of group|invalid root|out of range",
-            shown_by={
-                "takes the place behind the last": edit(
-                    "get_world_size(group) - 1", "get_world_size(group)"
-                )
-            },
         ),
         Mistake(
             "The list of tensors to receive into is for the last member only; the others pass "
             "None.",
             raises=r"gather_list`* must NOT be specified",
-            shown_by={
-                "makes the list everywhere": edit(" if mine else None", ""),
-            },
         ),
         Mistake(
             "gather runs on all ranks: pass group=group, so that it collects from this group's "
             "members only.",
             raises=r"(list size|must be specified)[\s\S]*gather\((?![^\n]*group=)[^\n]*\)",
-            shown_by={
-                "forgets the group": edit(
-                    "group=group, group_dst=last", "dst=dist.get_global_rank(group, last)"
-                ),
-                "forgets the group, at its own place": edit(
-                    "group=group, group_dst=last", "dst=last"
-                ),
-                "forgets the group, by position": edit(
-                    "dist.gather(x, parts, group=group, group_dst=last)",
-                    "dist.gather(x, parts, dist.get_global_rank(group, last))",
-                ),
-            },
         ),
         Mistake(
             "Without a destination gather collects on global rank 0, not on the last member: pass "
             "group_dst=.",
             raises=r"gather\((?![^\n]*dst)[^\n]*group=[^\n]*\)",
-            shown_by={
-                "names no destination": edit(", group_dst=last", ""),
-                "names none, and its list": edit(
-                    "parts, group=group, group_dst=last", "gather_list=parts, group=group"
-                ),
-            },
         ),
         Mistake(
             "The last member has to pass a list of tensors to receive into, one per member of the "
             "group.",
             raises=r"gather_list`* must be specified",
-            shown_by={
-                "makes no list": edit(
-                    "[torch.empty_like(x) for _ in range(last + 1)] if mine else None", "None"
-                ),
-            },
         ),
         Mistake(
             "The first member (place 0) has collected. The last place is "
             "dist.get_world_size(group) - 1.",
             when=lambda yours, expected, n: yours == _collected(n, 0) != expected,
-            shown_by={
-                "collects at the first": edit("== last", "== 0", "group_dst=last", "group_dst=0")
-            },
         ),
         Mistake(
             "Every rank returns None. The last member has to return the list into which it has "
             "received.",
             when=lambda yours, expected, n: all(y == ["None", "None"] for y in yours),
-            shown_by={"returns nothing": edit("return parts", "return None")},
         ),
         Mistake(
             "All members but the last have to return None; here others return something, too.",
@@ -157,47 +120,18 @@ EXERCISE = Exercise(
                 for mine, right in zip(yours, expected, strict=True)
                 for y, e in zip(mine, right, strict=True)
             ),
-            shown_by={"returns a list everywhere": edit("return parts", "return parts or []")},
         ),
         Mistake(
             "Not every member calls gather: all of them have to, with the same group_dst=.",
             stuck=r"gather",
-            shown_by={
-                "lets the last one call alone": edit(
-                    "dist.gather(x, parts", "if mine:\n        dist.gather(x, parts"
-                ),
-            },
         ),
         Mistake(
             "A list of tensors is asked for, one per member; this is one tensor.",
             when=lambda yours, expected, n: any(
                 isinstance(found, torch.Tensor) for own in yours for found in own
             ),
-            shown_by={
-                "stacks them": edit("return parts", "return torch.stack(parts) if mine else None"),
-                "joins them": edit("return parts", "return torch.cat(parts) if mine else None"),
-            },
         ),
     ),
-    also_wrong={
-        "takes all_gather": Wrong(
-            body("""
-                parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
-                dist.all_gather(parts, x, group=group)
-                return parts if dist.get_rank(group) == len(parts) - 1 else None
-            """),
-            says="forbidden: all_gather",
-        ),
-    },
-    another=body("""
-        ranks = dist.get_process_group_ranks(group)
-        if dist.get_rank() != ranks[-1]:
-            dist.gather(x, dst=ranks[-1], group=group)
-            return None
-        parts = list(torch.empty(len(ranks), *x.shape, dtype=x.dtype, device=x.device))
-        dist.gather(x, parts, dst=ranks[-1], group=group)
-        return parts
-    """),
     hints=(
         "You need two numbers: the last place in the group, and this rank's own place.",
         "dist.get_world_size(group) and dist.get_rank(group) count inside the group.",

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import near, parts, would_give
 
 #: How many are asked for in each call, and of which type the numbers are.
@@ -87,10 +86,6 @@ EXERCISE = Exercise(
             "Those are the largest numbers of each rank itself: nothing was sent, or what came was "
             "not used.",
             when=would_give(_each(lambda call, rank, n: _best(call, _scores(call, rank)))),
-            shown_by={
-                "talks to nobody": body("return x.topk(k).values"),
-                "returns what it brought": edit("return everyone.topk(k).values", "return mine"),
-            },
         ),
         Mistake(
             "Each rank sends only its largest number, but several of the k largest may be on one "
@@ -102,13 +97,6 @@ EXERCISE = Exercise(
                     )
                 )
             ),
-            shown_by={
-                "brings one number": body("""
-                    everyone = x.new_empty(world_size)
-                    dist.all_gather_into_tensor(everyone, x.max().view(1))
-                    return everyone.topk(k).values
-                """),
-            },
         ),
         Mistake(
             "You return all that was gathered, k numbers from each rank: choose the k largest of "
@@ -116,9 +104,6 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 n > 1 and all(near(y.sort().values, _gathered(n)) for y in parts(yours, 0))
             ),
-            shown_by={
-                "forgets to choose again": edit("return everyone.topk(k).values", "return everyone")
-            },
         ),
         Mistake(
             "Those are the largest at each index: MAX compares first with first and second with "
@@ -130,54 +115,18 @@ EXERCISE = Exercise(
                     )
                 )
             ),
-            shown_by={
-                "compares place by place": body("""
-                    mine = x.topk(k).values
-                    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-                    return mine
-                """),
-            },
         ),
         Mistake(
             "The tensor to gather into holds floats, but x may hold integers: give it the type "
             "of x.",
             raises=r"different dtypes|invalid tensor type|must have the same",
-            shown_by={
-                "gathers into floats": edit(
-                    "mine.new_empty(world_size * k)",
-                    "torch.empty(world_size * k, device=device)",
-                ),
-            },
         ),
         Mistake(
             "The numbers are right, but every rank sends all that it has. Only its own k largest "
             "can be among the k largest of all.",
             missed="bytes sent",
-            shown_by={
-                "brings everything": body("""
-                    everyone = x.new_empty(world_size * len(x))
-                    dist.all_gather_into_tensor(everyone, x)
-                    return everyone.topk(k).values
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "lets objects do it": Wrong(
-            body("""
-                lists = [None] * world_size
-                dist.all_gather_object(lists, x.topk(k).values.tolist())
-                return torch.tensor(sum(lists, [])).topk(k).values
-            """),
-            says="forbidden: all_gather_object",
-        ),
-    },
-    another=body("""
-        mine = x.sort(descending=True).values[:k].contiguous()
-        lists = [torch.empty_like(mine) for _ in range(world_size)]
-        dist.all_gather(lists, mine)
-        return torch.cat(lists).sort(descending=True).values[:k]
-    """),
     hints=(
         "Which of a rank's numbers can be among the k largest of all? No more than k.",
         "Choose twice: first each rank among its own numbers, then every rank among all that were "

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import parts, would_give
 
 CALLS = range(2)
@@ -106,8 +105,6 @@ def _back_as_floats(call: int, rank: int, n: int) -> torch.Tensor:
     return _asked(call, rank, n).float()
 
 
-BACK = "dist.all_to_all_single(back, work(arrived), sends, comes)"
-
 EXERCISE = Exercise(
     id="16-2",
     title="Ask the experts",
@@ -127,19 +124,11 @@ EXERCISE = Exercise(
             "The results are in the order of the experts. Result i that came back belongs to token "
             "order[i]: put it there.",
             when=would_give(_each(_sorted)),
-            shown_by={
-                "leaves them in the order of the experts": edit("return result", "return back")
-            },
         ),
         Mistake(
             "The results were reordered in the wrong direction: back[order] moves result order[i] "
             "to index i, but result i belongs at index order[i].",
             when=would_give(_each(_sorted_twice)),
-            shown_by={
-                "orders a second time": edit(
-                    "result[order] = back", "", "return result", "return back[order]"
-                )
-            },
         ),
         Mistake(
             "Integers have gone through float32, which has only 24 bits for their digits: "
@@ -148,30 +137,6 @@ EXERCISE = Exercise(
             when=lambda *found: any(
                 would_give(_each(play))(*found) for play in (_as_floats, _back_as_floats)
             ),
-            shown_by={
-                "sends floats": edit(
-                    "arrived = tokens.new_empty(sum(comes), *tokens.shape[1:])",
-                    "arrived = torch.empty(sum(comes), *tokens.shape[1:], device=device)",
-                    "dist.all_to_all_single(arrived, tokens[order], comes, sends)",
-                    "dist.all_to_all_single(arrived, tokens[order].float(), comes, sends)",
-                    "back, result = torch.empty_like(tokens), torch.empty_like(tokens)",
-                    """
-                    back = torch.empty(tokens.shape, device=device)
-                    result = torch.empty_like(back)
-                    """,
-                ),
-                "receives integers into floats": edit(
-                    "back, result = torch.empty_like(tokens), torch.empty_like(tokens)",
-                    """
-                    back = torch.empty(tokens.shape, device=device)
-                    result = torch.empty_like(tokens)
-                    """,
-                    "back, work(arrived), sends, comes",
-                    "back, work(arrived).float(), sends, comes",
-                    "result[order] = back",
-                    "result[order] = back.to(tokens.dtype)",
-                ),
-            },
         ),
         Mistake(
             "Each rank's expert has processed that rank's own tokens. Send every token to the rank "
@@ -180,7 +145,6 @@ EXERCISE = Exercise(
                 n > 1
                 and parts(yours, 2) == [[len(_tokens(call, r)) for call in CALLS] for r in range(n)]
             ),
-            shown_by={"stays at home": body("return work(tokens)")},
         ),
         Mistake(
             "Tokens went to the wrong experts: the counts are right, but all_to_all_single cuts "
@@ -193,11 +157,6 @@ EXERCISE = Exercise(
                     for y, e in zip(parts(yours, 0), parts(expected, 0), strict=True)
                 )
             ),
-            shown_by={
-                "sends tokens in their own order": edit(
-                    "tokens[order]", "tokens", "result[order] = back", "result = back"
-                )
-            },
         ),
         Mistake(
             "Those are the results of the tokens that this rank's expert got; send them back to "
@@ -205,39 +164,12 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 [[len(y) for y in rank[:2]] for rank in yours] == parts(yours, 2)
             ),
-            shown_by={
-                "sends nothing back": body("""
-                order = expert.argsort(stable=True)
-                sends = expert.bincount(minlength=world_size)
-                comes = torch.empty_like(sends)
-                dist.all_to_all_single(comes, sends)
-                arrived = tokens.new_empty(int(comes.sum()), *tokens.shape[1:])
-                dist.all_to_all_single(arrived, tokens[order], comes.tolist(), sends.tolist())
-                return work(arrived)
-            """)
-            },
         ),
         Mistake(
             "Not every rank makes the three calls. A rank without tokens has to make them too: it "
             "sends nothing, but tokens of others may come to its expert. So does one to which "
             "none comes.",
             stuck=r"Cause: The call stands under a condition",
-            shown_by={
-                "leaves without tokens": edit(
-                    "order = expert",
-                    """
-                    if len(tokens) == 0:
-                        return tokens
-                    order = expert""",
-                ),
-                "leaves if no token comes": edit(
-                    "arrived = tokens",
-                    """
-                    if sum(comes) == 0:
-                        return tokens
-                    arrived = tokens""",
-                ),
-            },
         ),
         Mistake(
             "The sizes of a transfer do not fit its tensors. First list: what comes from each "
@@ -245,15 +177,6 @@ EXERCISE = Exercise(
             "way back swap the two lists. No transfer of tokens has equal pieces.",
             raises=r"[Ss]plit sizes|does not divide|not.*divisible|number of elements",
             stuck=r"all_to_all",
-            shown_by={
-                "keeps the lists for the way back": edit(
-                    BACK, "dist.all_to_all_single(back, work(arrived), comes, sends)"
-                ),
-                "cuts into equal pieces": edit(
-                    "dist.all_to_all_single(arrived, tokens[order], comes, sends)",
-                    "dist.all_to_all_single(arrived, tokens[order])",
-                ),
-            },
         ),
         Mistake(
             "The results are right, but work has to be called exactly once per call, even on a "
@@ -266,54 +189,13 @@ EXERCISE = Exercise(
                     for y, e in zip(parts(yours, k), parts(expected, k), strict=True)
                 )
             ),
-            shown_by={
-                "lets an expert without tokens rest": edit(
-                    BACK,
-                    """
-                    made = work(arrived) if len(arrived) else arrived
-                    dist.all_to_all_single(back, made, sends, comes)
-                    """,
-                )
-            },
         ),
         Mistake(
             "The results are right, but it takes more than three collectives per call: one for "
             "the sizes, one there, one back. You know the sizes for the way back already.",
             missed="collectives",
-            shown_by={
-                "asks for the sizes again": edit(
-                    BACK,
-                    """
-                    again = torch.empty(world_size, dtype=torch.int64, device=device)
-                    dist.all_to_all_single(again, torch.tensor(comes, device=device))
-                    dist.all_to_all_single(back, work(arrived), again.tolist(), comes)
-                    """,
-                )
-            },
         ),
     ),
-    also_wrong={
-        "lets every rank see all tokens": Wrong(
-            body("""
-                every = [None] * world_size
-                dist.all_gather_object(every, (tokens, expert))
-                return tokens
-            """),
-            says="forbidden: all_gather_object",
-        ),
-    },
-    another=body("""
-        places = [torch.nonzero(expert == e).flatten() for e in range(world_size)]
-        sends = [len(p) for p in places]
-        counts = torch.zeros(world_size, dtype=torch.int64, device=device)
-        dist.all_to_all_single(counts, torch.tensor(sends, device=device))
-        comes = counts.tolist()
-        arrived = tokens.new_empty(sum(comes), *tokens.shape[1:])
-        dist.all_to_all_single(arrived, tokens[torch.cat(places)], comes, sends)
-        back = torch.empty_like(tokens)
-        dist.all_to_all_single(back, work(arrived), sends, comes)
-        return back[torch.cat(places).argsort()]
-    """),
     hints=(
         "The way there is that of the cells above: sort, send the sizes, send the tokens.",
         "The way back is the same transfer in the other direction: what came from a rank goes "

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...answers import body
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import would_give
 
 CALLS = range(2)
@@ -76,12 +75,6 @@ def _cut(call: int, rank: int, node: list[int], n: int) -> int:
     return max(node, key=lambda r: int(_score(call, r)))
 
 
-SCORES = """
-scores = torch.empty(dist.get_world_size(node), device=device)
-mine = torch.tensor([score], device=device)
-dist.all_gather_into_tensor(scores, mine, group=node)
-"""
-
 EXERCISE = Exercise(
     id="16-3",
     title="Let every node follow its best rank",
@@ -96,96 +89,37 @@ EXERCISE = Exercise(
             "src= takes a global rank, but you pass a place in the group. Use group_src=, or "
             "translate with dist.get_global_rank(node, place).",
             raises=r"not part of group",
-            shown_by={
-                "counts in the group for src": body(
-                    SCORES + "dist.broadcast(x, src=int(scores.argmax()), group=node)\n"
-                ),
-            },
         ),
         Mistake(
             "Every rank has what the best of all ranks had, not the best of its node: pass node to "
             "both calls as group=.",
             when=would_give(_each(lambda call, rank, node, n: _best(call, list(range(n))))),
-            shown_by={
-                "asks the whole world": body("""
-                    scores = torch.empty(world_size, device=device)
-                    dist.all_gather_into_tensor(scores, torch.tensor([score], device=device))
-                    dist.broadcast(x, src=int(scores.argmax()))
-                """),
-            },
         ),
         Mistake(
             "The tensor for the scores has one element per rank of the world; the node has only "
             "dist.get_world_size(node) ranks.",
             raises=r"invalid tensor size|must be equal to world_size|output tensor size",
-            shown_by={
-                "makes a place for every rank of the world": body("""
-                    scores = torch.empty(world_size, device=device)
-                    dist.all_gather_into_tensor(
-                        scores, torch.tensor([score], device=device), group=node
-                    )
-                    dist.broadcast(x, group_src=int(scores.argmax()), group=node)
-                """),
-            },
         ),
         Mistake(
             "No rank has changed its x: the best rank is known, but it has not sent its tensor.",
             when=would_give(_each(lambda call, rank, node, n: rank)),
-            shown_by={
-                "stops at the scores": body(SCORES + "return scores.argmax()\n"),
-            },
         ),
         Mistake(
             "The scores have lost their digits: float scores in a tensor of integers are cut off, "
             "so that ranks with different scores tie. Gather them in a float tensor.",
             when=would_give(_each(_cut)),
-            shown_by={
-                "gathers integers": body(
-                    SCORES.replace(
-                        "device=device)", "dtype=torch.int64, device=device)", 1
-                    ).replace("[score]", "[int(score)]")
-                    + "dist.broadcast(x, group_src=int(scores.argmax()), group=node)\n"
-                ),
-                "rounds the scores": body(
-                    SCORES.replace("[score]", "[float(round(score))]")
-                    + "dist.broadcast(x, group_src=int(scores.argmax()), group=node)\n"
-                ),
-            },
         ),
         Mistake(
             "Every node follows its first rank, not its best one.",
             when=would_give(_each(lambda call, rank, node, n: node[0])),
-            shown_by={"follows the first": body("dist.broadcast(x, group_src=0, group=node)")},
         ),
         Mistake(
             "Every node follows the rank with the lowest score.",
             when=would_give(
                 _each(lambda call, rank, node, n: min(node, key=lambda r: _score(call, r)))
             ),
-            shown_by={
-                "follows the worst": body(
-                    SCORES + "dist.broadcast(x, group_src=int(scores.argmin()), group=node)\n"
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "lets objects do it": Wrong(
-            body("""
-                pairs = [None] * dist.get_world_size(node)
-                dist.all_gather_object(pairs, (score, x), group=node)
-                x.copy_(max(pairs, key=lambda pair: pair[0])[1])
-            """),
-            says="forbidden: all_gather_object",
-        ),
-    },
-    another=body("""
-        best = torch.tensor([score], device=device)
-        dist.all_reduce(best, op=dist.ReduceOp.MAX, group=node)
-        if score < best:
-            x.zero_()
-        dist.all_reduce(x, group=node)
-    """),
     hints=(
         "Two steps: every rank learns all scores of its node, then the best rank broadcasts.",
         "Both calls take group=node. There are dist.get_world_size(node) scores.",

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 
 from .... import times
-from ...answers import body, edit
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import near, would_give
@@ -163,85 +162,39 @@ EXERCISE = Exercise(
             "compute() runs after the sum: the ranks that come early do nothing while they wait "
             "for the last one. Start the sum with async_op=True, compute, then wait.",
             when=lambda yours, expected, n: _when(yours, TOO_LATE),
-            shown_by={
-                "adds up first": body("""
-                    dist.all_reduce(x)
-                    return x / world_size, compute()
-                """),
-                "waits at once": body("""
-                    dist.all_reduce(x, async_op=True).wait()
-                    return x / world_size, compute()
-                """),
-            },
         ),
         Mistake(
             "compute() runs before the sum has begun, so the two cannot overlap. Start the sum "
             "first, with async_op=True.",
             when=lambda yours, expected, n: _when(yours, TOO_EARLY),
-            shown_by={
-                "computes first": edit(
-                    "work = dist.all_reduce(x, async_op=True)",
-                    "",
-                    "work.wait()",
-                    "dist.all_reduce(x)",
-                )
-            },
         ),
         Mistake(
             "compute is never called.",
             when=lambda yours, expected, n: all(y[3] == 0 and y[0] is not None for y in yours),
-            shown_by={
-                "computes nothing": edit("computed = compute()", "", ", computed", ", None"),
-                "returns the function": edit("computed = compute()", "", ", computed", ", compute"),
-            },
         ),
         Mistake(
             "It returns one value; a pair is expected: the average, and what compute returned.",
             when=lambda yours, expected, n: all(y[1] == NO_PAIR and y[0] for y in yours),
-            shown_by={"returns the average only": edit(", computed", "")},
         ),
         Mistake(
             "The two results are swapped: the average comes first, then what compute returned.",
             when=would_give(_exchanged),
-            shown_by={
-                "exchanges the two": edit("x / world_size, computed", "computed, x / world_size")
-            },
         ),
         Mistake(
             "The first of the pair is the Work object, which holds no numbers. The sum is in x, "
             "after wait().",
             when=lambda yours, expected, n: all(str(y[0]).endswith("Work") for y in yours),
-            shown_by={"returns the work": edit("x / world_size, computed", "work, computed")},
         ),
         Mistake(
             "That is the sum; divide it by the number of ranks, after wait().",
             when=would_give(_sums),
-            shown_by={"returns the sum": edit("x / world_size", "x")},
         ),
         Mistake(
             "A rank took its average before the last one had come: neither read nor change x until "
             "wait() has returned.",
             when=_early,
-            shown_by={
-                "divides before it waits": edit(
-                    "work = dist.all_reduce(x, async_op=True)",
-                    """
-                    work = dist.all_reduce(x, async_op=True)
-                    average = x / world_size
-                    """,
-                    "x / world_size",
-                    "average",
-                ),
-                "never waits": edit("work = dist", "dist", "work.wait()", ""),
-            },
         ),
     ),
-    another=body("""
-        future = dist.all_reduce(x, async_op=True).get_future()
-        average = future.then(lambda done: done.value()[0] / world_size)
-        computed = compute()
-        return average.wait(), computed
-    """),
     hints=(
         "Three steps: start the sum, call compute, and only then wait for the sum.",
         "With async_op=True the call returns a Work at once; keep it, to wait on it later.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, near
 from ...slips import Formula
@@ -74,13 +73,11 @@ EXERCISE = Exercise(
             "You let every all-reduce wait for the end of the backward pass. A bucket's all-reduce "
             "starts as soon as the bucket is ready, while the next one is computed.",
             when=_plays(lambda n, s, c, a, b: n * a + b * s),
-            shown_by={"no overlap": body("return n * alpha + beta * size")},
         ),
         Mistake(
             "That is the last bucket's all-reduce alone. It is right while the network keeps "
             "up; if a bucket takes longer to send than to compute, the all-reduces queue.",
             when=_plays(lambda n, s, c, a, b: _call(n, s, a, b)),
-            shown_by={"only the last bucket": body("return alpha + beta * size / n")},
         ),
         Mistake(
             "You have the case of a busy network only. If it keeps up with the backward pass, the "
@@ -90,29 +87,15 @@ EXERCISE = Exercise(
                 lambda n, s, c, a, b: c / n + n * a + b * s - c,
                 lambda n, s, c, a, b: max(0.0, c / n + n * a + b * s - c),
             ),
-            shown_by={
-                "the network is always busy": body(
-                    "return compute / n + n * alpha + beta * size - compute"
-                ),
-                "the same, never below zero": body(
-                    "return max(0.0, compute / n + n * alpha + beta * size - compute)"
-                ),
-            },
         ),
         Mistake(
             "n · α + β · size / n holds if computing takes as long as sending, compute = β · size. "
             "Here compute may be anything.",
             when=_plays(lambda n, s, c, a, b: n * a + b * s / n),
-            shown_by={
-                "where both take equally long": body("return n * alpha + beta * size / n"),
-            },
         ),
         Mistake(
             "You pay α once. Each of the n all-reduces costs it.",
             when=_plays(lambda n, s, c, a, b: overhead(n, s, c, a / n, b)),
-            shown_by={
-                "alpha is shared": edit("alpha + beta * size / n", "(alpha + beta * size) / n")
-            },
         ),
         Mistake(
             "You subtract all of computing from all of sending. The first bucket cannot be sent "
@@ -121,21 +104,8 @@ EXERCISE = Exercise(
                 lambda n, s, c, a, b: n * a + b * s - c,
                 lambda n, s, c, a, b: max(0.0, n * a + b * s - c),
             ),
-            shown_by={
-                "the difference": body("return n * alpha + beta * size - compute"),
-                "the difference, never below zero": body(
-                    "return max(0.0, n * alpha + beta * size - compute)"
-                ),
-            },
         ),
     ),
-    another=body("""
-        end = 0.0
-        for k in range(n):
-            ready = compute * (k + 1) / n
-            end = max(end, ready) + alpha + beta * size / n
-        return end - compute
-    """),
     hints=(
         "Draw two timelines: on one the buckets become ready, on the other the network sends "
         "them, one at a time. When does the last one arrive?",

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
 
@@ -100,40 +99,22 @@ EXERCISE = Exercise(
             "These are the statistics of a rank's own rows: that is plain BatchNorm. Gather those "
             "of all ranks, and merge them.",
             when=_first(lambda rank, n: _statistics(_rows(0, rank))),
-            shown_by={"a rank's own": body("return x.mean(0), x.var(0, unbiased=False)")},
         ),
         Mistake(
             "You take the plain mean of the ranks' means and variances. A rank with more rows must "
             "count more, and the variance within the ranks misses how far their means are apart.",
             when=_first(_mean_of_statistics),
-            shown_by={
-                "the mean of means": body("""
-                    mine = torch.stack([x.mean(0), x.var(0, unbiased=False)])
-                    dist.all_reduce(mine)
-                    mean, variance = mine / world_size
-                    return mean, variance
-                """),
-            },
         ),
         Mistake(
             "The mean is right, but the variance is the mean of the ranks' variances: it misses "
             "how far the ranks' means are apart. Each rank adds the square of its mean's distance "
             "from the common mean.",
             when=_first(_weighted_statistics),
-            shown_by={
-                "the mean of variances": edit("variances + (means - mean) ** 2", "variances")
-            },
         ),
         Mistake(
             "You divide by the number of rows minus one. BatchNorm normalizes with the mean of the "
             "squared distances: unbiased=False.",
             when=_first(lambda rank, n: _statistics(_together(0, n), correction=1)),
-            shown_by={
-                "one less": edit(
-                    "return mean, variance",
-                    "return mean, variance * counts.sum() / (counts.sum() - 1)",
-                ),
-            },
         ),
         Mistake(
             "The variance is right for small numbers, but not around 1000: the mean of the squares "
@@ -141,97 +122,23 @@ EXERCISE = Exercise(
             "digits for that. Gather every rank's mean, variance and number of rows, and merge "
             "them.",
             when=_digits_lost,
-            shown_by={
-                "adds up squares": body("""
-                    mine = torch.cat([x.sum(0), (x * x).sum(0), x.new_tensor([len(x)])])
-                    dist.all_reduce(mine)
-                    mean, squares = (mine[:-1] / mine[-1]).chunk(2)
-                    return mean, squares - mean**2
-                """),
-                "gathers means of squares": body("""
-                    mine = torch.cat([x.mean(0), (x * x).mean(0), x.new_tensor([len(x)])])
-                    everyone = [torch.empty_like(mine) for _ in range(world_size)]
-                    dist.all_gather(everyone, mine)
-                    table = torch.stack(everyone)
-                    shares = table[:, -1:] / table[:, -1].sum()
-                    mean, squares = (shares * table[:, :-1]).sum(0).chunk(2)
-                    return mean, squares - mean**2
-                """),
-            },
         ),
         Mistake(
             "The result is right, but it takes more than one collective per call. Put mean, "
             "variance and the number of rows into one tensor, and gather that.",
             missed="collectives",
-            shown_by={
-                "first the mean, then the variance": body("""
-                    count = x.new_tensor([len(x)])
-                    dist.all_reduce(count)
-                    mean = x.sum(0)
-                    dist.all_reduce(mean)
-                    mean /= count
-                    variance = ((x - mean) ** 2).sum(0)
-                    dist.all_reduce(variance)
-                    return mean, variance / count
-                """),
-            },
         ),
         Mistake(
             "The result is right, but every rank sends more bytes than 2c + 1 numbers of float32, "
             "the type of x, have. Its mean, its variance and the number of its rows are enough.",
             missed="bytes sent",
-            shown_by={
-                "sends doubles": edit(
-                    "mine = torch.cat(",
-                    """
-                    x = x.double()
-                    mine = torch.cat(""",
-                    "return mean, variance",
-                    "return mean.float(), variance.float()",
-                ),
-                "sends a row too": edit(
-                    "[len(x)])])",
-                    "[len(x)]), x[0]])",
-                    "[c, c, 1]",
-                    "[c, c, 1, c]",
-                    "means, variances, counts =",
-                    "means, variances, counts, _ =",
-                ),
-                "gathers the rows": body("""
-                    padded = x.new_full((200, x.shape[1]), float("nan"))
-                    padded[: len(x)] = x
-                    everyone = [torch.empty_like(padded) for _ in range(world_size)]
-                    dist.all_gather(everyone, padded)
-                    rows = torch.cat(everyone)
-                    rows = rows[~rows[:, 0].isnan()]
-                    return rows.mean(0), rows.var(0, unbiased=False)
-                """),
-            },
         ),
         Mistake(
             "The mean is that of the ranks' means, whatever their numbers of rows. A rank with "
             "more rows must count more: its share is its rows, divided by all.",
             when=_mean_is_plain,
-            shown_by={
-                "equal shares": edit("counts / counts.sum()", "1 / world_size"),
-            },
         ),
     ),
-    another=body("""
-        mine = x.new_empty(2 * x.shape[1] + 1)
-        mine[:-1] = torch.cat([x.mean(dim=0), x.var(dim=0, correction=0)])
-        mine[-1] = len(x)
-        everyone = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
-        dist.all_gather(everyone, mine)
-        (mean, variance), rows = everyone[0][:-1].chunk(2), everyone[0][-1]
-        for other in everyone[1:]:
-            (their_mean, their_variance), more = other[:-1].chunk(2), other[-1]
-            total, apart = rows + more, their_mean - mean
-            variance = (rows * variance + more * their_variance) / total
-            variance = variance + apart**2 * rows * more / total**2
-            mean, rows = mean + apart * more / total, total
-        return mean, variance
-    """),
     hints=(
         "Three facts about each rank's rows are enough: their mean, their variance, and how many "
         "there are. Gather these, and merge them.",

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from ...all_reduces import noted
-from ...answers import body, edit, whole
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
@@ -124,140 +123,41 @@ EXERCISE = Exercise(
             "A hook returns a future, which DDP waits for: all_reduce(…, async_op=True) gives a "
             "work, and work.get_future().then(f) a future with what f returns.",
             raises=r"^NoFuture: ",
-            shown_by={
-                "returns a tensor": edit(
-                    "future = dist.all_reduce(small, async_op=True).get_future()",
-                    "dist.all_reduce(small)",
-                    "return future.then(lambda done: done.value()[0].float())",
-                    "return small.float()",
-                ),
-                "returns nothing": edit(
-                    "future = dist.all_reduce(small, async_op=True).get_future()",
-                    "dist.all_reduce(small)",
-                    "return future.then(lambda done: done.value()[0].float())",
-                    "bucket.buffer().copy_(small)",
-                ),
-            },
         ),
         Mistake(
             "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
             "overlaps. Start it with async_op=True, and return a future of its result.",
             raises=r"^Waited: ",
-            shown_by={
-                "waits in the hook": body("""
-                    small = (bucket.buffer() / world_size).bfloat16()
-                    state["bytes"] += small.nbytes
-                    dist.all_reduce(small)
-                    future = torch.futures.Future()
-                    future.set_result(small.float())
-                    return future
-                """),
-                "waits for the work": edit(
-                    "future = dist.all_reduce(small, async_op=True).get_future()",
-                    """
-                    work = dist.all_reduce(small, async_op=True)
-                    work.wait()
-                    future = work.get_future()
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The future has to hold one float32 tensor of the bucket's shape. That of all_reduce "
             "holds a list with one bfloat16 tensor: take it out, and convert it to float32.",
             raises=r"^NoGradient: ",
-            shown_by={
-                "the work's own future": edit(
-                    """
-                    future = dist.all_reduce(small, async_op=True).get_future()
-                    return future.then(lambda done: done.value()[0].float())
-                    """,
-                    "return dist.all_reduce(small, async_op=True).get_future()",
-                ),
-                "still 16 bits": edit("[0].float()", "[0]"),
-            },
         ),
         Mistake(
             "Every rank keeps its own gradient: the hook replaces DDP's all-reduce, so it has to "
             "call all_reduce itself.",
             when=_kept_own,
-            shown_by={
-                "sends nothing": body("""
-                    future = torch.futures.Future()
-                    future.set_result(bucket.buffer() / world_size)
-                    return future
-                """),
-            },
         ),
         Mistake(
             "The largest number has become inf: float16 ends at 65,504. bfloat16 has the range of "
             "float32.",
             when=lambda yours, expected, n: any(bool(g.isinf().any()) for g in _gradients(yours)),
-            shown_by={"float16": edit(".bfloat16()", ".half()")},
         ),
         Mistake(
             "The gradient is the sum over the ranks. A hook has to divide by world_size itself.",
             when=_hooked(lambda mean, n: mean * n),
-            shown_by={
-                "the sum": edit(
-                    "small = (bucket.buffer() / world_size).bfloat16()",
-                    "small = bucket.buffer().bfloat16()",
-                )
-            },
         ),
         Mistake(
             "The gradient is divided by world_size twice.",
             when=_hooked(lambda mean, n: mean / n),
-            shown_by={"divides twice": edit("float()", "float() / world_size")},
         ),
         Mistake(
             'The gradient is right, but the count is not: state["bytes"], which holds those of '
             "earlier buckets, has to grow by the nbytes of the bfloat16 tensor that is reduced.",
             when=lambda yours, expected, n: all(map(near, _gradients(yours), _gradients(expected))),
-            shown_by={
-                "does not count": edit('state["bytes"] += small.nbytes', ""),
-                "forgets earlier buckets": edit('state["bytes"] +=', 'state["bytes"] ='),
-                "counts the numbers": edit("small.nbytes", "small.numel()"),
-                "torch's own": whole("""
-                    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
-                        bf16_compress_hook,
-                    )
-
-
-                    def bf16_hook(state, bucket):
-                        return bf16_compress_hook(None, bucket)
-                """),
-            },
         ),
     ),
-    also_wrong={
-        "a name that is not there": Wrong(
-            body("return compress(bucket.buffer())  # noqa: F821"), says="NameError"
-        ),
-        "sends 32 bits": Wrong(
-            edit(
-                "small = (bucket.buffer() / world_size).bfloat16()",
-                "large = bucket.buffer() / world_size",
-                "small.nbytes",
-                "large.numel() * 2",
-                "small,",
-                "large,",
-                ".float",
-                ".bfloat16().float",
-            ),
-            says="goal: bytes sent",
-        ),
-    },
-    another=body("""
-        gradient = bucket.buffer()
-        small = gradient.to(torch.bfloat16).div_(dist.get_world_size())
-        state["bytes"] += small.numel() * small.element_size()
-
-        def back(future):
-            return gradient.copy_(future.value()[0])
-
-        return dist.all_reduce(small, async_op=True).get_future().then(back)
-    """),
     hints=(
         "Three steps: make the buffer small, all-reduce the small one asynchronously, and turn "
         "what comes back into float32 again.",

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
-from ...exercise import Exercise, Goal, Here, Mistake, Wrong
+from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 
 #: Numbers of blocks and width of the networks; rows that the ranks do not share evenly.
@@ -175,136 +174,56 @@ EXERCISE = Exercise(
             "shard does not return net. fully_shard changes a module in place and returns it, so "
             "shard the net that was passed, not a copy, and return it.",
             when=_first(lambda found, parts: found[0] is False),
-            shown_by={
-                "returns nothing": edit("return fully_shard(net, mesh=mesh)", "fully_shard(net)"),
-                "shards a copy": edit(
-                    "for part in",
-                    "import copy\n\nnet = copy.deepcopy(net)\nfor part in",
-                ),
-            },
         ),
         Mistake(
             "Parameters are sharded over another mesh than the one that was passed: torch makes "
             "one of all ranks if mesh= is missing. Pass mesh=mesh in every call.",
             when=_first(lambda found, parts: found[0] == ANOTHER),
-            shown_by={
-                "no mesh for the parts": edit("fully_shard(part, mesh=mesh)", "fully_shard(part)"),
-                "no mesh at all": edit(
-                    "fully_shard(part, mesh=mesh)",
-                    "fully_shard(part)",
-                    "return fully_shard(net, mesh=mesh)",
-                    "return fully_shard(net)",
-                ),
-            },
         ),
         Mistake(
             "Nothing is sharded: every rank holds all parameters all the time. fully_shard(module, "
             "mesh=mesh) shards a module's parameters.",
             when=_first(lambda found, parts: found[1] == 4 + 4 * (parts - 2)),
-            shown_by={"does nothing": body("return net")},
         ),
         Mistake(
             "Some parameters are in no group: they are whole on every rank, and their gradients "
             "are this rank's own. Wrap stem, blocks and head, and the net last, which takes what "
             "is left.",
             when=_first(lambda found, parts: 0 < found[1] < 4 + 4 * (parts - 2)),
-            shown_by={
-                "the blocks only": body("""
-                    for block in net.blocks:
-                        fully_shard(block, mesh=mesh, reshard_after_forward=True)
-                    return net
-                """),
-                "no head": body("""
-                    for part in (net.stem, *net.blocks):
-                        fully_shard(part, mesh=mesh, reshard_after_forward=True)
-                    return net
-                """),
-            },
         ),
         Mistake(
             "Everything is whole from the first layer on: there is only one group. Call "
             "fully_shard on each part before you call it on the net.",
             when=_first(lambda found, parts: found[2] == [parts] * parts),
-            shown_by={"the root alone": body("return fully_shard(net, mesh=mesh)")},
         ),
         Mistake(
             "Parts stay whole after they have computed, so more and more are held until backward. "
             "reshard_after_forward=False does that; and so does the default for a root. Where "
             "fully_shard is not called on the net, each part is a root of its own.",
             when=_first(lambda found, parts: found[2] == list(range(1, parts + 1))),
-            shown_by={
-                "keeps them": edit(
-                    "fully_shard(part, mesh=mesh)",
-                    "fully_shard(part, mesh=mesh, reshard_after_forward=False)",
-                ),
-                "the net is forgotten": edit("return fully_shard(net, mesh=mesh)", "return net"),
-            },
         ),
         Mistake(
             "Some parts are whole while others compute. What only the net's own call has taken is "
             "in its group, which is whole from the beginning of forward to the end; so is a group "
             "of several parts. Give each part a call of its own.",
             when=_first(lambda found, parts: max(found[2]) > 1),
-            shown_by={
-                "stem and head with the net": edit(
-                    "(net.stem, *net.blocks, net.head)", "net.blocks"
-                ),
-                "pairs": edit(
-                    "for part in (net.stem, *net.blocks, net.head):",
-                    "for part in ([net.stem, net.head], *net.blocks):",
-                ),
-            },
         ),
         Mistake(
             "fully_shard was called from the outside in: the net's group has taken all "
             "parameters, and none is left for its parts. Call it on the parts first.",
             raises=r"^TypeError: Invariant encountered|Cannot concatenate overlapping meshes",
-            shown_by={
-                "the net first": body("""
-                    fully_shard(net, mesh=mesh)
-                    for part in (net.stem, *net.blocks, net.head):
-                        fully_shard(part, mesh=mesh)
-                    return net
-                """),
-            },
         ),
         Mistake(
             "An nn.ModuleList has no forward, before which its parameters could be gathered: wrap "
             "each of its blocks.",
             raises=r"does not support containers that do not implement forward",
-            shown_by={
-                "the list": edit(
-                    "(net.stem, *net.blocks, net.head)", "(net.stem, net.blocks, net.head)"
-                ),
-            },
         ),
         Mistake(
             "The result is right, but a step takes more collectives than allowed: each call of "
             "fully_shard makes a group with collectives of its own. Wrap a block as one.",
             missed="collectives",
-            shown_by={
-                "every linear layer": edit(
-                    "for part in (net.stem, *net.blocks, net.head):\n",
-                    "for part in [m for m in net.modules() if isinstance(m, nn.Linear)]:\n",
-                ),
-            },
         ),
     ),
-    also_wrong={
-        "DDP": Wrong(body("return DDP(net)"), says="shard does not return net."),
-    },
-    another=body("""
-        def wrap(module):
-            return fully_shard(module, mesh=mesh, reshard_after_forward=True)
-
-        for name, child in net.named_children():
-            if name == "blocks":
-                for block in child:
-                    wrap(block)
-            else:
-                wrap(child)
-        return wrap(net)
-    """),
     hints=(
         "Each call of fully_shard makes one group, of the parameters that no earlier call has "
         "taken. How many groups do you need, and which?",

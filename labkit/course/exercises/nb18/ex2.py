@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
@@ -179,103 +178,40 @@ EXERCISE = Exercise(
         Mistake(
             "The result is not that of the plain pass: run x through every block, in order.",
             when=_first(lambda found, right: not found[0]),
-            shown_by={
-                "the first block only": edit("in blocks:", "in blocks[:1]:"),
-                "bends once more": edit("return x", "return torch.tanh(x)"),
-            },
         ),
         Mistake(
             "The result requires no gradient, so backward has nowhere to go. Either no block has "
             "run, or forward ran without gradients, or checkpoint with use_reentrant=True got an "
             "x that requires none: run every block, with use_reentrant=False.",
             raises=r"does not require grad and does not have a grad_fn",
-            shown_by={
-                "no_grad": body("""
-                    with torch.no_grad():
-                        for block in blocks:
-                            x = checkpoint(block, x, use_reentrant=False)
-                    return x
-                """),
-                "runs no block": body("return x"),
-                "reentrant": edit("use_reentrant=False", "use_reentrant=True"),
-            },
         ),
         Mistake(
             "A layer of a block was called by itself, or block.forward. FSDP gathers a block's "
             "parameters in hooks that only a call of the block runs: checkpoint(block, x, …).",
             raises=r"mixed torch\.Tensor and DTensor",
-            shown_by={
-                "layer by layer": edit(
-                    "x = checkpoint(block, x, use_reentrant=False)",
-                    """
-                    for layer in block:
-                        x = checkpoint(layer, x, use_reentrant=False)
-                    """,
-                ),
-                "forward itself": edit("checkpoint(block,", "checkpoint(block.forward,"),
-            },
         ),
         Mistake(
             "Some parameters get no gradient: the result of a block was cut off from the graph. "
             "Pass it to the next block as it is, without detach.",
             when=_first(lambda found, right: found[2] > 0),
-            shown_by={
-                "detaches": edit("checkpoint(block, x,", "checkpoint(block, x.detach(),"),
-            },
         ),
         Mistake(
             "The result is right, but the gradients belong to another dropout: the random number "
             "generator has to be in the same state when a block is computed again. That is what "
             "preserve_rng_state=True, the default, is for.",
             when=_first(lambda found, right: found[0] and not found[1] and found[3:] == right[3:]),
-            shown_by={
-                "another dropout": edit(
-                    "use_reentrant=False", "use_reentrant=False, preserve_rng_state=False"
-                ),
-            },
         ),
         Mistake(
             "All blocks are computed again at once when backward begins, so the activations of all "
             "of them exist then, as without recomputing. Call checkpoint once per block.",
             when=_first(lambda found, right: found[4] == len(CASES[0]) - 1),
-            shown_by={
-                "all at once": body("""
-                    return checkpoint(nn.Sequential(*blocks), x, use_reentrant=False)
-                """),
-            },
         ),
         Mistake(
             "Forward saves more than one input per block. Every block has to run inside "
             "checkpoint, the last one too.",
             when=_first(lambda found, right: found[3] > right[3]),
-            shown_by={
-                "the plain pass": edit("checkpoint(block, x, use_reentrant=False)", "block(x)"),
-                "not the last": edit(
-                    "for block in blocks:\n"
-                    "    x = checkpoint(block, x, use_reentrant=False)\n"
-                    "return x",
-                    "for block in blocks[:-1]:\n"
-                    "    x = checkpoint(block, x, use_reentrant=False)\n"
-                    "return blocks[-1](x)",
-                ),
-                "checkpoint_sequential": body("""
-                    from torch.utils.checkpoint import checkpoint_sequential
-
-                    return checkpoint_sequential(
-                        nn.Sequential(*blocks), len(blocks), x, use_reentrant=False
-                    )
-                """),
-            },
         ),
     ),
-    another=body("""
-        from functools import reduce
-
-        def again(y, block):
-            return checkpoint(lambda z: block(z), y, use_reentrant=False)
-
-        return reduce(again, blocks, x)
-    """),
     hints=(
         "A plain pass is a loop: x = block(x). Which call replaces block(x), so that only its "
         "input is saved?",

@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...answers import edit, whole
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 
@@ -159,133 +158,30 @@ EXERCISE = Exercise(
             "The weights are not those that were saved. dcp.load writes into the tensors of the "
             "state that you pass: pass that of the new network.",
             when=_on_all(lambda found, right: not _close(found[0], right[0])),
-            shown_by={
-                "loads nothing": edit(
-                    "dcp.load(state, checkpoint_id=self.folder, process_group=group)", ""
-                ),
-            },
         ),
         Mistake(
             "The weights are loaded, but Adam's moments are not. An optimizer that has not stepped "
             "has no moments into which anything could be loaded; get_state_dict makes them, "
             "optimizer.state_dict() does not. And save those of the trained one.",
             when=_on_all(lambda found, right: not _close(found[1], right[1])),
-            shown_by={
-                "the model only": whole("""
-                    class Checkpoint:
-                        def __init__(self, folder):
-                            self.folder = folder
-
-                        def save(self, net, optimizer, group):
-                            state = {"model": net.state_dict()}
-                            dcp.save(state, checkpoint_id=self.folder, process_group=group)
-
-                        def load(self, net, optimizer, group):
-                            state = {"model": net.state_dict()}
-                            dcp.load(state, checkpoint_id=self.folder, process_group=group)
-                """),
-                "state_dict of both": whole("""
-                    class Checkpoint:
-                        def __init__(self, folder):
-                            self.folder = folder
-
-                        def save(self, net, optimizer, group):
-                            state = {"model": net.state_dict(), "optim": optimizer.state_dict()}
-                            dcp.save(state, checkpoint_id=self.folder, process_group=group)
-
-                        def load(self, net, optimizer, group):
-                            state = {"model": net.state_dict(), "optim": optimizer.state_dict()}
-                            dcp.load(state, checkpoint_id=self.folder, process_group=group)
-                            net.load_state_dict(state["model"])
-                            optimizer.load_state_dict(state["optim"])
-                """),
-            },
         ),
         Mistake(
             "Weights and moments are loaded in place, but the learning rate is a number, which "
             "only stands in the state that dcp.load has changed: give the state back with "
             "set_state_dict.",
             when=_on_all(lambda found, right: found[2] == OTHER_RATE),
-            shown_by={
-                "does not give it back": edit(
-                    "set_state_dict(net, optimizer, "
-                    "model_state_dict=model, optim_state_dict=optim)",
-                    "",
-                ),
-            },
         ),
         Mistake(
             "Ranks of the group wait for ranks outside it, in a collective of the default group. "
             "Pass process_group=group to dcp.load, and call no other collective.",
             stuck=r"waits? in barrier",
-            shown_by={
-                "no group": edit(
-                    "dcp.load(state, checkpoint_id=self.folder, process_group=group)",
-                    "dcp.load(state, checkpoint_id=self.folder)",
-                ),
-            },
         ),
         Mistake(
             "Everything is loaded, but one file is larger than a shard: a rank has gathered what "
             "it may have no memory for. Let each rank write its own shards, with dcp.save.",
             when=lambda yours, expected, n: any(y[0] is False for y in yours),
-            shown_by={
-                "rank 0 writes everything": whole("""
-                    from torch.distributed.checkpoint.state_dict import StateDictOptions
-
-                    options = StateDictOptions(full_state_dict=True)
-
-
-                    class Checkpoint:
-                        def __init__(self, folder):
-                            self.folder = folder
-
-                        def save(self, net, optimizer, group):
-                            model, optim = get_state_dict(net, optimizer, options=options)
-                            if rank == 0:
-                                torch.save({"model": model, "optim": optim}, self.folder)
-
-                        def load(self, net, optimizer, group):
-                            state = torch.load(self.folder, weights_only=True)
-                            set_state_dict(
-                                net,
-                                optimizer,
-                                model_state_dict=state["model"],
-                                optim_state_dict=state["optim"],
-                                options=options,
-                            )
-                """),
-            },
         ),
     ),
-    another=whole("""
-        from torch.distributed.checkpoint.stateful import Stateful
-
-
-        class Training(Stateful):
-            def __init__(self, net, optimizer):
-                self.both = net, optimizer
-
-            def state_dict(self):
-                return dict(zip(("model", "optim"), get_state_dict(*self.both)))
-
-            def load_state_dict(self, state):
-                model, optim = state["model"], state["optim"]
-                set_state_dict(*self.both, model_state_dict=model, optim_state_dict=optim)
-
-
-        class Checkpoint:
-            def __init__(self, folder):
-                self.where = {"checkpoint_id": folder}
-
-            def save(self, net, optimizer, group):
-                state = {"training": Training(net, optimizer)}
-                dcp.save(state, process_group=group, **self.where)
-
-            def load(self, net, optimizer, group):
-                state = {"training": Training(net, optimizer)}
-                dcp.load(state, process_group=group, **self.where)
-    """),
     hints=(
         "Both methods begin alike: a dict with the states of net and optimizer, as get_state_dict "
         "gives them. save writes it, load reads into it.",

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...answers import edit
 from ...exercise import Exercise, Here, Mistake
 from ...sleepless import sleepless
 from ...slow_disk import slow_save
@@ -94,25 +93,14 @@ EXERCISE = Exercise(
             "Every rank writes the file, and they overwrite each other. Only rank 0 calls "
             "torch.save.",
             when=lambda yours, expected, n: n > 1 and all(y[0] == 1 for y in yours),
-            shown_by={"everybody writes": edit("if rank == 0:", "if True:")},
         ),
         Mistake(
             "No rank has written the file: rank 0 has to call torch.save(state, path).",
             when=lambda yours, expected, n: not any(y[0] for y in yours),
-            shown_by={
-                "nobody writes": edit("torch.save(state, path)", "pass"),
-                "counts from one": edit("rank == 0", "rank == world_size"),
-            },
         ),
         Mistake(
             "Another rank than rank 0 writes the file, or one writes it twice.",
             when=lambda yours, expected, n: [y[0] for y in yours] != [e[0] for e in expected],
-            shown_by={
-                "the last rank writes": edit("rank == 0", "rank == world_size - 1"),
-                "writes twice": edit(
-                    "torch.save(state, path)", "torch.save(state, path); torch.save(state, path)"
-                ),
-            },
         ),
         Mistake(
             "A rank returned before the file was complete: let all ranks wait, with "
@@ -121,32 +109,11 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 yours[0][1] == expected[0][1] and any(y[2].numel() == 0 for y in yours)
             ),
-            shown_by={
-                "nobody waits": edit("dist.barrier()", ""),
-                "sleeps": edit("dist.barrier()", "import time\n\ntime.sleep(3)"),
-                "waits until there is a file": edit(
-                    "dist.barrier()",
-                    """
-                    import os
-                    import time
-
-                    while not os.path.exists(path):
-                        time.sleep(0.01)
-                    """,
-                ),
-            },
         ),
         Mistake(
             "The file holds DTensors, with rank 0's shards only. Gather whole tensors first: "
             "StateDictOptions(full_state_dict=True).",
             when=lambda yours, expected, n: yours[0][1].endswith("DTensor"),
-            shown_by={
-                "shards": edit(
-                    "get_model_state_dict(net, options=options)",
-                    "net.state_dict()",
-                ),
-                "asks for no whole tensors": edit("full_state_dict=True, ", ""),
-            },
         ),
         Mistake(
             "The file has to hold one dict, with a tensor under the name of each parameter, such "
@@ -154,39 +121,12 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: (
                 yours[0][1].startswith(NO_DICT) or yours[0][1].endswith(("dict", "Dict"))
             ),
-            shown_by={
-                "a dict in a dict": edit(
-                    "torch.save(state, path)", 'torch.save({"model": state}, path)'
-                ),
-                "a list without names": edit(
-                    "save(state, path)", "save(list(state.values()), path)"
-                ),
-            },
         ),
         Mistake(
             "Rank 0 gathers alone, and waits for the shards of the others: all ranks have to call "
             "get_model_state_dict, and only torch.save stands under the if.",
             stuck=r"rank 0 waits in (?!barrier)",
-            shown_by={
-                "gathers alone": edit(
-                    "state = get_model_state_dict(net, options=options)",
-                    "",
-                    "torch.save(state, path)",
-                    "torch.save(get_model_state_dict(net, options=options), path)",
-                ),
-            },
         ),
-    ),
-    another=edit(
-        "state = get_model_state_dict(net, options=options)",
-        "state = {name: t.full_tensor() for name, t in net.state_dict().items()}",
-        "torch.save(state, path)",  # as notebook 10 does: never half a file under this name
-        """
-        import os
-
-        torch.save(state, f"{path}.draft")
-        os.replace(f"{path}.draft", path)
-        """,
     ),
     hints=(
         "Two things have to happen on all ranks, and one on rank 0 only.",

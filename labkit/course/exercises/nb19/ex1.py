@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, any_of, near
 
@@ -189,121 +188,58 @@ EXERCISE = Exercise(
             "You count every tensor whole on every rank. With sharded=True a rank holds only its "
             "rows: of the weights, the gradients, the copy and the optimizer's numbers.",
             when=_gives(_all),
-            shown_by={"never sharded": edit("if sharded:", "if False:")},
         ),
         Mistake(
             "You divide by world_size. Rows are not cut: each rank gets ⌈rows / world_size⌉ of "
             "them, until none are left, so the last ranks may hold fewer, or none.",
             when=_gives(_equal_parts),
-            shown_by={
-                "equal parts": edit(
-                    "return total * each",
-                    "return total * each / (world_size if sharded else 1)",
-                    "if sharded:",
-                    "if False:",
-                ),
-                "equal parts, rounded down": edit(
-                    "return total * each",
-                    "return total * each // (world_size if sharded else 1)",
-                    "if sharded:",
-                    "if False:",
-                ),
-            },
         ),
         Mistake(
             "You cut the numbers of a tensor into equal pieces. fully_shard cuts rows (the first "
             "dimension), and a row stays whole.",
             when=_gives(_pieces),
-            shown_by={
-                "cuts numbers": body("""
-                    each = weights.itemsize + gradients.itemsize + 4 * numbers
-                    each += 0 if weights == torch.float32 else 4
-                    n = world_size if sharded else 1
-                    return sum(-(-torch.Size(shape).numel() // n) for shape in shapes) * each
-                """)
-            },
         ),
         Mistake(
             "Every rank of yours holds as much as rank 0. That one gets ⌈rows / world_size⌉ rows "
             "of each tensor; what is left for the last ranks may be fewer, or none.",
             when=_gives(lambda case, rank, n: _held(case, 0, n)),
-            shown_by={"like rank 0": edit("max(0, min(size, rows - rank * size))", "size")},
         ),
         Mistake(
             "You leave out the float32 copy. If the weights are bfloat16, the optimizer updates a "
             "float32 copy, 4 bytes per parameter, and the weights are made from it.",
             when=_gives(bytes_=lambda c: per_number(c) - _copy(c)),
-            shown_by={"no copy": edit("each += 4 * (weights != torch.float32)", "pass")},
         ),
         Mistake(
             "You leave out the float32 copy where the optimizer keeps no numbers. SGD without "
             "momentum updates a copy too, if the weights are bfloat16.",
             when=_gives(bytes_=lambda c: per_number(c) - _copy(c) * (c.numbers == 0)),
-            shown_by={
-                "a copy beside numbers only": edit(
-                    "(weights != torch.float32)", "(weights != torch.float32) * (numbers > 0)"
-                )
-            },
         ),
         Mistake(
             "You count a float32 copy although the weights are float32: then the optimizer updates "
             "the weights themselves.",
             when=_gives(bytes_=lambda c: per_number(c) + 4 - _copy(c)),
-            shown_by={"always a copy": edit("4 * (weights != torch.float32)", "4")},
         ),
         Mistake(
             "You leave out the gradients. After backward each parameter has one.",
             when=_gives(bytes_=lambda c: per_number(c) - c.gradients.itemsize),
-            shown_by={"no gradients": edit(" + gradients.itemsize", "")},
         ),
         Mistake(
             "Your optimizer's numbers have as many bytes as the weights. They are float32, 4 "
             "bytes, like the copy that they belong to.",
             when=_gives(bytes_=lambda c: per_number(c) - (4 - c.weights.itemsize) * c.numbers),
-            shown_by={"state like the weights": edit("4 * numbers", "weights.itemsize * numbers")},
         ),
         Mistake(
             "You count 16 bytes per parameter whatever the recipe. That is Adam's with gradients "
             "of the weights' type; SGD keeps one number per parameter with momentum, and none "
             "without.",
             when=_gives(bytes_=lambda c: 16),
-            shown_by={"always 16": edit("return total * each", "return total * 16")},
         ),
         Mistake(
             "Not all ranks get rows: each takes ⌈rows / world_size⌉ of them, rounded up, until "
             "none are left. Yours rounds down, or lets the lengths differ by one at most.",
             when=any_of(_gives(_rounded_down), _gives(_split_evenly)),
-            shown_by={
-                "rounded down": edit(
-                    """
-                    size = -(-rows // world_size)
-                    rows = max(0, min(size, rows - rank * size))
-                    """,
-                    "rows = rows // world_size",
-                ),
-                "lengths that differ by one": edit(
-                    """
-                    size = -(-rows // world_size)
-                    rows = max(0, min(size, rows - rank * size))
-                    """,
-                    "rows = len(torch.empty(rows).tensor_split(world_size)[rank])",
-                ),
-            },
         ),
     ),
-    another=body("""
-        total = 0
-        for shape in shapes:
-            mine = torch.empty(shape, device="meta")
-            if sharded:
-                chunks = mine.chunk(world_size)
-                mine = chunks[rank] if rank < len(chunks) else mine[:0]
-            copy = [torch.float32] * (weights != torch.float32)
-            total += mine.numel() * sum(
-                kind.itemsize for kind in [weights, gradients, *copy, *[torch.float32] * numbers]
-            )
-        return total
-    """),
     hints=(
         "First ignore the ranks: how many bytes do weight, gradient, copy and optimizer state of "
         "one parameter have together?",

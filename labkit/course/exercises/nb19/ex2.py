@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
 from ...slips import Formula
@@ -149,7 +148,6 @@ EXERCISE = Exercise(
             "Each of your ranks predicts its own step. All wait for the slowest one in the "
             "all-reduce: the largest of their predictions counts, on every rank.",
             when=_own,
-            shown_by={"its own": edit("dist.all_reduce(step, dist.ReduceOp.MAX)", "pass")},
         ),
         Mistake(
             "You add the ranks' predictions up or average them. They compute at the same time, and "
@@ -158,101 +156,43 @@ EXERCISE = Exercise(
                 lambda case, n: sum(_step(case, rank, n) for rank in range(n)),
                 lambda case, n: sum(_step(case, rank, n) for rank in range(n)) / n,
             ),
-            shown_by={
-                "the sum": edit(
-                    "dist.all_reduce(step, dist.ReduceOp.MAX)", "dist.all_reduce(step)"
-                ),
-                "the mean": edit(
-                    "dist.all_reduce(step, dist.ReduceOp.MAX)",
-                    "dist.all_reduce(step)\nstep /= world_size",
-                ),
-            },
         ),
         Mistake(
             "You hide nothing: you add all of communication to computing. Every bucket but the "
             "last one can be sent while the backward pass goes on.",
             when=_changed(added=lambda case, fixed, backward: _total(case)),
-            shown_by={
-                "nothing is hidden": edit(
-                    "max(call, buckets * call - backward * (buckets - 1) / buckets)",
-                    "buckets * call",
-                )
-            },
         ),
         Mistake(
             "You hide communication behind all of backward. The first bucket is ready only after "
             "backward / buckets, and the last one leaves when backward has ended: its call always "
             "shows.",
             when=_changed(added=lambda case, fixed, backward: max(0.0, _total(case) - backward)),
-            shown_by={
-                "the last bucket hides too": edit(
-                    "max(call, buckets * call - backward * (buckets - 1) / buckets)",
-                    "max(0.0, buckets * call - backward)",
-                )
-            },
         ),
         Mistake(
             "You count only the last bucket. If the all-reduces together take longer than what is "
             "left of backward after the first bucket, they queue.",
             when=_changed(added=lambda case, fixed, backward: _total(case) / case.buckets),
-            shown_by={
-                "only the last bucket": edit(
-                    "max(call, buckets * call - backward * (buckets - 1) / buckets)", "call"
-                )
-            },
         ),
         Mistake(
             "You pay α once. Each bucket's all-reduce costs it.",
             when=_changed(added=_one_alpha),
-            shown_by={
-                "alpha once": edit(
-                    "alpha + beta * size / buckets", "(alpha + beta * size) / buckets"
-                )
-            },
         ),
         Mistake(
             "Your computing is proportional to the rows. A part of a step (the optimizer, say) "
             "does not depend on them: draw a line through the two measured times.",
             when=_changed(proportional=True),
-            shown_by={
-                "proportional": edit(
-                    "per_row = (seconds - fewer_seconds) / (more - fewer)",
-                    "per_row = fewer_seconds / fewer",
-                    "fixed = fewer_seconds - per_row * fewer",
-                    "fixed = 0.0",
-                )
-            },
         ),
         Mistake(
             "Your backward pass is two thirds of the whole step. The part that does not depend on "
             "the rows is not backward, and hides nothing.",
             when=_changed(whole=True),
-            shown_by={
-                "two thirds of everything": edit(
-                    "backward = 2 / 3 * per_row * rows",
-                    "backward = 2 / 3 * (fixed + per_row * rows)",
-                )
-            },
         ),
         Mistake(
             "You take all of the time that grows with the rows for backward. A third of it is "
             "forward, during which there is no gradient to send.",
             when=_changed(share=1.0),
-            shown_by={"all is backward": edit("backward = 2 / 3 *", "backward = 1 *")},
         ),
     ),
-    another=body("""
-        (few, short), (many, long) = sorted(times.items())
-        slope = (long - short) / (many - few)
-        compute = short + slope * (rows - few)
-        backward, call = slope * rows * 2 / 3, alpha + beta * size / buckets
-        end = 0.0
-        for k in range(1, buckets + 1):
-            end = max(end, k * backward / buckets) + call
-        everyone = [torch.zeros(1) for _ in range(world_size)]
-        dist.all_gather(everyone, torch.tensor([compute - backward + end]))
-        return max(everyone).item()
-    """),
     hints=(
         "Three parts: computing (a line through the two measured times), what of the all-reduces "
         "is left when backward has ended, and the slowest rank.",

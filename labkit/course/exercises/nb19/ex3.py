@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...answers import body, edit
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, near
 from ...slips import Formula
@@ -74,62 +73,47 @@ EXERCISE = Exercise(
             when=lambda yours, expected, n: any(
                 near(yours, [r(rows(*case)) for case in CASES]) for r in (math.floor, round)
             ),
-            shown_by={"rounded down": edit("math.ceil(", "math.floor(")},
         ),
         Mistake(
             "You hide the all-reduce behind the whole step, 6 FLOPs per parameter and row. There "
             "is a gradient to send only during backward: 4 of them.",
             when=_plays(lambda c, w, n, g: rows(c, w, n, g) * 4 / 6),
-            shown_by={"the whole step": edit("/ 4", "/ 6")},
         ),
         Mistake(
             "You hide it behind 2 FLOPs per parameter and row, which is a forward pass. Backward "
             "has 4: one product for the weights' gradient and one for the inputs'.",
             when=_plays(lambda c, w, n, g: rows(c, w, n, g) * 2),
-            shown_by={"forward": edit("/ 4", "/ 2")},
         ),
         Mistake(
             "You send each gradient once. A ring's all-reduce is a reduce-scatter and an "
             "all-gather: 2 (n − 1) / n times its bytes.",
             when=_plays(lambda c, w, n, g: g * c / (4 * w)),
-            shown_by={"once": edit("2 * (n - 1) / n * gradient_bytes", "gradient_bytes")},
         ),
         Mistake(
             "That is half of it. An all-reduce is a reduce-scatter and an all-gather, and there "
             "are 4 FLOPs per parameter and row in backward.",
             when=_plays(lambda c, w, n, g: rows(c, w, n, g) / 2),
-            shown_by={"half of it": edit("2 * (n - 1) / n", "(n - 1) / n")},
         ),
         Mistake(
             "You send 2 × the gradient's bytes, which is the limit for many ranks. With n ranks it "
             "is 2 (n − 1) / n ×.",
             when=_plays(lambda c, w, n, g: 2 * g * c / (4 * w)),
-            shown_by={"many ranks": edit("2 * (n - 1) / n", "2")},
         ),
         Mistake(
             "You take a gradient for 4 bytes. It has gradient_bytes: 2 in bfloat16.",
             when=_plays(lambda c, w, n, g: rows(c, w, n, 4)),
-            shown_by={"float32 always": edit("* gradient_bytes", "* 4")},
         ),
         Mistake(
             "flops / bandwidth is the rule for many ranks and two bytes per gradient. In general "
             "the bytes are 2 (n − 1) / n · gradient_bytes, and the FLOPs 4.",
             when=_plays(lambda c, w, n, g: c / w),
-            shown_by={"the rule of thumb": body("return math.ceil(flops / bandwidth)")},
         ),
         Mistake(
             "A rank of the ring sends 2 (n − 1) messages, but each is a chunk, an n-th of the "
             "gradients.",
             when=_plays(lambda c, w, n, g: n * rows(c, w, n, g)),
-            shown_by={"whole gradients": edit("2 * (n - 1) / n", "2 * (n - 1)")},
         ),
     ),
-    another=body("""
-        seconds_to_send = 2 * gradient_bytes * (n - 1) / (n * bandwidth)
-        seconds_per_row = 4 / flops
-        whole = int(seconds_to_send / seconds_per_row)
-        return whole + (whole * seconds_per_row < seconds_to_send * (1 - 1e-12))
-    """),
     hints=(
         "Think of a single parameter: how long does backward compute on it for one row, and how "
         "long is its gradient sent?",
