@@ -71,7 +71,7 @@ test-gpu: $(if $(call said,WHEELS),,$(STAMP))  ## run all that needs a GPU, 8 mi
 wheels: $(STAMP)  ## fetch what test-gpu needs where there is no network: THERE=file NCCL=1
 	@$(BIN)/python -m tests.gpu.wheels "$(or $(call said,WHEELS),build/wheels)" $(if $(call said,THERE),--there "$(THERE)") $(if $(call said,NCCL),--nccl) $(call said,ARGS)
 
-bench: $(STAMP)  ## measure what the README claims, JSON in bench.json; then bench-peers
+bench: $(STAMP)  ## measure what docs/BENCHMARKS.md reports, JSON in bench.json; then bench-peers
 	$(BIN)/python -m tests.bench; own=$$?; $(BIN)/python -m tests.bench.peers && exit $$own
 
 # Installs the peers below build/, beside requirements.lock: none of them is needed for anything else.

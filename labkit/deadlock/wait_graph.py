@@ -6,7 +6,7 @@ of other ranks to provide something. What a rank has provided (collectives issue
 posted) only grows. A rank can provide more if one of its issuers can go on; an issuer can go on if
 nothing holds it, or if everything that it waits for has been provided or can still be. What that
 leaves, as the least fixed point, waits in vain: not because a time is over but because nobody is
-left who could come. ``labkit/deadlock/THEORY.md`` says why.
+left who could come. ``docs/THEORY.md`` says why.
 
 There are two readings of what labkit cannot see into (a thread of the user's, an agent of RPC,
 another process in the world). In one it may do anything: what is stuck then is *proved*. In the

@@ -1,4 +1,4 @@
-"""Measure what the README claims: ``python -m tests.bench``, or ``make bench``.
+"""Measure what docs/BENCHMARKS.md reports: ``python -m tests.bench``, or ``make bench``.
 
 One module a claim. What is compared is measured alternately (A B A B …), because a shared machine
 drifts, and the median is what counts. ``programs`` holds the programs that are measured.

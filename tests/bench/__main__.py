@@ -107,7 +107,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each thing is measured.")] = 5,
     json: Annotated[Path, typer.Option(help="Where every measurement goes.")] = Path("bench.json"),
 ) -> None:
-    """Measure what the README claims: a table here, every measurement in a JSON file.
+    """Measure what docs/BENCHMARKS.md reports: a table here, every measurement in a JSON file.
 
     The exit code is 1 if a claim is over its bound or could not be measured.
     """

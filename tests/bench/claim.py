@@ -12,7 +12,7 @@ Measured = TypeVar("Measured")
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that the README says; once it was measured, with a figure."""
+    """One row of docs/BENCHMARKS.md; once it was measured, with a figure."""
 
     name: str
     what: str  #: what is measured on both sides

@@ -20,12 +20,12 @@ import labkit
 from tests.support.conda_versions import ROOT
 
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/*.md")]
     + [ROOT / folder / "README.md" for folder in ("tests", "notebooks", "data")]
     + [ROOT / "notebooks/GLOSSARY.md"]
     + [*(ROOT / "labkit").rglob("*.md"), *(ROOT / "tests/gpu").rglob("*.md")]
 )
-FOLDERS = ("labkit", "tests", "notebooks", "data", ".ci", ".github", ".site")
+FOLDERS = ("labkit", "docs", "tests", "notebooks", "data", ".ci", ".github", ".site")
 #: Endings by which a word without a folder is taken for a file's name.
 ENDINGS = (".py", ".md", ".toml", ".yml", ".yaml", ".lock", ".ipynb", ".cff", ".sh")
 #: What stands for a name: nbNN, exK, NAME, …, *, notebook.ipynb.
@@ -216,7 +216,7 @@ def test_the_tests_readme_has_every_folder_of_tests():
 
 
 def test_the_programs_that_break_the_theory_are_in_the_tables_of_the_tests():
-    named = rows(ROOT / "labkit/deadlock/THEORY.md", "## Assumptions, and what breaks them")
+    named = rows(ROOT / "docs/THEORY.md", "## Assumptions, and what breaks them")
     programs = [name for row in named for name in re.findall(r"“(.+?)”", row[-1])]
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     assert len(programs) > 20
