@@ -132,7 +132,7 @@ TOUCHES = {
     r"tests/support/deadlocks\.py": (r"tests/ranks/test_deadlock_programs\.py::",),
     r"tests/support/correct_programs/": (r"tests/ranks/test_correct_programs\.py::",),
     r"pyproject\.toml|requirements\.lock|Makefile": ("tests/project/",),
-    r"(\.site/|notebooks/)": (r"tests/project/test_site\.py::",),
+    r"(\.site/|notebooks/|docs/)": (r"tests/project/test_site\.py::",),
     r"labkit/tools/jupyterlab": ("tests/browser/",),
 }
 
