@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import labkit
+from tests.bench.__main__ import NAMES
 from tests.support.conda_versions import ROOT
 
 DOCUMENTS = sorted(
@@ -221,6 +222,11 @@ def test_the_programs_that_break_the_theory_are_in_the_tables_of_the_tests():
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     assert len(programs) > 20
     assert [name for name in programs if f'"{name}"' not in sources] == []
+
+
+def test_the_benchmarks_have_a_row_for_each_name_that_can_be_measured():
+    named = rows(ROOT / "docs/BENCHMARKS.md", "## labkit")
+    assert [name for row in named for name in re.findall(r"`([\w-]+)`", row[0])] == NAMES
 
 
 def test_one_version_stands_everywhere():
