@@ -10,9 +10,10 @@ from collections import Counter
 from ..errors import WIDTH, UsageError
 from . import catalogue, edition
 from .exercise import HINTS, Exercise
-from .first_aid import advice
-from .judge import Result, Verdict, judge
+from .judge import Verdict, judge
 from .report import report
+from .result import Result
+from .sentences import advice
 
 _last: str | None = None  #: the exercise that was checked last
 _given: Counter[str] = Counter()  #: hints of each exercise
@@ -81,7 +82,7 @@ def _first_hint(result: Result, verdict: Verdict) -> str:
     """Return the hint for what a check has found, "" if it needs none of its own."""
     if verdict.mistake is not None:
         return verdict.mistake.hint
-    cause = result.cause()
+    cause = result.cause
     return advice(cause) if cause is not None and verdict.name == cause.name else ""
 
 

@@ -13,7 +13,7 @@ from ..files import reason, write_whole
 from . import material
 from .compare import same
 from .exercise import Exercise, Failed
-from .judge import Result
+from .result import Result
 from .script_start import StartFailed
 from .script_text import is_python, says_something
 

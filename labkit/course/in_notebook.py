@@ -13,8 +13,8 @@ from ..errors import UsageError
 from ..notebook import shell
 from ..wire.trial import Here, Watched, find, unusable
 from .exercise import Exercise, Failed
-from .judge import Result
 from .own_lines import own_frames, own_lines, tell
+from .result import Result
 
 
 class TimeUp(BaseException):

@@ -29,7 +29,8 @@ from ..wire.outcome import Outcome
 from ..wire.samples import GroupKey, Sample
 from ..wire.trial import Found, Unusable
 from .exercise import Exercise, Failed
-from .judge import Result, judge
+from .judge import judge
+from .result import Result
 
 #: A line that an error on a rank came through: ``-->   5     return x / 0``.
 _POINTED = re.compile(r"\s*-->\s+\d+\s+(.*)")

@@ -6,17 +6,25 @@ for the same result: the stored notebooks are compared with it.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import WIDTH
 from ..notebook.show import plain
 from ..rank_names import fold, label
-from .compare import same
-from .difference import describe, rows
+from .compare import Comparison
 from .exercise import Failed
-from .judge import Result, Verdict
+from .judge import Verdict
+from .result import Result
 
+#: Characters of a value; of a longer one the part is shown where it differs.
+LONGEST = 160
+#: Rows of one rank.
+MOST = 6
+#: What a row is about, "" for all of it, then yours, expected and the mark.
+Row = tuple[str, str, str, str]
 GOOD, BAD = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m"
 
 
@@ -66,13 +74,7 @@ def _values(result: Result) -> list[str]:
     """
     on_ranks = result.exercise.where == "ranks"
     labels = result.exercise.labels(result.world_size)
-    cells: dict[int, tuple[tuple[str, ...], ...]] = {}
-    for rank, (yours, expected) in enumerate(zip(result.yours, result.expected, strict=True)):
-        if same(yours, expected):
-            cells[rank] = (("", describe(yours), describe(expected), GOOD),)
-        else:
-            found = rows(yours, expected, labels)
-            cells[rank] = tuple((row.what, row.yours, row.expected, BAD) for row in found)
+    cells = {rank: rows(pair, labels) for rank, pair in enumerate(result.ranks)}
     lines = []
     for ranks, own in fold(cells):
         for what, yours, expected, mark in own:
@@ -81,8 +83,82 @@ def _values(result: Result) -> list[str]:
     return _table(lines)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay rows of (ranks, yours, expected, mark) out: beside each other if there is room.
+def rows(pair: Comparison, labels: Sequence[str] = ()) -> tuple[Row, ...]:
+    """Return one row for the whole of a right or short value, else one for each entry that differs.
+
+    Parameters
+    ----------
+    labels
+        What the items of the list are, if it is a list of as many.
+    """
+    if pair.equal:
+        return (("", describe(pair.yours), describe(pair.expected), GOOD),)
+    found = pair.entries(labels)
+    if not found:
+        if max(len(_text(v)) for v in (pair.yours, pair.expected)) <= LONGEST and not _hides(pair):
+            return (_row("", pair),)
+        found = pair.leaves()
+    shown = [_row(what, part) for what, part in found[:MOST]]
+    if len(found) > MOST:
+        shown.append(("…", f"{len(found) - MOST} more differ", "", BAD))
+    return tuple(shown)
+
+
+def _text(value: Any) -> str:
+    """Write a value on one line, as Python shows it."""
+    return " ".join((str(value) if isinstance(value, Failed) else repr(value)).split())
+
+
+def describe(value: Any) -> str:
+    """Write a value on one line; a long one is cut in the middle."""
+    text = _text(value)
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+
+def _hides(pair: Comparison) -> bool:
+    """Tell whether tensors look the same, rounded to the digits that torch shows."""
+    yours, expected = pair.yours, pair.expected
+    tensors = all(hasattr(value, "tolist") for value in (yours, expected))
+    return tensors and _text(yours) == _text(expected) and _kind(yours) == _kind(expected)
+
+
+def _row(what: str, pair: Comparison) -> Row:
+    """Write a pair down: cut around the first place where the texts differ, if they are long."""
+    mine, its = _exact(pair.yours), _exact(pair.expected)
+    if mine == its:  # equal texts of unequal values: say how
+        return what, f"{mine} ({_kind(pair.yours)})", f"{its} ({_kind(pair.expected)})", BAD
+    if max(len(mine), len(its)) <= LONGEST:
+        return what, mine, its, BAD
+    pairs = enumerate(zip(mine, its, strict=False))
+    begin = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(its)))
+    begin = max(0, begin - LONGEST // 3)
+    if begin:  # at a word
+        begin += next((m.end() for m in re.finditer(r"[ ,]+", mine[begin : begin + 30])), 0)
+    return what, _window(mine, begin), _window(its, begin), BAD
+
+
+def _window(text: str, begin: int) -> str:
+    end = begin + LONGEST
+    return f"{'… ' if begin else ''}{text[begin:end]}{' …' if end < len(text) else ''}"
+
+
+def _exact(value: Any) -> str:
+    """Write a value on one line; a tensor of one element with all of its digits."""
+    if hasattr(value, "tolist") and getattr(value, "ndim", 1) == 0:
+        return _text(value.tolist())
+    return _text(value)
+
+
+def _kind(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    dtype = str(getattr(value, "dtype", "")).replace("torch.", "")
+    return type(value).__name__ if shape is None else f"shape {tuple(shape)}, {dtype}"
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Lay rows out: beside each other if there is room.
 
     Without room yours stands above expected, and the mark beside the ranks; beside yours if there
     are none.
@@ -111,18 +187,17 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _goals(result: Result) -> list[str]:
     lines = []
-    for goal in result.exercise.goals:
-        limit = goal.limit(result.world_size)
-        allowed = f"at most {limit:,}" if goal.most is not None else f"exactly {limit:,}"
-        counted = {r: count for r, count in enumerate(result.counts) if count is not None}
-        if len(counted) < result.world_size:
+    for cost in result.costs:
+        goal = cost.goal
+        allowed = f"{'at most' if goal.most is not None else 'exactly'} {cost.limit:,}"
+        if not cost.is_counted:
             lines.append(f"{goal.measure}: not counted (allowed: {allowed})")
             continue
-        texts = {r: f"{count[goal.measure]:,}" for r, count in counted.items()}
-        met = all(goal.is_met(c[goal.measure], result.world_size) for c in counted.values())
-        folded = fold(texts)
-        yours = folded[0][1] if len(folded) == 1 else "; ".join(
-            f"{label(ranks)}: {text}" for ranks, text in folded)  # fmt: skip
-        each = " per rank" if len(folded) == 1 else ""
-        lines.append(f"{goal.measure}{each}: {yours} (allowed: {allowed}) {GOOD if met else BAD}")
+        folded = fold({rank: f"{count:,}" for rank, count in enumerate(cost.counts)})
+        yours = "; ".join(f"{label(ranks)}: {text}" for ranks, text in folded)
+        each = ""
+        if len(folded) == 1:
+            yours, each = folded[0][1], " per rank"
+        mark = BAD if cost.missed else GOOD
+        lines.append(f"{goal.measure}{each}: {yours} (allowed: {allowed}) {mark}")
     return lines

@@ -1,11 +1,14 @@
-"""Word the verdicts that are not those of a mistake: what was seen, with numbers, and what next."""
+"""Word the verdicts that are not those of a mistake, and the first tip after an error: what was
+seen, with numbers, and what next."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ..rank_names import fold, label
-from .exercise import Exercise, Failed, Goal
+from .exercise import Exercise, Failed
+from .result import Cost
 
 #: What a rank's value is called that is still on its way.
 _ON_ITS_WAY = ("Work", "Future")
@@ -13,6 +16,66 @@ _ON_ITS_WAY = ("Work", "Future")
 _NAMES = 3
 #: Characters of an error's message in a sentence; a longer one stands above it only.
 _MESSAGE = 160
+
+#: What an error's "Type: message" has, and what to do about it.
+ADVICE = (
+    (
+        r"^NameError: name '(?P<name>\w+)'",
+        "{name} is not defined there. A rank has the names that %%px cells have defined, and rank, "
+        "world_size, device, torch and dist; a cell without %%px defines names in the notebook.",
+    ),
+    (
+        r"^UnboundLocalError",
+        "A name that is assigned anywhere in a function is local in all of it: give it a value "
+        "before that line, on every path.",
+    ),
+    (
+        r"^TypeError: (?P<name>[\w.<>]+)\(\) (takes|missing|got an unexpected)",
+        "{name} is called with other arguments than its def line has. The check calls your answer "
+        "as the exercise describes it: keep the parameters of the first line.",
+    ),
+    (
+        r"'NoneType'",
+        "Something there is None. Functions that change a tensor in place, dist.all_reduce and "
+        "dist.broadcast among them, return None: call them on a line of their own and use the "
+        "tensor afterwards. A function of yours without return gives None too.",
+    ),
+    (
+        r"(size|shape)s? of tensor|broadcast shape|shapes cannot be multiplied|"
+        r"size mismatch|invalid tensor size|shape '.*' is invalid",
+        "Print the shapes of the tensors of that line just above it: print(a.shape, b.shape).",
+    ),
+    (
+        r"same dtype|expected scalar type|result type .* can't be cast|invalid tensor type",
+        "Print the dtypes of the tensors of that line just above it: print(a.dtype, b.dtype).",
+    ),
+    (
+        r"^IndexError",
+        "Print the length and the index just above that line. Indexes go from 0 to the length - 1.",
+    ),
+    (
+        r"^KeyError",
+        "Print the keys just above that line: print(list(table)). table.get(key) gives None for a "
+        "key that is not there.",
+    ),
+    (
+        r"^AttributeError: .* has no attribute '(?P<name>\w+)'",
+        "Print what stands before .{name} in that line, and its type.",
+    ),
+    (
+        r"Boolean value of Tensor|only one element tensors|a Tensor with \d+ elements",
+        "A tensor of several numbers is neither true nor false, and is no number: choose one "
+        "element, or reduce it with any(), all(), max() or sum().",
+    ),
+    (
+        r"There is no rank -?\d+ in this group",
+        "Ranks go from 0 to world_size - 1: print the rank that you compute just above that line.",
+    ),
+    (
+        r"[Ll]eaf [Vv]ariable|leaf variable that requires grad|a view of a leaf",
+        "Change parameters inside torch.no_grad(), or change p.data.",
+    ),
+)
 
 
 def unwritten(exercise: Exercise) -> str:
@@ -49,23 +112,17 @@ def forbidden(name: str) -> str:
     return f"It calls dist.{name}, which this exercise forbids."
 
 
-def missed(goal: Goal, counts: Sequence[int]) -> str:
+def missed(cost: Cost) -> str:
     """Say what a right result cost, and what is allowed."""
-    limit = goal.limit(len(counts))
-    wrong = {r: c for r, c in enumerate(counts) if not goal.is_met(c, len(counts))}
-    ranks, count = max(fold(wrong), key=lambda group: abs(group[1] - limit))
-    who = "it" if len(ranks) == len(counts) else label(ranks)
-    many = who.startswith("ranks")
-    verb = {"collectives": "take" if many else "takes"}.get(
-        goal.measure, "send" if many else "sends"
-    )
-    allowed = f"{limit:,}" if goal.most is not None else f"exactly {limit:,}"
-    is_allowed = "is" if limit == 1 else "are"
-    rule = "allowed" if goal.most is not None or count > limit else "expected"
-    return (
-        f"The result is right, but {who} {verb} {_amount(count, goal.measure)}; {allowed} "
-        f"{is_allowed} {rule}."
-    )
+    measure, limit = cost.goal.measure, cost.limit
+    ranks, count = max(fold(cost.missed), key=lambda group: abs(group[1] - limit))
+    who = "it" if len(ranks) == len(cost.counts) else label(ranks)
+    verb = "take" if measure == "collectives" else "send"
+    verb += "" if who.startswith("ranks") else "s"
+    at_most = cost.goal.most is not None
+    allowed = f"{'' if at_most else 'exactly '}{limit:,} {'is' if limit == 1 else 'are'}"
+    rule = "allowed" if at_most or count > limit else "expected"
+    return f"The result is right, but {who} {verb} {_amount(count, measure)}; {allowed} {rule}."
 
 
 def _amount(count: int, measure: str) -> str:
@@ -139,3 +196,17 @@ def _unusable(cause: Failed, where: str) -> str:
     if found.wanted and found.returned.split()[-1] != found.wanted:
         wanted = f"; {found.wanted} is expected"
     return f"It returns {found.returned}{where}{wanted} ({found.error}: {found.message})."
+
+
+def advice(failed: Failed) -> str:
+    """Return where to look after an error of the answer, and for what.
+
+    ``""`` for an error that did not come through a line of the answer.
+    """
+    if not failed.lines:
+        return ""
+    text = f"{failed.name}: {failed.message}"
+    found = ((re.search(pattern, text), said) for pattern, said in ADVICE)
+    what = next((said.format(**match.groupdict()) for match, said in found if match), "")
+    line = f"Begin with the line that raised the error: `{failed.lines[-1]}`."
+    return f"{line} {what}".rstrip()

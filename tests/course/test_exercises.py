@@ -20,10 +20,9 @@ from labkit import LabError, RankDied
 from labkit.course import catalogue, check, edition, material
 from labkit.course import in_notebook as module
 from labkit.course.compare import same
-from labkit.course.difference import LONGEST, describe
 from labkit.course.exercise import Exercise, Failed, Goal, Mistake
 from labkit.course.judge import Result, Verdict, judge
-from labkit.course.report import report
+from labkit.course.report import LONGEST, describe, report
 from labkit.notebook.show import plain
 from labkit.rank.torch_internals import collectives
 from tests.support import answers, witnesses

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from labkit.course import sentences
 from labkit.course.exercise import Failed, Goal
+from labkit.course.judge import judge
+from labkit.course.result import Result
 from labkit.wire.trial import Unusable
 from tests.unit.course.test_judge import exercise, judged
 
@@ -29,7 +32,9 @@ ONE = Goal("collectives", most=lambda n: 1)
     ],
 )  # fmt: skip
 def test_a_goal_in_numbers(goal: Goal, counts: list[int], said: str) -> None:
-    assert sentences.missed(goal, counts) == f"The result is right, but {said}"
+    counted = [{goal.measure: count} for count in counts]
+    result = Result(exercise(goals=(goal,)), 4, [1] * 4, [1] * 4, counted)
+    assert judge(result).sentence == f"The result is right, but {said}"
 
 
 def test_where_a_result_differs() -> None:
@@ -82,3 +87,42 @@ def test_what_did_not_end() -> None:
     assert sentences.failed(exercise(), late, " on rank 1", []) == (
         "It did not end within 20 s on rank 1. It was in the line `while not work.is_completed():`."
     )
+
+
+def fails(code: str) -> Failed:
+    """Run a line, and return how it fails."""
+    try:
+        exec(code, {"torch": torch, "x": torch.ones(2), "y": torch.ones(3)})
+    except Exception as error:
+        return Failed(type(error).__name__, str(error), (code,))
+    raise AssertionError(f"{code} does not fail")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("wrold_size + 1", "wrold_size is not defined there"),
+        ("(lambda a: a)()", "keep the parameters"),
+        ("None + 1", "Something there is None"),
+        ("x + y", "Print the shapes"),
+        ("torch.ones(2, 2) @ y", "Print the shapes"),
+        ("x.view(3)", "Print the shapes"),
+        ("torch.ones(2).long().add_(0.5)", "Print the dtypes"),
+        ("[1][2]", "Print the length and the index"),
+        ("{}['a']", "Print the keys"),
+        ("x.mena()", "Print what stands before .mena"),
+        ("bool(x)", "neither true nor false"),
+        ("x.item()", "neither true nor false"),
+        ("p = torch.ones(1, requires_grad=True); p += 1", "torch.no_grad"),
+    ],
+)
+def test_errors_that_learners_meet(code: str, said: str) -> None:
+    text = sentences.advice(fails(code))
+    assert text.startswith(f"Begin with the line that raised the error: `{code}`.")
+    assert said in text
+
+
+def test_an_error_without_advice_has_its_line() -> None:
+    said = sentences.advice(Failed("Odd", "", ("f()",)))
+    assert said == "Begin with the line that raised the error: `f()`."
+    assert sentences.advice(Failed("NameError", "name 'x' is not defined")) == ""

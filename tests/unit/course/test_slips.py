@@ -37,7 +37,7 @@ def test_the_formula_of_an_exercise_gives_what_is_expected(name: str, n: int) ->
     assert exercise.formula.values(n)
     assert exercise.formula.slip(yours, n) == ""  # no slip in what is right
     result = Result(exercise, n, yours, yours, counts=[{}] * n)
-    assert result.wrong == []
+    assert not result.wrong
     assert Formula("0", "", lambda _: [()] * len(exercise.formula.values(n))).slip(yours, n) == ""
 
 

@@ -8,8 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from ..wire.kinds import kind_of
-from .compare import number, same
+from .compare import are_lists, number, same
 
+#: Numbers side by side: yours and the right one.
+Pairs = Sequence[tuple[Any, Any]]
 #: Numbers of this size and more are not computed with: a square would overflow.
 LARGEST = 1e150
 #: Of how many parts a factor may be that is not whole: n / (n - 1), say.
@@ -23,7 +25,13 @@ def of_pair(yours: Any, expected: Any) -> str:
     """Return what is seen of one value beside the right one; "" if nothing is."""
     if yours is None:
         return ""
-    return next((text for look in _LOOKS if (text := look(yours, expected))), "")
+    found = (text for look in _OF_VALUES if (text := look(yours, expected)))
+    return next(found, "") or of_numbers(numbers(yours, expected))
+
+
+def of_numbers(pairs: Pairs) -> str:
+    """Return what all numbers have in common, beside the right ones; "" if nothing is seen."""
+    return next((text for look in _OF_NUMBERS if pairs and (text := look(pairs))), "")
 
 
 def _type(yours: Any, expected: Any) -> str:
@@ -65,11 +73,6 @@ def _truth(a: Any, b: Any) -> bool:
         and all(isinstance(v, bool | int | float) for v in (*x, *y))
         and all(float(v) == float(w) for v, w in zip(x, y, strict=True))
     )
-
-
-def are_lists(*values: Any) -> bool:
-    """Tell whether all of these are lists or tuples."""
-    return all(isinstance(value, list | tuple) for value in values)
 
 
 def _missing(yours: Any, expected: Any) -> str:
@@ -115,27 +118,25 @@ def _order(yours: Any, expected: Any) -> str:
     return SWAPPED if len(b) == 2 else REORDERED
 
 
-def numbers(yours: Any, expected: Any) -> list[tuple[float, float]] | None:
-    """Return the numbers of both side by side; None if one has others than numbers, or more."""
+def numbers(yours: Any, expected: Any) -> Pairs:
+    """Return the numbers of both side by side; none if one has others than numbers, or more."""
     a, b = (flat(plain(number(v))) for v in (yours, expected))
-    if kind_of(yours) != kind_of(expected) and len(a) != 1:
-        return None
-    if len(a) != len(b) or not all(
+    if len(a) != len(b) or (kind_of(yours) != kind_of(expected) and len(a) != 1):
+        return []
+    right = (
         isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < LARGEST
         for v in (*a, *b)
-    ):
-        return None
-    return list(zip(a, b, strict=True))
+    )
+    return list(zip(a, b, strict=True)) if all(right) else []
 
 
-def _what(pairs: Sequence[Any]) -> str:
+def _what(pairs: Pairs) -> str:
     return "It is" if len(pairs) == 1 else "Each number is"
 
 
-def _factor(yours: Any, expected: Any) -> str:
+def _factor(pairs: Pairs) -> str:
     """Name a whole factor by which all numbers are too large, or too small."""
-    pairs = numbers(yours, expected)
-    if not pairs or any((a == 0) != (b == 0) for a, b in pairs):
+    if any((a == 0) != (b == 0) for a, b in pairs):
         return ""
     factors = [a / b for a, b in pairs if b]
     if not factors or not all(math.isclose(f, factors[0], rel_tol=1e-4) for f in factors):
@@ -152,9 +153,8 @@ def _factor(yours: Any, expected: Any) -> str:
     return ""
 
 
-def _about(yours: Any, expected: Any) -> str:
+def _about(pairs: Pairs) -> str:
     """Name a whole factor that is seen through rounding to whole numbers."""
-    pairs = numbers(yours, expected) or []
     whole = all(isinstance(v, int) and v > 0 for pair in pairs for v in pair)
     if len(pairs) < 2 or not whole or max(min(pair) for pair in pairs) < 20:
         return ""
@@ -166,10 +166,9 @@ def _about(yours: Any, expected: Any) -> str:
     return ""
 
 
-def _offset(yours: Any, expected: Any) -> str:
+def _offset(pairs: Pairs) -> str:
     """Name a number that all are too large by, or too small; of a single one only 1."""
-    pairs = numbers(yours, expected)
-    if not pairs or not all(isinstance(v, int) for pair in pairs for v in pair):
+    if not all(isinstance(v, int) for pair in pairs for v in pair):
         return ""
     offsets = {a - b for a, b in pairs}
     by = offsets.pop()
@@ -194,19 +193,17 @@ def _case(yours: Any, expected: Any) -> str:
     return ""
 
 
-def _rounded(yours: Any, expected: Any) -> str:
+def _rounded(pairs: Pairs) -> str:
     """Name a rounding that was not asked for."""
-    pairs = numbers(yours, expected)
     for rounding, text in ((math.floor, "down"), (math.ceil, "up")):
-        if pairs and all(a == rounding(b) for a, b in pairs):
+        if all(a == rounding(b) for a, b in pairs):
             return f"{_what(pairs)} rounded {text}; it should not be."
     return ""
 
 
-def _function(yours: Any, expected: Any) -> str:
+def _function(pairs: Pairs) -> str:
     """Name a square, an inverse and the like; a single number may be a root or share by chance."""
-    pairs = numbers(yours, expected)
-    if not pairs or any(b == 0 for _, b in pairs):
+    if any(b == 0 for _, b in pairs):
         return ""
     several = len({b for _, b in pairs}) > 1 and all(b > 0 for _, b in pairs)
     shares = several and all(b < 1 for _, b in pairs)
@@ -236,15 +233,8 @@ def _opposite(yours: Any, expected: Any) -> str:
     return "Each True should be False, and each False True." if opposite else ""
 
 
-#: What all numbers have in common.
-OF_NUMBERS: tuple[Callable[[Any, Any], str], ...] = (
-    _factor,
-    _offset,
-    _rounded,
-    _about,
-    _function,
-)
-_LOOKS: tuple[Callable[[Any, Any], str], ...] = (
+_OF_NUMBERS: tuple[Callable[[Pairs], str], ...] = (_factor, _offset, _rounded, _about, _function)
+_OF_VALUES: tuple[Callable[[Any, Any], str], ...] = (
     _nan,
     _case,
     _transposed,
@@ -253,5 +243,4 @@ _LOOKS: tuple[Callable[[Any, Any], str], ...] = (
     _length,
     _order,
     _opposite,
-    *OF_NUMBERS,
 )
