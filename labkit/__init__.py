@@ -131,10 +131,10 @@ def _complete_exercises(shell: _Any) -> None:
     """Let Tab know the ids of the exercises, where there is a shell of IPython's."""
     if shell is None:
         return
-    from .course import completion
+    from .course import catalogue
     from .notebook.shell import add_matcher
 
-    add_matcher(shell, completion.complete)
+    add_matcher(shell, catalogue.complete)
 
 
 def load_ipython_extension(shell: _Any) -> None:

@@ -9,12 +9,24 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
 
 from ..errors import UsageError
-from .exercise import Exercise
+
+if TYPE_CHECKING:
+    from .exercise import Exercise
 
 _FOLDER, _FILE = re.compile(r"nb(\d\d)"), re.compile(r"ex(\d+)\.py")
 _HOME = Path(__file__).parent / "exercises"
+#: The call of a function that takes an id, up to the cursor; and the id so far.
+_CALL = re.compile(r"""(?:^|[\W_])(?:check|hint|solution)\(\s*["']([\d-]*)$""")
 
 
 def numbers() -> list[str]:
@@ -59,3 +71,16 @@ def _load(name: str) -> Exercise:
     module = importlib.import_module(f".exercises.nb{number}.ex{own}", __package__)
     exercise: Exercise = module.EXERCISE
     return exercise
+
+
+@context_matcher(identifier="labkit.exercises")
+def complete(context: CompletionContext) -> SimpleMatcherResult:
+    """Return the ids that begin as the text before the cursor does."""
+    found = _CALL.search(context.line_with_cursor[: context.cursor_position])
+    if found is None:
+        return SimpleMatcherResult(completions=[])
+    every = (name for number in numbers() for name in ids(number))
+    ids = [SimpleCompletion(name, type="id") for name in every if name.startswith(found[1])]
+    return SimpleMatcherResult(
+        completions=ids, matched_fragment=found[1], ordered=True, suppress=bool(ids)
+    )

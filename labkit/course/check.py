@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
 import textwrap
 from collections import Counter
 
 from ..errors import WIDTH, UsageError
+from ..rank_names import label
 from . import catalogue, edition
 from .exercise import HINTS, Exercise
 from .judge import Verdict, judge
@@ -163,9 +165,7 @@ def solution(name: str | None = None, *, define: bool = False) -> None:
     if not define:
         print(source)
         return
-    from .define import define as define_solution
-
-    _print(define_solution(exercise, source))
+    _print(_define(exercise, source))
 
 
 def _chosen(name: str | None, function: str) -> Exercise:
@@ -174,3 +174,47 @@ def _chosen(name: str | None, function: str) -> Exercise:
             f'No exercise has been checked yet: name one, as in labkit.{function}("00-1").'
         )
     return catalogue.find(_last if name is None else name)
+
+
+def _define(exercise: Exercise, source: str) -> str:
+    """Run the cell that solves an exercise, on all ranks or in the notebook, or write its file; say
+    so in a sentence."""
+    first, _, rest = source.partition("\n")
+    if exercise.where == "file":
+        from .in_file import keep
+
+        kept = keep(exercise, f"{rest}\n")
+        yours = f" Your own file is now {kept}." if kept else ""
+        return (
+            f"labkit has written {exercise.answer}: it is now the course's solution of exercise "
+            f"{exercise.id}.{yours}"
+        )
+    if exercise.where == "notebook":
+        _define_here(exercise, source)
+        where = "in this notebook"
+    else:
+        code = f"# The course's solution of {exercise.id}\n{rest}" if first == "%%px" else source
+        where = f"on {_define_on_ranks(code)}"
+    return (
+        f"labkit has defined `{exercise.answer}` {where}: it is now the course's solution of "
+        f"exercise {exercise.id}, and the cells below can use it."
+    )
+
+
+def _define_here(exercise: Exercise, source: str) -> None:
+    from .in_notebook import names_of_notebook
+
+    name = f"<solution of {exercise.id}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), names_of_notebook())
+
+
+def _define_on_ranks(code: str) -> str:
+    from ..notebook import lab
+    from ..notebook.run import run
+    from ..runtime import request
+
+    session = lab.session_of(lab.running())
+    ranks = range(session.cluster.size)
+    run(request.cell(session.group, ranks, code))
+    return label(ranks)

@@ -16,7 +16,6 @@ from typing import Any
 
 from ..errors import DataError, UsageError
 from .material import file, notebooks
-from .script_text import says_something
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 #: Behind the first mark: the file that the learner begins with.
@@ -62,6 +61,12 @@ def _split(source: str) -> tuple[list[str], list[str], list[str]]:
 def has_solution(source: str) -> bool:
     """Tell whether a cell has a solution region."""
     return BEGIN in source or END in source
+
+
+def says_something(line: str) -> bool:
+    """Tell whether a line says anything to a machine. Slurm reads comments that begin with
+    ``#SBATCH``."""
+    return bool(line.strip()) and (line.startswith("#SBATCH") or not line.lstrip().startswith("#"))
 
 
 def stub(source: str) -> str:

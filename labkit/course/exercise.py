@@ -13,13 +13,14 @@ from typing import Any
 from .. import times
 from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
-from .script_text import ENDINGS
 from .slips import Formula
 
 #: Where an answer can live: among the names of the ``%%px`` cells, or of the notebook; or it is a
 #: file beside the notebook.
 PLACES = ("ranks", "notebook", "file")
 HINTS = 3
+#: What files end with that are answers: of Python, and of a shell that Slurm starts.
+ENDINGS = (".py", ".sbatch")
 #: Names of failures that others have caused.
 CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
 #: The collectives, for ``forbids`` of an exercise that is solved by messages.
@@ -249,3 +250,8 @@ class Exercise:
     def labels(self, world_size: int) -> tuple[str, ...]:
         """Return the labels of the items of a rank's list, none if the exercise has none."""
         return tuple(self.entries(world_size) if callable(self.entries) else self.entries)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the answer is Python, by its name: that of a function, a class or a file."""
+        return "." not in self.answer or self.answer.endswith(".py")

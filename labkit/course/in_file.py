@@ -12,10 +12,10 @@ from ..errors import DataError, UsageError
 from ..files import reason, write_whole
 from . import material
 from .compare import same
+from .edition import says_something
 from .exercise import Exercise, Failed
 from .result import Result
 from .script_start import StartFailed
-from .script_text import is_python, says_something
 
 
 def try_file(exercise: Exercise) -> Result:
@@ -39,7 +39,7 @@ def try_file(exercise: Exercise) -> Result:
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"{exercise.answer} cannot be read ({why}).") from None
-    means = _means if is_python(exercise.answer) else _says
+    means = _means if exercise.is_python else _says
     try:
         found = means(text)
     except (SyntaxError, ValueError) as error:

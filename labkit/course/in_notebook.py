@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
+import re
 import signal
 import sys
+import sysconfig
 import threading
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 from ..notebook import shell
+from ..rank_names import red
 from ..wire.trial import Here, Watched, find, unusable
 from .exercise import Exercise, Failed
-from .own_lines import own_frames, own_lines, tell
 from .result import Result
+
+#: Where code stands that a learner has not written: labkit's, Python's own, and what is installed.
+_LABKIT = f"{Path(__file__).parents[1]}/"
+_OTHERS = (_LABKIT, *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib")))
+_SITE = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
+#: How many places of the learner's code are shown.
+MOST = 4
 
 
 class TimeUp(BaseException):
@@ -90,3 +102,43 @@ def _bound(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the places in the learner's code that an error came through, outermost first."""
+    return [f for f in traceback.extract_tb(error.__traceback__) if _is_own(f.filename)]
+
+
+def own_lines(error: BaseException) -> tuple[str, ...]:
+    """Return the text of each of these places."""
+    return tuple((frame.line or "").strip() for frame in own_frames(error))
+
+
+def tell(error: BaseException) -> str:
+    """Return name and message, each place with its neighbouring lines, and what raised it.
+
+    Frames of labkit are left out: they would tell a learner nothing.
+    """
+    name, message = type(error).__name__, str(error)
+    lines = [f"{red(name)}: {message}" if message else red(name)]
+    own = own_frames(error)
+    for frame in own[:1] + own[1:][-(MOST - 1) :]:
+        where = f", in {frame.name}" if frame.name != "<module>" else ""
+        lines.append(f"  line {frame.lineno}{where}")
+        lines += _context(frame.filename, frame.lineno or 0)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if own and not _is_own(last.filename) and not last.filename.startswith(_LABKIT):
+        lines.append(f"  raised in {_SITE.sub('', last.filename)}:{last.lineno}, {last.name}")
+    return "\n".join(lines)
+
+
+def _is_own(filename: str) -> bool:
+    return not filename.startswith((*_OTHERS, "<frozen"))
+
+
+def _context(filename: str, lineno: int) -> list[str]:
+    """Show a line and its two neighbours, the line itself marked."""
+    texts = {n: linecache.getline(filename, n).rstrip() for n in range(lineno - 1, lineno + 2)}
+    return [
+        f"  {'-->' if n == lineno else '   '} {n:3} {text}" for n, text in texts.items() if text
+    ]

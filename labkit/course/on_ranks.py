@@ -19,8 +19,9 @@ from ..notebook.show import plain
 from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
-from ..runtime.finish import values
+from ..runtime.finish import Finished, values
 from ..runtime.process_group import GroupKeeper
+from ..runtime.request import Request
 from ..runtime.watchdog import sample
 from ..wire import errands
 from ..wire.asking import May
@@ -96,41 +97,62 @@ def _try(exercise: Exercise, group: GroupKeeper, world_size: int) -> Result:
     uncounted = cluster.why_off("counting") if exercise.goals or exercise.forbids else ""
     if uncounted:  # nobody shall fail for what was not counted
         exercise = replace(exercise, goals=(), forbids=())
+    groups = _groups(cluster)
+    sent = _send(exercise, group, world_size)
+    try:
+        finished = run(sent, timeout=exercise.seconds, tolerate=True)
+    except BaseException:
+        _end_trial(group, whole=False, in_order=False)
+        raise
+    crossed, in_order = "", False
+    if whole := not finished.ending.kind and not sent.failures():
+        after = sample(cluster, range(cluster.size))
+        crossed = _crossed(cluster, groups, after)
+        # Whether what was sent has gone, or goes, to where it was meant to.
+        in_order = not crossed and not recovery.out_of_step(cluster, after)
+    forbidden, notes = _end_trial(group, whole=whole, in_order=in_order)
+    if isinstance(finished.error, Interrupted):
+        raise finished.error
+    yours, counts = _collect(finished, cluster, exercise, world_size)
+    told = [] if finished.error is None else finished.error.blocks
+    # Errors are noted as a cell would show them, but for a headline that the verdict has.
+    headline = finished.ending.kind == "timeout"
+    return Result(
+        exercise,
+        world_size,
+        yours=yours,
+        expected=expected_on(exercise, world_size),
+        counts=counts,
+        forbidden=forbidden,
+        notes=[*told[headline:], *notes, *filter(None, [uncounted])],
+        waited="\n".join(" ".join(plain(line).split()) for line in told),
+        crossed=crossed,
+    )
+
+
+def _send(exercise: Exercise, group: GroupKeeper, world_size: int) -> Request:
+    """Send the trial to all ranks."""
+    cluster = group.cluster
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
     forbids = tuple(exercise.forbids)
     asked = errands.run_trial(exercise.trial, exercise.answer, forbids, ranks, world_size)
     payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
-    groups_before = _groups(cluster)
-    sent = request.call(group, range(cluster.size), payload, noted=False, may=May.CHECK)
-    finished, crossed = None, ""
-    try:
-        finished = run(sent, timeout=exercise.seconds, tolerate=True)
-    finally:
-        whole = finished is not None and not finished.ending.kind and not sent.failures()
-        in_order = False  # what was sent has gone, or goes, to where it was meant to
-        if whole:
-            after = sample(cluster, range(cluster.size))
-            crossed = _crossed(cluster, groups_before, after)
-            in_order = not crossed and not recovery.out_of_step(cluster, after)
-        forbidden, notes = _aftermath(group, whole=whole, in_order=in_order)
-    if isinstance(finished.error, Interrupted):
-        raise finished.error
-    ending, outcomes = finished.ending, finished.outcomes
+    return request.call(group, range(cluster.size), payload, noted=False, may=May.CHECK)
+
+
+def _collect(
+    finished: Finished, cluster: RankCluster, exercise: Exercise, world_size: int
+) -> tuple[list[Any], list[Mapping[str, int] | None]]:
+    """Return what each rank gave, or why it gave nothing, and what was counted there."""
     yours, counts = [], []
-    for outcome, answer in list(zip(outcomes, values(outcomes), strict=True))[:world_size]:
+    answers = zip(finished.outcomes, values(finished.outcomes), strict=True)
+    for outcome, answer in list(answers)[:world_size]:
         value, count = answer if answer is not None else (None, None)
         if isinstance(value, Unusable):
             value = Failed.of_trial(value)
-        yours.append(_failure(outcome, cluster, ending, exercise) or value)
+        yours.append(_failure(outcome, cluster, finished.ending, exercise) or value)
         counts.append(count)
-    if finished.error is not None:  # as a cell would show it, but for a headline of its own
-        notes = [*finished.error.blocks[ending.kind == "timeout" :], *notes]
-    told = [] if finished.error is None else finished.error.blocks
-    waited = "\n".join(" ".join(plain(line).split()) for line in told)
-    if uncounted:
-        notes = [*notes, uncounted]
-    return Result(exercise, world_size, yours, expected_on(exercise, world_size), counts,
-                  forbidden, notes, waited, crossed)  # fmt: skip
+    return yours, counts
 
 
 def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
@@ -173,7 +195,7 @@ def _crossed(
     return next((text for rank, key in new if (text := cause.crossed(situation, rank, key))), "")
 
 
-def _aftermath(group: GroupKeeper, *, whole: bool, in_order: bool) -> tuple[list[str], list[str]]:
+def _end_trial(group: GroupKeeper, *, whole: bool, in_order: bool) -> tuple[list[str], list[str]]:
     """Collect forbidden calls, and leave a group behind that works.
 
     ``whole`` tells that every rank returned: else the group has been seen to already, unless the

@@ -18,7 +18,6 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 from labkit.course import edition
 from labkit.course.exercise import Exercise
-from labkit.course.script_text import is_python
 from tests.support import answers
 
 #: Operators that are left out: they change what a type checker reads, or an error that nobody
@@ -75,7 +74,7 @@ def mutants(exercise: Exercise) -> list[Mutant]:
     first, end = (i for i, line in enumerate(lines) if edition.is_mark(line))
     last = end - 1
     found: dict[str, Mutant] = {}
-    python = is_python(exercise.answer)
+    python = exercise.is_python
     for source in _changed(solution) if python else _shortened(solution):
         where, change = _difference(solution, source)
         if where and all(first <= line < last for line in where):

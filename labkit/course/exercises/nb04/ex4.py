@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ...all_reduces import noted
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
+from ...trial_tools import noted
 from . import averaging
 from .averaging import AGAIN, CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
 

@@ -19,8 +19,7 @@ from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
-from ...sleepless import sleepless
-from ...slow_disk import slow_save
+from ...trial_tools import sleepless, slow_save
 from .facts import Facts, fact, has
 
 EPOCH = 3

@@ -17,8 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ...compare import same
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
-from ...sleepless import sleepless
-from ...slow_disk import slow_save
+from ...trial_tools import sleepless, slow_save
 from .saves import another_saves
 
 #: How long the first rank's disk takes in the middle of a file, in seconds.

@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...sleepless import sleepless
+from ...trial_tools import sleepless
 from .facts import MISSING, Facts
 
 #: The file comes in two pieces, each after so many seconds.

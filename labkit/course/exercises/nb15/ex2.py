@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...sleepless import sleepless
+from ...trial_tools import sleepless
 from .shared_store import shared_store
 
 #: How much later than the others one rank comes to a meeting, in seconds.

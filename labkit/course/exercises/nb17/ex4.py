@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...all_reduces import noted
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When, near
+from ...trial_tools import noted
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
 #: then not always whole. The last one is beyond float16.

@@ -14,8 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...sleepless import sleepless
-from ...slow_disk import slow_save
+from ...trial_tools import sleepless, slow_save
 
 #: How long the disk takes between the first half of a file and the second.
 SLOW = 0.5

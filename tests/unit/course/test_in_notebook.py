@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labkit.course import compare
-from labkit.course.own_lines import own_lines, tell
+from labkit.course.in_notebook import own_lines, tell
 from labkit.notebook.show import plain
 
 CELL = """def outer(x):
