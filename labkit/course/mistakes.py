@@ -10,6 +10,41 @@ from .compare import same
 #: ``when(yours, expected, world_size)`` of a mistake.
 When = Callable[[Any, Any, int], bool]
 
+
+class Predicate:
+    """Hold when a mistake shows: called as ``when(yours, expected, world_size)``, with the values
+    of all ranks in rank order. Two are joined by ``|`` or ``&``; as a decorator it makes one of a
+    function.
+
+    >>> nothing = some_rank(lambda mine, its: mine is None)
+    >>> too_much = every_rank(lambda mine, its: mine > its)
+    >>> (nothing | too_much)([2, 3], [1, 2], 2)
+    True
+    """
+
+    def __init__(self, holds: Callable[[Any, Any, int], bool]) -> None:
+        self._holds = holds
+
+    def __call__(self, yours: Any, expected: Any, world_size: int) -> bool:
+        return self._holds(yours, expected, world_size)
+
+    def __or__(self, other: When) -> Predicate:
+        return Predicate(lambda *found: self(*found) or other(*found))
+
+    def __and__(self, other: When) -> Predicate:
+        return Predicate(lambda *found: self(*found) and other(*found))
+
+
+def some_rank(test: Callable[[Any, Any], bool]) -> Predicate:
+    """Return what holds if ``test(mine, its)`` does on a rank: what it has, and should have."""
+    return Predicate(lambda yours, expected, n: any(map(test, yours, expected)))
+
+
+def every_rank(test: Callable[[Any, Any], bool]) -> Predicate:
+    """Return what holds if ``test(mine, its)`` does on every rank."""
+    return Predicate(lambda yours, expected, n: all(map(test, yours, expected)))
+
+
 #: What rounding may change in the result of a mistake that is played through in one process.
 REL, ABS = 1e-4, 1e-6
 
@@ -29,10 +64,11 @@ def any_of(*whens: When) -> When:
     return lambda yours, expected, world_size: any(w(yours, expected, world_size) for w in whens)
 
 
-def would_give(play: Callable[[int], Any]) -> When:
+def would_give(play: Callable[[int], Any]) -> Predicate:
     """Return the predicate of a mistake that gives ``play(world_size)``: a value for each rank, or
     the value in the notebook. Where that is right by chance, nobody is accused of it."""
 
+    @Predicate
     def when(yours: Any, expected: Any, world_size: int) -> bool:
         wrong = play(world_size)
         return near(yours, wrong) and not near(expected, wrong)
