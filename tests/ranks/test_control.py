@@ -83,7 +83,7 @@ def test_a_question_that_a_rank_cannot_read_is_refused_at_once(lab4):
         answer = Count
         connections: tuple[int, ...] = ()
 
-    with pytest.raises(LabError, match=r"^rank 2 and the notebook do not understand .* Shut lacks"):
+    with pytest.raises(LabError, match=r"^rank 2 and the notebook do not .* Shut: Object missing"):
         ask(lab4, {2: Newer()})
     assert ask(lab4, {2: AskActivity()}) != {}
 

@@ -52,7 +52,7 @@ def test_a_question_is_answered(kernel: Kernel) -> None:
 
 def test_a_question_with_a_renamed_key_is_refused_with_the_reason(kernel: Kernel) -> None:
     kernel.receive(Request.SHUT, {"connections": []})
-    why = "Shut lacks 'pairs' and has an unknown 'connections'"
+    why = "Shut: Object missing required field `pairs`"
     assert kernel.sent == [(REPLY, {REFUSED: why})]
 
 

@@ -40,9 +40,9 @@ class Cluster:
 
 def test_an_answer_is_of_its_type_and_who_gives_none_is_left_out() -> None:
     cluster: Any = Cluster({"count": 3})
-    pair = (("127.0.0.1", 1), ("127.0.0.1", 2))
+    pair = [["127.0.0.1", 1], ["127.0.0.1", 2]]
     assert control.ask(cluster, dict.fromkeys((0, 1), Shut((pair,)))) == {1: Count(3)}
-    assert cluster.sent == [("labkit_shut", {"pairs": (pair,)})] * 2
+    assert cluster.sent == [("labkit_shut", {"pairs": [pair]})] * 2
 
 
 @pytest.mark.parametrize("factor", [1.0, 20.0])
@@ -59,9 +59,9 @@ def test_an_answer_is_waited_for_longer_on_a_busy_machine(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"counts": 3}, "Count lacks 'count' and has an unknown 'counts'"),
-        ({"count": "3"}, "Count.count must be of type int, got '3'"),
-        ({REFUSED: "Shut lacks 'pairs'"}, "Shut lacks 'pairs'"),
+        ({"counts": 3}, "Count: Object missing required field `count`"),
+        ({"count": "3"}, "Count: Expected `int`, got `str` - at `$.count`"),
+        ({REFUSED: "Shut has an unknown x"}, "Shut has an unknown x"),
     ],
 )
 def test_an_answer_that_is_not_understood_is_an_error_that_says_so(

