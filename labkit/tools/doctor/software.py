@@ -38,9 +38,9 @@ def check_packages(requirements: Sequence[str] | None = None) -> Finding:
     found = versions.misfits(requirements)
     wrong = [one for one in found if one.kind != "new"]
     if wrong:
-        return Finding("packages", "problem", versions.sentence(wrong, notebook=False))
+        return Finding("packages", "problem", versions.sentence(wrong))
     if found:
-        return Finding("packages", "note", versions.sentence(found, notebook=False))
+        return Finding("packages", "note", versions.sentence(found))
     count = len(versions.required() if requirements is None else requirements)
     shown = [f"{name} {metadata.version(name)}" for name in SHOWN]
     return Finding("packages", "ok", ", ".join([*shown, f"{count} as required"]))
