@@ -1,4 +1,4 @@
-"""Start other programs from the command line, with the variables that they need."""
+"""What the programs and kernels that the command line starts need."""
 
 from __future__ import annotations
 
@@ -33,3 +33,33 @@ def become(argv: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(argv[0], list(argv), kernel_environment())
+
+
+def encryption() -> dict[str, str]:
+    """Return what a KernelManager is to be told, so that what its kernel and its front end say to
+    each other is encrypted; nothing where jupyter_client or ZeroMQ cannot.
+
+    A kernel listens on loopback. Its messages are signed, so nobody else gets a cell run; but
+    without encryption every user of the machine can subscribe to what the kernel prints.
+    """
+    import zmq
+    from jupyter_client.manager import KernelManager
+
+    return (
+        {"transport_encryption": "auto"}
+        if hasattr(KernelManager, "transport_encryption") and zmq.has("curve")
+        else {}
+    )
+
+
+def why_not_encrypted() -> str:
+    """Say why the kernels that labkit's commands start are not encrypted, "" if they are."""
+    from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
+
+    if not encryption():
+        return "this jupyter_client, or its ZeroMQ, cannot encrypt"
+    try:
+        known = get_kernel_spec("python3").metadata
+    except NoSuchKernel:
+        return "no kernel python3 is installed"
+    return "" if "supported_encryption" in known else "this ipykernel cannot encrypt"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import trust
-from . import encryption
+from .environment import encryption
 
 FIRST_PAGE = "notebooks/00_start_here.ipynb"
 
@@ -63,7 +63,7 @@ def command(
         "--Application.log_level=WARN",  # the address is still shown, forty lines of news are not
         f"--LabApp.workspaces_dir={root / '.jupyter' / 'workspaces'}",
     ]
-    argv += [f"--KernelManager.{name}={value}" for name, value in encryption.settings().items()]
+    argv += [f"--KernelManager.{name}={value}" for name, value in encryption().items()]
     if port is not None:
         argv.append(f"--ServerApp.port={port}")
     if not browser:

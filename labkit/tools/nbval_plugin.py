@@ -28,7 +28,7 @@ from .. import times
 from ..launch.zygote_owner import Zygote
 from ..notebook.live import LIVE
 from ..wire.features import Feature, Missing, find_missing_in_sources
-from . import encryption
+from .environment import encryption
 
 #: What rests on which insides of nbval; without them its own ways stay, and the header says so.
 FEATURES = {
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patch.setenv(LIVE, "0")
     manager: Any = getattr(kernel, "KernelManager", None)
     if manager is not None:
-        patch.setattr(kernel, "KernelManager", partial(manager, **encryption.settings()))
+        patch.setattr(kernel, "KernelManager", partial(manager, **encryption()))
     running: Any = getattr(plugin, "RunningKernel", None)
     if running is None:
         return

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -21,9 +23,11 @@ from traitlets.config import Config
 from ..errors import DataError, StartError, UsageError
 from ..files import reason, write_whole
 from ..notebook.live import LIVE
-from . import encryption, streams
-from .environment import kernel_environment
+from .environment import encryption, kernel_environment
 
+#: What a carriage return and a backspace take back, as nbval has it, which compares the result.
+_TAKEN_BACK = re.compile(r".*\r(?=[^\n])")
+_BACKSPACE = re.compile(r"[^\n]\x08")
 #: How much of what a kernel wrote outside its cells is shown when it has died.
 LOG_LINES = 15
 
@@ -130,7 +134,7 @@ def execute(
         timeout=timeout,
         allow_errors=failed is not None,
         resources={"metadata": {"path": str(folder)}},
-        config=Config({"KernelManager": encryption.settings()}),
+        config=Config({"KernelManager": encryption()}),
         record_timing=False,  # no times of day in a file that is kept under version control
         store_widget_state=False,
         on_notebook_start=run.starts,
@@ -183,7 +187,7 @@ class _Run:
         finally:  # not before: nbclient counts outputs to find those that a later cell updates
             for cell in self.nb.cells:
                 if cell.cell_type == "code":
-                    cell.outputs = streams.merge(cell.outputs)
+                    cell.outputs = merge_streams(cell.outputs)
         return None
 
     def _traceback(self) -> str:
@@ -217,7 +221,7 @@ class _Run:
 
     def ended(self, cell: NotebookNode, cell_index: int, execute_reply: Any) -> None:
         stored = cell.copy()
-        stored.outputs = streams.merge(cell.outputs)
+        stored.outputs = merge_streams(cell.outputs)
         self.watcher.ended(self.number, stored)
         if self.interrupted:  # also if the cell took the interrupt for its own
             raise _InterruptedError
@@ -239,3 +243,35 @@ class _Run:
 
 class _InterruptedError(Exception):
     """Ends a run after the cell that was interrupted."""
+
+
+def merge_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
+    """Return outputs in which all text between two displays is one stdout and one stderr.
+
+    nbclient's own ``coalesce_streams`` merges the text of the whole cell: labels of pictures then
+    stand together before the first picture, and a later cell's update of a display misses it.
+    """
+    merged: list[NotebookNode] = []
+    for is_text, stretch in groupby(outputs, lambda output: output.output_type == "stream"):
+        if not is_text:
+            merged += stretch
+            continue
+        texts: dict[str, NotebookNode] = {}
+        for output in stretch:
+            if output.name in texts:
+                texts[output.name].text += output.text
+            else:
+                texts[output.name] = output.copy()
+        # They come by ways of their own: which of them is first is chance.
+        for name in sorted(texts, reverse=True):
+            texts[name].text = _read(texts[name].text)
+            merged.append(texts[name])
+    return merged
+
+
+def _read(text: str) -> str:
+    """Return what is left of a text on a screen."""
+    before = ""
+    while before != text:
+        before, text = text, _BACKSPACE.sub("", text)
+    return _TAKEN_BACK.sub("", text)

@@ -9,7 +9,7 @@ import torch
 
 from labkit.launch import placement
 from labkit.tools.doctor import examine, software
-from labkit.tools.doctor.finding import Finding
+from labkit.tools.doctor.software import Finding
 from labkit.wire.encoding import decode
 from labkit.wire.state import ProcessFacts
 

@@ -12,7 +12,7 @@ import pytest
 import zmq
 from jupyter_client.manager import start_new_kernel
 
-from labkit.tools import encryption, run_notebook
+from labkit.tools import environment, run_notebook
 from labkit.tools.doctor import software
 from tests.support.unwatched import Unwatched
 
@@ -25,7 +25,7 @@ HAS_KEYS = (
 SECONDS = 3
 
 pytestmark = pytest.mark.skipif(
-    bool(encryption.why_not()), reason="this jupyter_client or ipykernel cannot encrypt"
+    bool(environment.why_not_encrypted()), reason="this jupyter_client or ipykernel cannot encrypt"
 )
 
 
@@ -43,7 +43,7 @@ def overheard(port: int, say: Callable[[], None]) -> list[bytes]:
         return heard
 
 
-@pytest.mark.parametrize("settings", [encryption.settings(), {}], ids=["encrypted", "plain"])
+@pytest.mark.parametrize("settings", [environment.encryption(), {}], ids=["encrypted", "plain"])
 @pytest.mark.slow
 def test_who_has_no_key_hears_nothing(settings: dict[str, str]) -> None:
     manager, client = start_new_kernel(**settings)
@@ -92,9 +92,9 @@ def test_labkit_test_encrypts(notebook: Path) -> None:
 
 
 def test_an_older_jupyter_client_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert encryption.settings() == {"transport_encryption": "auto"}
+    assert environment.encryption() == {"transport_encryption": "auto"}
     monkeypatch.setattr(zmq, "has", lambda feature: False)
-    assert encryption.settings() == {}
+    assert environment.encryption() == {}
     finding = software.check_strangers({"open": ""})
     assert finding.state == "note"
     assert "can read what the kernels of notebooks print" in finding.text

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from labkit.tools import encryption, jupyterlab
+from labkit.tools import environment, jupyterlab
 from tests.browser.server import CourseServer, course_server
 
 
@@ -100,7 +100,7 @@ def test_it_listens_on_loopback_only_and_leaves_nothing(
     assert status == 201
     kernel = json.loads(answer)["kernel"]["id"]
     connection_file = server.runtime / f"kernel-{kernel}.json"
-    if encryption.settings():
+    if environment.encryption():
         assert json.loads(connection_file.read_text())["curve_secretkey"]
     root = start_lab(connection_file)
     family = server.family()

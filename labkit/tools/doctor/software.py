@@ -7,9 +7,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
 from ... import times, versions
 from ...launch import ipyparallel_internals, placement
@@ -17,14 +17,23 @@ from ...wire.encoding import decode
 from ...wire.exit_code import describe_exit
 from ...wire.features import sentences
 from ...wire.state import ProcessFacts
-from .. import encryption
-from .finding import Finding, State
+from ..environment import why_not_encrypted
 
+State = Literal["ok", "note", "problem"]
 #: Packages whose version is worth a look; torch has a line of its own.
 SHOWN = ("ipyparallel", "jupyterlab")
 #: Ranks of most lessons.
 RANKS = 4
 GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found: fine, worth knowing, or something the course cannot do without."""
+
+    topic: str
+    state: State
+    text: str
 
 
 def check_python() -> Finding:
@@ -105,7 +114,7 @@ def check_strangers(facts: Mapping[str, Any]) -> Finding:
     if why:
         text = f"can take part in process groups and remote calls of this machine: {why}"
         return Finding(title, "note", text)
-    if why := encryption.why_not():
+    if why := why_not_encrypted():
         return Finding(title, "note", f"can read what the kernels of notebooks print: {why}")
     text = "cannot connect to the ranks that labkit starts here, nor read what cells print"
     return Finding(title, "ok", text)

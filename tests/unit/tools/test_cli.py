@@ -17,7 +17,7 @@ from labkit.launch import zygote_owner
 from labkit.tools import environment
 from labkit.tools.cli import app
 from labkit.tools.doctor import examine
-from labkit.tools.doctor.finding import Finding
+from labkit.tools.doctor.software import Finding
 
 LABKIT = Path(sysconfig.get_path("scripts")) / "labkit"
 

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from labkit.tools.doctor import machine, software
-from labkit.tools.doctor.finding import Finding
+from labkit.tools.doctor import examine, software
+from labkit.tools.doctor.software import Finding
 
 GPU = {"name": "H200", "bytes": 141 * software.GIB}
 
@@ -153,23 +153,23 @@ def test_room_follows_labkits_own_limits(monkeypatch: pytest.MonkeyPatch) -> Non
     memory = SimpleNamespace(total=32 << 30, available=24 << 30)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     monkeypatch.setattr(startup, "RANK_BYTES", memory.total // 2)
-    assert machine.check_room().state == "note"
+    assert examine.check_room().state == "note"
     monkeypatch.setattr(startup, "RANK_BYTES", memory.total * 2)
-    assert machine.check_room().state == "problem"
+    assert examine.check_room().state == "problem"
     monkeypatch.setattr(startup, "RANK_BYTES", 1)
-    room = machine.check_room()
+    room = examine.check_room()
     assert room.state == "ok"
     assert f"about {startup.MAX_LOCAL_RANKS} ranks" in room.text
     monkeypatch.setenv("LABKIT_MAX_RANKS", "6")
-    assert "room for about 6 ranks" in machine.check_room().text
+    assert "room for about 6 ranks" in examine.check_room().text
     monkeypatch.setenv("LABKIT_MAX_RANKS", "six")
-    assert machine.check_room().state == "problem"
+    assert examine.check_room().state == "problem"
 
 
 def test_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert machine.check_shm(str(tmp_path / "missing")).state == "note"
-    monkeypatch.setattr(machine, "SMALL_SHM", 1 << 60)
-    small = machine.check_shm(str(tmp_path))
+    assert examine.check_shm(str(tmp_path / "missing")).state == "note"
+    monkeypatch.setattr(examine, "SMALL_SHM", 1 << 60)
+    small = examine.check_shm(str(tmp_path))
     assert small.state == "note"
     assert "--shm-size" in small.text
 
@@ -178,9 +178,9 @@ def test_a_machine_without_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **options: object) -> None:
         raise OSError(99, "Cannot assign requested address")
 
-    assert machine.check_loopback().state == "ok"
+    assert examine.check_loopback().state == "ok"
     monkeypatch.setattr(socket, "create_server", refuse)
-    found = machine.check_loopback()
+    found = examine.check_loopback()
     assert found.state == "problem"
     assert "Cannot assign requested address" in found.text
 
@@ -188,39 +188,39 @@ def test_a_machine_without_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_temporary_folder_that_does_not_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert machine.check_temp().state == "ok"
+    assert examine.check_temp().state == "ok"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    assert machine.check_temp().state == "problem"
+    assert examine.check_temp().state == "problem"
     deep = tmp_path / ("long" * 25)  # too long for the name of a socket
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    found = machine.check_temp()
+    found = examine.check_temp()
     assert found.state == "problem"
     assert "short path" in found.text
     assert list(deep.iterdir()) == []
 
 
 def test_a_damaged_subset_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert machine.check_data().state == "ok"
+    assert examine.check_data().state == "ok"
     (tmp_path / "data" / "MNIST" / "raw").mkdir(parents=True)
-    monkeypatch.setattr(machine.datasets, "folders", lambda: [tmp_path / "data"])
-    found = machine.check_data()
+    monkeypatch.setattr(examine.datasets, "folders", lambda: [tmp_path / "data"])
+    found = examine.check_data()
     assert found.state == "problem"
     assert "is missing" in found.text
 
 
 def test_tools() -> None:
-    assert machine.check_tools(lambda tool: f"/usr/bin/{tool}").state == "ok"
-    some = machine.check_tools(lambda tool: "/usr/bin/srun" if tool == "srun" else None)
+    assert examine.check_tools(lambda tool: f"/usr/bin/{tool}").state == "ok"
+    some = examine.check_tools(lambda tool: "/usr/bin/srun" if tool == "srun" else None)
     assert some.state == "note"
     assert some.text.startswith("found srun; not here: mpiexec (")
 
 
 def test_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.hosts, "why_not", lambda: "")
-    assert machine.check_hosts().state == "ok"
-    monkeypatch.setattr(machine.hosts, "why_not", lambda: "Several hosts need a door.")
-    found = machine.check_hosts()
+    monkeypatch.setattr(examine.hosts, "why_not", lambda: "")
+    assert examine.check_hosts().state == "ok"
+    monkeypatch.setattr(examine.hosts, "why_not", lambda: "Several hosts need a door.")
+    found = examine.check_hosts()
     assert (found.state, found.text) == ("note", "Several hosts need a door.")
 
 
@@ -229,6 +229,6 @@ def test_a_temporary_folder_that_others_could_exchange(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    found = machine.check_temp()
+    found = examine.check_temp()
     assert found.state == "problem"
     assert f"is not safe from other users: everybody can write to {tmp_path}" in found.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbformat import NotebookNode, v4
 
-from labkit.tools.streams import merge
+from labkit.tools.run_notebook import merge_streams
 
 
 def text(text: str, name: str = "stdout") -> NotebookNode:
@@ -21,23 +21,29 @@ def seen(outputs: list[NotebookNode]) -> list[str]:
 
 def test_a_label_stays_above_its_picture() -> None:
     made = [text("rank 0:\n"), picture("A"), text("rank 1:\n"), picture("B"), text("end\n")]
-    assert seen(merge(made)) == ["rank 0:\n", "A", "rank 1:\n", "B", "end\n"]
+    assert seen(merge_streams(made)) == ["rank 0:\n", "A", "rank 1:\n", "B", "end\n"]
 
 
 def test_text_between_two_displays_is_one_stdout_and_then_one_stderr() -> None:
     made = [text("e", "stderr"), text("a\n"), text("f\n", "stderr"), text("b\n"), picture("A")]
     made += [text("c", "stderr"), picture("B")]
-    assert seen(merge(made)) == ["a\nb\n", "ef\n", "A", "c", "B"]
-    assert [o.get("name") for o in merge(made)] == ["stdout", "stderr", None, "stderr", None]
+    assert seen(merge_streams(made)) == ["a\nb\n", "ef\n", "A", "c", "B"]
+    assert [o.get("name") for o in merge_streams(made)] == [
+        "stdout",
+        "stderr",
+        None,
+        "stderr",
+        None,
+    ]
 
 
 def test_what_was_written_over_is_gone() -> None:
     made = [text(" 0%\r"), text(" 50%\r100%\n"), text("ab\x08\x08"), text("cd\n")]
-    assert seen(merge(made)) == ["100%\ncd\n"]
+    assert seen(merge_streams(made)) == ["100%\ncd\n"]
 
 
 def test_what_it_is_given_stays_as_it_is() -> None:
     made = [text("a"), text("b")]
-    merge(made)
+    merge_streams(made)
     assert seen(made) == ["a", "b"]
-    assert merge([]) == []
+    assert merge_streams([]) == []
