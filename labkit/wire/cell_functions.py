@@ -7,25 +7,28 @@ imports. Cells have no file: their functions and classes are sent whole.
 from __future__ import annotations
 
 import sys
-from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import Any
-
-import cloudpickle
 
 
 def send_whole() -> None:
     """Begin to do so in this process, and in those that it starts so."""
-    ForkingPickler.reducer_override = _reduce  # type: ignore[assignment]
+    from multiprocessing.reduction import ForkingPickler
+
+    ForkingPickler.reducer_override = _reduce  # type: ignore[method-assign]
 
 
 def load(data: bytes) -> Any:
     """Load what was sent, in the new process."""
+    import cloudpickle
+
     send_whole()
     return cloudpickle.loads(data)
 
 
-def _reduce(pickler: ForkingPickler, value: Any) -> Any:
+def _reduce(pickler: object, value: Any) -> Any:
+    import cloudpickle
+
     is_definition = isinstance(value, FunctionType | type)
     if is_definition and value.__module__ == "__main__" and not _has_file():
         return load, (cloudpickle.dumps(value),)

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import psutil
-
 #: Host and port.
 Address = tuple[str, int]
 #: The own address of one end, and the other's.
@@ -76,6 +74,8 @@ def list_connections_of(pids: Iterable[int]) -> dict[int, list[Connection]]:
 
     Those that are not there, or somebody else's, are left out.
     """
+    import psutil
+
     out: dict[int, list[Connection]] = {}
     tables: dict[str, list[list[str]]] = {}  # by network namespace
     for pid in pids:
@@ -123,6 +123,8 @@ def _address(text: str) -> Address:
 
 
 def _ask_psutil(pid: int) -> list[Connection]:
+    import psutil  # which takes 10 ms, of a process that may only want the rest of this
+
     found = psutil.Process(pid).net_connections("tcp")
     return [Connection(c.fd, plain(*c.laddr), plain(*c.raddr)) for c in found if c.raddr]
 

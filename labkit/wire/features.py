@@ -11,7 +11,6 @@ import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,6 +63,8 @@ def find_missing(
     ``library`` is the name of its distribution, or "Python"; ``is_there`` tells whether it has a
     name.
     """
+    from importlib.metadata import version  # not for whoever only has one of these classes
+
     missing = {}
     for key, feature in features.items():
         if gone := tuple(name for name in feature.names if not is_there(name)):
