@@ -50,12 +50,7 @@ _log = logging.getLogger(__name__)
 def begin() -> None:
     """Log what the variable asks for; nothing if it is not set.
 
-    Raises
-    ------
-    UsageError
-        If it has no level that there is.
-    DataError
-        If its file cannot be written.
+    UsageError if it has no level that there is, DataError if its file cannot be written.
     """
     global _asked, _handler
     asked = os.environ.get(VARIABLE, "")

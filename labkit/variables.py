@@ -1,7 +1,8 @@
 """Read the environment variables that hold numbers: one reader, one sentence for what is wrong.
 
 An empty variable counts as one that is not set, as OpenMP and most programs take it: ``NAME= cmd``
-is how a shell takes a setting back for one command.
+is how a shell takes a setting back for one command. What is anything else than it may be is a
+UsageError, but for :func:`place`.
 """
 
 from __future__ import annotations
@@ -27,24 +28,12 @@ _LARGEST = 2**31 - 1
 
 
 def whole_number(name: str, environment: Mapping[str, str] = os.environ) -> int | None:
-    """Read a variable that is a whole number from 1 up; None where it is not set.
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
-    """
+    """Read a variable that is a whole number from 1 up; None where it is not set."""
     return read(name, _positive, "a whole number from 1 up, got", environment)
 
 
 def seconds(name: str, environment: Mapping[str, str] = os.environ) -> float | None:
-    """Read a variable that is a number of seconds, ``inf`` among them; None where it is not set.
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
-    """
+    """Read a variable that is a number of seconds, ``inf`` among them; None where it is not set."""
     return read(name, _duration, "a number of seconds, got", environment)
 
 
@@ -53,11 +42,6 @@ def threads(environment: Mapping[str, str] = os.environ) -> int | None:
 
     OpenMP allows a list, one number per nested level, with blanks around each (OpenMP 5.2, section
     21.1.2). An operation of torch's is not nested: its number is the first.
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
     """
     allowed = "a number of threads from 1 up, or a list of them as in 4,2; got"
     found = read(THREADS, _list, allowed, environment)
@@ -75,11 +59,6 @@ def read(
         Makes a value of its text, or raises ValueError.
     allowed
         What it may be, in words, up to "got".
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
     """
     given = environment.get(name, "")
     if not given.strip():

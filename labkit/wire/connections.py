@@ -86,11 +86,11 @@ def list_connections_of(pids: Iterable[int]) -> dict[int, list[Connection]]:
             files = dict(_sockets(pid))
             namespace = os.readlink(f"/proc/{pid}/ns/net")
             if namespace not in tables:
-                tables[namespace] = list(_table(pid))
+                tables[namespace] = list(table(pid))
             out[pid] = [
-                Connection(files[inode], _address(own), _address(other))
-                for own, other, inode in tables[namespace]
-                if inode in files
+                Connection(files[row[9]], read_address(row[1]), read_address(row[2]))
+                for row in tables[namespace]
+                if row[9] in files
             ]
     return out
 
@@ -104,17 +104,16 @@ def _sockets(pid: int) -> Iterator[tuple[str, int]]:
                 yield target[8:-1], int(fd)
 
 
-def _table(pid: int) -> Iterator[list[str]]:
-    """Yield the connections in a process's network: both addresses, and the inode."""
+def table(process: int | str) -> Iterator[list[str]]:
+    """Yield the rows of ``/proc/net/tcp`` and ``tcp6`` in a process's network, but for those of
+    sockets that listen: both addresses are columns 1 and 2, then state (3), user (7), inode (9)."""
     for name in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/net/{name}") as lines:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{process}/net/{name}") as lines:
             next(lines)
-            for row in map(str.split, lines):
-                if not row[2].endswith(":0000"):  # else it listens
-                    yield [row[1], row[2], row[9]]
+            yield from (row for row in map(str.split, lines) if not row[2].endswith(":0000"))
 
 
-def _address(text: str) -> Address:
+def read_address(text: str) -> Address:
     """Read an address as the kernel writes it: words of 32 bits in the machine's order."""
     words, _, port = text.partition(":")
     packed = b"".join(struct.pack("=I", int(words[i : i + 8], 16)) for i in range(0, len(words), 8))

@@ -94,18 +94,8 @@ class ForkedProcess:
 def ask(
     place: str, request: Mapping[str, Any], files: Sequence[int], seconds: float
 ) -> ForkedProcess:
-    """Ask who listens at a place to fork.
-
-    Parameters
-    ----------
-    place
-        The path of the unix socket, in a folder that nobody else can write to.
-    request
-        What is to be forked.
-    files
-        Its files.
-    seconds
-        For an answer.
+    """Ask who listens at a unix socket, in a folder that nobody else can write to, to fork; wait so
+    many seconds for an answer.
 
     Raises
     ------

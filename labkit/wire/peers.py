@@ -16,9 +16,7 @@ import struct
 from functools import cache
 
 from .. import times
-
-#: Host and port, as ``getsockname`` and ``getpeername`` return them (IPv6 has more fields).
-Address = tuple[str, int]
+from .connections import Address, read_address, table
 
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _ESTABLISHED = 1
@@ -141,26 +139,10 @@ def _ask(own: _End, other: _End) -> int | None:
 
 
 def _read_tables(own: _End, other: _End) -> int | None:
-    wanted = {(_write(*own), _write(*other)), (_write_mapped(*own), _write_mapped(*other))}
-    seen = False
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/self/net/{name}") as lines:
-            next(lines)
-            for row in map(str.split, lines):
-                if (row[1], row[2]) in wanted and int(row[3], 16) == _ESTABLISHED:
-                    return int(row[7]) if int(row[9]) else None
-            seen = True
-    if not seen:
+    if not os.path.exists("/proc/self/net/tcp"):
         raise Unknown
+    for row in table("self"):
+        ends = [(ipaddress.ip_address(host), port) for host, port in map(read_address, row[1:3])]
+        if ends == [own, other] and int(row[3], 16) == _ESTABLISHED:
+            return int(row[7]) if int(row[9]) else None
     return None
-
-
-def _write(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    """Write an address as the kernel does: words of 32 bits in the machine's order."""
-    words = struct.unpack(f"={len(host.packed) // 4}I", host.packed)
-    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
-
-
-def _write_mapped(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    """Write an address of IPv4 as the kernel does for a socket of IPv6."""
-    return _write(ipaddress.ip_address(f"::ffff:{host}") if host.version == 4 else host, port)
