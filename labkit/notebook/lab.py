@@ -13,8 +13,7 @@ from ..runtime import request, variables
 from ..runtime.messages import Message
 from ..runtime.session import Session
 from ..runtime.survey import find_fault, survey
-from ..timeline.request import Cell, record
-from ..timeline.timeline import Timeline
+from ..timeline.timeline import Cell, Timeline, record
 from ..wire.features import sentences
 from ..wire.kinds import kind_of
 from . import person, shell
@@ -169,7 +168,6 @@ class Lab:
         fn: Callable[..., Any] | str,
         *args: Any,
         ranks: Sequence[int] | None = None,
-        operators: bool = False,
         **kwargs: Any,
     ) -> Timeline:
         """Run something on every rank at the same time and record who did what when.
@@ -181,9 +179,9 @@ class Lab:
             variables of the ``%%px`` cells: ``lab.timeline("train(ddp, batches, optimizer)")``.
         ranks
             Which ranks; all if None.
-        operators
-            Whether a saved trace has every operator of torch too. Each costs about a microsecond,
-            so small ones take twice as long, and the recording stops after 3 s instead of 30.
+
+        Torch's profiler records every operator, which makes small ones take longer, and stops by
+        itself after 5 s; what is run goes on.
 
         Returns
         -------
@@ -221,7 +219,7 @@ class Lab:
         self._check_idle(chosen)
         with interrupts.held():
             group = self._session.group
-            return record(group, chosen, what, args, kwargs, run=run, operators=operators)
+            return record(group, chosen, what, args, kwargs, run=run)
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return the variable ``name`` of every rank, in rank order. Tensors arrive on the CPU.

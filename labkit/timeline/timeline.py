@@ -1,22 +1,69 @@
-"""The Timeline: what every rank did and when, and what it adds up to."""
+"""The Timeline: what every rank did and when, what it adds up to, and how it is recorded."""
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cloudpickle
+
 from ..errors import UsageError
 from ..rank_names import fold, label
-from ..wire import intervals
+from ..runtime import request
+from ..runtime.finish import Finished, values
+from ..runtime.process_group import GroupKeeper
+from ..wire import errands, intervals
 from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
 from . import merge, trace
 
 if TYPE_CHECKING:
     from ..figures import Picture
     from .figure import Part
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The text of a cell, to be run among the variables of the ranks' cells."""
+
+    text: str
+    name: str  #: in errors: ``In[7]``
+
+
+def record(
+    group: GroupKeeper,
+    ranks: Sequence[int],
+    what: Callable[..., Any] | Cell,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    run: Callable[[request.Request], Finished],
+) -> Timeline:
+    """Run a function (with these arguments) or a cell on some ranks and record it.
+
+    Parameters
+    ----------
+    run
+        Waits for what was sent, and raises what went wrong.
+
+    Raises
+    ------
+    RankError
+        What it raises on the ranks; there is no timeline then.
+    """
+    fn = None if isinstance(what, Cell) else what
+    if isinstance(what, Cell):
+        args = (what.text, what.name)
+    places = group.cluster.places
+    hosts = {rank: places[rank].host for rank in ranks}
+    key = f"labkit/timeline/{uuid.uuid4().hex}"
+    asked = errands.record(fn, tuple(args), dict(kwargs or {}), key, hosts)
+    payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
+    return Timeline(values(run(request.call(group, ranks, payload)).outcomes))
 
 
 class Timeline:

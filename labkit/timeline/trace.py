@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, UsageError
 from ..files import reason, write_whole
-from ..wire.recording import WORK, Recording, Span
+from ..wire.recording import COMMUNICATION, WORK, Recording, Span
 from .merge import rows
 
 #: Chrome's names for colours; Perfetto chooses its own, by name.
@@ -27,7 +27,8 @@ _COLOURS = {
     "waiting": "grey",
     "blocked": "white",
 }
-_WORK_ROW, _TALK_ROW, _TORCH_ROW = 1, 100, 1000
+#: Tracks; torch's own are its threads' numbers, which are larger, and a GPU's streams.
+_WORK_TRACK, _TALK_TRACK = 1, 100
 
 
 def write(path: Path, spans: Sequence[Span], recordings: Sequence[Recording], zero: int) -> None:
@@ -54,48 +55,36 @@ def events(
     spans: Sequence[Span], recordings: Sequence[Recording], zero: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the trace's events: a process for each rank, with tracks for computing, for
-    communication (as many as run at once) and for torch's own events, a thread each."""
+    communication (as many as run at once) and for torch's own events, as torch exports them."""
     row_of = rows(spans)
     for recording in recordings:
         rank = recording.rank
         yield _meta(rank, 0, "process_name", name=f"rank {rank}")
         yield _meta(rank, 0, "process_sort_index", sort_index=rank)
         mine = [s for s in spans if s.rank == rank]
-        yield from _work(rank, mine)
-        yield from _talk(rank, mine, row_of)
+        yield from _track(rank, _WORK_TRACK, "computing")
+        yield from (_slice(s, _WORK_TRACK) for s in mine if s.kind in (*WORK, "blocked"))
+        # slices of one track must lie in one another or apart, so what overlaps gets another
+        numbered = [(s, row_of[s.number]) for s in mine if s.number is not None]
+        for row in sorted({row for _, row in numbered}):
+            name = "communication" if row == 0 else f"communication {row + 1}"
+            yield from _track(rank, _TALK_TRACK + row, name)
+        yield from (_slice(s, _TALK_TRACK + row) for s, row in numbered)
         yield from _torch(recording, zero)
 
 
-def _work(rank: int, spans: Sequence[Span]) -> Iterator[dict[str, Any]]:
-    yield from _track(rank, _WORK_ROW, "computing")
-    for span in spans:
-        if span.kind in (*WORK, "blocked"):
-            yield _slice(span, _WORK_ROW)
-
-
-def _talk(rank: int, spans: Sequence[Span], row_of: Mapping[int, int]) -> Iterator[dict[str, Any]]:
-    """Slices of one track must lie in one another or apart, so what overlaps gets another."""
-    numbered = [(s, row_of[s.number]) for s in spans if s.number is not None]
-    for row in sorted({row for _, row in numbered}):
-        name = "communication" if row == 0 else f"communication {row + 1}"
-        yield from _track(rank, _TALK_ROW + row, name)
-    for span, row in numbered:
-        yield _slice(span, _TALK_ROW + row)
-
-
 def _torch(recording: Recording, zero: int) -> Iterator[dict[str, Any]]:
-    tracks: dict[str, int] = {}
-    shift = recording.offset - zero
-    for event in recording.torch:
-        if event.thread not in tracks:
-            tracks[event.thread] = _TORCH_ROW + len(tracks)
-            name = f"torch: {event.thread}"
-            yield from _track(recording.rank, tracks[event.thread], name)
-        yield {
-            "ph": "X", "cat": "torch", "name": event.name, "pid": recording.rank,
-            "tid": tracks[event.thread], "ts": (event.start + shift) / 1e3,
-            "dur": (event.stop - event.start) / 1e3,
-        }  # fmt: skip
+    """Yield what torch exported, without its communication, which has tracks of its own."""
+    if not recording.torch:
+        return
+    trace = json.loads(gzip.decompress(recording.torch))
+    shift = (trace["baseTimeNanoseconds"] + recording.offset - zero) / 1e3
+    for event in trace["traceEvents"]:
+        name = event["name"]
+        if name == "thread_name" and isinstance(event["pid"], int):
+            yield _meta(recording.rank, event["tid"], name, name=f"torch: {event['args']['name']}")
+        elif event["ph"] == "X" and event["cat"] != "Trace" and not COMMUNICATION.match(name):
+            yield {**event, "cat": "torch", "pid": recording.rank, "ts": event["ts"] + shift}
 
 
 def _track(rank: int, row: int, name: str) -> Iterator[dict[str, Any]]:

@@ -237,6 +237,5 @@ def record(
     kwargs: Mapping[str, Any],
     key: str,
     hosts: Mapping[int, str],
-    operators: bool,
 ) -> Recording:
     """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ KINDS = (
 WORK = KINDS[:4]
 #: Ends the name of work that goes on after a GPU had nothing of it to do: no further piece of work.
 CONTINUED = " (continued)"
+#: Names that torch gives communication in its trace.
+COMMUNICATION = re.compile(r"(?:gloo|nccl|mpi|ucc|xccl):(\w+)")
 
 
 @dataclass(frozen=True)
@@ -62,15 +65,6 @@ class Event(NamedTuple):
     group: tuple[int, ...] = ()
 
 
-class TorchEvent(NamedTuple):
-    """An event of torch's profiler, for the trace."""
-
-    name: str
-    start: int
-    stop: int
-    thread: str
-
-
 @dataclass
 class Recording:
     """What one rank recorded, in nanoseconds of its own system clock."""
@@ -79,7 +73,7 @@ class Recording:
     start: int  #: when the code began
     stop: int  #: when it ended, or the recording did
     events: list[Event]
-    torch: list[TorchEvent] = field(default_factory=list)
+    torch: bytes = b""  #: torch's own trace (``export_chrome_trace``), compressed by gzip
     #: Add it to a time of this rank to have the time of the first rank's clock.
     offset: int = 0
     #: How far off the aligned times may be.

@@ -21,7 +21,7 @@ def test_it_stops_by_itself_and_says_so(lab4):
             "ended = True"
         )
     finally:
-        lab4.run(shorten, 30.0)
+        lab4.run(shorten, 5.0)
     assert lab4["ended"] == [True] * 4
     assert timeline.notes == [
         "Ranks 0–3: The recording stopped after 0.3 s; the code ran to its end."

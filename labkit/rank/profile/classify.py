@@ -14,22 +14,37 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import times
 from ...wire.intervals import Interval, common, union, without
-from ...wire.recording import CONTINUED, WORK, Event, TorchEvent
-from ..torch_internals import profiling
-from ..torch_internals.profiling import Raw
+from ...wire.recording import COMMUNICATION, CONTINUED, Event
 from ..torch_internals.recorder import BYTES, Issued
 
-#: Our own events are named so, with what follows.
-OURS = "labkit:"
-CLOCK = OURS + "clock"
+#: Names that torch gives its events.
+LOADING = "enumerate(DataLoader)#"
+OPTIMIZER = re.compile(r"Optimizer\.(step|zero_grad)#(\w+)")
+NODE = "autograd::engine::evaluate_function"
+MESSAGES = {"send": "send", "recv": "recv", "recvAnySource": "recv_any"}
+LAUNCH = re.compile(r"(?:cuda|cu|hip)[A-Z]")
+NCCL_KERNEL = re.compile(r"nccl(?:Dev)?Kernel_?(\w*)", re.IGNORECASE)
+#: The kinds of a trace's events that ran on a GPU.
+DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 #: Work inside work (a closure of the optimizer, a forward computed again) is as deep as this.
 DEPTH = 8
 #: Stands for the number of a work in ``Material.waits``, for a monitored barrier.
 MONITORED = -2
+
+
+class Raw(NamedTuple):
+    """An event of torch's trace; nanoseconds of the system's clock."""
+
+    name: str
+    start: int
+    stop: int
+    thread: int  #: the system's number of the thread; of a stream, on a GPU
+    device: bool = False  #: ran on a GPU
+    correlation: int = 0  #: equal for a kernel and its launch
 
 
 @dataclass
@@ -38,6 +53,8 @@ class Material:
 
     main: int  #: the main thread's number
     raws: list[Raw]
+    #: The main thread's forwards and backwards.
+    marked: Sequence[Event] = ()
     #: Waits of the main thread in ``Work.wait``: start, end, the work's group and ``op_id``.
     waits: list[tuple[int, int, str, int]] = field(default_factory=list)
     #: Entries of torch's flight recorder, oldest first.
@@ -48,35 +65,53 @@ class Material:
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
+def read(trace: Mapping[str, Any]) -> list[Raw]:
+    """Return what is of use in a trace of torch (``export_chrome_trace``), by start."""
+    zero = trace.get("baseTimeNanoseconds", 0)
+    found = []
+    for event in trace["traceEvents"]:
+        kind, name = event.get("cat", ""), event["name"]
+        device = kind in DEVICE
+        if event["ph"] != "X" or not (device or _is_known(name)) or kind.startswith("gpu_user"):
+            continue
+        start = zero + round(event["ts"] * 1000)
+        stop = start + round(event["dur"] * 1000)
+        correlation = event.get("args", {}).get("correlation", 0)
+        found.append(Raw(name, start, stop, event["tid"], device, correlation))
+    return sorted(found, key=lambda raw: raw.start)
+
+
+def _is_known(name: str) -> bool:
+    return name.startswith((LOADING, NODE)) or any(
+        pattern.match(name) for pattern in (COMMUNICATION, OPTIMIZER, LAUNCH)
+    )
+
+
 def sort(material: Material) -> list[Event]:
     """Return what the rank did, in the order in which it began."""
-    launched = _kernels(material)
-    work = launched or _work(material)
-    talk = _kernel_talk(material) or [*_collectives(material), *_messages(material)]
+    work = done = _work(material)
+    if launched := _kernels(material, done):  # loading happens on the CPU all the same
+        work = [*launched, *(e for e in done if e.kind == "data loading")]
+    talk = _kernel_talk(material) or [*_collectives(material, done), *_messages(material)]
     blocked = _blocked(material, work, talk, gpu=bool(launched))
     found = [*work, *talk, *(Event("blocked", "", int(a), int(b)) for a, b in blocked)]
     return sorted(found, key=lambda e: (e.start, -e.stop))
-
-
-def for_trace(raws: Sequence[Raw], threads: Mapping[int, str], limit: int) -> list[TorchEvent]:
-    """Return the profiler's events for the trace, the first ``limit`` of them."""
-    shown = [
-        r for r in raws if not r.name.startswith(OURS) and not profiling.COMMUNICATION.match(r.name)
-    ]
-    shown.sort(key=lambda r: (r.start, -r.stop))
-    return [TorchEvent(r.name, r.start, r.stop, _thread(r, threads)) for r in shown[:limit]]
-
-
-def _thread(raw: Raw, threads: Mapping[int, str]) -> str:
-    return f"GPU stream {raw.thread}" if raw.device else threads.get(raw.thread, str(raw.thread))
 
 
 # -- computing ----------------------------------------------------------------------------------
 
 
 def _work(material: Material) -> list[Event]:
-    found = [_work_event(r) for r in material.raws if r.thread == material.main and not r.device]
-    return sorted((e for e in found if e is not None), key=lambda e: (e.start, -e.stop))
+    """Return what the main thread did."""
+    found = list(material.marked)
+    for raw in material.raws:
+        if raw.device or raw.thread != material.main:
+            continue
+        if raw.name.startswith(LOADING):
+            found.append(Event("data loading", "next batch", raw.start, raw.stop))
+        elif match := OPTIMIZER.match(raw.name):
+            found.append(Event("optimizer", f"{match[2]}.{match[1]}", raw.start, raw.stop))
+    return sorted(found, key=lambda e: (e.start, -e.stop))
 
 
 def _around(work: Sequence[Event], starts: Sequence[int], moment: float) -> Event | None:
@@ -85,17 +120,6 @@ def _around(work: Sequence[Event], starts: Sequence[int], moment: float) -> Even
     for i in range(last, max(-1, last - DEPTH), -1):
         if work[i].stop >= moment:
             return work[i]
-    return None
-
-
-def _work_event(raw: Raw) -> Event | None:
-    if raw.name.startswith(OURS):
-        kind, _, name = raw.name.removeprefix(OURS).partition(":")
-        return Event(kind, name, raw.start, raw.stop) if kind in WORK else None
-    if profiling.LOADING.match(raw.name):
-        return Event("data loading", "next batch", raw.start, raw.stop)
-    if match := profiling.OPTIMIZER.match(raw.name):
-        return Event("optimizer", f"{match[2]}.{match[1]}", raw.start, raw.stop)
     return None
 
 
@@ -110,7 +134,7 @@ def _blocked(
     talking = [(e.start, e.stop) for e in talk]
     if gpu:
         return without(talking, [(e.start, e.stop) for e in work])
-    nodes = sorted(r.stop for r in material.raws if r.scope == profiling.NODE_SCOPE)
+    nodes = sorted(r.stop for r in material.raws if r.name.startswith(NODE))
     tails: list[Interval] = []
     for event in work:
         if event.kind == "backward":
@@ -122,17 +146,17 @@ def _blocked(
 # -- communication ------------------------------------------------------------------------------
 
 
-def _collectives(material: Material) -> list[Event]:
+def _collectives(material: Material, work: Sequence[Event]) -> list[Event]:
     """Match the profiler's collectives with the flight recorder's, group by group."""
     raws = [
         raw
-        for raw in sorted(material.raws, key=lambda r: r.start)
-        if not raw.device and (match := profiling.COMMUNICATION.match(raw.name))
-        and match[1] not in profiling.MESSAGES
+        for raw in material.raws
+        if not raw.device and (match := COMMUNICATION.match(raw.name))
+        and match[1] not in MESSAGES
     ]  # fmt: skip
     homes = _homes(raws, material.entries)
     waited = {(home, operation): (a, b) for a, b, home, operation in material.waits}
-    backwards = [e for e in _work(material) if e.kind == "backward"]
+    backwards = [e for e in work if e.kind == "backward"]
     starts = [e.start for e in backwards]
     events = []
     for group in dict.fromkeys(homes.get(raw.thread, "") for raw in raws):
@@ -233,9 +257,9 @@ def _messages(material: Material) -> list[Event]:
     # a monitored barrier is made of messages of its own
     barriers = [(a, b) for a, b, _, number in material.waits if number == MONITORED]
     events = [Event("communication", "monitored_barrier", a, b) for a, b in barriers]
-    for raw in sorted(material.raws, key=lambda r: r.start):
-        match = profiling.COMMUNICATION.match(raw.name)
-        kind = profiling.MESSAGES.get(match[1]) if match and not raw.device else None
+    for raw in material.raws:
+        match = COMMUNICATION.match(raw.name)
+        kind = MESSAGES.get(match[1]) if match and not raw.device else None
         if kind is None or any(a <= raw.start <= b for a, b in barriers):
             continue
         name = kind.replace("_any", "")
@@ -258,26 +282,25 @@ def _messages(material: Material) -> list[Event]:
 # -- on a GPU -----------------------------------------------------------------------------------
 
 
-def _kernels(material: Material) -> list[Event]:
+def _kernels(material: Material, work: Sequence[Event]) -> list[Event]:
     """Return the work that ran on a GPU, none without one.
 
     A kernel belongs to the piece of work during which it was launched: a launch on the CPU and its
     kernel have the same correlation number. Copies are work too. Where the GPU had nothing of it to
     do for a while, what follows is marked as its continuation: one forward stays one.
     """
-    work = _work(material)
     starts = [e.start for e in work]
     launches = {
         r.correlation: r.start
         for r in material.raws
-        if not r.device and r.correlation and profiling.LAUNCH.match(r.name)
+        if not r.device and r.correlation and LAUNCH.match(r.name)
     }
     found: list[Event] = []
     home: Event | None = None  # the piece of work of the kernel before
     begun: set[Event] = set()
-    for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
-        launch = launches.get(raw.correlation)
-        if launch is None or profiling.NCCL_KERNEL.match(raw.name):
+    for raw in material.raws:
+        launch = launches.get(raw.correlation) if raw.device else None
+        if launch is None or NCCL_KERNEL.match(raw.name):
             continue
         inner = _around(work, starts, launch)
         if inner is None:
@@ -289,16 +312,14 @@ def _kernels(material: Material) -> list[Event]:
             found.append(Event(inner.kind, name, raw.start, raw.stop))
         home = inner
         begun.add(inner)
-    if found:  # loading happens on the CPU all the same
-        found += [e for e in work if e.kind == "data loading"]
     return found
 
 
 def _kernel_talk(material: Material) -> list[Event]:
     """Return the communication that ran on a GPU: NCCL's kernels, numbered as they come."""
     found: list[Event] = []
-    for raw in sorted((r for r in material.raws if r.device), key=lambda r: r.start):
-        if match := profiling.NCCL_KERNEL.match(raw.name):
+    for raw in material.raws:
+        if raw.device and (match := NCCL_KERNEL.match(raw.name)):
             name = re.sub(r"(?<!^)(?=[A-Z])", "_", match[1].split("_")[0]).lower()
             key = ("kernel", len(found) + 1)
             found.append(Event("communication", name, raw.start, raw.stop, None, key))

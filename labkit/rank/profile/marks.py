@@ -1,68 +1,67 @@
-"""Mark forwards and backwards in torch's profile, through torch's own hooks.
-
-A forward is the outermost call of a module.
-"""
+"""Note forwards and backwards, through torch's own hooks. A forward is the outermost call of a
+module."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
 import torch
-from torch.autograd.profiler import record_function
+from torch.nn.modules import loss
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from ...wire.recording import Event
 from ..torch_internals import profiling
-from . import classify
 
 
 @contextlib.contextmanager
-def marking() -> Iterator[None]:
-    """Mark each forward and each backward of this thread, through torch's own hooks."""
+def marking() -> Iterator[list[Event]]:
+    """Note each forward and each backward of this thread in the list that this yields."""
     me = threading.get_ident()
-    stack: list[Any] = []  # the open mark of the outermost module, then None for each inner one
+    found: list[Event] = []
+    begun: list[int] = []  # of the modules that run now, the outermost first
 
     def enter(module: torch.nn.Module, inputs: Any) -> None:
         if threading.get_ident() == me:
-            name = "loss" if profiling.is_loss(module) else type(module).__name__
-            stack.append(None if stack else _mark("forward", name))
+            begun.append(time.time_ns())
 
     def leave(module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        if threading.get_ident() == me and stack and (mark := stack.pop()) is not None:
-            mark.__exit__(None, None, None)
+        if threading.get_ident() == me and begun:
+            start = begun.pop()
+            if not begun:
+                found.append(Event("forward", _name(module), start, time.time_ns()))
+
+    def marked(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            start = time.time_ns()
+            try:
+                return function(*args, **named)
+            finally:
+                if threading.get_ident() == me:
+                    found.append(Event("backward", function.__name__, start, time.time_ns()))
+
+        return call
 
     handles = [
         register_module_forward_pre_hook(enter),
         register_module_forward_hook(leave, always_call=True),
     ]
+    before = profiling.wrap_backwards(marked)
     try:
-        with profiling.wrapped_backwards(lambda function: _marked(function, me)):
-            yield
+        yield found
     finally:
+        for name, function in before.items():
+            setattr(torch.autograd, name, function)
         for handle in handles:
             handle.remove()
-        while stack:
-            if (mark := stack.pop()) is not None:
-                mark.__exit__(None, None, None)
 
 
-def _mark(kind: str, name: str) -> Any:
-    mark = record_function(f"{classify.OURS}{kind}:{name}")
-    mark.__enter__()
-    return mark
-
-
-def _marked(function: Callable[..., Any], thread: int) -> Callable[..., Any]:
-    """Wrap autograd's backward or grad so that it is marked."""
-
-    @wraps(function)
-    def marked(*args: Any, **named: Any) -> Any:
-        if threading.get_ident() != thread:
-            return function(*args, **named)
-        with record_function(f"{classify.OURS}backward:{function.__name__}"):
-            return function(*args, **named)
-
-    return marked
+def _name(module: torch.nn.Module) -> str:
+    """Return what a forward is called: its module's class, and "loss" for torch's losses."""
+    is_loss = any(kind.__module__ == loss.__name__ for kind in type(module).__mro__)
+    return "loss" if is_loss else type(module).__name__

@@ -1,24 +1,28 @@
-"""Record what this rank does, with torch's profiler.
+"""Record what this rank does, with ``torch.profiler``.
 
-Torch marks data loading, the optimizer and every collective by itself; ``marks`` adds forward and
-backward for the time of a recording. Operators are left out unless they are asked for: each would
-cost about a microsecond, and later 1.5 kB and ten microseconds more.
+Torch marks data loading, the optimizer, autograd's nodes and every collective by itself; ``marks``
+adds forwards and backwards. Torch's own trace has all that: reading it takes a tenth of the time
+that ``events()`` takes, and its times are those of the system's clock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gzip
+import json
 import linecache
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd.profiler import record_function
+from torch.profiler import ProfilerActivity, profile
 
 from ... import times
 from ...errors import LabError
@@ -28,12 +32,6 @@ from ..observe import flight_recorder, p2p_record
 from ..torch_internals import profiling
 from . import classify, clocks, marks
 
-#: Events of torch that a rank keeps for the trace, the first ones.
-MAX_TORCH_EVENTS = 100_000
-#: Marks from which the profiler's clock is read against the system's: the tightest one counts.
-CLOCK_MARKS = 8
-_warm: set[bool] = set()
-
 
 def record_call(
     function: Callable[..., Any] | None,
@@ -41,17 +39,11 @@ def record_call(
     kwargs: Mapping[str, Any],
     key: str,
     hosts: Mapping[int, str],
-    operators: bool,
 ) -> Recording:
     """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""
     rank = int(tracebacks.get_shell().user_ns["rank"])
     code = partial(function, *args, **kwargs) if function else _compile(*args)
-    return run(rank, leaving.until_left(code), key, hosts, operators=operators)
-
-
-def _limit(operators: bool) -> float:
-    """Return after how many seconds a recording stops by itself."""
-    return times.RECORDING_OPERATORS if operators else times.RECORDING
+    return run(rank, leaving.until_left(code), key, hosts)
 
 
 def _compile(text: str, name: str) -> Callable[[], None]:
@@ -64,21 +56,15 @@ def _compile(text: str, name: str) -> Callable[[], None]:
     return lambda: exec(code, shell.user_ns)
 
 
-def run(
-    rank: int, code: Callable[[], Any], key: str, hosts: Mapping[int, str], *, operators: bool
-) -> Recording:
+def run(rank: int, code: Callable[[], Any], key: str, hosts: Mapping[int, str]) -> Recording:
     """Run ``code()`` here and return what was recorded meanwhile.
 
     Parameters
     ----------
-    rank
-        This rank.
     key
         A name for this recording that no other has.
     hosts
         rank -> its host, of all ranks that record: they begin together.
-    operators
-        Whether to record each operator of torch too.
 
     Raises
     ------
@@ -87,46 +73,51 @@ def run(
     """
     if profiling.is_recording():
         raise LabError("A torch profiler runs on this rank already; stop it first.")
-    _warm_up()
-    with _Profiler(operators=operators) as profiler:
-        moments = profiler.read_clock()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else its news are on stderr
+    noted = p2p_record.Notes(threading.get_ident())
+    stopped: list[int] = []
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_initialized():
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as profiler:
         offset, error, notes = _meet_others(rank, key, hosts)
         start = time.time_ns()
-        with marks.marking():
+        with _noting(noted, profiler, stopped), marks.marking() as marked:
             code()
-            _finish_gpu()
+            device.finish()  # what waits for other ranks, so that a wait in vain is seen
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
         stop = time.time_ns()
-        moments += profiler.read_clock()
-    material, grain = profiler.material(moments, start)
-    if profiler.stopped:
-        stop = min(stop, profiler.stopped)
-        notes.append(
-            f"The recording stopped after {_limit(operators):g} s; the code ran to its end."
-        )
-    raws = material.raws
-    if len(raws) > MAX_TORCH_EVENTS:
-        notes.append(f"A saved trace has the first {MAX_TORCH_EVENTS:,} events of torch only.")
+    if stopped:
+        stop = min(stop, *stopped)
+        notes.append(f"The recording stopped after {times.RECORDING:g} s; the code ran to its end.")
+    trace = _export(profiler)
+    material = classify.Material(
+        main=threading.get_native_id(),
+        raws=classify.read(json.loads(trace)),
+        marked=marked,
+        waits=noted.waits,
+        entries=[e for e in flight_recorder.entries() if e.created >= start],
+        messages=noted.messages,
+        groups={name: list(ranks) for name, (_, ranks) in flight_recorder.keys().items()},
+    )
     return Recording(
         rank=rank,
         start=start,
         stop=stop,
         events=[e for e in classify.sort(material) if e.stop >= start and e.start <= stop],
-        torch=classify.for_trace(raws, _thread_names(), MAX_TORCH_EVENTS),
+        torch=gzip.compress(trace.encode(), 1),
         offset=offset,
-        error=error + grain,
+        error=error + times.PROFILER_NANOSECONDS,
         notes=notes,
     )
 
 
-def _warm_up() -> None:
-    """Use the profiler once, so that what it loads and prepares is in no recording."""
-    gpu = _on_gpu()
-    if gpu in _warm:
-        return
-    profiling.be_quiet()
-    with _Profiler(operators=False) as profiler:
-        profiler.read_clock()
-    _warm.add(gpu)
+def _export(profiler: profile) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        profiler.export_chrome_trace(str(path))
+        return path.read_text(errors="replace")
 
 
 def _meet_others(rank: int, key: str, hosts: Mapping[int, str]) -> tuple[int, int, list[str]]:
@@ -148,103 +139,31 @@ def _meet_others(rank: int, key: str, hosts: Mapping[int, str]) -> tuple[int, in
     return offset, error, []
 
 
-def _on_gpu() -> bool:
-    return torch.cuda.is_initialized()
+# -- the time limit -----------------------------------------------------------------------------
 
 
-def _finish_gpu() -> None:
-    device.finish()  # what waits for other ranks, so that a wait in vain is seen
-    if _on_gpu():
-        torch.cuda.synchronize()
+@contextlib.contextmanager
+def _noting(noted: p2p_record.Notes, profiler: profile, stopped: list[int]) -> Iterator[None]:
+    """Note messages and waits for the length of a ``with``, but no longer than
+    ``times.RECORDING``: then the profiler pauses too, and the time goes into ``stopped``."""
 
-
-def _thread_names() -> dict[int, str]:
-    """Name this process's threads by their number: main, and what the others call themselves."""
-    names = {}
-    for task in os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ():
-        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
-            names[int(task)] = f"{file.read().strip()} {task}"
-    names[threading.get_native_id()] = "main"
-    return names
-
-
-# -- the profiler -------------------------------------------------------------------------------
-
-
-class _Profiler:
-    """Torch's profiler and our notes, on for the length of a ``with``, and off after it."""
-
-    def __init__(self, *, operators: bool) -> None:
-        self.operators = operators
-        self.stopped = 0  #: when the limit stopped it, nanoseconds; 0 if it did not
-        self.on = False
-        self._recorder = profiling.Recorder(gpu=_on_gpu(), operators=operators)
-        self._raws: list[profiling.Raw] = []
-        self._notes: p2p_record.Notes | None = None
-
-    def __enter__(self) -> _Profiler:
-        self._recorder.start()
-        self.on = True
-        self._notes = p2p_record.notes = p2p_record.Notes(threading.get_ident())
-        self._limit = threading.Timer(_limit(self.operators), partial(_in_main, self._stop_early))
-        self._limit.daemon = True
-        self._limit.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.on = False
-        self._limit.cancel()
-        p2p_record.notes = None
-        self._raws = self._recorder.stop()
-
-    def _stop_early(self) -> None:
-        if self.on and not self.stopped:
-            self.stopped = time.time_ns()
+    def pause() -> None:
+        if p2p_record.notes is noted:
+            stopped.append(time.time_ns())
             p2p_record.notes = None
             with _quiet():  # it warns of GPUs
-                self._recorder.pause()
+                profiler.toggle_collection_dynamic(False, [ProfilerActivity.CPU])
 
-    def read_clock(self) -> list[tuple[int, int]]:
-        """Mark some moments in the profile; return the system's time before and after each."""
-        moments = []
-        for _ in range(CLOCK_MARKS):
-            before = time.time_ns()
-            with record_function(classify.CLOCK):
-                pass
-            moments.append((before, time.time_ns()))
-        return moments
+    limit = threading.Timer(times.RECORDING, partial(_in_main, pause))
+    limit.daemon = True
+    p2p_record.notes = noted
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.cancel()
+        p2p_record.notes = None
 
-    def material(self, moments: list[tuple[int, int]], begin: int) -> tuple[classify.Material, int]:
-        """Return what was recorded since ``begin``, in the system's time, and how far off that
-        may be (ns): the moments at the end tell how far the two clocks have moved apart.
-        """
-        raws = self._raws
-        clock = [r for r in raws if r.name == classify.CLOCK]
-        # the first ones only, if the limit stopped it
-        tight = [
-            (after - before, (before + after) // 2 - (raw.start + raw.stop) // 2)
-            for (before, after), raw in zip(moments, clock, strict=False)
-        ]
-        shift, grain = (0, 0)
-        if tight:
-            first, last = min(tight[:CLOCK_MARKS]), min(tight[CLOCK_MARKS:] or tight)
-            shift = (first[1] + last[1]) // 2
-            grain = max(first[0], last[0]) // 2 + abs(first[1] - last[1]) // 2
-        raws = [r._replace(start=r.start + shift, stop=r.stop + shift) for r in raws]
-        notes = self._notes
-        assert notes is not None
-        material = classify.Material(
-            main=threading.get_native_id(),
-            raws=[r for r in raws if r.stop >= begin],
-            waits=notes.waits,
-            entries=[e for e in flight_recorder.entries() if e.created >= begin],
-            messages=notes.messages,
-            groups={name: list(ranks) for name, (_, ranks) in flight_recorder.keys().items()},
-        )
-        return material, grain
-
-
-# -- the time limit -----------------------------------------------------------------------------
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 #: Callbacks that Python has not called yet: it does not own them.

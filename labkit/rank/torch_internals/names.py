@@ -119,19 +119,13 @@ FEATURES = {
         ),
         "other users of this host can take part in groups and remote calls",
     ),
-    "timelines": Feature(
-        (
-            *(f"autograd.{name}" for name in profiling.FUNCTIONS),
-            *(f"_profiler.{name}" for name in profiling.ENUMS),
-            *(f"profile.{name}" for name in profiling.SETTINGS),
-            *(f"_KinetoEvent.{name}" for name in profiling.EVENT),
-        ),
-        "lab.timeline records nothing",
+    "other profilers": Feature(
+        (f"autograd.{profiling.RUNNING}",),
+        "lab.timeline does not see that a profiler of torch runs already",
     ),
     "backwards": Feature(
         tuple(f"autograd.{name}" for name in profiling.BACKWARDS), "timelines show no backward"
     ),
-    "losses": Feature(("loss._Loss",), "timelines show a loss as any other module"),
     "counting": Feature(
         (
             *map(METHOD.format, COUNTED),
@@ -180,10 +174,6 @@ _OWNERS = {
     "api": "distributed.rpc.api",
     "options": "distributed.rpc.options",
     "autograd": "autograd",
-    "_profiler": "_C._profiler",
-    "profile": "autograd.profiler.profile",
-    "_KinetoEvent": "_C._autograd._KinetoEvent",
-    "loss": "nn.modules.loss",
     "_c10d_functional": "ops._c10d_functional",
     "_tensor_str": "_tensor_str",
 }

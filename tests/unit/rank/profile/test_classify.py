@@ -2,9 +2,9 @@
 
 from labkit.rank.observe import p2p_record
 from labkit.rank.observe.p2p_record import Message
-from labkit.rank.profile.classify import MONITORED, Material, for_trace, sort
-from labkit.rank.torch_internals.profiling import Raw
+from labkit.rank.profile.classify import MONITORED, Material, Raw, read, sort
 from labkit.rank.torch_internals.recorder import Issued
+from labkit.wire.recording import Event
 
 MAIN, GLOO, OTHER = 1, 2, 3
 MS = 1_000_000
@@ -24,30 +24,43 @@ def entry(number, created, *, name="gloo:all_reduce", group="0", shape=(100,), o
 
 
 def reduce(start, stop, thread=GLOO):
-    return Raw("gloo:all_reduce", start, stop, thread, scope=7)
+    return Raw("gloo:all_reduce", start, stop, thread)
 
 
 def of_kind(events, kind):
     return [(e.start, e.stop) for e in events if e.kind == kind]
 
 
-def test_torchs_names_and_our_marks_are_told_apart():
-    raws = [
-        Raw("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 1, MAIN, 7),
-        Raw("Optimizer.zero_grad#SGD.zero_grad", 1, 2, MAIN, 7),
-        Raw("labkit:forward:Linear", 2, 3, MAIN, 7),
-        Raw("labkit:backward:backward", 3, 4, MAIN, 7),
-        Raw("Optimizer.step#SGD.step", 4, 5, MAIN, 7),
-        Raw("labkit:clock", 5, 6, MAIN, 7),
-        Raw("aten::add", 6, 7, MAIN, 0),
-        Raw("Optimizer.step#SGD.step", 7, 8, OTHER, 7),  # of another thread
+def mark(kind, start, stop, name="Net"):
+    return Event(kind, name, start, stop)
+
+
+def test_torchs_trace_becomes_kinds_of_work():
+    names = [
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", MAIN),
+        ("Optimizer.zero_grad#SGD.zero_grad", MAIN),
+        ("aten::add", MAIN),
+        ("Optimizer.step#SGD.step", MAIN),
+        ("Optimizer.step#SGD.step", OTHER),
     ]
-    found = [(e.kind, e.name) for e in sort(Material(MAIN, raws))]
+    trace = [
+        {"ph": "X", "cat": "user_annotation", "name": name, "tid": thread, "ts": i, "dur": 0.5}
+        for i, (name, thread) in enumerate(names)
+    ]
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": 9, "dur": 1}
+    other = [{"ph": "i", "name": "Optimizer.step#SGD.step", "ts": 9, "tid": MAIN},
+             {**trace[0], "cat": "gpu_user_annotation"}]  # fmt: skip
+    trace += [{**kernel, "args": {"correlation": 3}}, *other]
+    raws = read({"traceEvents": trace, "baseTimeNanoseconds": 10**18})
+    assert raws[-1] == Raw("gemm", 10**18 + 9000, 10**18 + 10_000, 7, True, 3)
+    assert len(raws) == 5, "operators and what is drawn twice are left out"
+    marked = [mark("forward", 0, 1), mark("backward", 1, 2)]
+    found = [(e.kind, e.name) for e in sort(Material(MAIN, raws[:-1], marked))]
     assert found == [
+        ("forward", "Net"),
+        ("backward", "Net"),
         ("data loading", "next batch"),
         ("optimizer", "SGD.zero_grad"),
-        ("forward", "Linear"),
-        ("backward", "backward"),
         ("optimizer", "SGD.step"),
     ]
 
@@ -90,34 +103,34 @@ def test_groups_are_told_apart_by_their_threads():
 
 def test_a_backward_stands_still_after_its_last_node_while_it_communicates():
     raws = [
-        Raw("labkit:backward:backward", 0, 20 * MS, MAIN, 7),
-        Raw("MmBackward0", 1 * MS, 6 * MS, MAIN, 1),
+        Raw("autograd::engine::evaluate_function: MmBackward0", 1 * MS, 6 * MS, MAIN),
         reduce(4 * MS, 18 * MS),
     ]
-    events = sort(Material(MAIN, raws, entries=[entry(1, 4 * MS)]))
+    marked = [mark("backward", 0, 20 * MS)]
+    events = sort(Material(MAIN, raws, marked, entries=[entry(1, 4 * MS)]))
     assert of_kind(events, "blocked") == [(6 * MS, 18 * MS)]
 
 
 def test_a_collective_ends_when_its_waiter_goes_on():
     """The profiler hears of it later where the thread that ran it was put aside."""
     wait = (2 * MS, 6 * MS, "0", 9)
-    events = sort(Material(MAIN, [reduce(2 * MS, 30 * MS)], [wait],
-                           [entry(3, 2 * MS, operation=9)]))  # fmt: skip
+    issued = [entry(3, 2 * MS, operation=9)]
+    events = sort(Material(MAIN, [reduce(2 * MS, 30 * MS)], waits=[wait], entries=issued))
     assert of_kind(events, "communication") == [(2 * MS, 6 * MS)]
     # or the waiter was, and goes on later
-    events = sort(Material(MAIN, [reduce(2 * MS, 5 * MS)], [wait], [entry(3, 2 * MS, operation=9)]))
+    events = sort(Material(MAIN, [reduce(2 * MS, 5 * MS)], waits=[wait], entries=issued))
     assert of_kind(events, "communication") == [(2 * MS, 6 * MS)]
     # it was done before anybody waited
     wait = (7 * MS, 8 * MS, "0", 9)
-    events = sort(Material(MAIN, [reduce(2 * MS, 5 * MS)], [wait], [entry(3, 2 * MS, operation=9)]))
+    events = sort(Material(MAIN, [reduce(2 * MS, 5 * MS)], waits=[wait], entries=issued))
     assert of_kind(events, "communication") == [(2 * MS, 5 * MS)]
-    backward = Raw("labkit:backward:backward", 0, 10 * MS, MAIN, 7)
-    events = sort(Material(MAIN, [backward, reduce(2 * MS, 30 * MS)], entries=[entry(1, 2 * MS)]))
+    marked = [mark("backward", 0, 10 * MS)]
+    issued, late = [entry(1, 2 * MS)], [reduce(2 * MS, 30 * MS)]
+    events = sort(Material(MAIN, late, marked, entries=issued))
     assert of_kind(events, "communication") == [(2 * MS, 10 * MS)]
     # waited for after the backward, so not DDP's
     wait = (15 * MS, 16 * MS, "0", 1)
-    events = sort(Material(MAIN, [backward, reduce(2 * MS, 30 * MS)], [wait],
-                           [entry(1, 2 * MS)]))  # fmt: skip
+    events = sort(Material(MAIN, late, marked, [wait], issued))
     assert of_kind(events, "communication") == [(2 * MS, 16 * MS)]
 
 
@@ -125,7 +138,7 @@ def test_messages_are_matched_in_order_and_have_a_key_that_both_ends_know():
     groups = {"g": [4, 7]}
 
     def talk(event, start, message):
-        raws = [Raw(event, start, 9, MAIN, 7)]
+        raws = [Raw(event, start, 9, MAIN)]
         return sort(Material(MAIN, raws, messages=[(2, message)], groups=groups))[0]
 
     sent = talk("gloo:send", 5, Message("g", "send", 1, 5, 3, 0))
@@ -138,7 +151,7 @@ def test_messages_are_matched_in_order_and_have_a_key_that_both_ends_know():
 
 
 def test_the_messages_of_a_monitored_barrier_are_its_own():
-    raws = [Raw("gloo:send", 3, 4, MAIN, 7), Raw("gloo:send", 12, 13, MAIN, 7)]
+    raws = [Raw("gloo:send", 3, 4, MAIN), Raw("gloo:send", 12, 13, MAIN)]
     events = sort(
         Material(
             MAIN,
@@ -156,8 +169,6 @@ def test_on_a_gpu_kernels_are_the_work_and_the_communication():
     """As torch's documentation has it; test_gpu has the real thing."""
     compute, wire = 7, 20
     raws = [
-        Raw("labkit:forward:Net", 0, 2 * MS, MAIN, 7),
-        Raw("labkit:backward:backward", 2 * MS, 4 * MS, MAIN, 7),
         Raw("cudaLaunchKernel", 1 * MS, 1 * MS, MAIN, correlation=1),
         Raw("cudaLaunchKernel", 3 * MS, 3 * MS, OTHER, correlation=2),  # autograd's own thread
         Raw("cudaLaunchKernel", 3 * MS, 3 * MS, OTHER, correlation=3),
@@ -171,9 +182,10 @@ def test_on_a_gpu_kernels_are_the_work_and_the_communication():
             device=True,
             correlation=3,
         ),
-        Raw("nccl:all_reduce", 3 * MS, 3 * MS, MAIN, 7),
+        Raw("nccl:all_reduce", 3 * MS, 3 * MS, MAIN),
     ]
-    events = sort(Material(MAIN, raws))
+    marked = [mark("forward", 0, 2 * MS), mark("backward", 2 * MS, 4 * MS)]
+    events = sort(Material(MAIN, sorted(raws, key=lambda raw: raw.start), marked))
     assert of_kind(events, "forward") == [(5 * MS, 8 * MS)]
     assert of_kind(events, "backward") == [(8 * MS, 11 * MS)]
     assert [(e.name, e.start) for e in events if e.kind == "communication"] == [
@@ -184,21 +196,11 @@ def test_on_a_gpu_kernels_are_the_work_and_the_communication():
 
 def test_a_forward_whose_kernels_pause_stays_one_forward():
     """A GPU is often done with a small kernel before the next one is launched."""
-    raws = [
-        Raw("labkit:forward:Net", 0, 2 * MS, MAIN),
-        Raw("labkit:forward:Net", 2 * MS, 4 * MS, MAIN),
-    ]
+    marked = [mark("forward", 0, 2 * MS), mark("forward", 2 * MS, 4 * MS)]
+    raws = []
     for number, (launch, start) in enumerate([(0, 1), (1, 3), (2, 3.01), (3, 6)], 1):
         launched, began = launch * MS + 1, int(start * MS)
         raws.append(Raw("cudaLaunchKernel", launched, launched, MAIN, correlation=number))
         raws.append(Raw("gemm", began, began + 1000, 7, device=True, correlation=number))
-    names = [e.name for e in sort(Material(MAIN, raws)) if e.kind == "forward"]
+    names = [e.name for e in sort(Material(MAIN, raws, marked)) if e.kind == "forward"]
     assert names == ["Net", "Net (continued)", "Net", "Net (continued)"]
-
-
-def test_the_trace_keeps_the_first_events_and_none_of_ours():
-    raws = [Raw("aten::b", 5, 6, MAIN), Raw("labkit:clock", 0, 1, MAIN), Raw("aten::a", 1, 9, 77),
-            reduce(2, 3), Raw("kernel", 7, 8, 4, device=True)]  # fmt: skip
-    shown = for_trace(raws, {MAIN: "main"}, 2)
-    assert [(e.name, e.thread) for e in shown] == [("aten::a", "77"), ("aten::b", "main")]
-    assert for_trace(raws, {}, 9)[-1].thread == "GPU stream 4"
