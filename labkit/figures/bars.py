@@ -1,4 +1,4 @@
-"""Draw how much memory each rank, or each device of a process, needs, and for what."""
+"""Draw amounts as bars: memory by what fills it, times beside what was expected of them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import numpy as np
 
 from ..errors import UsageError
 from ..rank_names import rank_colour
+from .chart import chart, titled
 from .picture import Picture
 from .style import (
     CARD,
     INK,
     NOTE_SIZE,
     PARTS,
+    SERIES,
     bytes_unit,
     format_bytes,
+    format_seconds,
     ink_of,
     new_figure,
+    seconds_unit,
     style_axes,
     style_legend,
     text_on,
@@ -44,7 +48,8 @@ def memory(
     names: Sequence[str] | None = None,
     how_to_read: str = "",
 ) -> Picture:
-    """Draw the memory of every rank, or of every device, as a bar stacked from its parts.
+    """Draw the memory of every rank, or of every device, as a bar stacked from its parts, with the
+    size of each part where it fits and the total above.
 
     Parameters
     ----------
@@ -61,18 +66,6 @@ def memory(
         text holds them too. Leave it False for what an allocator reports.
     each
         What has a bar: "rank", or "device" where one process has several.
-
-    Returns
-    -------
-    Picture
-        One bar per rank, with the size of each part where it fits and the total above, all in the
-        one unit that the axis names.
-
-    Raises
-    ------
-    UsageError
-        If there are too many parts or ranks, a size is missing or below zero, or ``names`` do not
-        fit the bars.
 
     Examples
     --------
@@ -164,3 +157,46 @@ def _number(value: float) -> str:
 
 def _fits(text: str, inches: float) -> bool:
     return len(text) * EM * NOTE_SIZE / 72 < inches
+
+
+def expected_bars(
+    expected: Mapping[str, float], measured: Mapping[str, float], *, title: str = ""
+) -> Picture:
+    """Draw predicted seconds as dashed bars, and measured ones as diamonds on them.
+
+    The text holds the predictions and no measured number.
+
+    Parameters
+    ----------
+    expected
+        By name, from the top: the predicted seconds, above zero.
+    measured
+        By the same names: the measured seconds; a name may be missing.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.expected_bars({"ring": 0.5, "two levels": 0.34}, {"ring": 0.46})
+    >>> print(picture.text.splitlines()[0])
+    Predicted: ring 500 ms, two levels 340 ms.
+    """
+    if not expected or not all(seconds > 0 for seconds in expected.values()):
+        raise UsageError("expected needs at least one name, and seconds above zero")
+    if strange := [name for name in measured if name not in expected]:
+        raise UsageError(f"measured names {strange[0]!r}, which is not among the expected ones")
+    unit, name_of_unit = seconds_unit(max([*expected.values(), *measured.values()]))
+    figure, axes = chart(7.0, 0.9 + 0.5 * len(expected))
+    rows = range(len(expected))
+    axes.barh(rows, [seconds / unit for seconds in expected.values()], 0.5, facecolor="none",
+              edgecolor=SERIES[0], linestyle="--", linewidth=1.4, label="predicted")  # fmt: skip
+    places = [row for row, name in enumerate(expected) if name in measured]
+    seconds = [measured[name] / unit for name in expected if name in measured]
+    if places:
+        axes.plot(seconds, places, "D", color=SERIES[1], zorder=3, label="measured")
+    axes.set_yticks(rows, list(expected))
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    style_axes(axes, title=title, xlabel=f"time ({name_of_unit})", grid="x")
+    style_legend(axes, loc="best")
+    told = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in expected.items())
+    note = "Dashed: predicted. Diamond: measured, where that was possible."
+    return Picture(figure, titled(title, f"Predicted: {told}."), note)

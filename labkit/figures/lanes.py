@@ -1,20 +1,36 @@
-"""Draw what ran when in several lanes: streams of a GPU, threads, processes."""
+"""Draw what ran when in several lanes: streams of a GPU, threads, stages of a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import UsageError
+from ..rank_names import rank_colour
 from .picture import Picture
-from .style import CARD, LABEL_SIZE, SERIES, new_figure, style_axes, text_on, work_style
+from .style import (
+    CARD,
+    INK,
+    LABEL_SIZE,
+    NOTE_SIZE,
+    SERIES,
+    new_figure,
+    style_axes,
+    text_on,
+    work_style,
+)
 
 #: Most lanes of one figure, which have a colour each.
 MAX_LANES = len(SERIES)
 #: Inches of a lane, and of what stands above and below all lanes; a bar's part of its lane.
 LANE, AROUND, BAR = 0.42, 0.9, 0.72
+#: The same of a pipeline, and how much of a forward's colour is seen; a backward has all of it.
+STAGE, AROUND_STAGES, LIGHT = 0.36, 0.75, 0.4
 #: How the words of a span begin that only waits: it is hatched.
 WAITS = "wait"
+
+
+Passes = Sequence[tuple[str, float, float, int]]
 
 
 class Span(NamedTuple):
@@ -26,8 +42,20 @@ class Span(NamedTuple):
     end: float
 
 
+class Pass(NamedTuple):
+    """One pass of a micro-batch through a stage: ``"F0"`` or ``"B0"``, its begin and end in
+    seconds, and how many micro-batches the stage kept after it."""
+
+    name: str
+    begin: float
+    end: float
+    kept: int
+
+
 def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> Picture:
     """Draw one bar per span, each in the row of its lane, over one axis of time.
+
+    The text has the words of each lane, in order, and no times.
 
     Parameters
     ----------
@@ -39,16 +67,6 @@ def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> P
         What was run.
     how_to_read
         One sentence that says what to look for.
-
-    Returns
-    -------
-    Picture
-        Its text has the words of each lane, in order, and no times.
-
-    Raises
-    ------
-    UsageError
-        If there is no span, there are too many lanes, or a span ends before it starts.
 
     Examples
     --------
@@ -91,3 +109,88 @@ def lanes(spans: Sequence[Span], *, title: str = "", how_to_read: str = "") -> P
         inside_lane = sorted((s for s in spans if s.lane == name), key=lambda span: span.start)
         lines.append(f"{name}: {', '.join(span.words for span in inside_lane)}")
     return Picture(figure, "\n".join(lines), how_to_read)
+
+
+def idle(stages: Sequence[Passes]) -> float:
+    """Return the share of all stages' time in which they did not work, from 0 to 1.
+
+    The time runs from the first begin of any stage to the last end; ``stages`` has one list of
+    passes per stage, see :func:`pipelines`.
+
+    Examples
+    --------
+    >>> labkit.figures.idle([[("F0", 0.0, 1.0, 1)], [("F0", 1.0, 2.0, 1)]])
+    0.5
+    """
+    passes = [Pass(*each) for own in stages for each in own]
+    span = max(each.end for each in passes) - min(each.begin for each in passes)
+    return 1 - sum(each.end - each.begin for each in passes) / (len(stages) * span)
+
+
+def pipelines(records: Mapping[str, Sequence[Passes]]) -> Picture:
+    """Draw recorded pipelines below each other, one lane per stage, on one scale of time.
+
+    Beside each lane stands the most micro-batches that it kept at once. The text has these
+    numbers, and no times.
+
+    Parameters
+    ----------
+    records
+        By title, a pipeline: one list per stage, of ``(name, begin, end, kept)`` per pass: ``"F0"``
+        or ``"B0"``, seconds, and how many micro-batches the stage kept after it. The earliest
+        begin of each pipeline is 0 on the axis.
+
+    Examples
+    --------
+    >>> stages = [
+    ...     [("F0", 0.0, 1.0, 1), ("B0", 4.0, 6.0, 0)], [("F0", 1.0, 2.0, 1), ("B0", 2.0, 4.0, 0)]
+    ... ]
+    >>> print(labkit.figures.pipelines({"m = 1": stages}).text.splitlines()[0])
+    m = 1: stage 0 keeps 1, stage 1 keeps 1.
+    """
+    pipes = {
+        title: [[Pass(*each) for each in passes] for passes in stages]
+        for title, stages in records.items()
+    }
+    if not pipes or not all(stages and all(stages) for stages in pipes.values()):
+        raise UsageError("a pipeline needs stages, and each stage at least one pass")
+    heights = [AROUND_STAGES + STAGE * len(stages) for stages in pipes.values()]
+    figure = new_figure(7.8, sum(heights))
+    panels = figure.subplots(
+        len(pipes), sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+    )[:, 0]
+    whole, lines = 0.0, []
+    for axes, (title, stages) in zip(panels, pipes.items(), strict=True):
+        start = min(each.begin for passes in stages for each in passes)
+        whole = max(whole, *(each.end - start for passes in stages for each in passes))
+        keeps = [max(each.kept for each in passes) for passes in stages]
+        for stage, passes in enumerate(stages):
+            colour = rank_colour(stage)
+            for each in passes:
+                forward = each.name.startswith("F")
+                axes.barh(
+                    stage, each.end - each.begin, 0.8, left=each.begin - start, color=colour,
+                    alpha=LIGHT if forward else 1.0, edgecolor=CARD, linewidth=0.8,
+                )  # fmt: skip
+                axes.text(
+                    (each.begin + each.end) / 2 - start, stage, each.name[1:], fontsize=7,
+                    color=INK if forward else text_on(colour), ha="center",
+                    va="center_baseline", clip_on=True,
+                )  # fmt: skip
+            axes.text(
+                1.01, stage, f"keeps {keeps[stage]}", color=INK, fontsize=NOTE_SIZE, va="center",
+                transform=axes.get_yaxis_transform(),
+            )  # fmt: skip
+        axes.set_ylim(len(stages) - 0.5, -0.5)
+        axes.set_yticks(range(len(stages)), [f"rank {stage}" for stage in range(len(stages))])
+        axes.tick_params(axis="y", length=0)
+        style_axes(axes, title=title, grid="x")
+        each_keeps = ", ".join(f"stage {stage} keeps {k}" for stage, k in enumerate(keeps))
+        lines.append(f"{title}: {each_keeps}.")
+    panels[-1].set_xlim(0, whole or 1.0)
+    panels[-1].set_xlabel("time (seconds)", color=INK, fontsize=LABEL_SIZE)
+    note = (
+        "Light: forward. Dark: backward. Number: micro-batch. White: the bubble. Right: the most "
+        "micro-batches that a rank kept at once."
+    )
+    return Picture(figure, "\n".join(lines), note)

@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import UsageError
-from .curves import bytes_ticks
-from .picture import Picture
-from .style import (
-    INK,
-    MARKERS,
-    SERIES,
-    format_bytes,
-    new_figure,
-    seconds_axis,
-    style_axes,
-    style_legend,
+from .chart import (
+    Rounds,
+    byte_range,
+    bytes_ticks,
+    chart,
+    check_count,
+    draw_predicted,
+    draw_rounds,
+    head,
+    number_ticks,
+    seconds_ticks,
+    series,
+    titled,
 )
+from .picture import Picture
+from .style import GRID, INK, bytes_axis, style_axes, style_legend
 
-#: For each size, the seconds of each round.
-Rounds = Sequence[Sequence[float]]
 #: Ratios beyond this factor, or below its inverse, are drawn there: one stray turn would press all
 #: others into a line.
 FURTHEST = 8.0
-#: A range of times with fewer than two powers of ten gets ticks between them.
-FEW_TICKS = 100.0
 #: How far the series of one size stand apart, in powers of two.
 APART = 0.35
 #: What sizes are, as a rule.
@@ -39,12 +39,13 @@ def paired_ratios(
     *,
     against: str,
     title: str = "",
-    xlabel: str = "",
-    how_to_read: str = "",
+    xlabel: str = BYTES,
 ) -> Picture:
     """Draw how many times as fast as one contender the others were, in each round of a race.
 
-    Both times of a ratio are of the same round, so that a busy moment of the machine hits both.
+    Both times of a ratio are of the same round, so that a busy moment of the machine hits both. A
+    dot is a round, a bar the median; above 1 is faster than ``against``, and no dot is beyond a
+    factor of 8. The text holds no measured number.
 
     Parameters
     ----------
@@ -54,19 +55,6 @@ def paired_ratios(
         By contender, for each size, the seconds of each round.
     against
         The contender that the others are compared with.
-    xlabel
-        What the sizes are, if not bytes.
-
-    Returns
-    -------
-    Picture
-        A dot for each round and a bar at the median, against the size; above 1 is faster than
-        ``against``, and no dot is beyond a factor of 8. The text holds no measured number.
-
-    Raises
-    ------
-    UsageError
-        If a contender has other sizes or rounds than the others, or ``against`` is none of them.
 
     Examples
     --------
@@ -75,19 +63,16 @@ def paired_ratios(
     >>> print(picture.text.splitlines()[0])
     Time of theirs divided by that of mine, round by round, for 2 sizes from 1 KiB to 1 MiB.
     """
-    times = _rounds(sizes, seconds)
-    if against not in times:
-        raise UsageError(f"against is {against!r}: give one of {', '.join(times)}")
+    check_count(seconds, "series")
+    if against not in seconds:
+        raise UsageError(f"against is {against!r}: give one of {', '.join(seconds)}")
+    times = {name: _rounds(name, rows, sizes) for name, rows in seconds.items()}
     base = times.pop(against)
     if odd := [name for name, own in times.items() if own.shape != base.shape]:
         raise UsageError(f"{odd[0]} has other rounds than {against}: a ratio needs pairs")
-    figure = new_figure(6.4, 3.2)
-    axes = figure.subplots()
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
+    figure, axes = chart(6.4, 3.2, x=2, y=2)
     handles = []
-    for k, (name, own) in enumerate(times.items()):
-        colour, marker = SERIES[k], MARKERS[k]
+    for k, (name, own, colour, marker) in enumerate(series(times)):
         x = np.asarray(sizes, dtype=float) * 2 ** ((k - (len(times) - 1) / 2) * 2 * APART)
         ratios = base / own
         dots = ratios.clip(1 / FURTHEST, FURTHEST)
@@ -96,26 +81,34 @@ def paired_ratios(
         axes.hlines(middle, x * 2**-APART, x * 2**APART, color=colour, linewidth=2.4)
         handles += axes.plot([], [], marker, color=colour, label=name)
     axes.axhline(1, color=INK, linewidth=1)
-    xlabel = xlabel or BYTES
     style_axes(axes, title=title, xlabel=xlabel, ylabel=f"times as fast as {against}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     if xlabel == BYTES:
         bytes_ticks(axes)
+        over = f"for {len(sizes)} sizes from {byte_range(sizes)}"
     else:
-        axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
-        axes.minorticks_off()
+        number_ticks(axes, sizes)
+        over = f"against {xlabel}: {', '.join(f'{size:g}' for size in sizes)}"
     if handles:
         style_legend(axes, handles=handles, loc="best")
     others = " and that of ".join(times) or "nobody"
-    text = (
-        f"{title + ': t' if title else 'T'}ime of {against} divided by that of {others}, round "
-        f"by round, {_range(sizes, xlabel)}."
-    )
-    note = how_to_read or (
+    text = f"Time of {against} divided by that of {others}, round by round, {over}."
+    return Picture(
+        figure,
+        titled(title, text),
         "A dot is one round, a bar the median of all; above 1 is faster. Dots at "
-        f"{FURTHEST:g} or 1/{FURTHEST:g} may lie beyond."
+        f"{FURTHEST:g} or 1/{FURTHEST:g} may lie beyond.",
     )
-    return Picture(figure, text, note)
+
+
+def _rounds(name: str, rows: Rounds, sizes: Sequence[float]) -> np.ndarray:
+    """Return times as an array of sizes × rounds, or say what is wrong with them."""
+    if len(rows) != len(sizes) or len({len(row) for row in rows}) != 1:
+        raise UsageError(f"seconds[{name!r}] needs the same number of rounds for each size")
+    array = np.asarray(rows, dtype=float)
+    if not array.size or not (np.isfinite(array).all() and (array > 0).all()):
+        raise UsageError(f"seconds[{name!r}] has values that are not above zero")
+    return array
 
 
 def against_prediction(
@@ -126,9 +119,12 @@ def against_prediction(
     title: str = "",
     xlabel: str = BYTES,
     ylabel: str = "time per call (seconds)",
-    how_to_read: str = "",
+    how_to_read: str = "Points: medians, with all rounds on the line. Dashed: predicted.",
 ) -> Picture:
     """Draw measured times against size, with what was predicted for them.
+
+    Points stand at the medians, with a line from the fastest to the slowest round; both axes are
+    logarithmic. The text holds no measured number.
 
     Parameters
     ----------
@@ -141,17 +137,6 @@ def against_prediction(
     xlabel, ylabel
         What has these bytes, and what takes this time, with their units.
 
-    Returns
-    -------
-    Picture
-        Points at the medians, with a line from the fastest to the slowest round, and predictions
-        dashed; both axes logarithmic. The text holds no measured number.
-
-    Raises
-    ------
-    UsageError
-        If times or predictions do not fit the sizes.
-
     Examples
     --------
     >>> seconds = {"ring": [[6e-4, 7e-4], [2e-3, 3e-3]]}
@@ -160,60 +145,127 @@ def against_prediction(
     >>> print(picture.text.splitlines()[0])
     Time of ring, measured and predicted, for 2 sizes from 1 KiB to 1 MiB.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    times = _rounds(sizes, seconds)
-    x = np.asarray(sizes, dtype=float)
-    figure = new_figure(6.4, 3.4)
-    axes = figure.subplots()
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    names = list(dict.fromkeys([*times, *predicted]))
-    if len(names) > len(SERIES):
-        raise UsageError(f"there are {len(names)} series; a figure shows up to {len(SERIES)}")
-    for name, colour, marker in zip(names, SERIES, MARKERS, strict=False):
-        line = predicted.get(name)
-        if line is not None:
-            if len(line) != len(x):
-                raise UsageError(f"predicted[{name!r}] has {len(line)} times for {len(x)} sizes")
-            axes.plot(x, line, "--", color=colour, linewidth=1.4)
-        if name in times:
-            own = times[name]
-            axes.vlines(x, own.min(axis=1), own.max(axis=1), color=colour, linewidth=1, alpha=0.6)
-            axes.plot(x, np.median(own, axis=1), marker, color=colour, markersize=5, label=name)
+    figure, axes = chart(6.4, 3.4, x=2, y=10)
+    names = dict.fromkeys([*seconds, *predicted])
+    for name, _, colour, marker in series(names):
+        draw_predicted(axes, sizes, predicted.get(name), name, colour)
+        if name in seconds:
+            draw_rounds(axes, sizes, seconds[name], name, colour, marker=marker, linestyle="")
     style_axes(axes, title=title, xlabel=xlabel, ylabel=ylabel)
-    low, high = axes.get_ylim()
-    if high < FEW_TICKS * low:  # a power of ten alone would say little
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    seconds_axis(axes.yaxis)
+    seconds_ticks(axes)
     bytes_ticks(axes)
-    if times:
+    if seconds:
         style_legend(axes, loc="best")
     text = (
-        f"{title + ': t' if title else 'T'}ime of {' and of '.join(names)}, measured and "
-        f"predicted, {_range(sizes)}."
+        f"Time of {' and of '.join(names)}, measured and predicted, for {len(sizes)} sizes from "
+        f"{byte_range(sizes)}."
     )
-    note = how_to_read or "Points: medians, with all rounds on the line. Dashed: predicted."
+    return Picture(figure, titled(title, text), how_to_read)
+
+
+def step_times(
+    rows: Sequence[float],
+    seconds: Mapping[str, Rounds],
+    predicted: Mapping[str, Sequence[float] | None],
+    *,
+    hidden_from: float | None = None,
+    title: str = "",
+) -> Picture:
+    """Draw the time of a training step against the rows per rank, with what was predicted for it.
+
+    Points stand at the medians, with a line from the fastest to the slowest round; axes are
+    logarithmic. The text holds no measured number.
+
+    Parameters
+    ----------
+    rows
+        Rows per rank, at least two different numbers.
+    seconds
+        By name, up to four: for each number of rows, the seconds of every round.
+    predicted
+        By the same names, the predicted seconds for each number of rows; None where there is no
+        prediction.
+    hidden_from
+        The number of rows from which on computing is predicted to hide the all-reduces; left of
+        it, where the network decides, the ground is grey.
+
+    Examples
+    --------
+    >>> seconds = {"alone": [[2e-3], [8e-3]], "DDP": [[9e-3], [1e-2]]}
+    >>> picture = labkit.figures.step_times([16, 64], seconds, {"DDP": [8e-3, 1e-2]})
+    >>> print(picture.text.splitlines()[0])
+    Time of a step against the rows per rank (16, 64), of alone and of DDP, with predictions.
+    """
+    figure, axes = chart(6.4, 3.4, x=2, y=10)
+    for name, times, colour, marker in series(seconds):
+        draw_rounds(axes, rows, times, name, colour, marker=marker, linestyle="")
+        draw_predicted(axes, rows, predicted.get(name), name, colour)
+    low, high = min(rows) / 1.3, max(rows) * 1.3
+    if hidden_from is not None:
+        axes.axvspan(low, min(max(hidden_from, low), high), color=GRID, zorder=0, linewidth=0)
+    axes.set_xlim(low, high)
+    number_ticks(axes, sorted(rows))
+    seconds_ticks(axes)
+    style_axes(axes, title=title, xlabel="rows per rank", ylabel="time of a step (seconds)")
+    style_legend(axes, loc="upper left")
+    text = (
+        f"Time of a step against the rows per rank ({', '.join(f'{number:g}' for number in rows)}),"
+        f" of {' and of '.join(seconds)}, with predictions."
+    )
+    note = "Points: medians, with all rounds on the line. Dashed: predicted."
+    if hidden_from is not None:
+        note += " Grey: predicted to be bound by the network."
+    return Picture(figure, titled(title, text), note)
+
+
+def time_and_memory(
+    seconds: Mapping[str, Mapping[int, Sequence[float]]],
+    kept: Mapping[str, Mapping[int, float]],
+    *,
+    title: str = "",
+) -> Picture:
+    """Draw the time of a step against a model's width, and what it keeps against the batch.
+
+    Left, medians with a line from the fastest to the slowest round; right, bytes. All axes are
+    logarithmic. The text holds no number.
+
+    Parameters
+    ----------
+    seconds
+        By precision, for each width, the seconds of every round.
+    kept
+        By precision, for each number of images, the bytes that autograd keeps for backward.
+
+    Examples
+    --------
+    >>> seconds = {"fp32": {32: [2e-4, 3e-4], 512: [4e-3, 5e-3]}, "bf16": {32: [3e-4, 4e-4]}}
+    >>> kept = {"fp32": {64: 1024, 512: 8192}, "bf16": {64: 1536, 512: 5120}}
+    >>> picture = labkit.figures.time_and_memory(seconds, kept, title="2 ranks on 2 cores")
+    >>> print(picture.text.splitlines()[0])
+    2 ranks on 2 cores. Left: time of a step against the width, for fp32, bf16. Right: bytes kept \
+for backward against the images per rank, for fp32, bf16.
+    """
+    figure, (left, right) = chart(7.5, 3.2, x=2, panels=2)
+    left.set_yscale("log")
+    right.set_yscale("log", base=2)
+    for name, _, colour, marker in series(dict.fromkeys([*seconds, *kept])):
+        look = {"marker": marker, "linewidth": 1.2}
+        if own := dict(sorted(seconds.get(name, {}).items())):
+            draw_rounds(left, [*own], [*own.values()], name, colour, **look)
+        if held := dict(sorted(kept.get(name, {}).items())):
+            right.plot([*held], [*held.values()], color=colour, markersize=5, **look)
+    number_ticks(left, sorted({width for own in seconds.values() for width in own}))
+    number_ticks(right, sorted({images for held in kept.values() for images in held}))
+    seconds_ticks(left)
+    bytes_axis(right.yaxis)
+    style_axes(left, title="Time of a step", xlabel="width", ylabel="time (seconds)")
+    style_axes(right, title="Kept for backward", xlabel="images per rank", ylabel="bytes")
+    style_legend(left, loc="upper left")
+    head(figure, title)
+    text = (
+        f"{title + '. ' if title else ''}Left: time of a step against the width, for "
+        f"{', '.join(seconds)}. Right: bytes kept for backward against the images per rank, for "
+        f"{', '.join(kept)}."
+    )
+    note = "Left, a point is a median; its line ends at the fastest and slowest."
     return Picture(figure, text, note)
-
-
-def _rounds(sizes: Sequence[float], seconds: Mapping[str, Rounds]) -> dict[str, np.ndarray]:
-    """Return the times by name as arrays of sizes × rounds, or say what is wrong with them."""
-    if len(seconds) > len(SERIES):
-        raise UsageError(f"there are {len(seconds)} series; a figure shows up to {len(SERIES)}")
-    found = {}
-    for name, rows in seconds.items():
-        if len(rows) != len(sizes) or len({len(row) for row in rows}) != 1:
-            raise UsageError(f"seconds[{name!r}] needs the same number of rounds for each size")
-        array = np.asarray(rows, dtype=float)
-        if not array.size or not (np.isfinite(array).all() and (array > 0).all()):
-            raise UsageError(f"seconds[{name!r}] has values that are not above zero")
-        found[name] = array
-    return found
-
-
-def _range(sizes: Sequence[float], xlabel: str = BYTES) -> str:
-    if xlabel != BYTES:
-        return f"against {xlabel}: {', '.join(f'{size:g}' for size in sizes)}"
-    return f"for {len(sizes)} sizes from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"

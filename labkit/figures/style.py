@@ -164,28 +164,13 @@ def text_on(colour: str) -> str:
     """Return black or white, whichever is easier to read on a colour (contrast of 4.5 or more).
 
     Contrast is WCAG 2.2's, which weighs the linear light of the three primaries.
-
-    Examples
-    --------
-    >>> labkit.figures.text_on(labkit.figures.rank_colour(0))
-    'white'
-    >>> labkit.figures.text_on(labkit.figures.rank_colour(1))
-    'black'
     """
     light = _luminance(colour)
     return "white" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "black"
 
 
 def ink_of(colour: str) -> str:
-    """Return a colour for text on a figure's card: the same, or darker until it can be read.
-
-    Examples
-    --------
-    >>> labkit.figures.ink_of(labkit.figures.rank_colour(0))  # dark enough as it is
-    '#2963AF'
-    >>> labkit.figures.ink_of(labkit.figures.rank_colour(1))
-    '#ac6206'
-    """
+    """Return a colour for text on a figure's card: the same, or darker until it can be read."""
     from matplotlib.colors import to_hex, to_rgb
 
     red, green, blue = to_rgb(colour)

@@ -59,7 +59,7 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes():
         lambda: labkit.datasets.mnist(size="huge"),
         lambda: labkit.hosts.network(0),
         lambda: labkit.figures.before_after([1], [1, 2]),
-        lambda: labkit.figures.bus_bandwidth("all_reduce", 1, 1.0, world_size=1),
+        lambda: labkit.figures.bandwidth([1, 2], [1.0, 2.0], world_size=1),
     ],
 )
 def test_wrong_use_is_one_kind_everywhere_and_a_value_error(wrong_use):

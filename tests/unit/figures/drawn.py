@@ -58,3 +58,23 @@ def check_words(figure: Figure, *, beyond: bool = False) -> None:
         colour = to_hex(boxes[under[-1]].get_facecolor()) if len(under) else CARD
         ratio = contrast(text.get_color(), colour)
         assert ratio >= 4.5, (text.get_text(), text.get_color(), colour, ratio)
+
+
+def written(figure: Figure) -> list[Text]:
+    """Return the words of a chart's axes, but for ticks beyond their ends, which are not drawn."""
+    found: list[Text] = []
+    for axes in figure.axes:
+        for i, limits, ticks in (
+            (0, axes.get_xlim(), axes.get_xticklabels()),
+            (1, axes.get_ylim(), axes.get_yticklabels()),
+        ):
+            found += [t for t in ticks if min(limits) <= t.get_position()[i] <= max(limits)]
+        legend = axes.get_legend()
+        found += [*(legend.get_texts() if legend else ()), *axes.texts]
+        found += [axes.xaxis.label, axes.yaxis.label, axes._left_title]  # type: ignore[attr-defined]
+    return [item for item in found if item.get_visible() and item.get_text().strip()]
+
+
+def texts(figure: Figure) -> list[str]:
+    """Return the same as strings."""
+    return [item.get_text() for item in written(figure)]

@@ -1,16 +1,16 @@
-"""Lanes show what ran when, and say it without times."""
-
-import importlib
+"""Lanes and pipelines show what ran when, and say it without times."""
 
 import pytest
 
-from labkit.errors import UsageError
-from labkit.figures import lanes
+from labkit.figures import idle, lanes, pipelines
 
-from .drawn import draw
-
-module = importlib.import_module("labkit.figures.lanes")
 SPANS = [("a", "all_reduce", 5.0, 6.0), ("b", "wait for a", 5.0, 6.0), ("b", "read", 6.0, 6.1)]
+STAGES = [
+    [("F0", 10.0, 11.0, 1), ("F1", 11.0, 12.0, 2), ("B0", 14.0, 16.0, 1), ("B1", 17.0, 19.0, 0)],
+    [("F0", 11.0, 12.0, 1), ("B0", 12.0, 14.0, 0), ("F1", 14.0, 15.0, 1), ("B1", 15.0, 17.0, 0)],
+]
+
+pytestmark = pytest.mark.usefixtures("drawn")
 
 
 def test_the_text_has_lanes_in_the_order_of_their_names_and_words_in_that_of_time():
@@ -18,31 +18,35 @@ def test_the_text_has_lanes_in_the_order_of_their_names_and_words_in_that_of_tim
     assert picture.text.splitlines() == ["T", "b: wait for a, read", "a: before, all_reduce", "R."]
 
 
-def test_bars_begin_at_zero_and_waits_are_hatched(monkeypatch):
-    figure = draw(monkeypatch, module, lambda: lanes(SPANS))
-    bars = figure.axes[0].patches
+def test_bars_begin_at_zero_and_waits_are_hatched(drawn):
+    lanes(SPANS)
+    bars = drawn[0].axes[0].patches
     assert [bar.get_x() for bar in bars] == pytest.approx([0, 0, 1])
     assert [bar.get_width() for bar in bars] == pytest.approx([1, 1, 0.1])
     assert [bool(bar.get_hatch()) for bar in bars] == [False, True, False]
 
 
-def test_words_are_not_on_each_other_nor_outside(monkeypatch):
-    figure = draw(monkeypatch, module, lambda: lanes(SPANS, title="Two lanes"))
-    extents = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(extents) == len(SPANS)
-    for k, one in enumerate(extents):
-        assert not any(one.overlaps(other) for other in extents[:k])
-        assert 0 <= one.x0 < one.x1 <= figure.bbox.width
+def test_each_pass_stands_in_its_lane_at_its_time_on_one_scale(drawn):
+    longer = [[(name, 2 * begin, 2 * end, kept) for name, begin, end, kept in s] for s in STAGES]
+    found = pipelines({"short": STAGES, "long": longer})
+    axes, below = drawn[0].axes
+    bars = [(round(b.get_y() + b.get_height() / 2), b.get_x(), b.get_width()) for b in axes.patches]
+    assert bars == [
+        (stage, begin - 10.0, end - begin)
+        for stage, passes in enumerate(STAGES)
+        for _, begin, end, _ in passes
+    ]
+    words = [text.get_text() for text in axes.texts]
+    assert words == ["0", "1", "0", "1", "keeps 2", "0", "0", "1", "1", "keeps 1"]
+    forward, _, backward, _ = axes.patches[:4]
+    assert forward.get_alpha() < backward.get_alpha()
+    assert axes.get_xlim() == below.get_xlim() == (0, 18.0)
+    assert found.text.splitlines()[:2] == [
+        "short: stage 0 keeps 2, stage 1 keeps 1.",
+        "long: stage 0 keeps 2, stage 1 keeps 1.",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("spans", "problem"),
-    [
-        ([], "0 lanes"),
-        ([(str(k), "x", 0, 1) for k in range(5)], "5 lanes"),
-        ([("a", "x", 1, 0)], "'x' ends before it starts"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(spans, problem):
-    with pytest.raises(UsageError, match=problem):
-        lanes(spans)
+def test_the_idle_share_counts_all_stages_over_the_whole_time():
+    assert idle(STAGES) == pytest.approx(1 - 12 / (2 * 9))
+    assert idle([STAGES[0][:2]]) == 0

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from labkit.errors import UsageError
-from labkit.figures import against_prediction, paired_ratios
+from labkit.figures import against_prediction, paired_ratios, step_times, time_and_memory
 
 SIZES = [1024, 2**15, 2**20]
 #: Three rounds for each size.
@@ -89,34 +88,50 @@ def test_no_text_holds_a_measured_number():
     )
 
 
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: paired_ratios(SIZES, {"a": MINE}, against="b"), "give one of a"),
-        (lambda: paired_ratios(SIZES[:2], {"a": MINE}, against="a"), "same number of rounds"),
-        (
-            lambda: paired_ratios(SIZES, {"a": [row[:2] for row in MINE], "b": MINE}, against="b"),
-            "a ratio needs pairs",
-        ),
-        (
-            lambda: paired_ratios(SIZES, dict.fromkeys("abcde", MINE), against="a"),
-            "up to 4",
-        ),
-        (lambda: against_prediction(SIZES, {"a": [[0.0]] * 3}, {}), "not above zero"),
-        (lambda: against_prediction(SIZES, {"a": MINE}, {"a": [1.0]}), "1 times for 3 sizes"),
-        (
-            lambda: against_prediction(SIZES, {"a": MINE}, {key: [1, 2, 3] for key in "bcde"}),
-            "up to 4",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(draw, message):
-    with pytest.raises(UsageError, match=message):
-        draw()
-
-
 def test_sizes_may_be_something_else_than_bytes() -> None:
     times = {"mine": MINE, "theirs": THEIRS}
     drawn = paired_ratios([1, 4, 16], times, against="theirs", xlabel="width of the net")
     first = drawn.text.splitlines()[0]
     assert first.endswith("round by round, against width of the net: 1, 4, 16.")
+
+
+ROWS = [16, 64]
+SECONDS = {"alone": [[2e-3, 1e-3, 3e-3], [8e-3]], "DDP": [[9e-3], [1e-2, 1.2e-2]]}
+
+
+def test_steps_are_medians_with_their_ends_and_predictions_as_given(drawn):
+    shown = step_times(ROWS, SECONDS, {"DDP": [8e-3, 1e-2], "alone": None}, title="2 ranks")
+    (axes,) = drawn[0].axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [
+        pytest.approx([2e-3, 8e-3]),
+        pytest.approx([9e-3, 1.1e-2]),
+        [8e-3, 1e-2],
+    ]
+    ends = [path.vertices[:, 1].tolist() for path in axes.collections[0].get_paths()]
+    assert ends == [[1e-3, 3e-3], [8e-3, 8e-3]]
+    assert not axes.patches
+    assert shown.text.startswith("2 ranks: time of a step against the rows per rank (16, 64)")
+    assert "Grey" not in shown.text
+    assert step_times(ROWS, {"alone": SECONDS["DDP"], "DDP": SECONDS["alone"]}, {},
+                      title="2 ranks").text == shown.text  # fmt: skip
+
+
+@pytest.mark.parametrize(("predicted", "edge"), [(40, 40), (1, 16 / 1.3), (1e6, 64 * 1.3)])
+def test_the_ground_is_grey_up_to_the_prediction(drawn, predicted, edge):
+    step_times(ROWS, SECONDS, {}, hidden_from=predicted)
+    (ground,) = drawn[0].axes[0].patches
+    assert ground.get_x() + ground.get_width() == pytest.approx(edge)
+
+
+def test_times_are_medians_with_their_ends_and_bytes_as_given(drawn):
+    seconds, kept = {"fp32": {64: [0.3, 0.1, 0.223], 32: [0.1]}}, {"fp32": {16: 1987.0}}
+    text = time_and_memory(seconds, kept, title="2 ranks").text
+    assert text.startswith("2 ranks. Left: time of a step against the width, for fp32.")
+    assert not any(number in text for number in ("223", "987"))
+    left, right = drawn[0].axes
+    (line,) = left.lines
+    assert list(line.get_xdata()) == [32, 64]
+    assert list(line.get_ydata()) == pytest.approx([0.1, 0.223])
+    (spread,) = left.collections
+    assert [path.vertices[:, 1].tolist() for path in spread.get_paths()] == [[0.1, 0.1], [0.1, 0.3]]
+    assert [list(line.get_ydata()) for line in right.lines] == [[1987.0]]

@@ -1,0 +1,228 @@
+"""Draw boxes and arrows by hand: the processes of a lab, a rendezvous, a table of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from ..errors import UsageError
+from ..rank_names import label, rank_colour
+from .picture import Picture
+from .sheet import Sheet
+from .style import (
+    CARD,
+    GRID,
+    INK,
+    LABEL_SIZE,
+    LINE,
+    NOTE_SIZE,
+    SOFT_INK,
+    TITLE_SIZE,
+    ink_of,
+    text_on,
+)
+
+#: Width of a drawing, in inches.
+WIDTH = 6.4
+#: Inches between two ranks; heights of a process, of a bar and of an arrow.
+SPACE, PROCESS, BAR, ARROW = 0.16, 0.72, 0.34, 0.34
+#: In a rendezvous: between two ranks, heights of the store, of the arrows and of a rank.
+APART, STORE, ARROWS, RANK = 0.3, 1.08, 0.62, 0.5
+#: In a table: of a row's name, a column, a row, the heads, between two boxes.
+NAME, COLUMN, ROW, HEADS, GAP = 1.35, 1.15, 0.27, 0.85, 0.04
+#: Most rows and columns of a table.
+MAX_ROWS, MAX_COLUMNS = 16, 6
+#: What stands where something was refused or is not there; it has a colour of its own.
+NO = "no"
+REFUSED, GIVEN = "#EECC66", "#A9C8E8"
+
+
+def processes(devices: Sequence[object], *, backend: str = "gloo") -> Picture:
+    """Draw the notebook's kernel, the ranks and their process group.
+
+    Backend and devices are in the picture alone: the text is the same on every machine.
+
+    Parameters
+    ----------
+    devices
+        The device of each rank, in rank order, as ``lab["device"]`` returns them; at most 8.
+    backend
+        What the process group communicates with.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.processes(lab["device"], backend="gloo")
+    >>> print(picture.text.rpartition("\\n")[0])
+    The processes of a lab of 4 ranks.
+    kernel: a plain cell runs here, once; its variables are here
+    ranks 0–3: a %%px cell runs here, once per rank, with variables of their own
+    process group: ranks 0–3; tensors go from rank to rank, not through the kernel
+    """
+    n = len(devices)
+    if not 1 <= n <= 8:
+        raise UsageError(f"a picture shows 1 to 8 ranks, not {n}")
+    tops = [0.0]
+    for height in (PROCESS, ARROW, BAR, ARROW, PROCESS, ARROW):
+        tops.append(tops[-1] + height)
+    sheet = Sheet(WIDTH, tops[-1] + BAR)
+    _process(sheet, (0, tops[0]), WIDTH, CARD, "notebook kernel",
+             "runs plain cells; its own variables, such as lab")  # fmt: skip
+    sheet.arrow((WIDTH / 2, tops[1]), (WIDTH / 2, tops[2]), INK, both=True)
+    _bar(sheet, tops[2], "%%px cell: the same code to every rank, their output back")
+    wide = (WIDTH - (n - 1) * SPACE) / n
+    for rank, device in enumerate(devices):
+        left, colour = rank * (wide + SPACE), rank_colour(rank)
+        middle = left + wide / 2
+        sheet.arrow((middle, tops[3]), (middle, tops[4]), colour, both=True)
+        _process(sheet, (left, tops[4]), wide, colour, f"rank {rank}", str(device))
+        sheet.arrow((middle, tops[5]), (middle, tops[6]), colour, both=True)
+    _bar(sheet, tops[6], f"process group ({backend}): tensors, from rank to rank")
+    everyone = label(range(n))
+    text = [
+        f"The processes of a lab of {n} rank{'s' * (n > 1)}.",
+        "kernel: a plain cell runs here, once; its variables are here",
+        f"{everyone}: a %%px cell runs here, once per rank, with variables of their own",
+        f"process group: {everyone}; tensors go from rank to rank, not through the kernel",
+    ]
+    note = "A box with a solid edge is a process; a dashed bar joins processes."
+    return Picture(sheet.figure, "\n".join(text), note)
+
+
+def _process(
+    sheet: Sheet, corner: tuple[float, float], wide: float, colour: str, name: str, what: str
+) -> None:
+    """Draw a process with its name and what there is to say of it."""
+    left, top = corner
+    sheet.box(corner, wide, PROCESS, colour, edge=INK)
+    first = top + PROCESS / 2 - 0.085
+    sheet.words((left + wide / 2, first), name, on=colour, size=TITLE_SIZE, weight="bold",
+                va="center_baseline")  # fmt: skip
+    sheet.words((left + wide / 2, first + 0.1), what, on=colour, size=NOTE_SIZE, va="top")
+
+
+def _bar(sheet: Sheet, top: float, text: str) -> None:
+    """Draw what joins processes, over the whole width."""
+    sheet.box((0, top), WIDTH, BAR, GRID, edge=LINE, dashed=True)
+    sheet.words((WIDTH / 2, top + BAR / 2), text, on=GRID, size=LABEL_SIZE)
+
+
+def rendezvous(world_size: int = 4) -> Picture:
+    """Draw how ranks find each other: a store in the middle first, then direct connections.
+
+    The store stands above with an entry for each rank, the ranks below, each with an arrow to the
+    store (1) and one back (2), and lines from rank to rank (3).
+
+    Parameters
+    ----------
+    world_size
+        Number of ranks, 2 to 5.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.rendezvous(4)
+    >>> print(picture.text.rpartition("\\n")[0])
+    Rendezvous of 4 ranks; rank 0 serves the store.
+    1. ranks 0–3 → store: my address
+    2. store → ranks 0–3: the addresses of the others
+    3. rank to rank: 6 connections
+    """
+    n = world_size
+    if not 2 <= n <= 5:
+        raise UsageError(f"a picture shows a rendezvous of 2 to 5 ranks, not {n}")
+    top = STORE + ARROWS
+    below = 0.4 + 0.14 * (n - 2)
+    sheet = Sheet(WIDTH, top + RANK + below)
+    sheet.box((0, 0), WIDTH, STORE, CARD, edge=INK)
+    sheet.words((WIDTH / 2, 0.2), "store at MASTER_ADDR:MASTER_PORT", size=TITLE_SIZE,
+                weight="bold")  # fmt: skip
+    sheet.words((WIDTH / 2, 0.4), "served by rank 0", colour=SOFT_INK, size=NOTE_SIZE)
+    wide = (WIDTH - (n - 1) * APART) / n
+    middles = [rank * (wide + APART) + wide / 2 for rank in range(n)]
+    for rank, middle in enumerate(middles):
+        colour = rank_colour(rank)
+        sheet.words((middle, 0.64), f"rank {rank}", colour=ink_of(colour), weight="bold")
+        sheet.words((middle, 0.73), "its address", size=8 if n > 4 else NOTE_SIZE, va="top",
+                    linespacing=1.0)  # fmt: skip
+        for step, side, ends in ((1, -1, (top, STORE)), (2, 1, (STORE, top))):
+            ink = colour if step == 1 else SOFT_INK
+            x = middle + 0.14 * side
+            sheet.arrow((x, ends[0]), (x, ends[1]), ink, thick=1.6)
+            sheet.words((x + 0.13 * side, STORE + ARROWS / 2), str(step), colour=ink_of(ink),
+                        weight="bold")  # fmt: skip
+        sheet.box((middle - wide / 2, top), wide, RANK, colour, edge=INK)
+        sheet.words((middle, top + RANK / 2), f"rank {rank}", on=colour, size=TITLE_SIZE,
+                    weight="bold", va="center_baseline")  # fmt: skip
+    for one, other in combinations(range(n), 2):
+        # the further apart, the deeper; an arc is half as deep as its bend says
+        far = (other - one - 1) / max(1, n - 2)
+        depth, spread = 0.14 + (below - 0.4) * far, wide / 3 * far - wide / 4
+        left, right = middles[one] - spread, middles[other] + spread
+        sheet.arrow((left, top + RANK), (right, top + RANK), INK, heads=False,
+                    bend=2 * depth / (right - left))  # fmt: skip
+    count = n * (n - 1) // 2
+    last = f"rank to rank: {count} connection{'s' * (count > 1)}"
+    sheet.words((WIDTH / 2, top + RANK + below - 0.08), f"3  {last}", weight="bold")
+    everyone = label(range(n))
+    text = [
+        f"Rendezvous of {n} ranks; rank 0 serves the store.",
+        f"1. {everyone} → store: my address",
+        f"2. store → {everyone}: the addresses of the others",
+        f"3. {last}",
+    ]
+    note = (
+        "This is gloo's way. 1: every rank connects to the store, the only address that all of "
+        "them know, and writes its own address there. 2: it reads the others'. 3: the ranks "
+        "connect to each other. Tensors take these connections, never the store."
+    )
+    return Picture(sheet.figure, "\n".join(text), note)
+
+
+def answers(
+    table: Mapping[str, Mapping[str, object]], *, title: str = "", how_to_read: str = ""
+) -> Picture:
+    """Draw a table of answers, a box for each, and mark those that are "no".
+
+    Parameters
+    ----------
+    table
+        For each column, such as ``"gloo"``, its answer in each row, such as ``{"SUM": 27, "AVG":
+        "no"}``. All columns have the same rows; at most 16 rows and 6 columns.
+    title
+        What was asked.
+    how_to_read
+        One sentence that says what an answer means.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.answers({"floats": {"SUM": 27.0, "BAND": "no"}})
+    >>> print(picture.text)
+    columns: floats
+    SUM: 27.0
+    BAND: no
+    """
+    rows = list(next(iter(table.values()), {}))
+    if not (1 <= len(table) <= MAX_COLUMNS and 1 <= len(rows) <= MAX_ROWS):
+        raise UsageError(
+            f"the table has {len(table)} columns and {len(rows)} rows; a figure shows 1 to "
+            f"{MAX_COLUMNS} and 1 to {MAX_ROWS}"
+        )
+    if odd := [head for head, said in table.items() if list(said) != rows]:
+        raise UsageError(f"column {odd[0]!r} has other rows than the first column: {rows}")
+    sheet = Sheet(NAME + COLUMN * len(table), HEADS + ROW * len(rows))
+    sheet.words((0, 0.12), title, ha="left", weight="bold", size=TITLE_SIZE)
+    for column, (head, said) in enumerate(table.items()):
+        left = NAME + column * COLUMN
+        sheet.words((left + COLUMN / 2, HEADS - 0.28), head, linespacing=1.1)
+        for row, name in enumerate(rows):
+            top = HEADS + row * ROW
+            colour = REFUSED if said[name] == NO else GIVEN
+            sheet.box((left + GAP, top + GAP / 2), COLUMN - 2 * GAP, ROW - GAP, colour)
+            sheet.words((left + COLUMN / 2, top + ROW / 2), str(said[name]), colour=text_on(colour))
+    for row, name in enumerate(rows):
+        place = (NAME - 0.1, HEADS + (row + 0.5) * ROW)
+        sheet.words(place, name, ha="right", colour=INK, size=LABEL_SIZE)
+    heads = ", ".join(" ".join(head.split()) for head in table)
+    lines = [title] if title else []
+    lines += [f"columns: {heads}"]
+    lines += [f"{name}: {', '.join(str(said[name]) for said in table.values())}" for name in rows]
+    return Picture(sheet.figure, "\n".join(lines), how_to_read)

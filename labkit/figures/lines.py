@@ -1,0 +1,366 @@
+"""Draw costs as lines: of messages against their size, of work against the number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..errors import UsageError
+from .chart import (
+    BOUND,
+    POINTS,
+    Rounds,
+    byte_range,
+    bytes_ticks,
+    chart,
+    head,
+    log_ticks,
+    measured,
+    number_ticks,
+    plain_ticks,
+    seconds_ticks,
+    series,
+    titled,
+)
+from .costs import fit_alpha_beta
+from .picture import Picture
+from .style import (
+    CARD,
+    INK,
+    LINE,
+    NOTE_SIZE,
+    SERIES,
+    TITLE_SIZE,
+    ink_of,
+    seconds_axis,
+    style_axes,
+    style_legend,
+)
+
+#: One curve, or several by name.
+Curves = Sequence[float] | Mapping[str, Sequence[float]]
+#: A number of ranks -> a value.
+ByRanks = Mapping[int, float]
+#: Least distance between two names at the ends of lines, in powers of the axis' base.
+APART = 0.4
+
+
+def bandwidth(
+    sizes: Sequence[float], seconds: Curves, *, world_size: int, title: str = ""
+) -> Picture:
+    """Draw time and bus bandwidth of an all-reduce against the size of its message.
+
+    Left, seconds per call with the line t = α + β·n fitted to each series; right, bus bandwidth in
+    GB/s (1e9 bytes per second): 2(p − 1)/p · size / time, as nccl-tests has it, which compares with
+    the hardware's whatever the number of ranks. The text holds no measured number.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of the whole tensor, at least two different ones.
+    seconds
+        Seconds for a call with each size; or such lists by name, to compare up to four.
+    world_size
+        Number of ranks that took part.
+    title
+        By default, the collective and the number of ranks.
+
+    Examples
+    --------
+    >>> sizes = [1 << 10, 1 << 17, 1 << 24]
+    >>> picture = labkit.figures.bandwidth(sizes, [2e-4, 3e-4, 1.2e-2], world_size=4)
+    >>> print(picture.text.partition(".")[0])
+    all_reduce on 4 ranks: two panels against the size of the message, 1 KiB to 16 MiB
+    """
+    from matplotlib.lines import Line2D
+
+    if world_size < 2:
+        raise UsageError(f"bus bandwidth needs at least 2 ranks, not {world_size}")
+    curves = _curves(sizes, seconds, "sizes", "seconds")
+    factor = 2 * (world_size - 1) / world_size
+    title = title or f"all_reduce on {world_size} ranks"
+    figure, (time, bus) = chart(8.0, 3.6 + 0.2 * len(curves), x=2, panels=2)
+    time.set_yscale("log")
+    handles, labels, limits = [], [], []
+    for name, (n, t), colour, marker in series(curves):
+        fit = fit_alpha_beta(n.tolist(), t.tolist())
+        grid = np.geomspace(n[0], n[-1], 200)
+        line = fit.alpha + fit.beta * grid
+        handles.append((
+            *time.plot(n, t, marker=marker, color=colour, **POINTS),
+            *time.plot(grid, line, color=colour, linewidth=1.4),
+        ))  # fmt: skip
+        labels.append(f"{name}: {fit.describe()}" if name else fit.describe())
+        bus.plot(n, factor * n / t / 1e9, marker=marker, color=colour, **POINTS)
+        bus.plot(grid, factor * grid / line / 1e9, color=colour, linewidth=1.4)
+        if fit.beta > 0:
+            limits.append((factor / fit.beta / 1e9, colour))
+    drawn = [float(np.max(line.get_ydata())) for line in bus.lines]
+    bus.set_ylim(0, 1.18 * max(drawn + [height for height, _ in limits]))
+    for height, colour in limits:
+        bus.axhline(height, color=colour, **BOUND)
+        # the limits of several lines may lie too close for words; their colours tell
+        if len(limits) == 1:
+            bus.annotate(f"limit of the fit = {height:.3g} GB/s", (0.01, height), xytext=(0, 3),
+                         xycoords=("axes fraction", "data"), textcoords="offset points",
+                         color=ink_of(colour), fontsize=NOTE_SIZE)  # fmt: skip
+    if len(limits) > 1:
+        handles.append((Line2D([], [], color=INK, **BOUND),))
+        labels.append("limit of a fit, where a call costs nothing but β")
+    for axes in (time, bus):
+        bytes_ticks(axes)
+    seconds_ticks(time)
+    style_axes(time, title="Time per call", xlabel="message (bytes)", ylabel="time (seconds)")
+    style_axes(bus, title="Bus bandwidth", xlabel="message (bytes)", ylabel="bandwidth (GB/s)")
+    head(figure, title, TITLE_SIZE)
+    # below both panels: in one of them it would hide half of the points
+    style_legend(time, handles, labels, loc="upper left", bbox_to_anchor=(-0.22, -0.18),
+                 handlelength=1.6)  # fmt: skip
+    text = (
+        f"{title}: two panels against the size of the message, {byte_range(sizes)}. Left, time per "
+        f"call in seconds{_names(curves)}, measured and as the line t = α + β·n. Right, bus "
+        "bandwidth in GB/s, measured, by the line, and the limit of the fit."
+    )
+    return Picture(
+        figure,
+        text,
+        "Points are measured, the line is t = α + β·n, fitted to them: small messages cost about "
+        "α, the price of any call; beyond about α/β bytes the size counts.",
+    )
+
+
+def message_cost(
+    sizes: Sequence[float], rounds: Rounds, *, held_out: Sequence[float] = ()
+) -> Picture:
+    """Draw time and bandwidth of a message against its size, with the line t = α + β·n.
+
+    Left, seconds against bytes, both axes logarithmic; right, bytes per second. The text holds no
+    measured number.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of each message that was timed.
+    rounds
+        One list per round: the seconds that a message of each size took.
+    held_out
+        Which of the sizes the line is not fitted to. It is fitted to the medians of the others.
+
+    Examples
+    --------
+    >>> sizes = [4, 1024, 2**20]
+    >>> rounds = [[5e-5, 5e-5, 6e-4], [6e-5, 7e-5, 7e-4], [5e-5, 6e-5, 6e-4]]
+    >>> picture = labkit.figures.message_cost(sizes, rounds, held_out=[1024])
+    >>> print(picture.text.partition(":")[0])
+    one message, 4 B to 1 MiB in 3 rounds
+    """
+    n, t = _table(sizes, rounds)
+    if unknown := sorted(set(held_out) - set(n.tolist())):
+        raise UsageError(f"{unknown[0]:g} bytes are held out, but were not measured")
+    out = np.isin(n, list(held_out))
+    low, middle, high = np.quantile(t, (0.25, 0.5, 0.75), axis=0)
+    fit = fit_alpha_beta(n[~out].tolist(), middle[~out].tolist())
+    grid = np.geomspace(n[0], n[-1], 200)
+    line = fit.alpha + fit.beta * grid
+    figure, (time, rate) = chart(8.0, 3.5, x=2, panels=2)
+    time.set_yscale("log")
+    handles = []
+    for chosen, face in ((~out, SERIES[0]), (out, CARD)):
+        for axes, centre, ends in (
+            (time, middle, (middle - low, high - middle)),
+            (rate, n / middle / 1e9, (n / middle / 1e9 - n / high / 1e9,
+                                      n / low / 1e9 - n / middle / 1e9)),
+        ):  # fmt: skip
+            drawn = axes.errorbar(
+                n[chosen], centre[chosen], [end[chosen] for end in ends], fmt="o", markersize=5,
+                color=SERIES[0], markerfacecolor=face, elinewidth=1, zorder=3,
+            )  # fmt: skip
+            handles += [drawn] if axes is time and chosen.any() else []
+    handles += time.plot(grid, line, color=SERIES[1], linewidth=1.4)
+    rate.plot(grid, grid / line / 1e9, color=SERIES[1], linewidth=1.4)
+    labels = ["measured", "held out", fit.describe()]
+    for axes in (time, rate):
+        bytes_ticks(axes)
+    seconds_axis(time.yaxis)
+    time.minorticks_off()
+    floor, top = time.get_ylim()
+    time.set_ylim(floor, top * (top / floor) ** 0.35)  # room for the legend
+    rate.set_ylim(0)
+    style_axes(time, title="Time of one message", xlabel="size (bytes)", ylabel="time (seconds)")
+    style_axes(rate, title="Bandwidth", xlabel="size (bytes)",
+               ylabel="bytes per second (GB/s)")  # fmt: skip
+    style_legend(time, handles, labels if out.any() else labels[::2], loc="upper left",
+                 fontsize=NOTE_SIZE)  # fmt: skip
+    some = f", {int(out.sum())} of the sizes hollow" if out.any() else ""
+    text = (
+        f"one message, {byte_range(n.tolist())} in {len(t)} rounds: two panels against the "
+        f"size{some}. Left, the time in seconds, measured and as the line t = α + β·n. Right, "
+        "bytes per second, measured and by the same line."
+    )
+    return Picture(
+        figure,
+        text,
+        "A point is the median of all rounds; its bar holds the middle half of them. Hollow points "
+        "were not used for the line.",
+    )
+
+
+def _table(sizes: Sequence[float], rounds: Rounds) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sizes in order, and the seconds as rows of rounds in the same order."""
+    n = np.asarray(sizes, dtype=float).reshape(-1)
+    if len(np.unique(n)) < len(n) or not (n > 0).all():
+        raise UsageError("sizes has a size twice, or one that is not above zero")
+    if not len(rounds) or any(len(row) != len(n) for row in rounds):
+        raise UsageError(f"rounds needs rows of {len(n)} times, one for each size")
+    t = np.asarray(rounds, dtype=float)
+    if not (np.isfinite(t).all() and (t > 0).all()):
+        raise UsageError("rounds has times that are not above zero")
+    order = np.argsort(n)
+    return n[order], t[:, order]
+
+
+def scaling(ranks: Sequence[int], throughput: Curves, *, title: str = "") -> Picture:
+    """Draw throughput against the number of ranks, with how much of the ideal was reached.
+
+    Points have their efficiency, throughput / (ranks · throughput per rank at the first point), in
+    per cent. Axes are logarithmic if the numbers of ranks differ by more than eight times. The text
+    holds no measured number.
+
+    Parameters
+    ----------
+    ranks
+        Numbers of ranks, each 1 or more.
+    throughput
+        Images that all ranks together did in a second on each number of ranks; or such lists by
+        name, to compare up to four.
+
+    Examples
+    --------
+    >>> picture = labkit.figures.scaling([1, 2, 4], [1000, 1900, 3400])
+    >>> print(picture.text.partition(", with")[0])
+    Throughput in images/s against the number of ranks (1, 2, 4)
+    """
+    curves = _curves(ranks, throughput, "ranks", "throughput")
+    numbers = np.unique(np.asarray(ranks, dtype=float))
+    if len(numbers) < len(ranks):
+        raise UsageError(
+            "ranks has a number twice: give one throughput for each, such as the median"
+        )
+    logarithmic = numbers[-1] > 8 * numbers[0]
+    figure, axes = chart(6.0, 3.5, x=2 * logarithmic, y=10 * logarithmic)
+    for name, (n, rate), colour, marker in series(curves):
+        each = rate[0] / n[0]
+        ends = np.array([n[0] if logarithmic or n[0] == n[-1] else 0, n[-1]])
+        alone = len(curves) == 1
+        axes.plot(ends, each * ends, color=LINE if alone else colour,
+                  label="ideal" if alone else None, **BOUND)  # fmt: skip
+        axes.plot(n, rate, marker=marker, color=colour, label=name or "measured", zorder=3,
+                  linewidth=1.4, markersize=6, markeredgewidth=0)  # fmt: skip
+        # the first point is the measure of the others; several curves' would lie on each other
+        first = 0 if alone else 1
+        for x, y in zip(n[first:], rate[first:], strict=True):
+            axes.annotate(f"{y / (each * x):.0%}", (x, y), xytext=(7, -4), va="top",
+                          color=ink_of(colour), textcoords="offset points",
+                          fontsize=NOTE_SIZE, zorder=4)  # fmt: skip
+    number_ticks(axes, numbers.tolist())
+    plain_ticks(axes)
+    if not logarithmic:
+        axes.set_xlim(0, numbers[-1] * 1.12)
+        axes.set_ylim(0, axes.get_ylim()[1])
+    else:
+        axes.set_xlim(numbers[0] / 1.2, numbers[-1] * 1.5)
+        axes.set_ylim(axes.get_ylim()[0] / 1.5, axes.get_ylim()[1])
+        log_ticks(axes)
+    style_axes(axes, title=title, xlabel="ranks", ylabel="throughput (images/s)")
+    style_legend(axes, loc="upper left")
+    text = titled(
+        title,
+        f"Throughput{_names(curves)} in images/s against the number of ranks "
+        f"({', '.join(f'{number:g}' for number in numbers)}), with the efficiency in per cent at "
+        "each point and the ideal line.",
+    )
+    return Picture(
+        figure,
+        text,
+        "The dashed line is what perfect scaling from the first point would give; the percentage "
+        "is the part of it that was reached.",
+    )
+
+
+def by_ranks(
+    lines: Mapping[str, ByRanks],
+    points: Mapping[str, ByRanks] | None = None,
+    *,
+    title: str = "",
+    ylabel: str = "",
+    how_to_read: str = "",
+) -> Picture:
+    """Draw how costs grow with the number of ranks, on logarithmic axes.
+
+    Parameters
+    ----------
+    lines
+        By name, up to four: what a formula gives for some numbers of ranks. Values that are not
+        above zero are left out, and so is a line of which nothing is left. The text holds the
+        values at the ends.
+    points
+        By the same names: what was counted.
+
+    Examples
+    --------
+    >>> lines = {"server": {2: 2, 4: 6, 64: 126}, "ring": {2: 1, 4: 1.5, 64: 1.97}}
+    >>> picture = labkit.figures.by_ranks(lines, {"ring": {4: 1.5}}, title="Tensors sent")
+    >>> print(picture.text.splitlines()[0])
+    Tensors sent, against the number of ranks: server 2 at 2 ranks, 126 at 64; ring 1 at 2 ranks, \
+1.97 at 64. Counted points: ring at 4.
+    """
+    points = points or {}
+    if strange := [name for name in points if name not in lines]:
+        raise UsageError(f"points names {strange[0]!r}, which is no line")
+    figure, axes = chart(6.4, 3.4, x=2, y=2)
+    ends, told, ticks = [], [], set()
+    for name, values, colour, marker in series(lines, "lines"):
+        drawn = {n: value for n, value in sorted(values.items()) if value > 0}
+        counted = {n: value for n, value in points.get(name, {}).items() if value > 0}
+        ticks |= {*drawn, *counted}
+        if drawn:
+            axes.plot([*drawn], [*drawn.values()], color=colour, linewidth=1.4)
+            first, last = min(drawn), max(drawn)
+            ends.append((np.log2(drawn[last]), last, name, colour))
+            told.append(f"{name} {drawn[first]:.3g} at {first} ranks, {drawn[last]:.3g} at {last}")
+        axes.plot([*counted], [*counted.values()], marker, color=colour, zorder=3)
+    lowest = -np.inf
+    for height, last, name, colour in sorted(ends):
+        lowest = max(height, lowest + APART)  # names of lines that meet stand above each other
+        axes.annotate(name, (last, 2.0**lowest), xytext=(6, 0), textcoords="offset points",
+                      va="center", color=ink_of(colour), fontsize=NOTE_SIZE)  # fmt: skip
+    style_axes(axes, title=title, xlabel="ranks", ylabel=ylabel)
+    number_ticks(axes, sorted(n for n in ticks if n & (n - 1) == 0), "d")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    dots = [
+        f"{name} at {', '.join(str(n) for n in sorted(own))}" for name, own in points.items() if own
+    ]
+    text = (
+        f"{title + ', against' if title else 'Against'} the number of ranks: "
+        f"{'; '.join(told) or 'nothing'}."
+        f"{' Counted points: ' + '; '.join(dots) + '.' if dots else ''}"
+    )
+    return Picture(figure, text, how_to_read)
+
+
+def _curves(
+    x: Sequence[float], y: Curves, x_name: str, y_name: str
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the points of each curve by name; the name of an only curve is empty."""
+    curves = y if isinstance(y, Mapping) else {"": y}
+    if not curves:
+        raise UsageError(f"{y_name} has no curves")
+    return {
+        name: measured(x, values, x_name, f"{y_name}[{name!r}]" if name else y_name)
+        for name, values in curves.items()
+    }
+
+
+def _names(curves: Mapping[str, object]) -> str:
+    return f" of {', '.join(curves)}" if "" not in curves else ""
