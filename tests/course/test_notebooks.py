@@ -263,3 +263,28 @@ def test_exercises_that_nobody_could_check(
     rule = RULES["has_exercises_that_can_be_checked"]
     (found,) = rule(book(*cells), path.with_name("04_ring.ipynb"))
     assert found.startswith(problem)
+
+
+STUB = 'def f(x: int) -> int:\n    """Add one.\n\n    >>> f(1)\n    2\n    """\n'
+STUB += "    ### BEGIN SOLUTION\n    return x + 1\n    ### END SOLUTION\n"
+PAGE = "[`dist.gather`](https://docs.pytorch.org/docs/stable/distributed.html#dist.gather)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "old", "new"),
+    [
+        ("links_its_calls", [text(PAGE), code("%%px\ndist.gather(x)")], "gather(", "scatter("),
+        ("specifies_its_stubs", [code(STUB)], "x: int", "x"),
+        ("specifies_its_stubs", [code(STUB)], " -> int", ""),
+        ("specifies_its_stubs", [code(STUB)], ">>> f(1)", "f(1)"),
+        ("is_plain_english", [text("One message per rank.")], "per rank", "a rank"),
+        ("is_plain_english", [text("One message per rank.")], "per rank", "another one than that"),
+    ],
+)  # fmt: skip
+def test_what_a_reader_looks_up_and_stumbles_over(
+    path: Path, rule: str, good: list[NotebookNode], old: str, new: str
+) -> None:
+    assert RULES[rule](book(*good), path) == []
+    cells = copy.deepcopy(good)
+    cells[-1].source = cells[-1].source.replace(old, new)
+    assert RULES[rule](book(*cells), path)

@@ -6,6 +6,7 @@ numbered from 1, text cells included, as somebody who scrolls counts them.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
@@ -35,12 +36,30 @@ MIN_EXERCISES = 4
 WIDGET = "application/vnd.jupyter.widget-view+json"
 #: A home or temporary folder at the start of a path; `notebooks/work/` is none.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:tmp|home|root|work|Users)/[^\s'\"<>,)]*")
+#: What no text says: the old distributive "a", and words that are not the field's.
+REFUSED = re.compile(
+    r"\b(?:once|one|two|per se|row|call|message|seconds) a (?:rank|node|byte|step|second|call|"
+    r"collective|operation|row)\b|\banother one than\b|\bbuilt of\b|\bhand(?:s|ed)? over\b|"
+    r"\bsigns? of life\b",
+    re.IGNORECASE,
+)
+DOCUMENTATION = "docs.pytorch.org"
+#: Calls that are in every notebook, and linked in those that explain them.
+KNOWN = (
+    "all_reduce", "barrier", "broadcast", "destroy_process_group", "get_backend", "get_rank",
+    "get_world_size", "init_process_group", "is_initialized", "recv", "send",
+)  # fmt: skip
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def code_cells(nb: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
     """Yield (number, cell) of the code cells."""
     return ((i, cell) for i, cell in enumerate(nb.cells, 1) if cell.cell_type == "code")
+
+
+def text_of(nb: NotebookNode) -> str:
+    """Return all text cells as one text."""
+    return "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
 
 
 def nbval_options(cell: NotebookNode) -> dict[str, bool]:
@@ -271,6 +290,49 @@ def exercises_of_the_other_half(path: Path) -> list[str]:
     return found
 
 
+def links_its_calls(nb: NotebookNode, path: Path) -> list[str]:
+    """Each function of ``torch.distributed`` that a cell calls has a link to its documentation."""
+    called: dict[str, int] = {}
+    for i, cell in code_cells(nb):
+        for name in re.findall(r"\bdist\.([a-z]\w*)\(", cell.source):
+            called.setdefault(name, i)
+    linked = {link.rsplit(".", 1)[-1] for link in links(text_of(nb)) if DOCUMENTATION in link}
+    return [
+        f"cell {i} calls dist.{name}, which no text links" for name, i in called.items()
+        if name not in linked and name not in KNOWN
+    ]  # fmt: skip
+
+
+def specifies_its_stubs(nb: NotebookNode, path: Path) -> list[str]:
+    """A function that a learner is to write has typed arguments and a docstring with an example,
+    which the learner's edition keeps."""
+    problems = []
+    for i, cell in code_cells(nb):
+        is_file = cell.source.startswith(edition.WRITES_FILE)
+        if is_file or not edition.has_solution(cell.source):
+            continue
+        source = re.sub(r"^%%.*$", "", edition.stub(cell.source), flags=re.M)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                problems += _problems_of_a_stub(node, i)
+    return problems
+
+
+def _problems_of_a_stub(node: ast.FunctionDef, i: int) -> list[str]:
+    arguments = [a for a in (*node.args.args, *node.args.kwonlyargs) if a.arg != "self"]
+    problems = []
+    if any(a.annotation is None for a in arguments) or node.returns is None:
+        problems.append(f"cell {i}: {node.name} has arguments or a result without a type")
+    if ">>>" not in (ast.get_docstring(node) or ""):
+        problems.append(f"cell {i}: {node.name} has no docstring with an example")
+    return problems
+
+
+def is_plain_english(nb: NotebookNode, path: Path) -> list[str]:
+    """No text has the turns of phrase that readers stumbled over."""
+    return [f"it says {match[0]!r}" for match in REFUSED.finditer(text_of(nb))]
+
+
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
@@ -285,6 +347,9 @@ RULES: dict[str, Rule] = {
         stops_its_lab,
         uses_the_python3_kernel,
         has_exercises_that_can_be_checked,
+        links_its_calls,
+        specifies_its_stubs,
+        is_plain_english,
     )
 }
 
