@@ -8,61 +8,30 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import (
-    board,
-    cell,
-    ddp,
-    deadlock,
-    memory,
-    recovery,
-    report,
-    restart,
-    scale,
-    start,
-    stock,
-    stop,
-    warm,
-    watch,
+from . import report
+from .child import BenchError, environment, time_to_answer
+from .measurements import BENCHMARKS, Benchmark
+
+NAMES = [benchmark.claim.name for benchmark in BENCHMARKS]
+#: What the programs import.
+MODULES = (
+    "torch.distributed.run",
+    "torch.nn.parallel",
+    "ipyparallel.controller.app",
+    "ipyparallel.engine.app",
+    "IPython.core.interactiveshell",
+    "labkit.notebook.lab",
+    "labkit.rank.preload",
 )
-from .child import BenchError, environment, program, time_to_answer
-from .claim import Claim
-
-
-class Benchmark(Protocol):
-    """What one module of this package offers, or one of its sizes."""
-
-    @property
-    def CLAIM(self) -> Claim: ...
-
-    measure: Callable[[int, Mapping[str, str]], Claim]
-
-
-#: In the order they run.
-BENCHMARKS: tuple[Benchmark, ...] = (
-    start,
-    stock,
-    warm,
-    scale,
-    restart,
-    memory,
-    *cell.SIZES,
-    ddp,
-    watch,
-    board,
-    deadlock,
-    recovery,
-    stop,
-)
-NAMES = [benchmark.CLAIM.name for benchmark in BENCHMARKS]
 
 
 def run(
@@ -79,9 +48,9 @@ def run(
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
             try:
-                claim = benchmark.measure(rounds, environment(scratch))
+                claim = benchmark.measure(benchmark.claim, rounds, environment(scratch))
             except BenchError as error:
-                claim = replace(benchmark.CLAIM, error=str(error))
+                claim = replace(benchmark.claim, error=str(error))
         claims.append(claim)
         seconds = time.monotonic() - began
         console.print(f"[dim]{claim.name}: {claim.verdict}, took {seconds:.0f} s[/]")
@@ -96,7 +65,8 @@ def run(
 def warm_up() -> None:
     """Read once what the programs read: a cold start has fresh processes, not a cold disk."""
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        time_to_answer(program("warm_up"), seconds=120, env=environment(scratch))
+        code = f"import time, {', '.join(MODULES)}; print('BENCH', time.time(), flush=True)"
+        time_to_answer([sys.executable, "-c", code], seconds=120, env=environment(scratch))
 
 
 def main(
@@ -113,7 +83,7 @@ def main(
     """
     if unknown := [name for name in only or [] if name not in NAMES]:
         raise typer.BadParameter(f"no claim {unknown[0]!r}: {', '.join(NAMES)}", param_hint="only")
-    chosen = [b for b in BENCHMARKS if not only or b.CLAIM.name in only]
+    chosen = [b for b in BENCHMARKS if not only or b.claim.name in only]
     command = shlex.join(["python", "-m", "tests.bench", *sys.argv[1:]])
     warm_up()
     raise typer.Exit(run(chosen, rounds, command, json, Console()))

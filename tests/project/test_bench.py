@@ -10,7 +10,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -19,9 +18,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench import __main__ as bench
-from tests.bench import cell, watch
+from tests.bench import measurements
 from tests.bench.child import BenchError, Child, time_to_answer
 from tests.bench.claim import Claim, alternate, median_ratio
+from tests.bench.measurements import Benchmark
 
 CLAIM = Claim(
     name="nap", what="a nap", a="short", b="long", unit="s", figure_unit="×", bound=0.9
@@ -36,23 +36,21 @@ def nap(seconds: float) -> list[str]:
     return python(f"import time; time.sleep({seconds}); print('BENCH', time.time())")
 
 
-def fake(claim: Claim, a: list[str], b: list[str]) -> SimpleNamespace:
+def fake(claim: Claim, a: list[str], b: list[str]) -> Benchmark:
     """Make a benchmark that compares how long two programs take to answer."""
 
-    def measure(rounds, env):
+    def measure(claim, rounds, env):
+        sides = {"a": a, "b": b}
         times = alternate(
             rounds,
-            {
-                "a": lambda: time_to_answer(a, seconds=10, env=env),
-                "b": lambda: time_to_answer(b, seconds=10, env=env),
-            },
+            {s: lambda c=c: time_to_answer(c, seconds=10, env=env) for s, c in sides.items()},
         )
         return replace(claim, figure=median_ratio(times["a"], times["b"]), measurements=times)
 
-    return SimpleNamespace(CLAIM=claim, measure=measure)
+    return Benchmark(claim, measure)
 
 
-def run(tmp_path: Path, *benchmarks: SimpleNamespace) -> tuple[int, str, dict]:
+def run(tmp_path: Path, *benchmarks: Benchmark) -> tuple[int, str, dict]:
     """Run benchmarks, two rounds each; return exit code, what was shown, the JSON."""
     shown = io.StringIO()
     path = tmp_path / "bench.json"
@@ -78,14 +76,6 @@ def test_a_claim_that_holds_is_a_row_and_every_measurement_is_kept(tmp_path):
     assert {"python", "torch", "ipyparallel", "labkit"} <= set(document["versions"])
 
 
-def test_a_claim_that_is_over_its_bound_is_reported(tmp_path):
-    benchmarks = fake(CLAIM, nap(0.2), nap(0)), fake(CLAIM, nap(0), nap(0.2))
-    code, shown, document = run(tmp_path, *benchmarks)
-    assert code == 1
-    assert [claim["verdict"] for claim in document["claims"]] == ["over", "ok"]
-    assert [line.split()[-1] for line in shown.splitlines() if "≤ 0.9" in line] == ["over", "ok"]
-
-
 def test_a_bound_from_below_turns_the_verdict_round():
     at_least = replace(CLAIM, at_least=True)
     for figure, verdicts in ((0.8, ("ok", "over")), (0.9, ("ok", "ok")), (1.0, ("over", "ok"))):
@@ -93,12 +83,14 @@ def test_a_bound_from_below_turns_the_verdict_round():
         assert tuple(claim.verdict for claim in claims) == verdicts
 
 
-def test_a_program_that_fails_costs_its_own_row_only(tmp_path):
+def test_what_is_over_its_bound_and_what_fails_costs_its_own_row_only(tmp_path):
     broken = python("import sys; sys.exit('no such [thing]')")
-    good = fake(CLAIM, nap(0), nap(0.2))
-    code, shown, document = run(tmp_path, fake(CLAIM, broken, nap(0)), good)
+    over, good = fake(CLAIM, nap(0.2), nap(0)), fake(CLAIM, nap(0), nap(0.2))
+    code, shown, document = run(tmp_path, over, fake(CLAIM, broken, nap(0)), good)
     assert code == 1
-    assert [claim["verdict"] for claim in document["claims"]] == ["failed", "ok"]
+    verdicts = [claim["verdict"] for claim in document["claims"]]
+    assert verdicts == ["over", "failed", "ok"]
+    assert [line.split()[-1] for line in shown.splitlines() if "≤ 0.9" in line] == verdicts
     assert "ended (1) without an answer" in shown
     assert "no such [thing]" in shown
 
@@ -159,7 +151,7 @@ def test_programs_get_the_same_variables_whatever_runs_this(monkeypatch, tmp_pat
 class Trained:
     """Stands in for the program that trains watched: gives the same answer again and again."""
 
-    def __init__(self, ranks: list[float]) -> None:
+    def __init__(self, *ranks: float) -> None:
         self.took = {"cores": 3, "wall": 2.0, "ranks": ranks, "notebook": 0.02}
 
     def __enter__(self) -> Trained:
@@ -172,20 +164,22 @@ class Trained:
         return self.took
 
 
+def measured_watch(monkeypatch, *seconds: float) -> Claim:
+    monkeypatch.setattr(measurements, "Child", lambda *_, **__: Trained(*seconds))
+    (watch,) = [one for one in measurements.BENCHMARKS if one.claim.name == "watch"]
+    return watch.measure(watch.claim, 1, {})
+
+
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.009, "ok"), (0.011, "over")])
 def test_the_watch_is_judged_by_its_share_of_the_processors(monkeypatch, seconds, verdict):
-    trained = Trained([seconds, seconds, seconds, seconds])
-    monkeypatch.setattr(watch, "Child", lambda *_, **__: trained)
-    claim = watch.measure(1, {})
+    claim = measured_watch(monkeypatch, *[seconds] * 4)
     assert claim.figure == pytest.approx((4 * seconds + 0.02) / 6.0)
     assert claim.verdict == verdict
 
 
 def test_a_rank_that_nobody_watched_is_no_cheap_watch(monkeypatch):
-    trained = Trained([0.009, 0.009, 0.0, 0.009])
-    monkeypatch.setattr(watch, "Child", lambda *_, **__: trained)
     with pytest.raises(BenchError, match="was not watched"):
-        watch.measure(1, {})
+        measured_watch(monkeypatch, 0.009, 0.009, 0.0, 0.009)
 
 
 def app() -> typer.Typer:
@@ -221,9 +215,19 @@ def test_cells_are_compared_pair_by_pair_and_their_processor_time_is_told():
         {"seconds": [[1.0, 30.0], [2.0, 60.0]], "processors": [0.01, 0.04]},
         {"seconds": [[2.0, 9.0], [4.0, 10.0]], "processors": [0.03, 0.12]},
     ]
-    claim = cell.judge(cell.SIZES[0].CLAIM, answers)
+    claim = measurements.judge_cells(CLAIM, answers)
     assert claim.figure == 0.5
     assert claim.measurements["a"] == [1.0, 30.0, 2.0, 9.0]
     assert claim.measurements["processors of b"] == [0.04, 0.12]
     assert claim.note == "0.25 × in time of processors, 20 ms per cell instead of 80"
-    assert [size.CLAIM.name for size in cell.SIZES] == ["cell-4", "cell-16", "cell-32"]
+
+
+def test_the_readmes_claims_are_there_with_their_bounds():
+    bounds = {one.claim.name: one.claim.bound for one in measurements.BENCHMARKS}
+    assert bounds == {
+        "start": 0.55, "stock": 0.35, "warm": 0.5, "scale": 0.25, "restart": 1.0, "memory": 1.6,
+        "cell-4": 0.6, "cell-16": 0.6, "cell-32": 0.7, "ddp": 0.97, "watch": 0.01, "board": 0.97,
+        "deadlock": 0.6, "recovery": 0.2, "stop": 2.0,
+    }  # fmt: skip
+    kinds = {one.claim.name for one in measurements.BENCHMARKS if one.claim.at_least}
+    assert kinds == {"ddp", "board"}

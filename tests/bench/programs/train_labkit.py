@@ -1,8 +1,9 @@
-"""Train in ``%%px`` cells that are watched; answer with the CPU time that the watch took.
+"""Train in ``%%px`` cells. Argument: number of ranks.
 
-Argument: number of ranks. Each line on stdin says how many steps. The answer has the number of
-cores, the wall-clock seconds of the training, and in seconds of CPU time what the thread that
-answers the watch took on each rank, and the notebook's process while it followed.
+Each line on stdin says how, and how many steps. "shown" (live, as in a notebook) and "hidden":
+answer with images/s. "watched": answer with the number of cores, the wall-clock seconds of the
+training, and in seconds of CPU time what the thread that answers the watch took on each rank, and
+the notebook's process while it followed. The ranks are watched for deadlocks each time.
 """
 
 import json
@@ -14,11 +15,11 @@ import psutil
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit.notebook import run
+from labkit.notebook import board, live, run
 
 #: A rank looks at itself in the thread of its control channel, which does nothing else while a
-#: cell runs: messages that come there are the watch's questions. Nothing is shown here, so there
-#: are none of the board's.
+#: cell runs: messages that come there are the watch's questions. Nothing is shown while they are
+#: counted, so there are none of the board's.
 CLOCKS = """
 import time
 
@@ -29,9 +30,21 @@ def clocks():
 """
 TRAIN = """
 before = clocks()
-train({steps})
+images_per_second = train({steps})
 spent = [after - before for before, after in zip(before, clocks())]
 """
+
+
+class Shown:
+    """Stands in for a notebook's page: draws all that is shown there, and throws it away."""
+
+    def show(self, out, err, states, seconds, suspicion=None):
+        board.output_html(out, err)
+        board.board_html(states, seconds)
+        board.suspicion_html(suspicion)
+
+    def clear(self, *, wait):
+        pass
 
 
 def count_following(seconds):
@@ -59,13 +72,16 @@ if __name__ == "__main__":
         shell.run_cell_magic("px", "", model + CLOCKS)
         count_following(following)
         for line in sys.stdin:
+            how, steps = line.split()
+            live.screen = Shown if how == "shown" else lambda: None
             following.clear()
-            shell.run_cell_magic("px", "", TRAIN.format(steps=int(line)))
+            shell.run_cell_magic("px", "", TRAIN.format(steps=steps))
             wall, thread = zip(*lab["spent"], strict=True)
-            answer = {
+            watched = {
                 "cores": len(psutil.Process().cpu_affinity()),
                 "wall": max(wall),
                 "ranks": list(thread),
                 "notebook": following[0],
             }
+            answer = watched if how == "watched" else lab["images_per_second"][0]
             print("BENCH", json.dumps(answer), flush=True)
