@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import gc
 import os
-import subprocess
-import sys
 from collections import Counter
 from datetime import timedelta
 
@@ -17,173 +15,6 @@ from labkit.rank.observe.p2p_record import Message
 
 #: What a message carries.
 TENSORS = [torch.ones(2)]
-
-#: Two ranks that send to each other; each prints what it has seen.
-PAIR = """
-import json, sys, threading, time
-import os
-import torch
-import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroup, Work
-from labkit.rank import process_group
-from labkit.rank.observe import p2p_record
-
-me, path = int(sys.argv[1]), sys.argv[2]
-methods = [(c, n) for c, n in (
-    (ProcessGroup, "_set_group_name"), (ProcessGroup, "send"), (ProcessGroup, "recv"),
-    (ProcessGroup, "recv_anysource"), (ProcessGroup, "monitored_barrier"), (Work, "wait"),
-)]
-own = {n: getattr(c, n) for c, n in methods}
-p2p_record.install()
-p2p_record.install()
-seen = {"once": all(p2p_record.stock[n] is own[n] for _, n in methods)}
-seen["ours"] = all(getattr(c, n) is getattr(p2p_record, n) for c, n in methods)
-
-process_group.loopback_only()
-began = time.time_ns()
-store = dist.FileStore(path, 2)
-dist.init_process_group("gloo", store=store, rank=me, world_size=2)
-world, second = dist.group.WORLD, dist.new_group([0, 1])
-other = 1 - me
-x = torch.full((3,), float(me))
-
-#: What a message carries.
-TENSORS = [torch.ones(2)]
-
-
-def about(work):
-    return list(p2p_record.messages[work])
-
-
-def see_main_wait():
-    main = threading.main_thread().ident
-    while True:
-        frame = sys._current_frames()[main]
-        message = p2p_record.messages.get(frame.f_locals.get("self"))
-        if frame.f_code is p2p_record.WAIT and message is not None and message.tag == 9:
-            seen["blocked"] = list(message)
-            store.set("seen", "1")
-            return
-        time.sleep(0.005)
-
-
-if me == 0:
-    dist.send(x, 1)
-    dist.send(x, 1)
-    dist.send(x, 1, tag=3)
-    dist.send(x, 1, group=second)
-    store.wait(["seen"])
-    dist.send(x, 1, tag=9)
-    works = [dist.isend(x, 1, tag=4), dist.isend(x, 1, tag=4)]
-else:
-    y = torch.ones(3)
-    seen["source"] = dist.recv(y, 0)
-    seen["received"] = y.tolist()
-    seen["from any"] = dist.recv(y)
-    dist.recv(y, 0, tag=3)
-    dist.recv(y, 0, group=second)
-    threading.Thread(target=see_main_wait).start()
-    dist.recv(y, 0, tag=9)
-    works = [dist.irecv(y, 0, tag=4), dist.irecv(y, 0, tag=4)]
-seen["works"] = [about(w) for w in works]
-seen["waited"] = [w.wait() for w in works]
-before = len(p2p_record.messages)
-del works
-seen["forgotten"] = before - len(p2p_record.messages)
-dist.monitored_barrier()
-dist.monitored_barrier()
-dist.monitored_barrier(second)
-dist.all_reduce(x)
-seen["sum"] = x.tolist()
-seen["posted"] = {
-    g.group_name: sorted([*key, n] for key, n in counter.items())
-    for g, counter in p2p_record.posted.items()
-}
-seen["barriers"] = {g.group_name: n for g, n in p2p_record.barriers.items()}
-born = [p2p_record.born[world], p2p_record.born[second]]
-seen["born"] = began < born[0] < born[1] < time.time_ns()
-seen["names"] = [world.group_name, second.group_name]
-print(json.dumps(seen), flush=True)
-dist.destroy_process_group()
-os._exit(0)  # as an engine does: gloo's threads can abort a Python that takes itself apart
-"""
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    """What two ranks have seen."""
-    path = str(tmp_path_factory.mktemp("store") / "store")
-    command = [sys.executable, "-W", "error", "-c", PAIR]
-    ranks = [
-        subprocess.Popen([*command, str(r), path], stdout=subprocess.PIPE, text=True)
-        for r in range(2)
-    ]
-    try:
-        outputs = [p.communicate(timeout=60)[0] for p in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
-    assert [p.returncode for p in ranks] == [0, 0]
-    return [json.loads(text) for text in outputs]
-
-
-def test_installing_twice_is_installing_once(pair):
-    assert all(seen["once"] and seen["ours"] for seen in pair)
-
-
-def test_messages_are_counted_by_group_peer_and_tag(pair):
-    world, second = pair[0]["names"]
-    assert pair[0]["posted"] == {
-        world: [["send", 1, 0, 2], ["send", 1, 3, 1], ["send", 1, 4, 2], ["send", 1, 9, 1]],
-        second: [["send", 1, 0, 1]],
-    }
-    assert pair[1]["posted"] == {
-        world: [
-            ["recv", 0, 0, 1],
-            ["recv", 0, 3, 1],
-            ["recv", 0, 4, 2],
-            ["recv", 0, 9, 1],
-            ["recv_any", -1, 0, 1],
-        ],
-        second: [["recv", 0, 0, 1]],
-    }
-
-
-@pytest.mark.parametrize(("rank", "kind"), [(0, "send"), (1, "recv")])
-def test_a_work_knows_its_message(pair, rank, kind):
-    world, _ = pair[rank]["names"]
-    expected = [list(Message(world, kind, 1 - rank, 4, n, rank)) for n in (1, 2)]
-    assert pair[rank]["works"] == expected
-
-
-def test_the_message_of_a_work_is_forgotten_with_it(pair):
-    assert [seen["forgotten"] for seen in pair] == [2, 2]
-
-
-def test_another_thread_sees_what_a_blocked_rank_waits_for(pair):
-    world, _ = pair[1]["names"]
-    assert pair[1]["blocked"] == list(Message(world, "recv", 0, 9, 1, 1))
-
-
-def test_monitored_barriers_are_counted_by_group(pair):
-    for seen in pair:
-        world, second = seen["names"]
-        assert seen["barriers"] == {world: 2, second: 1}
-
-
-def test_the_birth_of_every_group_is_noted(pair):
-    assert [seen["born"] for seen in pair] == [True, True]
-
-
-def test_torch_does_what_it_always_did(pair):
-    assert pair[1]["received"] == [0.0] * 3
-    assert (pair[1]["source"], pair[1]["from any"]) == (0, 0)
-    assert [seen["waited"] for seen in pair] == [[True, True]] * 2
-    assert [seen["sum"] for seen in pair] == [[1.0] * 3] * 2
-
-
-# -- with torch's own methods replaced ----------------------------------------------------------
 
 
 class Group:
@@ -219,7 +50,7 @@ def stock(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize(
+each_kind = pytest.mark.parametrize(
     ("function", "arguments", "kind", "peer"),
     [
         (p2p_record.send, (TENSORS, 1, 7), "send", 1),
@@ -227,23 +58,25 @@ def stock(monkeypatch):
         (p2p_record.recv_anysource, (TENSORS, 7), "recv_any", -1),
     ],
 )
+
+
+@each_kind
 def test_a_message_is_passed_on_and_numbered(stock, function, arguments, kind, peer):
     group = Group()
     works = [function(group, *arguments) for _ in range(3)]
     assert stock == [(function.__name__, (group, *arguments), {})] * 3
+    stock.clear()
     numbers = [p2p_record.messages[w] for w in works]
     assert numbers == [Message("5", kind, peer, 7, n, 2) for n in (1, 2, 3)]
-    assert p2p_record.posted[group] == Counter({(kind, peer, 7): 3})
+    p2p_record.send(group, TENSORS, 4, 0)
+    assert p2p_record.posted[group] == Counter({(kind, peer, 7): 3, ("send", 4, 0): 1})
+    known = len(p2p_record.messages)
+    works.clear()
+    gc.collect()
+    assert len(p2p_record.messages) == known - 3  # forgotten with its Work
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "kind", "peer"),
-    [
-        (p2p_record.send, (TENSORS, 1, 7), "send", 1),
-        (p2p_record.recv, (TENSORS, 1, 7), "recv", 1),
-        (p2p_record.recv_anysource, (TENSORS, 7), "recv_any", -1),
-    ],
-)
+@each_kind
 def test_a_message_without_a_work_is_counted(monkeypatch, function, arguments, kind, peer):
     """In a batch NCCL gives one Work for all messages, at its end."""
     monkeypatch.setitem(p2p_record.stock, function.__name__, lambda *args: None)
@@ -328,7 +161,9 @@ def test_the_recorders_size_is_the_learners_if_there_is_one(monkeypatch, stock, 
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", given or "")
     if not given:
         monkeypatch.delenv("TORCH_FR_BUFFER_SIZE")
+    before = dict(p2p_record.stock)
     p2p_record.install()
+    assert p2p_record.stock == before  # what is replaced is not replaced again
     assert os.environ["TORCH_FR_BUFFER_SIZE"] == (given or p2p_record.RECORDER_SIZE)
 
 
