@@ -75,27 +75,16 @@ MANNERS = {
     # -- deadlocks
     "tqdm's monitor runs on every rank": told(CAUSE, says=("rank 0, which has ended its cell",)),
     "an executor receives what nobody sends": told(PLACE, line=None),
-    "both sides receive in an executor before they send": told(USED, line=6),
     "a thread receives and the main thread joins it, on both sides": told(USED, line=7),
     "an executor's task starts a thread that reduces with a rank that does not": told(
         PLACE, line=None
-    ),
-    "as_completed waits for a receive": told(PLACE, line=None),
-    "irecv is waited for before isend on every rank of a ring": told(
-        ISSUED + "; the send waits for it: " + CELL,
-        line=5,
-        says=("wait for one another", r"recv from rank \d, started at In\[7\], line 3"),
     ),
     "a partner is missing in batch_isend_irecv": told(ISSUED, line=6),
     "send_object_list without a receiver": told(VIA, says=("for rank 0", "send to rank 0")),
     "gather_object without its destination": told(
         VIA, says=("rank 0, which has ended its cell", r"all_gather \(int64 \[1\]")
     ),
-    "scatter_object_list without its source": told(
-        VIA, says=("rank 0, which has ended its cell", r"broadcast \(int64 \[1\]")
-    ),
     "a cached function makes the call only once": told(CAUSE, says=("for rank 0", "all_reduce")),
-    "early stopping by the loss of one rank": told(CAUSE, says=("for rank 1", "all_reduce")),
     "a handle of another cell is waited for": told(
         CELL,
         code=next(p.before for p in deadlocks.HANDLES if p.name.startswith("a handle of another")),
@@ -103,18 +92,10 @@ MANNERS = {
         line=3,
         says=("rank 0, which has ended its cell", "all_reduce"),
     ),
-    "a receive of another cell is waited for": told(
-        CELL,
-        code=next(p.before for p in deadlocks.HANDLES if p.name.startswith("a receive of another")),
-        before="",
-        says=("for rank 0", "recv from rank 0"),
-    ),
     "a coalesced batch on some ranks": told(ISSUED, line=4),
-    "handles are waited for in the order of a list that one rank has shorter": told(ISSUED, line=3),
     "a rank catches an error and goes on without the call": told(
         CAUSE, says=("rank 0, which has ended its cell", "all_reduce")
     ),
-    "a rank continues where a value is not finite": told(CAUSE, says=("for rank 1", "all_reduce")),
 }
 
 KEPT = "what was given to the device is kept until it is done, also if its handle is dropped"
@@ -149,7 +130,6 @@ LEFT_OUT = {
     ),
     "an RPC function makes the all_reduce of an idle rank": EARLY,
     "a gradient flows back through an all_reduce, one rank late": EARLY,
-    "two groups' limits run out one after the other on one rank": LIMIT,
     "a wait for a message with a limit, which runs out": LIMIT,
     "a group's limit ends its all_reduce, which is survived": LIMIT,
     "two hundred works of two groups, waited for in another cell, one rank late": CELL,

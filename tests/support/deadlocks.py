@@ -191,19 +191,6 @@ THREADS = [
         ("rank 0, which has ended its cell", "made this call too, but fewer times"),
     ),
     Program(
-        "a progress bar stays open on the rank that skips",
-        """
-        from tqdm import tqdm
-        bar = tqdm(total=8, file=open("/dev/null", "w"))
-        if rank != 1:
-            dist.barrier()
-        """,
-        but(1),
-        5,
-        ("for rank 1", "barrier"),
-        after="bar.close()",
-    ),
-    Program(
         "a listener of log records runs on the rank that skips",
         """
         import logging, logging.handlers, queue
@@ -220,38 +207,6 @@ THREADS = [
         10,
         ("rank 0, which has ended its cell", r"all_reduce \(float32 \[2\]"),
         after="listener.stop(); log.handlers = []",
-    ),
-    Program(
-        "a timer runs on the rank that skips",
-        """
-        import threading
-        reminder = threading.Timer(60, print, ["still there?"])
-        if rank == 0:
-            reminder.start()
-        else:
-            dist.broadcast(torch.ones(1), 0)
-        """,
-        but(0),
-        7,
-        ("rank 0", "broadcast"),
-        SUSPECTED,
-        (r"rank 0.*Thread-\d+",),
-        after="reminder.cancel()",
-    ),
-    Program(
-        "a timer runs on the rank that waits",
-        """
-        import threading
-        reminder = threading.Timer(60, print, ["still there?"])
-        x = torch.ones(1)
-        if rank == 1:
-            reminder.start()
-            dist.recv(x, 0)
-        """,
-        only(1),
-        7,
-        ("rank 0, which has ended its cell",),
-        after="reminder.cancel()",
     ),
     Program(
         "a worker of a data loader lives on the rank that skips",
@@ -305,23 +260,6 @@ THREADS = [
         after="if rank == 0: reminder.cancel()",
     ),
     Program(
-        "a task of asyncio waits on the rank that waits itself",
-        """
-        import asyncio
-        async def report():
-            while True:
-                await asyncio.sleep(0.1)
-        x = torch.ones(1)
-        if rank == 1:
-            task = asyncio.get_event_loop().create_task(report())
-            dist.recv(x, 0)
-        """,
-        only(1),
-        9,
-        ("rank 0, which has ended its cell",),
-        after="if rank == 1: task.cancel()",
-    ),
-    Program(
         "a task would send, but its rank's main thread waits",
         """
         import asyncio
@@ -371,19 +309,6 @@ ELSEWHERE = [
         6,
         ("rank 0, which has ended its cell", "recv from rank 0"),
         after="pool.shutdown(wait=False)",
-    ),
-    Program(
-        "both sides receive in an executor before they send",
-        """
-        from concurrent.futures import ThreadPoolExecutor
-        x = torch.ones(1)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(dist.recv, x, rank ^ 1).result()
-            pool.submit(dist.send, x, rank ^ 1).result()
-        """,
-        everyone,
-        5,
-        ("recv from rank 0", "recv from rank 1"),
     ),
     Program(
         "a thread receives and the main thread joins it, on both sides",
@@ -461,22 +386,6 @@ ELSEWHERE = [
         ("for ranks? 1", "barrier"),
     ),
     Program(
-        "as_completed waits for a receive",
-        """
-        from concurrent.futures import ThreadPoolExecutor, as_completed
-        x = torch.ones(1)
-        pool = ThreadPoolExecutor(2)
-        if rank == 1:
-            waiting = [pool.submit(dist.recv, x, 0)]
-            for future in as_completed(waiting):
-                future.result()
-        """,
-        only(1),
-        7,
-        ("rank 0, which has ended its cell",),
-        after="pool.shutdown(wait=False)",
-    ),
-    Program(
         "the main thread gets from a queue that a receiving thread fills",
         """
         import queue, threading
@@ -546,22 +455,6 @@ ELSEWHERE = [
         ("rank 0, which has ended its cell", "barrier"),
         EITHER,
     ),
-    Program(
-        "an event that only a message would set",
-        """
-        import threading
-        ready = threading.Event()
-        def receive():
-            dist.recv(torch.zeros(1), 0)
-            ready.set()
-        if rank == 1:
-            threading.Thread(target=receive, daemon=True).start()
-            ready.wait()
-        """,
-        only(1),
-        5,
-        ("rank 0, which has ended its cell", "recv from rank 0"),
-    ),
 ]
 
 GROUPS = [
@@ -602,19 +495,6 @@ GROUPS = [
         ("rank 0", "new_group"),
     ),
     Program(
-        "members of a group that they alone made do not all use it",
-        """
-        members = list(range(max(2, world_size - 1)))
-        if rank in members:
-            group = dist.new_group(members, use_local_synchronization=True)
-            if rank:
-                dist.all_reduce(torch.ones(1), group=group)
-        """,
-        lambda n: set(range(1, max(2, n - 1))),
-        6,
-        ("rank 0, which has ended its cell", "all_reduce"),
-    ),
-    Program(
         "new_subgroups on some ranks",
         """
         if rank:
@@ -623,18 +503,6 @@ GROUPS = [
         only(1),
         3,
         ("rank 0", "new_subgroups|new_group"),
-    ),
-    Program(
-        "a device mesh on some ranks",
-        """
-        from torch.distributed.device_mesh import init_device_mesh
-        if rank:
-            mesh = init_device_mesh("cpu", (2, world_size // 2), mesh_dim_names=("dp", "tp"))
-        """,
-        but(0),
-        4,
-        ("rank 0",),
-        sizes=(4,),
     ),
     Program(
         "a barrier in another group",
@@ -728,19 +596,6 @@ MESSAGES = [
         ("line 4", "line 7", "The tags differ"),
     ),
     Program(
-        "irecv is waited for before isend on every rank of a ring",
-        """
-        x, y = torch.ones(1), torch.zeros(1)
-        arriving = dist.irecv(y, (rank - 1) % world_size)
-        arriving.wait()
-        leaving = dist.isend(x, (rank + 1) % world_size)
-        leaving.wait()
-        """,
-        everyone,
-        4,
-        ("waits to receive before it sends",),
-    ),
-    Program(
         "everybody takes from anybody first",
         """
         x = torch.ones(1)
@@ -796,17 +651,6 @@ MESSAGES = [
         ("for rank 0", "recv from rank 0"),
     ),
     Program(
-        "a cell for one rank receives from one that was not asked",
-        """
-        x = torch.ones(1)
-        dist.recv(x, 0)
-        """,
-        only(1),
-        3,
-        ("rank 0, which was not asked to run the cell",),
-        ranks=lambda n: [1],
-    ),
-    Program(
         "send_object_list without a receiver",
         """
         if rank == 1:
@@ -858,21 +702,6 @@ STORES = [
         everyone,
         5,
         ("store", "steady"),
-        EITHER,
-    ),
-    Program(
-        "two stores with different prefixes",
-        """
-        store = dist.distributed_c10d._get_default_store()
-        own = dist.PrefixStore("train" if rank == 0 else "eval", store)
-        if rank == 0:
-            own.set("epoch", "1")
-        else:
-            own.get("epoch")
-        """,
-        but(0),
-        7,
-        ("store",),
         EITHER,
     ),
     Program(
@@ -972,30 +801,6 @@ MISMATCHES = [
         errors=(Deadlock, RankDied),
     ),
     Program(
-        "reduce_scatter of other sizes",
-        """
-        size = 3 if rank == 0 else 300
-        dist.reduce_scatter_tensor(torch.zeros(size), torch.ones(size * world_size))
-        """,
-        everyone,
-        3,
-        ("different shapes|shapes or types probably differ",),
-        errors=(Deadlock, RankDied),
-    ),
-    Program(
-        "reduce here, all_reduce there",
-        """
-        x = torch.ones(3)
-        if rank == 0:
-            dist.reduce(x, 0)
-        else:
-            dist.all_reduce(x)
-        """,
-        everyone,
-        None,
-        ("line 4", "line 6", "different collectives"),
-    ),
-    Program(
         "all_gather of objects here, of tensors there",
         """
         out = [torch.zeros(1) for _ in range(world_size)]
@@ -1021,17 +826,6 @@ MISMATCHES = [
         ("rank 0, which has ended its cell", "of gather_object"),
     ),
     Program(
-        "scatter_object_list without its source",
-        """
-        out = [None]
-        if rank:
-            dist.scatter_object_list(out, None, 0)
-        """,
-        but(0),
-        4,
-        ("rank 0, which has ended its cell", "of scatter_object_list"),
-    ),
-    Program(
         "a rank skips monitored_barrier that has an hour",
         """
         from datetime import timedelta
@@ -1055,21 +849,6 @@ MISMATCHES = [
         ("line 3", "line 5"),
     ),
     Program(
-        "a shortcut of and skips the call",
-        """
-        def all_ready():
-            flag = torch.ones(1)
-            dist.all_reduce(flag)
-            return flag.item() == world_size
-        ready = rank != 1
-        if ready and all_ready():
-            print("go")
-        """,
-        but(1),
-        4,
-        ("for rank 1", "all_reduce"),
-    ),
-    Program(
         "a cached function makes the call only once",
         """
         import functools
@@ -1083,21 +862,6 @@ MISMATCHES = [
         but(0),
         6,
         ("for rank 0", "fewer times"),
-    ),
-    Program(
-        "only rank 0 logs a value that needs everybody",
-        """
-        def mean(x):
-            x = x.clone()
-            dist.all_reduce(x)
-            return (x / world_size).item()
-        loss = torch.ones(())
-        if rank == 0:
-            print(f"loss {mean(loss):.3f}")
-        """,
-        only(0),
-        4,
-        ("rank 0 waits for ranks? 1", "all_reduce"),
     ),
 ]
 
@@ -1117,18 +881,6 @@ TRAINING = [
         but(1),
         9,
         ("for rank 1", "find_unused_parameters"),
-    ),
-    Program(
-        "no_sync on one rank",
-        """
-        import contextlib
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
-        with model.no_sync() if rank == 1 else contextlib.nullcontext():
-            model(torch.ones(1, 2)).sum().backward()
-        """,
-        but(1),
-        5,
-        ("for rank 1", "backward"),
     ),
     Program(
         "a step is skipped where a hook compresses the gradients",
@@ -1172,19 +924,6 @@ TRAINING = [
         EITHER,
     ),
     Program(
-        "rank 0 alone validates with the wrapped model",
-        """
-        net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4))
-        model = torch.nn.parallel.DistributedDataParallel(net)
-        model(torch.ones(4, 2)).sum().backward()
-        if rank != 0:
-            model(torch.ones(4, 2))
-        """,
-        but(0),
-        6,
-        ("for rank 0",),
-    ),
-    Program(
         "a hook of a gradient reduces it on some ranks",
         """
         w = torch.ones(2, requires_grad=True)
@@ -1200,19 +939,6 @@ TRAINING = [
         ("for rank 0", "all_reduce"),
     ),
     Program(
-        "a differentiable collective's backward on some ranks",
-        """
-        import torch.distributed.nn as dist_nn
-        x = torch.ones(2, requires_grad=True)
-        y = dist_nn.functional.all_reduce(x, group=dist.group.WORLD).sum()
-        if rank != 1:
-            y.backward()
-        """,
-        but(1),
-        6,
-        ("for rank 1",),
-    ),
-    Program(
         "rank 0 alone gathers the optimizer's state",
         """
         from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -1226,59 +952,6 @@ TRAINING = [
         only(0),
         8,
         ("for ranks? 1", "consolidate_state_dict"),
-    ),
-    Program(
-        "rank 0 alone writes a distributed checkpoint",
-        """
-        import tempfile
-        import torch.distributed.checkpoint as dcp
-        if rank == 0:
-            dcp.save({"w": torch.ones(2)}, checkpoint_id=tempfile.mkdtemp())
-        """,
-        only(0),
-        5,
-        ("for ranks? 1",),
-    ),
-    Program(
-        "rank 0 alone prints a whole DTensor",
-        """
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import Shard, distribute_tensor
-        mesh = init_device_mesh("cpu", (world_size,))
-        w = distribute_tensor(torch.ones(world_size * 2), mesh, [Shard(0)])
-        if rank == 0:
-            print(w.full_tensor())
-        """,
-        only(0),
-        7,
-        ("for ranks? 1", "full_tensor|all_gather"),
-    ),
-    Program(
-        "a rank skips a forward of a model that FSDP shards",
-        """
-        from torch.distributed.fsdp import fully_shard
-        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
-        fully_shard(model)
-        if rank:
-            model(torch.ones(1, 4))
-        """,
-        but(0),
-        6,
-        ("for rank 0",),
-    ),
-    Program(
-        "early stopping by the loss of one rank",
-        """
-        x = torch.ones(1)
-        for epoch in range(5):
-            loss = 0.1 if rank == 1 and epoch == 2 else 1.0
-            dist.all_reduce(x)
-            if loss < 0.5:
-                break
-        """,
-        but(1),
-        5,
-        ("for rank 1", "fewer times"),
     ),
 ]
 
@@ -1296,20 +969,6 @@ HANDLES = [
         before="""
         x = torch.ones(2)
         work = dist.all_reduce(x, async_op=True) if rank else None
-        """,
-    ),
-    Program(
-        "a receive of another cell is waited for",
-        """
-        if rank == 1:
-            arriving.wait()
-        """,
-        only(1),
-        3,
-        ("for rank 0", "recv from rank 0", r"In\[6\], line 3"),
-        before="""
-        x = torch.ones(2)
-        arriving = dist.irecv(x, 0) if rank == 1 else None
         """,
     ),
     Program(
@@ -1335,20 +994,6 @@ HANDLES = [
         """,
         but(0),
         4,
-        ("rank 0, which has ended its cell", "all_reduce"),
-        EITHER,
-    ),
-    Program(
-        "a callback behind the future of a collective",
-        """
-        x = torch.ones(2)
-        if rank:
-            work = dist.all_reduce(x, async_op=True)
-            mean = work.get_future().then(lambda f: f.value()[0] / world_size)
-            mean.wait()
-        """,
-        but(0),
-        6,
         ("rank 0, which has ended its cell", "all_reduce"),
         EITHER,
     ),
@@ -1390,18 +1035,6 @@ HANDLES = [
         7,
         ("rank 0, which has ended its cell", "all_reduce"),
     ),
-    Program(
-        "handles are waited for in the order of a list that one rank has shorter",
-        """
-        xs = [torch.ones(1) for _ in range(4)]
-        works = [dist.all_reduce(x, async_op=True) for x in xs[rank == 0:]]
-        for work in reversed(works):
-            work.wait()
-        """,
-        but(0),
-        5,
-        ("for rank 0", "all_reduce"),
-    ),
 ]
 
 ERRORS = [
@@ -1422,44 +1055,6 @@ ERRORS = [
         ("rank 0, which has ended its cell", "fewer times"),
     ),
     Program(
-        "a rank continues where a value is not finite",
-        """
-        for loss in [1.0, float("nan") if rank == 1 else 0.9, 0.8]:
-            if loss != loss:
-                continue
-            dist.all_reduce(torch.tensor(loss))
-        """,
-        but(1),
-        5,
-        ("for rank 1", "fewer times"),
-    ),
-    Program(
-        "a rank swallows an interrupt",
-        """
-        import contextlib
-        with contextlib.suppress(KeyboardInterrupt):
-            if rank == 0:
-                raise KeyboardInterrupt
-            dist.barrier()
-        """,
-        but(0),
-        6,
-        ("rank 0, which has ended its cell", "barrier"),
-    ),
-    Program(
-        "an iterator ends too early on one rank",
-        """
-        batches = iter(range(2 if rank == 0 else 3))
-        for step in range(3):
-            next(batches)
-            dist.all_reduce(torch.ones(1))
-        """,
-        but(0),
-        5,
-        ("^rank 0: StopIteration", r"waited in In\[7\], line 5 for rank 0"),
-        errors=(RankError,),
-    ),
-    Program(
         "a rank asks for input",
         """
         if rank == 0:
@@ -1469,22 +1064,6 @@ ERRORS = [
         but(0),
         4,
         (r"^rank 0: LabError: input\(\) asks a person", r"waited in In\[7\], line 4 for rank 0"),
-        errors=(RankError,),
-    ),
-    Program(
-        "an assertion fails on one rank while the others receive from it",
-        """
-        x = torch.ones(1)
-        if rank == 0:
-            assert x.sum() > 5, "not trained"
-            for r in range(1, world_size):
-                dist.send(x, r)
-        else:
-            dist.recv(x, 0)
-        """,
-        but(0),
-        8,
-        ("^rank 0: AssertionError: not trained", r"waited in In\[7\], line 8 for rank 0"),
         errors=(RankError,),
     ),
     Program(

@@ -86,7 +86,6 @@ TURNS = (
         always=tuple(f"[2-{name}]" for name in WAITS),
     ),
     Turn(r"tests/ranks/test_faults\.py::test_a_fault\w+\[2-", 1),
-    Turn(r"tests/ranks/test_slow_programs\.py::test_"),
     Turn(rf"tests/ranks/test_({ALWAYS})\.py::", 1),
     Turn(
         r"tests/ranks/test_(benchmarks|correct_programs|faults|hidden_internals|lifecycle|live|"
@@ -107,7 +106,7 @@ TOUCHES = {
     r"labkit/hosts/": ("tests/launchers/",),
     r"labkit/notebook/": (r"tests/ranks/test_(async_result|completion|debugger|live)\.py::",),
     r"labkit/rank/observe/|labkit/runtime/(follow|process_group|recovery|watchdog)\.py": (
-        r"tests/ranks/test_(deadlock|correct|slow)_programs\.py::",
+        r"tests/ranks/test_(deadlock|correct)_programs\.py::",
         r"tests/ranks/test_(faults|stop_button|tables_on_the_stand_in)\.py::",
     ),
     r"labkit/\w+/torchrun": ("tests/launchers/test_torchrun", "tests/ranks/test_torchrun"),

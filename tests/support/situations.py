@@ -36,9 +36,8 @@ RANKS = 4
 #: Tests of tables.
 TESTS = tuple(
     f"tests/ranks/test_{name}.py"
-    for name in ("faults", "deadlock_programs", "tables_on_the_stand_in", "correct_programs",
-                 "slow_programs")
-)  # fmt: skip
+    for name in ("faults", "deadlock_programs", "tables_on_the_stand_in", "correct_programs")
+)
 PASSED = pytest.StashKey[bool]()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .program import everyone, on_four, only, program, total
+from .program import late, on_four, only, program, total
 
 LIMITS = [
     program(
@@ -20,21 +20,6 @@ LIMITS = [
                 assert time.monotonic() - began > 2
                 value = "Timed out" if "Timed out" in str(error) else str(error)
         value
-        """,
-    ),
-    program(
-        "two groups' limits run out one after the other on one rank",
-        only(1, 2, 0),
-        """
-        from datetime import timedelta
-        limit, count = timedelta(seconds=1.5), 0
-        for group in [dist.new_group([0, 1], timeout=limit) for _ in range(2)]:
-            if rank == 1:
-                try:
-                    dist.broadcast(torch.ones(1), 0, group=group)
-                except RuntimeError as error:
-                    count += "Timed out" in str(error)
-        count
         """,
     ),
     program(
@@ -82,57 +67,32 @@ LIMITS = [
         value
         """,
     ),
-    program(
+    late(
         "store.wait with a limit runs out while the others wait in an all_reduce",
-        total,
         """
-        import tempfile
         from datetime import timedelta
-        x = torch.tensor([rank + 1.0])
-        if rank == 1:
-            store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-            try:
-                store.wait(["nobody sets this"], timedelta(seconds=2.5))
-            except dist.DistStoreError:
-                x += 0
-        dist.all_reduce(x)
-        x.item()
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        try:
+            store.wait(["nobody sets this"], timedelta(seconds=2.5))
+        except dist.DistStoreError:
+            x += 0
         """,
+        by=1,
     ),
-    program(
+    late(
         "a rank tries for a store that is not there until its limit, the others wait for it",
-        total,
         """
         import socket
         from datetime import timedelta
-        x = torch.tensor([rank + 1.0])
-        if rank == 1:
-            with socket.socket() as taken:  # bound but not listening: refused, every time
-                taken.bind(("127.0.0.1", 0))
-                try:
-                    dist.TCPStore(
-                        "127.0.0.1", taken.getsockname()[1], is_master=False,
-                        timeout=timedelta(seconds=2.5),
-                    )
-                except dist.DistNetworkError:
-                    x += 0
-        dist.all_reduce(x)
-        x.item()
+        with socket.socket() as taken:  # bound but not listening: refused, every time
+            taken.bind(("127.0.0.1", 0))
+            port, limit = taken.getsockname()[1], timedelta(seconds=2.5)
+            try:
+                dist.TCPStore("127.0.0.1", port, is_master=False, timeout=limit)
+            except dist.DistNetworkError:
+                x += 0
         """,
-    ),
-    program(
-        "a barrier in a group with a limit, the other comes before the end",
-        everyone("in time"),
-        """
-        import time
-        from datetime import timedelta
-        pair = dist.new_group([0, 1], timeout=timedelta(seconds=50))
-        if rank == 1:
-            time.sleep(3.7)
-        if rank < 2:
-            dist.barrier(group=pair)
-        "in time"
-        """,
+        by=1,
     ),
     program(
         "a sender comes before the limit of the group of a receiver from any",
@@ -164,25 +124,20 @@ LIMITS = [
         x.item()
         """,
     ),
-    program(
+    late(
         "an alarm of the rank ends a sleep that has no end, the others wait",
-        total,
         """
         import signal, threading
-        x = torch.tensor([rank + 1.0])
         class Enough(Exception):
             pass
         def stop(signum, frame):
             raise Enough
-        if rank == 0:
-            before = signal.signal(signal.SIGALRM, stop)
-            signal.alarm(2)
-            try:
-                threading.Event().wait()
-            except Enough:
-                signal.signal(signal.SIGALRM, before)
-        dist.all_reduce(x)
-        x.item()
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.alarm(2)
+        try:
+            threading.Event().wait()
+        except Enough:
+            signal.signal(signal.SIGALRM, before)
         """,
     ),
 ]

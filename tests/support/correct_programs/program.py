@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 
 #: From the number of ranks to what every rank's last line must be.
@@ -34,6 +35,34 @@ def program(
 ) -> Program:
     """Make a program from cells as they stand, indented, in the table."""
     return Program(name, expected, tuple(map(inspect.cleandoc, cells)), sizes, reset)
+
+
+def provided(
+    name: str, value: float, code: str, *, by: int = 0, to: int = 1, after: str = ""
+) -> Program:
+    """Make a program in which a rank waits for a message that the code of another one brings.
+
+    ``after`` is run by that one in a cell of its own.
+    """
+    cell = (
+        f"x = torch.zeros(1)\nif rank == {by}:\n{_indented(code)}\n"
+        f"if rank == {to}:\n    dist.recv(x, {by})\nx.item()"
+    )
+    more = [f"if rank == {by}:\n{_indented(after)}\nx.item()"] if after else []
+    return program(name, only(to, value, 0.0), cell, *more)
+
+
+def late(name: str, code: str, *, by: int = 0) -> Program:
+    """Make a program in which all add up, one of them after some code of its own."""
+    cell = (
+        f"x = torch.tensor([rank + 1.0])\nif rank == {by}:\n{_indented(code)}\n"
+        "dist.all_reduce(x)\nx.item()"
+    )
+    return program(name, total, cell)
+
+
+def _indented(code: str) -> str:
+    return textwrap.indent(inspect.cleandoc(code), "    ")
 
 
 def everyone(value: object) -> Expected:

@@ -6,36 +6,26 @@ function that another rank calls, or a callback.
 
 from __future__ import annotations
 
-from .program import everyone, only, program, total
+from .program import everyone, only, program, provided, total
 
 THREADS = [
-    program(
+    provided(
         "a thread of a rank that has ended its cell sends",
-        only(1, 5.0, 0.0),
+        5.0,
         """
         import threading, time
-        x = torch.zeros(1)
         def later():
             time.sleep(2)
             dist.send(torch.tensor([5.0]), 1)
-        if rank == 0:
-            threading.Thread(target=later).start()
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        threading.Thread(target=later).start()
         """,
     ),
-    program(
+    provided(
         "a timer calls dist.send itself",
-        only(1, 1.0, 0.0),
+        1.0,
         """
         import threading
-        x = torch.zeros(1)
-        if rank == 0:
-            threading.Timer(2, dist.send, args=(torch.ones(1), 1)).start()
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        threading.Timer(2, dist.send, args=(torch.ones(1), 1)).start()
         """,
     ),
     program(
@@ -188,129 +178,78 @@ THREADS = [
 ]
 
 LOOP = [
-    program(
+    provided(
         "an asyncio task that the cell leaves behind sends",
-        only(1, 4.0, 0.0),
+        4.0,
         """
         import asyncio
-        x = torch.zeros(1)
         async def later():
             await asyncio.sleep(2)
             dist.send(torch.tensor([4.0]), 1)
-        if rank == 0:
-            task = asyncio.get_running_loop().create_task(later())
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        task = asyncio.get_running_loop().create_task(later())
         """,
     ),
-    program(
+    provided(
         "the loop calls dist.send later",
-        only(1, 2.0, 0.0),
+        2.0,
         """
         import asyncio
-        x = torch.zeros(1)
-        if rank == 0:
-            loop = asyncio.get_running_loop()
-            loop.call_later(2, dist.send, torch.tensor([2.0]), 1)
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        asyncio.get_running_loop().call_later(2, dist.send, torch.tensor([2.0]), 1)
         """,
     ),
-    program(
+    provided(
         "the loop reads from a command's pipe and sends what comes",
-        only(1, 8.0, 0.0),
+        8.0,
         """
         import asyncio, subprocess
-        x = torch.zeros(1)
         def pass_on(pipe):
             loop.remove_reader(pipe)
             dist.send(torch.tensor([float(pipe.readline())]), 1)
-        if rank == 0:
-            loop = asyncio.get_running_loop()
-            out = subprocess.Popen(["sh", "-c", "sleep 2; echo 8"], stdout=subprocess.PIPE)
-            loop.add_reader(out.stdout, pass_on, out.stdout)
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        loop = asyncio.get_running_loop()
+        out = subprocess.Popen(["sh", "-c", "sleep 2; echo 8"], stdout=subprocess.PIPE)
+        loop.add_reader(out.stdout, pass_on, out.stdout)
         """,
-        "if rank == 0:\n    out.stdout.close()\n    out.wait()\nx.item()",
+        after="out.stdout.close()\nout.wait()",
     ),
 ]
 
 SIGNALS = [
-    program(
+    provided(
         "a handler of SIGALRM sends when the timer of the system runs out",
-        only(1, 3.0, 0.0),
+        3.0,
         """
         import signal
-        x = torch.zeros(1)
         def ring(signum, frame):
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             dist.send(torch.tensor([3.0]), 1)
-        if rank == 0:
-            signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, 2)
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 2)
         """,
     ),
-    program(
-        "another rank's timer rouses an idle rank with SIGUSR1",
-        only(-1, 9.0, 0.0),
-        """
-        import os, signal, threading
-        x, pids = torch.zeros(1), [None] * world_size
-        def wake(signum, frame):
-            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            dist.send(torch.tensor([9.0]), world_size - 1)
-        if rank == 0:
-            signal.signal(signal.SIGUSR1, wake)
-        dist.all_gather_object(pids, os.getpid())
-        if rank == world_size - 1:
-            threading.Timer(2, os.kill, (pids[0], signal.SIGUSR1)).start()
-            dist.recv(x, 0)
-        x.item()
-        """,
-    ),
-    program(
+    provided(
         "a process outside rouses an idle rank with SIGUSR2",
-        only(1, 2.0, 0.0),
+        2.0,
         """
         import os, signal, subprocess
-        x = torch.zeros(1)
         def wake(signum, frame):
             signal.signal(signal.SIGUSR2, signal.SIG_DFL)
             dist.send(torch.tensor([2.0]), 1)
-        if rank == 0:
-            signal.signal(signal.SIGUSR2, wake)
-            child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -USR2 {os.getpid()}"])
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        signal.signal(signal.SIGUSR2, wake)
+        child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -USR2 {os.getpid()}"])
         """,
-        "if rank == 0:\n    child.wait()\nx.item()",
+        after="child.wait()",
     ),
-    program(
+    provided(
         "a handler that is an object, set off by the timer of the system",
-        only(1, 6.0, 0.0),
+        6.0,
         """
         import signal
-        x = torch.zeros(1)
         class Bell:
-            def __init__(self, value):
-                self.value = value
             def __call__(self, signum, frame):
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                dist.send(torch.tensor([self.value]), 1)
-        if rank == 0:
-            signal.signal(signal.SIGALRM, Bell(6.0))
-            signal.alarm(2)
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+                dist.send(torch.tensor([6.0]), 1)
+        signal.signal(signal.SIGALRM, Bell())
+        signal.alarm(2)
         """,
     ),
 ]
@@ -413,21 +352,16 @@ CALLBACKS = [
         """,
         "if rank == 0:\n    chain.wait()\nvalue",
     ),
-    program(
+    provided(
         "a callback of concurrent.futures sends what another thread has computed",
-        only(1, 42.0, 0.0),
+        42.0,
         """
         import time
         from concurrent.futures import ThreadPoolExecutor
-        x = torch.zeros(1)
-        if rank == 0:
-            pool = ThreadPoolExecutor(1)
-            job = pool.submit(time.sleep, 2)
-            job.add_done_callback(lambda done: dist.send(torch.tensor([42.0]), 1))
-            pool.shutdown(wait=False)
-        if rank == 1:
-            dist.recv(x, 0)
-        x.item()
+        pool = ThreadPoolExecutor(1)
+        job = pool.submit(time.sleep, 2)
+        job.add_done_callback(lambda done: dist.send(torch.tensor([42.0]), 1))
+        pool.shutdown(wait=False)
         """,
     ),
     program(
@@ -516,41 +450,23 @@ PROCESSES = [
         x.item()
         """,
     ),
-    program(
+    provided(
         "a rank takes from a queue that its child process fills",
-        only(0, 11.0, 0.0),
+        11.0,
         """
         import multiprocessing, time
-        x = torch.zeros(1)
         def produce(queue):
             time.sleep(2)
             queue.put(11.0)
-        if rank == 1:
-            context = multiprocessing.get_context("fork")
-            queue = context.SimpleQueue()
-            child = context.Process(target=produce, args=(queue,))
-            child.start()
-            dist.send(torch.tensor([queue.get()]), 0)
-            child.join()
-        if rank == 0:
-            dist.recv(x, 1)
-        x.item()
+        context = multiprocessing.get_context("fork")
+        queue = context.SimpleQueue()
+        child = context.Process(target=produce, args=(queue,))
+        child.start()
+        dist.send(torch.tensor([queue.get()]), 0)
+        child.join()
         """,
-    ),
-    program(
-        "a rank reads from the pipe of a command before it sends",
-        only(0, 12.0, 0.0),
-        """
-        import subprocess
-        x = torch.zeros(1)
-        if rank == 1:
-            out = subprocess.Popen(["sh", "-c", "sleep 2; echo 12"], stdout=subprocess.PIPE)
-            with out:
-                dist.send(torch.tensor([float(out.stdout.readline())]), 0)
-        if rank == 0:
-            dist.recv(x, 1)
-        x.item()
-        """,
+        by=1,
+        to=0,
     ),
 ]
 

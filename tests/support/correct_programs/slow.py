@@ -4,7 +4,7 @@ threads that tick beside it all.
 
 from __future__ import annotations
 
-from .program import everyone, on_four, only, program, total
+from .program import everyone, late, on_four, only, program, total
 
 SLOW = [
     program(
@@ -36,36 +36,25 @@ SLOW = [
         x.mean(dtype=torch.float64).item()
         """,
     ),
-    program(
-        "rank 0 computes with NumPy before it broadcasts",
-        everyone(True),
+    late(
+        "rank 0 computes with NumPy while the others wait",
         """
         import time
         import numpy as np
-        x = torch.zeros(1)
-        if rank == 0:
-            a, end = np.random.default_rng(0).standard_normal((400, 400)), time.monotonic() + 2
-            while time.monotonic() < end:
-                a = np.linalg.qr(a)[0]
-            x += round(abs(np.linalg.det(a)))
-        dist.broadcast(x, 0)
-        x.item() == 1
+        a, end = np.random.default_rng(0).standard_normal((400, 400)), time.monotonic() + 2
+        while time.monotonic() < end:
+            a = np.linalg.qr(a)[0]
         """,
     ),
-    program(
-        "rank 0 waits for a command, the others in a barrier",
-        everyone("done"),
+    late(
+        "rank 0 waits for a command, the others for it",
         """
         import subprocess
-        if rank == 0:
-            subprocess.run(["sleep", "3"], check=True, stdin=subprocess.DEVNULL)
-        dist.barrier()
-        "done"
+        subprocess.run(["sleep", "3"], check=True, stdin=subprocess.DEVNULL)
         """,
     ),
-    program(
+    late(
         "the workers of a slow DataLoader on one rank",
-        lambda n: [28.0 * n] * n,
         """
         import time
         from torch.utils.data import DataLoader, Dataset
@@ -73,28 +62,20 @@ SLOW = [
             def __len__(self):
                 return 8
             def __getitem__(self, index):
-                time.sleep(0.6 if rank == 1 else 0)
+                time.sleep(0.6)
                 return float(index)
-        x = torch.zeros(1)
-        for batch in DataLoader(Slow(), batch_size=4, num_workers=2):
-            x += batch.sum()
-        dist.all_reduce(x)
-        x.item()
+        assert sum(batch.sum() for batch in DataLoader(Slow(), batch_size=4, num_workers=2)) == 28
         """,
+        by=1,
     ),
-    program(
-        "rank 0 writes a checkpoint with torch.save while the others gather",
-        lambda n: [list(range(n)), *[None] * (n - 1)],
+    late(
+        "rank 0 writes a checkpoint with torch.save while the others wait",
         """
         import os, tempfile, time
-        if rank == 0:
-            end = time.monotonic() + 2
-            with tempfile.TemporaryDirectory() as folder:
-                while time.monotonic() < end:
-                    torch.save({"w": torch.ones(4_000_000)}, os.path.join(folder, "model.pt"))
-        out = [None] * world_size if rank == 0 else None
-        dist.gather_object(rank, out, 0)
-        out
+        end = time.monotonic() + 2
+        with tempfile.TemporaryDirectory() as folder:
+            while time.monotonic() < end:
+                torch.save({"w": torch.ones(4_000_000)}, os.path.join(folder, "model.pt"))
         """,
     ),
     program(
@@ -115,50 +96,11 @@ SLOW = [
         x.item()
         """,
     ),
-    program(
-        "a rank is stopped that has sent nothing yet, its peer waits for a message",
-        only(0, 4.0, 0.0),
-        """
-        import os, subprocess
-        x, pids = torch.zeros(1), [None] * world_size
-        dist.all_gather_object(pids, os.getpid())
-        if rank == 0:
-            script = f"sleep 0.5; kill -STOP {pids[1]}; sleep 2; kill -CONT {pids[1]}"
-            child = subprocess.Popen(["sh", "-c", script])
-            dist.recv(x, 1)
-            child.wait()
-        if rank == 1:
-            import time
-            time.sleep(1.5)
-            dist.send(torch.tensor([4.0]), 0)
-        x.item()
-        """,
-    ),
-    program(
-        "sorting keeps the interpreter for itself",
-        total,
-        """
-        import random, time
-        x, lengths = torch.tensor([rank + 1.0]), []
-        if rank == 1:
-            chance, end = random.Random(0), time.monotonic() + 2
-            numbers = [chance.random() for _ in range(1_000_000)]
-            while time.monotonic() < end:
-                lengths.append(len(sorted(numbers)))
-        dist.all_reduce(x)
-        x.item()
-        """,
-    ),
-    program(
+    late(
         "an extension in C sleeps without giving the interpreter free",
-        total,
         """
         import ctypes
-        x = torch.tensor([rank + 1.0])
-        if rank == 0:
-            ctypes.PyDLL(None).sleep(3)
-        dist.all_reduce(x)
-        x.item()
+        ctypes.PyDLL(None).sleep(3)
         """,
     ),
     program(
@@ -201,6 +143,101 @@ SLOW = [
     ),
 ]
 
+#: On four ranks only, by their numbers.
+OF_FOUR = [
+    late(
+        "one rank computes for a minute while the others wait",
+        """
+        import time
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            torch.ones(300, 300) @ torch.ones(300, 300)
+        """,
+        by=3,
+    ),
+    program(
+        "a chain of messages, each rank slow",
+        lambda n: [1.0, 3.0, 6.0, 10.0],
+        """
+        import time
+        x = torch.zeros(1)
+        if rank:
+            dist.recv(x, rank - 1)
+        time.sleep(1)
+        x += rank + 1
+        if rank < 3:
+            dist.send(x, rank + 1)
+        x.item()
+        """,
+    ),
+    program(
+        "an asynchronous all_reduce is started first and waited for last",
+        total,
+        """
+        import time
+        x = torch.tensor([rank + 1.0])
+        if rank == 2:
+            time.sleep(2)
+        work = dist.all_reduce(x, async_op=True)
+        if rank != 2:
+            time.sleep(2)
+        work.wait()
+        x.item()
+        """,
+    ),
+    program(
+        "one sub-group works on while the other has ended its cell",
+        lambda n: [1.0, 2.0, 3.0, 4.0],
+        """
+        import time
+        a = dist.new_group([0, 1])
+        if rank < 2:
+            for _ in range(3):
+                time.sleep(0.7 * rank)
+                dist.barrier(group=a)
+        rank + 1.0
+        """,
+    ),
+    program(
+        "more calls than the recorder keeps, after one that somebody waits for",
+        total,
+        """
+        import time
+        x, y = torch.tensor([rank + 1.0]), torch.ones(1)
+        own = dist.new_group([1])
+        if rank == 1:
+            work = dist.all_reduce(x, async_op=True)
+            for _ in range(300):
+                dist.all_reduce(y, group=own)
+            work.wait()
+        else:
+            time.sleep(3 if rank == 2 else 0)
+            dist.all_reduce(x)
+        x.item()
+        """,
+    ),
+    program(
+        "a receive from any takes another rank's message",
+        everyone(1.0),
+        """
+        import time
+        x = torch.ones(1)
+        if rank == 0:
+            time.sleep(0.5)
+            dist.send(x, 1)
+        elif rank == 1:
+            dist.recv(x)
+            dist.recv(x, 2)
+            dist.recv(x)
+        elif rank == 2:
+            dist.send(x, 1)
+            time.sleep(3)
+            dist.send(x, 1)
+        x.item()
+        """,
+    ),
+]
+
 TICKING = [
     program(
         "a progress bar with its monitor, and a barrier at the end",
@@ -214,22 +251,6 @@ TICKING = [
             x += 0.2
         dist.all_reduce(x)
         round(x.item(), 4)
-        """,
-    ),
-    program(
-        "a progress bar over all_reduces, one rank slow in each",
-        everyone(6.0),
-        """
-        import io, time
-        from tqdm import tqdm
-        tqdm.monitor_interval = 1
-        done = 0.0
-        for step in tqdm(range(3), file=io.StringIO()):
-            x = torch.ones(1) / world_size
-            time.sleep(1 if rank == step % world_size else 0)
-            dist.all_reduce(x)
-            done += 2 * x.item()
-        done
         """,
     ),
     program(
@@ -281,25 +302,6 @@ TICKING = [
         x.item()
         """,
     ),
-    program(
-        "a thread samples the memory every 50 ms while a rank is late",
-        total,
-        """
-        import threading, time
-        import psutil
-        stop, peak, x = threading.Event(), [0], torch.tensor([rank + 1.0])
-        def sample(process=psutil.Process()):
-            while not stop.wait(0.05):
-                peak[0] = max(peak[0], process.memory_info().rss)
-        thread = threading.Thread(target=sample, daemon=True)
-        thread.start()
-        time.sleep(2 if rank == 1 else 0.1)
-        dist.all_reduce(x)
-        stop.set()
-        thread.join()
-        x.item() if peak[0] else -1.0
-        """,
-    ),
 ]
 
-PROGRAMS = on_four([*SLOW, *TICKING])
+PROGRAMS = on_four([*SLOW, *OF_FOUR, *TICKING])

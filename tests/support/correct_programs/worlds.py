@@ -60,21 +60,6 @@ GROUPS = [
         reset=True,
     ),
     program(
-        "ranks exchange in pairs that only their members make, one rank late for each",
-        total,
-        """
-        import time
-        x = torch.tensor([rank + 1.0])
-        for step in (1, 2):
-            if rank == 3:
-                time.sleep(1.5)
-            pair = dist.new_group(sorted((rank, rank ^ step)), use_local_synchronization=True)
-            dist.all_reduce(x, group=pair)
-        x.item()
-        """,
-        sizes=(4,),
-    ),
-    program(
         "members make two overlapping groups in the order that suits each of them",
         lambda n: [3.0, 6.0, 3.0, 3.0],
         """

@@ -69,7 +69,7 @@ EXPECTED = expected()
 
 FAKE = "tables_on_the_stand_in.jsonl"
 DEADLOCKS = ("faults.jsonl", "deadlock_programs.jsonl", FAKE)
-CORRECT = ("correct_programs.jsonl", "slow_programs.jsonl", FAKE)
+CORRECT = ("correct_programs.jsonl", FAKE)
 
 
 def recordings(*names: str) -> Iterator[tuple[str, bool, Recording]]:
