@@ -6,8 +6,6 @@ Cells are numbered from 0, text cells included. Every wait has a bound.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -15,6 +13,7 @@ from nbformat import NotebookNode
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.support.conda_versions import ROOT
+from tests.support.events import until
 
 #: Where tests keep what their pages showed.
 KEPT = ROOT / "build" / "browser"
@@ -57,7 +56,6 @@ ACTIVATE = "at => { jupyterapp.shell.currentWidget.content.activeCellIndex = at;
 ALONE = ".jp-Notebook .jp-Cell:not(.alone) { visibility: hidden; }"
 #: Height of what is around the cells: menus, tabs, status line.
 FRAME = 200
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 
 class NotebookPage:
@@ -252,10 +250,8 @@ class NotebookPage:
         self.page.keyboard.press("Escape")
         before = self.file.stat().st_mtime_ns
         self.page.keyboard.press("Control+s")
-        wait_until(
-            lambda: self.file.stat().st_mtime_ns != before and self.file.stat().st_size,
-            "the notebook is not saved",
-        )  # it is emptied, then written at once
+        # It is emptied, then written at once.
+        until(lambda: self.file.stat().st_mtime_ns != before and self.file.stat().st_size)
         self.page.wait_for_function(SAVED)
         return self.stored()
 
@@ -264,16 +260,6 @@ class NotebookPage:
         return nbformat.read(self.file, as_version=4)
 
     # -- how it looks -----------------------------------------------------------------------
-
-    def set_theme(self, name: str) -> None:
-        """Switch to the ``light`` or the ``dark`` theme."""
-        self.page.evaluate(
-            "theme => { jupyterapp.commands.execute('apputils:change-theme', {theme}); }",
-            THEMES[name],
-        )
-        wanted = "true" if name == "light" else "false"
-        body = f'body[data-jp-theme-light="{wanted}"]'
-        self.page.wait_for_selector(body, state="attached")
 
     def hide_sidebar(self) -> None:
         """Fold away the file browser."""
@@ -324,11 +310,3 @@ class NotebookPage:
         """Keep a picture of the whole window as ``build/browser/NAME.png``."""
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / f"{name}.png").write_bytes(self.picture())
-
-
-def wait_until(condition: Callable[[], object], complaint: str, seconds: float = 120) -> None:
-    """Wait until something is true outside the page; fail with ``complaint`` after a bound."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.02)

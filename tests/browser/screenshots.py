@@ -1,7 +1,7 @@
 """Make the pictures of JupyterLab: ``python -m tests.browser.screenshots [NAME …]``.
 
-Each is a real cell that has run on real ranks, in the light and in the dark theme: ``NAME.png``
-and ``NAME_dark.png``, twice as sharp as the page and with 256 colours, so that they stay small.
+Each is a real cell that has run on real ranks: ``NAME.png``, twice as sharp as the page and with
+256 colours, so that it stays small.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import argparse
 import io
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium, window
-from tests.browser.page import THEMES, NotebookPage
+from tests.browser.page import NotebookPage
 from tests.browser.server import CourseServer, course_server
 from tests.support.conda_versions import ROOT
 
@@ -47,9 +46,7 @@ class Scene:
     code: str
     before: tuple[str, ...] = ()
     below: tuple[str, ...] = ()  #: cells that run after it and are in the picture too
-    ranks: int = 4
     shows: str = ""  #: take the picture while the cell runs, when this pattern is on the page
-    stopped: bool = False  #: but press the stop button before
 
 
 TRAINING = """%%px
@@ -86,39 +83,12 @@ def neighbour() -> int:
     """
     # Your turn: about 1 line.
     {}'''
+STUB = NEIGHBOUR.format("...")
 WRONG = NEIGHBOUR.format("return rank + 1")
 RIGHT = NEIGHBOUR.format("return (rank + 1) % world_size")
 CHECK, HINT = 'labkit.check("00-1")', "labkit.hint()"
 
 SCENES: dict[str, Scene] = {
-    "ranks": Scene('%%px\nprint(f"rank {rank} of {world_size} computes on {device}")'),
-    "folded": Scene(
-        "%%px\n"
-        'print("world size", world_size)\n'
-        'print("even" if rank % 2 == 0 else "odd")\n'
-        "if rank == 5:\n"
-        '    print("and I am the sixth")',
-        ranks=16,
-    ),
-    "long": Scene(
-        "%%px --ranks 0-1\n"
-        "for step in range(100):\n"
-        '    print(f"step {step}: loss {(rank + 1) / (step + 1):.4f}")',
-    ),
-    "error": Scene(
-        "%%px\nlosses = [0.9, 0.7, 0.4]\nlast = losses[rank]\nprint('my loss is', last)"
-    ),
-    "deadlock": Scene(
-        "%%px\nloss = torch.tensor([0.5 * rank])\nif loss > 0:\n    dist.all_reduce(loss)"
-    ),
-    "live": Scene(
-        "%%px\n"
-        "for epoch in range(30):\n"
-        "    loss = train(epoch)\n"
-        '    print(f"epoch {epoch}: loss {loss:.3f}")',
-        before=(TRAINING,),
-        shows=r"epoch 5.*rank 3.*(running|wait)",
-    ),
     # The cell of notebook 00 that this is a picture of; test_screenshots compares them.
     "board": Scene(
         "%%px\n"
@@ -132,22 +102,7 @@ SCENES: dict[str, Scene] = {
         "dist.barrier()",
         shows="step 2.*rank 0.*waiting.*rank 2.*waiting.*rank 3.*running",
     ),
-    "stub": Scene(CHECK, before=(NEIGHBOUR.format("..."),)),
-    "failing": Scene(CHECK, before=(WRONG,)),
-    "hint": Scene(HINT, before=(WRONG, CHECK)),
-    "passing": Scene(CHECK, before=(RIGHT,)),
     "exercise": Scene(WRONG, below=(CHECK, HINT, RIGHT, CHECK)),
-    "stopped": Scene("%%px\nimport time\n\ntime.sleep(600)", shows="rank 3.*running", stopped=True),
-    "collectives": Scene(
-        'before_after(lab["outgoing"], lab["incoming"], "dist.all_to_all(incoming, outgoing)")',
-        before=(
-            "%%px\n"
-            "outgoing = [torch.tensor([rank * 10.0 + i]) for i in range(world_size)]\n"
-            "incoming = [torch.empty(1) for _ in range(world_size)]\n"
-            "dist.all_to_all(incoming, outgoing)",
-            "from labkit.figures import before_after",
-        ),
-    ),
     "timeline": Scene(
         'lab.timeline("train(0, steps=3)")',
         before=(TRAINING, "%%px\n_ = train(0, steps=3)"),
@@ -156,54 +111,32 @@ SCENES: dict[str, Scene] = {
 
 
 class Studio:
-    """Takes pictures of cells in some themes."""
+    """Takes pictures of cells."""
 
-    def __init__(
-        self, server: CourseServer, browser: Browser, out: Path, themes: Sequence[str]
-    ) -> None:
-        self.server, self.browser, self.out, self.themes = server, browser, out, themes
+    def __init__(self, server: CourseServer, browser: Browser, out: Path) -> None:
+        self.server, self.browser, self.out = server, browser, out
 
     def cell(self, name: str, scene: Scene) -> None:
         """Run a scene in a notebook of its own and show its cell."""
-        start = f"import labkit\n\nlab = labkit.start({scene.ranks})"
-        file = self.server.new_notebook(f"{name}.ipynb", start)
+        file = self.server.new_notebook(f"{name}.ipynb", "import labkit\n\nlab = labkit.start(4)")
         with window(self.browser, WIDTH, HEIGHT, sharp=True) as context:
             notebook = NotebookPage(context, self.server.address(file.name), file)
             notebook.hide_sidebar()
             notebook.run(0)
             for code in scene.before:
                 notebook.run_new(code)
-            at = notebook.append(scene.code)
-            if scene.shows and not scene.stopped:
-                self._while_it_runs(name, scene, notebook, at)
-            else:
-                self._when_it_has_ended(name, scene, notebook, at)
-            notebook.run_new("lab.stop()")
-
-    def _while_it_runs(self, name: str, scene: Scene, notebook: NotebookPage, at: int) -> None:
-        for number, theme in enumerate(self.themes):
-            if number:  # the stop button has left them with a new process group
-                for code in scene.before:
-                    notebook.run_new(code)
-            notebook.set_theme(theme)
+            at = last = notebook.append(scene.code)
             notebook.start(at)
-            notebook.wait_text(at, scene.shows)
-            self._keep(name, theme, notebook.picture_of_cells(at, at))
-            notebook.interrupt()
+            if scene.shows:
+                notebook.wait_text(at, scene.shows)
+                self._keep(name, notebook.picture_of_cells(at, at))
+                notebook.interrupt()
             notebook.wait_ended(at)
-
-    def _when_it_has_ended(self, name: str, scene: Scene, notebook: NotebookPage, at: int) -> None:
-        notebook.start(at)
-        if scene.stopped:
-            notebook.wait_text(at, scene.shows)
-            notebook.interrupt()
-        notebook.wait_ended(at)
-        last = at
-        for code in scene.below:
-            last = notebook.run_new(code)
-        for theme in self.themes:
-            notebook.set_theme(theme)
-            self._keep(name, theme, notebook.picture_of_cells(at, last))
+            for code in scene.below:
+                last = notebook.run_new(code)
+            if not scene.shows:
+                self._keep(name, notebook.picture_of_cells(at, last))
+            notebook.run_new("lab.stop()")
 
     def overview(self, name: str) -> None:
         """Show JupyterLab with notebook 00 open where its ranks talk for the first time."""
@@ -217,12 +150,10 @@ class Studio:
             notebook.wait_ended(notebook.code_cells()[-1], NOTEBOOK_SECONDS)
             notebook.save()
             notebook.show(heading, chosen=heading + 1)
-            for theme in self.themes:
-                notebook.set_theme(theme)
-                self._keep(name, theme, notebook.picture())
+            self._keep(name, notebook.picture())
 
-    def _keep(self, name: str, theme: str, png: bytes) -> None:
-        path = self.out / (f"{name}.png" if theme == "light" else f"{name}_{theme}.png")
+    def _keep(self, name: str, png: bytes) -> None:
+        path = self.out / f"{name}.png"
         write_small(png, path)
         print(f"{path}  {path.stat().st_size // 1024} KiB")
 
@@ -243,9 +174,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--out", type=Path, default=OUT, help="folder (default: %(default)s)")
-    parser.add_argument("--theme", choices=THEMES, help="one theme only (default: both)")
     arguments = parser.parse_args()
-    themes = [arguments.theme] if arguments.theme else THEMES
     if unknown := set(arguments.names) - set(names):
         parser.error(f"there is no {', '.join(sorted(unknown))}: {', '.join(names)}")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -255,7 +184,7 @@ def main() -> int:
         course_server(Path(base), SETTINGS) as server,
         chromium() as browser,
     ):
-        studio = Studio(server, browser, arguments.out, themes)
+        studio = Studio(server, browser, arguments.out)
         for name in filter(set(arguments.names or names).__contains__, names):
             try:
                 if name == OVERVIEW:

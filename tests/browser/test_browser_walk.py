@@ -15,6 +15,7 @@ import pytest
 from labkit.course import edition, material
 from labkit.tools import jupyterlab
 from tests.browser import chromium, page, server
+from tests.support.events import until
 from tests.support.notebook_rules import stores_no_widget_or_script
 from tests.support.system import needs
 
@@ -52,7 +53,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.CourseServe
 @pytest.fixture(scope="module")
 def notebook(lab: server.CourseServer) -> Iterator[page.NotebookPage]:
     """The page that it opens in the learner's browser; the browser ends before the server."""
-    page.wait_until(lambda: lab.opened, "no browser was told to open a page")
+    until(lambda: lab.opened, instead=lambda: "no browser was told to open a page")
     with chromium.chromium() as browser, chromium.window(browser) as window:
         opened = page.NotebookPage(window, lab.opened, lab.notebook(NAME))
         yield opened

@@ -11,7 +11,7 @@ from PIL import Image
 
 from labkit.course import edition
 from labkit.rank_names import RANK_COLOURS
-from tests.browser.screenshots import CHECK, OVERVIEW, RIGHT, SCENES, WRONG, write_small
+from tests.browser.screenshots import CHECK, OVERVIEW, RIGHT, SCENES, STUB, WRONG, write_small
 from tests.support.conda_versions import ROOT
 
 NOTEBOOK_00 = ROOT / "notebooks" / "00_start_here.ipynb"
@@ -49,7 +49,7 @@ def sources() -> list[str]:
 
 def test_every_stored_picture_can_be_made_again() -> None:
     stored = (ROOT / "notebooks" / "images").glob("*.png")
-    assert {path.stem for path in stored} <= {OVERVIEW, *SCENES}
+    assert {path.stem for path in stored} == {OVERVIEW, *SCENES}
 
 
 def test_the_board_is_of_a_cell_of_notebook_00() -> None:
@@ -58,11 +58,9 @@ def test_the_board_is_of_a_cell_of_notebook_00() -> None:
 
 def test_the_exercise_is_the_first_of_notebook_00() -> None:
     """Its stub, with a wrong line and the right one in the place of the dots."""
-    (stub,) = SCENES["stub"].before
-    at = sources().index(stub)
+    at = sources().index(STUB)
     assert sources()[at + 1] == CHECK
-    head, dots = stub[:-3], stub[-3:]
-    assert dots == "..."
+    head = STUB.removesuffix("...")
     assert WRONG.startswith(head)
     assert RIGHT.startswith(head)
     assert RIGHT.removeprefix(head) in edition.solution("00-1")
