@@ -15,7 +15,8 @@ from IPython.core.interactiveshell import InteractiveShell
 import labkit
 from labkit.launch import zygote_line
 from labkit.wire import python_threads
-from tests.support.events import Gate, Marks, until
+from tests.support.alarm import alarm
+from tests.support.events import HANG_SECONDS, Gate, Marks, until
 from tests.support.warm_start import zygotes
 
 
@@ -70,6 +71,13 @@ def cold() -> Iterator[None]:
     """Let labs of a file start without the session's zygote: below their notebook's process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(zygote_line.VARIABLE, raising=False)
+        yield
+
+
+@pytest.fixture
+def alarmed() -> Iterator[None]:
+    """Fail a test that hangs, instead of the whole run."""
+    with alarm(int(HANG_SECONDS)):
         yield
 
 

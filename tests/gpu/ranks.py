@@ -16,7 +16,8 @@ import labkit
 from labkit.launch.placement import NCCL_SHARES_GPU
 from labkit.rank.nccl_version import nccl_version
 from tests.gpu import crash_stacks
-from tests.support.cells import inside, run_cell
+from tests.support import cells
+from tests.support.cells import run_cell
 from tests.support.manners import start_with_manners
 
 FAKE = os.environ.get("LABKIT_GPU_TESTS") == "fake"
@@ -46,8 +47,7 @@ def start(ranks: int, **options: Any) -> labkit.Lab:
 
 def restored(lab: labkit.Lab) -> labkit.Lab:
     """Replace the ranks of a lab that an earlier test left dead or busy, and empty its cache."""
-    if inside(lab).cluster.deaths or inside(lab).cluster.busy_ranks():
-        lab.restart()
-    elif GPUS:
+    cells.restored(lab)
+    if GPUS:
         run_cell(lab, "torch.cuda.empty_cache()")
     return lab

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import labkit
-from tests.support.cells import finish_cell, inside, send_cell
+from tests.support.cells import finish_cell, restored, send_cell
 from tests.support.deadlocks import cell
 
 PRELOAD = ("torch.distributed.fsdp", "torch.distributed.tensor", "torch.distributed.checkpoint")
@@ -21,9 +21,7 @@ def module_lab():
 
 @pytest.fixture
 def lab(module_lab):
-    if inside(module_lab).cluster.deaths or inside(module_lab).cluster.busy_ranks():
-        module_lab.restart()
-    return module_lab
+    return restored(module_lab)
 
 
 NN = """

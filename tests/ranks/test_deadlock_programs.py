@@ -14,12 +14,11 @@ import labkit
 from labkit import Deadlock, RankDied, RankError, SuspectedDeadlock
 from labkit.wire.machine import free_port
 from tests.support import deadlocks
-from tests.support.alarm import alarm
-from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
+from tests.support.cells import finish_cell, inside, restored, results, run_cell, send_cell
 from tests.support.deadlocks import EITHER, PROVED, Program
 from tests.support.events import HANG_SECONDS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alarmed")]
 
 #: How long a suspicion may last here before it ends the cell, where there is no proof to come.
 SUSPECT_SECONDS = 3.0
@@ -58,13 +57,6 @@ def module_lab_without_group(request):
         yield started
 
 
-def restored(lab):
-    """Replace the ranks of a lab in which a test before this one failed."""
-    if inside(lab).cluster.deaths or inside(lab).cluster.busy_ranks():
-        lab.restart()
-    return lab
-
-
 @pytest.fixture
 def lab(module_lab):
     return restored(module_lab)
@@ -75,14 +67,9 @@ def lab_without_group(module_lab_without_group):
     return restored(module_lab_without_group)
 
 
-@pytest.fixture(autouse=True)
-def _alarm():
-    with alarm(int(HANG_SECONDS)):
-        yield
-
-
-def check(lab, program: Program) -> None:
-    """Run a program: it is named as the table says, and all its ranks come back."""
+def check(lab, program: Program) -> list[int]:
+    """Run a program: it is named as the table says, and all its ranks come back. Return those that
+    were replaced."""
     n = len(lab)
     lab["marker"] = program.name
     if program.before:
@@ -95,17 +82,23 @@ def check(lab, program: Program) -> None:
     assert type(finished.error) in [names.get(e, e) for e in program.errors], text
     for pattern in program.says:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+    assert not ending.still
     if ending.kind == "died":  # gloo ends a rank that gets more than its tensor holds
+        dead = sorted(inside(lab).cluster.deaths)
         assert RankDied in program.errors
-        lab.restart(ranks=sorted(inside(lab).cluster.deaths))
-        return
+        assert program.dead is None or dead == [program.dead]
+        with pytest.raises(RankDied, match="ended with"):
+            run_cell(lab, "1")
+        lab.restart(ranks=dead)
+        return dead
 
     case = ending.case
     assert case is not None, (ending.kind, text)
     kinds = {PROVED: ("deadlock",), EITHER: ("deadlock", "suspected")}
     assert ending.kind in kinds.get(program.answer, ("suspected",)), (case.doubts, text)
-    stuck = program.stuck(n)
-    assert stuck <= set(case.stuck) <= stuck | program.perhaps(n), text
+    if program.stuck is not None:
+        stuck = program.stuck(n)
+        assert stuck <= set(case.stuck) <= stuck | program.perhaps(n), text
     if program.line is not None:
         assert f"In[7], line {program.line}" in text, text
     if ending.kind == "deadlock":
@@ -116,17 +109,28 @@ def check(lab, program: Program) -> None:
             assert any(re.search(pattern, doubt) for doubt in case.doubts), (pattern, case.doubts)
         if isinstance(finished.error, Deadlock):
             assert all(doubt in text for doubt in case.doubts), (case.doubts, text)
-    assert not ending.still
+    return []
 
 
-def kept(lab, program: Program) -> None:
-    """Check that the ranks have their variables, and end what the program left running."""
-    if inside(lab).cluster.busy_ranks():
-        return  # what went wrong is told by now; one more cell would wait behind it
-    if program.after:
-        run_cell(lab, program.after)
-    alive = results(run_cell(lab, "globals().get('marker')"))
-    assert alive.count(repr(program.name)) >= len(lab) - (RankDied in program.errors)
+def check_and_kept(lab, program: Program) -> None:
+    """Run a program; afterwards each rank that lives has its variables, and what the program left
+    running is ended."""
+    replaced: list[int] = []
+    try:
+        replaced = check(lab, program)
+    finally:
+        if not inside(lab).cluster.busy_ranks():  # else one more cell would wait behind it
+            if program.after:
+                run_cell(lab, program.after)
+            alive = results(run_cell(lab, "globals().get('marker')"))
+            kept = [alive[rank] for rank in range(len(lab)) if rank not in replaced]
+            assert kept == [repr(program.name)] * len(kept)
+
+
+def in_step(lab) -> None:
+    """Check that the ranks are in step and in one group."""
+    n = len(lab)
+    assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
 
 
 def table(programs):
@@ -136,31 +140,23 @@ def table(programs):
 
 @table(deadlocks.PROGRAMS)
 def test_a_deadlock_is_named_and_survived(lab, program):
-    n = len(lab)
-    if n not in program.sizes:
-        pytest.skip(f"not on {n} ranks")
-    try:
-        check(lab, program)
-    finally:
-        kept(lab, program)
-    assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
+    if len(lab) not in program.sizes:
+        pytest.skip(f"not on {len(lab)} ranks")
+    check_and_kept(lab, program)
+    in_step(lab)
 
 
 @table(deadlocks.JOINING)
 def test_ranks_that_never_meet_are_named_and_survived(lab_without_group, program, tmp_path):
     lab = lab_without_group
-    n = len(lab)
-    if n not in program.sizes:
-        pytest.skip(f"not on {n} ranks")
+    if len(lab) not in program.sizes:
+        pytest.skip(f"not on {len(lab)} ranks")
 
     lab["port"], lab["path"] = free_port(), str(tmp_path / "store")
-    try:
-        check(lab, program)
-    finally:
-        kept(lab, program)
+    check_and_kept(lab, program)
     lab["port"] = free_port()
     run_cell(lab, JOIN)
-    assert results(run_cell(lab, SUM)) == [str(n * (n + 1) / 2)] * n
+    in_step(lab)
     run_cell(lab, "dist.destroy_process_group()")
 
 
@@ -169,9 +165,8 @@ def test_ranks_that_never_meet_are_named_and_survived(lab_without_group, program
 def test_a_wait_of_rpc_is_named_and_survived(program, size, tmp_path):
     with labkit.start(size) as lab:
         lab["path"] = str(tmp_path / "store")
-        check(lab, program)
-        kept(lab, program)
-        assert results(run_cell(lab, SUM)) == [str(size * (size + 1) / 2)] * size
+        check_and_kept(lab, program)
+        in_step(lab)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -190,9 +185,8 @@ def test_a_recorder_that_is_switched_off_is_the_reason_of_a_suspicion(size, monk
         ("TORCH_FR_BUFFER_SIZE",),
     )
     with labkit.start(size) as lab:
-        check(lab, program)
-        kept(lab, program)
-        assert results(run_cell(lab, SUM)) == [str(size * (size + 1) / 2)] * size
+        check_and_kept(lab, program)
+        in_step(lab)
 
 
 def test_the_table_is_large_and_its_names_differ():

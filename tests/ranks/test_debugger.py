@@ -22,11 +22,10 @@ from labkit import Interrupted, RankDied, RankError
 from labkit.course.catalogue import find
 from labkit.runtime import control
 from labkit.wire.requests import GiveInput
-from tests.support.alarm import alarm
-from tests.support.cells import inside
+from tests.support.cells import inside, restored
 from tests.support.events import HANG_SECONDS, PATIENT, busy_with, press_stop, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alarmed")]
 
 SUM = "x = torch.ones(1)\ndist.all_reduce(x)\nx.item()"
 ONE_STOPS = "x = torch.ones(1)\nif rank == 2:\n    breakpoint()\ndist.all_reduce(x)\nx.item()"
@@ -63,9 +62,7 @@ def person(monkeypatch, capsys):
 
 @pytest.fixture
 def lab(shell, lab4):
-    if inside(lab4).cluster.deaths or inside(lab4).cluster.busy_ranks():
-        lab4.restart()
-    return lab4
+    return restored(lab4)
 
 
 @pytest.fixture
@@ -78,12 +75,6 @@ def px(shell, lab, capsys):
         return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def _alarm():
-    with alarm(int(HANG_SECONDS)):
-        yield
 
 
 def prompts(person):

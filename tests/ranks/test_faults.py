@@ -6,49 +6,48 @@ line, and what the message says. Every fault runs on two and on four ranks.
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
 
 import labkit
 from labkit import Deadlock, RankDied, RankError
-from tests.support.alarm import alarm
-from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
-from tests.support.events import HANG_SECONDS
+from tests.ranks.test_deadlock_programs import check_and_kept, in_step
+from tests.support.cells import finish_cell, inside, restored, results, run_cell, send_cell
+from tests.support.deadlocks import Program, but, everyone, only
 
 
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """One way to break a cell.
-
-    ``stuck`` gives the ranks that wait in vain in a world of n; ``line`` is where; ``says`` are
-    patterns of the message.
-    """
-
-    name: str
-    code: str
-    says: tuple[str, ...]
-    stuck: Callable[[int], set[int]] | None = None
-    line: int | None = None
-    error: type[RankError] | tuple[type[RankError], ...] = Deadlock
-    ranks: Callable[[int], list[int]] | None = None
-    dead: int | None = None
+def Fault(
+    name: str,
+    code: str,
+    says: tuple[str, ...],
+    stuck: Callable[[int], set[int]] | None = None,
+    line: int | None = None,
+    error: type[RankError] | tuple[type[RankError], ...] = Deadlock,
+    **more: object,
+) -> Program:
+    """Make one way to break a cell: the code begins in line 2, below the line of the magic."""
+    errors = error if isinstance(error, tuple) else (error,)
+    return Program(name, code, stuck, line, says, errors=errors, **more)  # type: ignore[arg-type]
 
 
-def but(rank):
-    """Everybody but one rank."""
-    return lambda n: set(range(n)) - {rank}
+but_0 = but(0)
 
 
-def only(*ranks):
-    return lambda n: set(ranks)
-
-
-def everyone(n):
-    return set(range(n))
+def skipped(
+    name: str,
+    call: str,
+    *says: str,
+    by: int = 0,
+    calls: Sequence[int] | None = None,
+    stuck: Callable[[int], set[int]] | None = but_0,
+    before: str = "",
+) -> Program:
+    """Make a cell in which one rank leaves a call out, or in which only some make it."""
+    condition = f"rank in {calls}" if calls else f"rank != {by}"
+    lines = [*before.splitlines(), f"if {condition}:", f"    {call}"]
+    return Fault(name, "\n".join(lines), (CONDITION, *says), stuck, len(lines) + 1)
 
 
 CONDITION = r"Cause: The call stands under a condition"
@@ -59,12 +58,12 @@ SEND_FIRST = r"sends before it receives"
 MISSING = r"is missing \(or goes to another rank\)"
 
 FAULTS = [
-    Fault(
+    skipped(
         "a rank skips all_reduce",
-        "x = torch.ones(3)\nif rank != 0:\n    dist.all_reduce(x)",
-        (CONDITION, r"all_reduce \(float32 \[3\], collective \d+\)", "rank 0, which has ended"),
-        but(0),
-        4,
+        "dist.all_reduce(x)",
+        r"all_reduce \(float32 \[3\], collective \d+\)",
+        "rank 0, which has ended",
+        before="x = torch.ones(3)",
     ),
     Fault(
         "a rank names another group on the same line",
@@ -82,34 +81,26 @@ FAULTS = [
         but(1),
         5,
     ),
-    Fault(
+    skipped(
         "a rank skips barrier",
-        "if rank == 0:\n    dist.barrier()",
-        (CONDITION, r"rank 0 waits in barrier \(collective"),
-        only(0),
-        3,
+        "dist.barrier()",
+        r"rank 0 waits in barrier \(collective",
+        calls=[0],
+        stuck=only(0),
     ),
-    Fault(
+    skipped(
         "the source skips broadcast",
-        "if rank != 0:\n    dist.broadcast(torch.ones(2, 3), 0)",
-        (CONDITION, r"broadcast \(float32 \[2, 3\], collective \d+, root 0\)"),
-        but(0),
-        3,
+        "dist.broadcast(torch.ones(2, 3), 0)",
+        r"broadcast \(float32 \[2, 3\], collective \d+, root 0\)",
     ),
-    Fault(
+    skipped(
         "a receiver skips broadcast",
-        "if rank != 1:\n    dist.broadcast(torch.ones(2), 0)",
-        (CONDITION, "for rank 1"),
-        None,
-        3,
+        "dist.broadcast(torch.ones(2), 0)",
+        "for rank 1",
+        by=1,
+        stuck=None,
     ),
-    Fault(
-        "the destination skips gather",
-        "if rank != 0:\n    dist.gather(torch.ones(1), None, 0)",
-        (CONDITION, "for rank 0"),
-        but(0),
-        3,
-    ),
+    skipped("the destination skips gather", "dist.gather(torch.ones(1), None, 0)", "for rank 0"),
     Fault(
         "a rank skips gather",
         "if rank != 1:\n"
@@ -119,55 +110,40 @@ FAULTS = [
         None,
         4,
     ),
-    Fault(
-        "the source skips scatter",
-        "if rank != 0:\n    dist.scatter(torch.ones(1), None, 0)",
-        (CONDITION, "scatter"),
-        but(0),
-        3,
-    ),
-    Fault(
+    skipped("the source skips scatter", "dist.scatter(torch.ones(1), None, 0)", "scatter"),
+    skipped(
         "a rank skips reduce",
-        "if rank != 1:\n    dist.reduce(torch.ones(1), 0)",
-        (CONDITION, r"reduce \(float32 \[1\]"),
-        None,
-        3,
+        "dist.reduce(torch.ones(1), 0)",
+        r"reduce \(float32 \[1\]",
+        by=1,
+        stuck=None,
     ),
-    Fault(
+    skipped(
         "a rank skips all_gather",
-        "out = [torch.ones(1) for _ in range(world_size)]\nif rank:\n"
-        "    dist.all_gather(out, torch.ones(1))",
-        (CONDITION, r"all_gather \(float32 \[1\]"),
-        but(0),
-        4,
+        "dist.all_gather(out, torch.ones(1))",
+        r"all_gather \(float32 \[1\]",
+        before="out = [torch.ones(1) for _ in range(world_size)]",
     ),
-    Fault(
+    skipped(
         "a rank skips reduce_scatter",
-        "if rank:\n    dist.reduce_scatter_tensor(torch.ones(1), torch.ones(world_size))",
-        (CONDITION, "reduce_scatter_tensor"),
-        but(0),
-        3,
+        "dist.reduce_scatter_tensor(torch.ones(1), torch.ones(world_size))",
+        "reduce_scatter_tensor",
     ),
-    Fault(
+    skipped(
         "a rank skips all_to_all",
-        "if rank:\n    dist.all_to_all_single(torch.ones(world_size), torch.ones(world_size))",
-        (CONDITION, "all_to_all"),
-        but(0),
-        3,
+        "dist.all_to_all_single(torch.ones(world_size), torch.ones(world_size))",
+        "all_to_all",
     ),
-    Fault(
+    skipped(
         "a rank skips all_gather_object",
-        "out = [None] * world_size\nif rank:\n    dist.all_gather_object(out, rank)",
-        (CONDITION, "of all_gather_object"),
-        but(0),
-        4,
+        "dist.all_gather_object(out, rank)",
+        "of all_gather_object",
+        before="out = [None] * world_size",
     ),
-    Fault(
+    skipped(
         "the source skips broadcast_object_list",
-        "if rank:\n    dist.broadcast_object_list([None], 0)",
-        (CONDITION, "of broadcast_object_list"),
-        but(0),
-        3,
+        "dist.broadcast_object_list([None], 0)",
+        "of broadcast_object_list",
     ),
     Fault(
         "another collective on one rank",
@@ -303,20 +279,20 @@ FAULTS = [
         but(0),
         5,
     ),
-    Fault(
+    skipped(
         "a rank skips monitored_barrier",
-        "if rank != 1:\n    dist.monitored_barrier()",
-        (CONDITION, "monitored_barrier"),
-        but(1),
-        3,
+        "dist.monitored_barrier()",
+        "monitored_barrier",
+        by=1,
+        stuck=but(1),
     ),
-    Fault(
+    skipped(
         "a member skips its group's all_reduce",
-        "pair = dist.new_group([0, 1])\nif rank == 0:\n"
-        "    dist.all_reduce(torch.ones(1), group=pair)",
-        (CONDITION, "for rank 1"),
-        only(0),
-        4,
+        "dist.all_reduce(torch.ones(1), group=pair)",
+        "for rank 1",
+        before="pair = dist.new_group([0, 1])",
+        calls=[0],
+        stuck=only(0),
     ),
     Fault(
         "each rank makes only its own group",
@@ -345,13 +321,11 @@ FAULTS = [
         2,
         ranks=lambda n: [0],
     ),
-    Fault(
+    skipped(
         "a functional collective",
-        "import torch.distributed._functional_collectives as funcol\n"
-        "if rank:\n    y = funcol.all_reduce(torch.ones(2), 'sum', dist.group.WORLD) + 1",
-        (CONDITION, "all_reduce"),
-        but(0),
-        4,
+        "y = funcol.all_reduce(torch.ones(2), 'sum', dist.group.WORLD) + 1",
+        "all_reduce",
+        before="import torch.distributed._functional_collectives as funcol",
     ),
     Fault(
         "the error is caught and the next call made",
@@ -430,59 +404,19 @@ def module_lab(request):
 
 @pytest.fixture
 def lab(module_lab):
-    if inside(module_lab).cluster.deaths:  # a test before this one failed
-        module_lab.restart()
-    return module_lab
-
-
-def run(lab, code, ranks=None):
-    """Run a cell as %%px does; its number is 7 and its first line the magic's."""
-    return results(run_cell(lab, f"#px In[7]\n{code}\n", ranks))
-
-
-def usable(lab):
-    """Check that the ranks are in step and in one group."""
-    n = len(lab)
-    sums = run(lab, "x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nx.item()")
-    assert sums == [str(n * (n + 1) / 2)] * n
+    return restored(module_lab)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alarmed")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
 def test_a_fault_is_named_and_survived(lab, fault):
-    n = len(lab)
-    lab["marker"] = fault.name
-    children = {
-        p.pid for p in psutil.Process(inside(lab).cluster.launcher.warm.process.pid).children()
-    }
-    ranks = fault.ranks(n) if fault.ranks else list(range(n))
-    sent = send_cell(lab, f"#px In[7]\n{fault.code}\n", ranks)
-    with alarm(int(HANG_SECONDS)):
-        finished = finish_cell(sent)
-    allowed = fault.error if isinstance(fault.error, tuple) else (fault.error,)
-    assert type(finished.error) in allowed, finished.error
-    text = str(finished.error)
-    for pattern in fault.says:
-        assert re.search(pattern, text, re.MULTILINE), (pattern, text)
-    if fault.line is not None:
-        assert f"In[7], line {fault.line}" in text, text
-    case = finished.ending.case
-    if fault.stuck is not None:
-        assert set(case.stuck) == fault.stuck(n), text
-    assert not finished.ending.still
-
-    dead = sorted(inside(lab).cluster.deaths)
-    if fault.dead is not None:
-        assert dead == [fault.dead]
-    if dead:
-        with pytest.raises(RankDied, match="ended with"):
-            run(lab, "1")
-        lab.restart(ranks=dead)
-    usable(lab)
-    expected = [r for r in range(n) if r not in dead]
-    assert run(lab, "marker", expected) == [repr(fault.name)] * len(expected)
-    after = psutil.Process(inside(lab).cluster.launcher.warm.process.pid).children()
-    assert len(after) == len(children)
+    warm = psutil.Process(inside(lab).cluster.launcher.warm.process.pid)
+    children = len(warm.children())
+    check_and_kept(lab, fault)
+    in_step(lab)
+    after = warm.children()
+    assert len(after) == children
     assert not [p.pid for p in after if p.status() == psutil.STATUS_ZOMBIE]
 
 
@@ -501,5 +435,5 @@ def test_each_rank_makes_only_its_own_pair(lab):
         if finished.error is not None:
             assert "every rank has to call new_group for every group" in str(finished.error)
         assert not finished.ending.still
-        usable(lab)
-        assert run(lab, "kept") == ["0", "1", "2", "3"]
+        in_step(lab)
+        assert results(run_cell(lab, "kept")) == ["0", "1", "2", "3"]

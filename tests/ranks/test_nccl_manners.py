@@ -16,10 +16,11 @@ from labkit import Deadlock, Interrupted
 from labkit.runtime.diagnosis import Ending
 from labkit.runtime.finish import finish
 from labkit.runtime.survey import survey
-from tests.support.alarm import alarm
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
-from tests.support.events import HANG_SECONDS, Gate, busy_with, until
+from tests.support.events import Gate, busy_with, until
 from tests.support.manners import start_with_manners
+
+pytestmark = pytest.mark.usefixtures("alarmed")
 
 #: Looks at the main thread from another one, and lets rank 1 come once the main thread has stood
 #: in a wait for so many looks. What it waits for was given to the device, in a call that was over.
@@ -38,12 +39,6 @@ def look():
     LET_COME
 threading.Thread(target=look).start()
 """
-
-
-@pytest.fixture(autouse=True)
-def _alarm() -> Iterator[None]:
-    with alarm(int(HANG_SECONDS)):
-        yield
 
 
 def late(gate: Gate) -> str:
@@ -143,17 +138,6 @@ def test_calls_in_a_batch_give_none_and_its_end_one_work(lab: labkit.Lab) -> Non
         "given, known, b.tolist()"
     )
     assert values(lab, code) == [([None] * 2, 1, [1.0 - r] * 2) for r in range(2)]
-
-
-def test_a_batch_of_messages_is_done(lab: labkit.Lab) -> None:
-    code = (
-        "a, b = torch.full((2,), float(rank)), torch.zeros(2)\n"
-        "ends = [(dist.irecv, b), (dist.isend, a)]\n"
-        "works = dist.batch_isend_irecv([dist.P2POp(f, t, 1 - rank) for f, t in ends])\n"
-        "for work in works: work.wait()\n"
-        "len(works), b.tolist()"
-    )
-    assert values(lab, code) == [(1, [1.0, 1.0]), (1, [0.0, 0.0])]
 
 
 def test_a_message_whose_handle_is_dropped_arrives(lab: labkit.Lab) -> None:
@@ -289,26 +273,12 @@ def test_a_function_ends_when_all_that_it_gave_to_the_device_has_ended(lab: labk
 
 @pytest.mark.parametrize(
     ("code", "line"),
-    {
-        "a collective is skipped": ("x = torch.ones(1)\nif rank == 0: dist.all_reduce(x)", 2),
-        "and its result looked at": (
-            "x = torch.ones(1)\nif rank == 0:\n    dist.all_reduce(x)\n    print(x)",
-            3,
-        ),
-        "a partner is missing": ("if rank == 0: dist.recv(torch.ones(1), 1)", 1),
-        "and what comes looked at": (
-            "y = torch.ones(1)\nif rank == 0:\n    dist.recv(y, 1)\n    y.item()",
-            3,
-        ),
-        "a batch without a partner": (
-            "ends = [dist.P2POp(f, torch.ones(1), 1) for f in (dist.isend, dist.irecv)]\n"
-            "if rank == 0: dist.batch_isend_irecv(ends)",
-            2,
-        ),
-        "a barrier is skipped": ("if rank == 0:\n    dist.barrier()", 2),
-    }.values(),
+    [
+        ("x = torch.ones(1)\nif rank == 0:\n    dist.all_reduce(x)\n    print(x)", 3),
+        ("y = torch.ones(1)\nif rank == 0:\n    dist.recv(y, 1)\n    y.item()", 3),
+    ],
 )
-def test_a_call_in_vain_ends_in_a_deadlock_at_its_line(
+def test_a_look_at_what_never_comes_is_named_by_the_line_of_its_call(
     lab: labkit.Lab, code: str, line: int
 ) -> None:
     run_cell(lab, "kept = rank + 1")

@@ -21,11 +21,11 @@ from tests.ranks import test_deadlock_programs as deadlocked
 from tests.ranks import test_faults as faults
 from tests.ranks.test_faults import CONDITION, SEND_FIRST
 from tests.support import deadlocks
-from tests.support.cells import finish_cell, results, run_cell, send_cell
+from tests.support.cells import finish_cell, restored, run_cell, send_cell
 from tests.support.correct_programs.program import Program as Correct
 from tests.support.manners import start_with_manners
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alarmed")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,15 +157,11 @@ def module_lab(request: pytest.FixtureRequest) -> Iterator[labkit.Lab]:
 
 @pytest.fixture
 def lab(module_lab: labkit.Lab) -> labkit.Lab:
-    """Replace ranks that a test before this one left dead or busy."""
-    return deadlocked.restored(module_lab)
-
-
-_alarm = deadlocked._alarm
+    return restored(module_lab)
 
 
 @rows(faults.FAULTS, "fault")
-def test_a_fault_is_named_and_survived(lab: labkit.Lab, fault: faults.Fault) -> None:
+def test_a_fault_is_named_and_survived(lab: labkit.Lab, fault: deadlocks.Program) -> None:
     faults.test_a_fault_is_named_and_survived(lab, fault)
 
 
@@ -183,8 +179,7 @@ def test_a_deadlock_of_blocking_calls_ends(lab: labkit.Lab, program: deadlocks.P
     finished = finish_cell(send_cell(lab, program.cell))
     assert finished.error is None
     assert not finished.ending.kind
-    n = len(lab)
-    assert results(run_cell(lab, deadlocked.SUM)) == [str(n * (n + 1) / 2)] * n
+    deadlocked.in_step(lab)
 
 
 CORRECT = [p for table in correct.TABLES for p in table.PROGRAMS if p.name not in LEFT_OUT][::3]

@@ -57,6 +57,13 @@ def warnings(outcomes: Sequence[Outcome]) -> list[str]:
     return list(dict.fromkeys(line for line in lines if OWN.match(line)))
 
 
+def restored(lab: labkit.Lab) -> labkit.Lab:
+    """Return a lab, with fresh ranks where a test has left one dead or busy."""
+    if inside(lab).cluster.deaths or inside(lab).cluster.busy_ranks():
+        lab.restart()
+    return lab
+
+
 def inside(lab: labkit.Lab) -> Session:
     """Return the ranks of a lab (``.cluster``) and their process group (``.group``)."""
     return session_of(lab)

@@ -32,7 +32,7 @@ class Program:
 
     name: str
     code: str
-    stuck: Callable[[int], set[int]]  #: by the number of ranks
+    stuck: Callable[[int], set[int]] | None  #: by the number of ranks; None: it differs
     line: int | None  #: of the call that waits, in any thread; None: it differs
     says: tuple[str, ...] = ()  #: patterns of the message
     answer: Literal["proved", "suspected", "either"] = PROVED
@@ -43,6 +43,7 @@ class Program:
     sizes: tuple[int, ...] = (2, 4)
     errors: tuple[type[RankError], ...] = (Deadlock,)
     perhaps: Callable[[int], set[int]] = nobody  #: that wait or not, by chance
+    dead: int | None = None  #: the rank that ends
 
     @property
     def cell(self) -> str:
@@ -75,15 +76,19 @@ def but_the_last(n: int) -> set[int]:
     return set(range(n - 1))
 
 
-THREADS = [
-    Program(
-        "a thread ticks on the rank that waits",
-        """
+#: Of a cell's text: a thread's target.
+TICK = """
         import threading, time
         ticking = True
         def tick():
             while ticking:
-                time.sleep(0.1)
+                time.sleep(0.1)"""
+
+THREADS = [
+    Program(
+        "a thread ticks on the rank that waits",
+        TICK
+        + """
         x = torch.ones(1)
         if rank == 1:
             threading.Thread(target=tick, daemon=True).start()
@@ -96,12 +101,8 @@ THREADS = [
     ),
     Program(
         "a thread ticks on the rank that others wait for",
-        """
-        import threading, time
-        ticking = True
-        def tick():
-            while ticking:
-                time.sleep(0.1)
+        TICK
+        + """
         if rank == 0:
             threading.Thread(target=tick, daemon=True).start()
         else:
@@ -116,12 +117,8 @@ THREADS = [
     ),
     Program(
         "a thread ticks where two ranks both receive first",
-        """
-        import threading, time
-        ticking = True
-        def tick():
-            while ticking:
-                time.sleep(0.1)
+        TICK
+        + """
         if rank == 0:
             threading.Thread(target=tick, daemon=True, name="heartbeat").start()
         x = torch.ones(1)
@@ -138,12 +135,8 @@ THREADS = [
     ),
     Program(
         "a thread ticks on a rank that nobody waits for",
-        """
-        import threading, time
-        ticking = True
-        def tick():
-            while ticking:
-                time.sleep(0.1)
+        TICK
+        + """
         if rank == 3:
             threading.Thread(target=tick, daemon=True).start()
         x = torch.ones(1)

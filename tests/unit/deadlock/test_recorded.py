@@ -33,13 +33,8 @@ class Expected:
     answers: tuple[str, ...]  #: "proved", "suspected"
 
 
-#: Errors of rows whose message is about the deadlock alone: nothing else is said before it.
-ALONE = (Deadlock, (Deadlock,))
+TABLE, ALONE_IN_A_LAB = deadlocks.PROGRAMS, [*deadlocks.JOINING, *deadlocks.REMOTE]
 ANSWERS = {deadlocks.PROVED: ("proved",), deadlocks.EITHER: ("proved", "suspected")}
-
-
-def nobody(n: int) -> set[int]:
-    return set()
 
 
 def expected() -> dict[tuple[bool, str], Expected]:
@@ -47,17 +42,11 @@ def expected() -> dict[tuple[bool, str], Expected]:
     found = {}
     for fake in (False, True):
         manners = test_tables_on_the_stand_in.MANNERS if fake else {}
-        for fault in test_faults.FAULTS:
-            row = {**vars(fault), **(manners[fault.name].changes if fault.name in manners else {})}
-            says = row["says"] if row["error"] in ALONE else ()
-            found[fake, fault.name] = Expected(
-                row["stuck"], nobody, row["line"], says, (), ("proved",)
-            )
-        for program in [*deadlocks.PROGRAMS, *deadlocks.JOINING, *deadlocks.REMOTE]:
+        for program in [*test_faults.FAULTS, *TABLE, *ALONE_IN_A_LAB]:
             changes = manners[program.name].changes if program.name in manners else {}
             row = {**vars(program), **changes}
             answers = ANSWERS.get(row["answer"], ("suspected",))
-            says = row["says"] if row["errors"] in ALONE else ()
+            says = row["says"] if row["errors"] == (Deadlock,) else ()
             found[fake, program.name] = Expected(
                 row["stuck"], row["perhaps"], row["line"], says, row["doubts"], answers
             )
@@ -133,17 +122,15 @@ def test_each_deadlock_of_the_tables_is_recorded() -> None:
     found = {(fake, r.program, r.ranks) for _, fake, r in every if r.seen is not None}
     fake_rows = test_tables_on_the_stand_in
     left_out = {*fake_rows.LEFT_OUT, *fake_rows.ENDING}
-    table = [(row.name, (2, 4), row.error) for row in test_faults.FAULTS]
-    table += [(row.name, row.sizes, row.errors) for row in deadlocks.PROGRAMS]
-    alone = [(row.name, row.sizes, row.errors) for row in [*deadlocks.JOINING, *deadlocks.REMOTE]]
-    left_out |= {name for name, _, _ in alone}  # these never come as far as a device
-    table += alone
+    left_out |= {row.name for row in ALONE_IN_A_LAB}  # these never come as far as a device
     missing = [
-        f"{'fake NCCL' if fake else 'gloo'}, {n} ranks, {name}: run make record"
-        for name, sizes, error in table
+        f"{'fake NCCL' if fake else 'gloo'}, {n} ranks, {row.name}: run make record"
+        for row in [*test_faults.FAULTS, *TABLE, *ALONE_IN_A_LAB]
         for fake in (False, True)
-        for n in sizes
-        if error in ALONE and not (fake and name in left_out) and (fake, name, n) not in found
+        for n in row.sizes
+        if row.errors == (Deadlock,)
+        and not (fake and row.name in left_out)
+        and (fake, row.name, n) not in found
     ]
     assert missing == []
     gone = [t for t, fake, r in every if r.seen is not None and (fake, r.program) not in EXPECTED]
