@@ -57,30 +57,23 @@ def test_the_time_left_counts_from_the_beginning_and_keeps_some_for_the_end():
 
 
 @pytest.mark.parametrize(
-    ("states", "code"),
+    ("states", "code", "without_a_gpu"),
     [
-        (["passed", "passed"], PASSED),
-        (["passed", "skipped"], PASSED),
-        (["skipped", "skipped"], NOT_RUN),
-        (["passed", "not run"], NOT_RUN),
-        (["passed", "failed", "not run"], FAILED),
-        ([], NOT_RUN),
+        ([["passed", "passed"]], PASSED, PASSED),
+        ([["passed", "skipped"]], PASSED, PASSED),
+        ([["skipped", "skipped"]], NOT_RUN, NOT_RUN),
+        ([["skipped"], ["passed"]], NOT_RUN, PASSED),  # what needs a GPU may be skipped
+        ([["passed", "not run"]], NOT_RUN, NOT_RUN),
+        ([["passed"], ["passed", "not run"]], NOT_RUN, NOT_RUN),
+        ([["passed", "failed", "not run"]], FAILED, FAILED),
+        ([["failed"], []], FAILED, FAILED),
+        ([[]], NOT_RUN, NOT_RUN),
+        ([], NOT_RUN, NOT_RUN),
     ],
 )
-def test_the_exit_code_is_0_only_if_everything_ran_and_passed(states, code):
-    step = Step("one", [Item("a", state) for state in states])
-    assert exit_code([step]) == code
-    assert exit_code([Step("whole", [Item("a", "passed")]), step]) == code
-    assert exit_code([Step("broken", [Item("a", "failed")]), step]) == FAILED
-    assert exit_code([]) == NOT_RUN
-
-
-def test_without_a_gpu_what_needs_one_may_be_skipped():
-    skipped, passed = Step("a", [Item("t", "skipped")]), Step("b", [Item("t", "passed")])
-    assert exit_code([skipped, passed], gpu=False) == PASSED
-    assert exit_code([skipped, passed]) == NOT_RUN
-    assert exit_code([skipped], gpu=False) == NOT_RUN
-    assert exit_code([passed, Step("c", [Item("t", "not run")])], gpu=False) == NOT_RUN
+def test_the_exit_code_is_0_only_if_everything_ran_and_passed(states, code, without_a_gpu):
+    steps = [Step(f"{n}", [Item("a", state) for state in one]) for n, one in enumerate(states)]
+    assert (exit_code(steps), exit_code(steps, gpu=False)) == (code, without_a_gpu)
 
 
 def has_ended(pid: int) -> bool:
@@ -635,17 +628,26 @@ def test_without_a_gpu_one_sentence_says_so(tmp_path, runs, monkeypatch):
     assert runs[1:] == ["machine", "figures start 1", f"course-4: {len(plan.FIRST)}"]
 
 
-def test_a_second_run_goes_on_with_what_the_first_has_left(tmp_path, runs, monkeypatch):
+@pytest.fixture
+def half_a_course(runs, monkeypatch):
+    """Run the first notebook of a course only, in one command."""
+
     def half(name, ranks, paths, **_):
         states = ["passed", *["not run"] * (len(paths) - 1)]
         return Step(name, [Item(p.stem, s) for p, s in zip(paths, states, strict=True)], 5.0)
 
-    whole = course.run_course
-    monkeypatch.setattr(course, "run_course", half)
-    assert invoke("--piece", "start-1", "--piece", "course-4").exit_code == NOT_RUN
-    monkeypatch.setattr(course, "run_course", whole)
-    runs.clear()
+    def command(*arguments: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(course, "run_course", half)
+            assert invoke(*arguments).exit_code == NOT_RUN
+        runs.clear()
+
+    return command
+
+
+def test_a_second_run_goes_on_with_what_the_first_has_left(tmp_path, runs, half_a_course):
     both = ("--piece", "start-1", "--piece", "course-4")
+    half_a_course(*both)
     done = invoke("--resume", *both)
     assert done.exit_code == PASSED, done.output
     assert runs == ["machine", f"course-4: {len(plan.FIRST) - 1}"]
@@ -656,13 +658,21 @@ def test_a_second_run_goes_on_with_what_the_first_has_left(tmp_path, runs, monke
     assert len(runs) == 3
 
 
-def failing(probe: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a probe fail; where the NCCL that was brought is not preloaded, torch's is there."""
+def test_what_has_never_begun_comes_before_what_was_cut_off(runs, half_a_course):
+    half_a_course("--piece", "course-4")
+    assert invoke("--resume", "--piece", "course-4", "--piece", "start-1").exit_code == PASSED
+    assert runs[1:] == ["figures start 1", f"course-4: {len(plan.FIRST) - 1}"]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, fails: str, *, preloaded: bool = False) -> None:
+    """With an NCCL that was brought, let a question fail, or only where that is preloaded; without
+    it torch's is there."""
     whole = command.ask
+    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
 
     def ask(module, *arguments, env, **options):
-        if " ".join([module, *arguments]) == probe:
-            return {"error": "invalid usage"}
+        if " ".join([module, *arguments]) == fails and (not preloaded or "LD_PRELOAD" in env):
+            return {"error": "undefined symbol"}
         found = whole(module, *arguments, env=env, **options)
         if module == "machine" and "LD_PRELOAD" not in env:
             found["nccl"] = "2.28.9"
@@ -674,8 +684,7 @@ def failing(probe: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_nccl_cannot_share_the_gpu_plan_a_goes_on_with_torchs_own(
     tmp_path, runs, monkeypatch
 ):
-    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
-    failing("probe 2", monkeypatch)
+    failing(monkeypatch, "probe 2")
     done = invoke()
     assert done.exit_code == FAILED
     report = saved(tmp_path)
@@ -691,8 +700,7 @@ def test_where_nccl_cannot_share_the_gpu_plan_a_goes_on_with_torchs_own(
 def test_where_nccl_serves_two_ranks_and_not_four_what_needs_four_is_named(
     tmp_path, runs, monkeypatch
 ):
-    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
-    failing("probe 4", monkeypatch)
+    failing(monkeypatch, "probe 4")
     assert invoke().exit_code == FAILED
     states = {step["name"]: step["state"] for step in saved(tmp_path)["steps"]}
     assert states["deadlocks-2"] == states["course-1"] == "passed"
@@ -712,16 +720,8 @@ def test_a_piece_that_breaks_the_runner_is_a_failure_and_the_next_one_runs(
     assert runs[-1] == "figures start 1"
 
 
-def test_an_nccl_that_cannot_be_loaded_is_left_out(tmp_path, runs, monkeypatch):
-    monkeypatch.setenv("LD_PRELOAD", "libnccl.so.2")
-    whole = command.ask
-
-    def ask(module, *arguments, env, **options):
-        if module == "machine" and "LD_PRELOAD" in env:
-            return {"error": "undefined symbol"}
-        return whole(module, *arguments, env=env, **options)
-
-    monkeypatch.setattr(command, "ask", ask)
+def test_an_nccl_that_cannot_be_loaded_is_left_out(runs, monkeypatch):
+    failing(monkeypatch, "machine", preloaded=True)
     done = invoke("--piece", "start-1")
     assert done.exit_code == PASSED
     assert "the NCCL that was brought cannot be loaded: undefined symbol" in done.output
@@ -735,20 +735,6 @@ def test_the_answer_of_a_program_is_found_before_a_late_warning(tmp_path, monkey
     monkeypatch.setattr(children, "run", run)
     answer = command.ask("figures", "start", folder=tmp_path, env={}, seconds=5, stop=None)
     assert answer == {"figure": "start"}
-
-
-def test_what_has_never_begun_comes_before_what_was_cut_off(runs, monkeypatch):
-    def half(name, ranks, paths, **_):
-        states = ["passed", *["not run"] * (len(paths) - 1)]
-        return Step(name, [Item(p.stem, s) for p, s in zip(paths, states, strict=True)], 5.0)
-
-    whole = course.run_course
-    monkeypatch.setattr(course, "run_course", half)
-    invoke("--piece", "course-4")
-    monkeypatch.setattr(course, "run_course", whole)
-    runs.clear()
-    assert invoke("--resume", "--piece", "course-4", "--piece", "start-1").exit_code == PASSED
-    assert runs[1:] == ["figures start 1", f"course-4: {len(plan.FIRST) - 1}"]
 
 
 def test_what_has_no_time_left_is_named(tmp_path, runs):
@@ -938,12 +924,3 @@ def test_a_folder_without_wheels_is_refused_in_one_sentence(tmp_path, folder):
     assert done.returncode == 1
     assert done.stderr.startswith("test-gpu: There ")
     assert done.stderr.count("\n") == 1
-
-
-def test_the_library_of_nccls_wheel_is_laid_beside_the_environment(tmp_path):
-    wheel = tmp_path / "nvidia_nccl_cu13-2.30.7-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as content:
-        content.writestr("nvidia/nccl/lib/libnccl.so.2", "the library")
-        content.writestr("nvidia/nccl/include/nccl.h", "")
-    prepare.lay_nccl(wheel, tmp_path / "nccl")
-    assert (tmp_path / "nccl" / prepare.NCCL).read_text() == "the library"
