@@ -197,6 +197,15 @@ def marked(token: str) -> list[psutil.Process]:
     return [process for process in psutil.process_iter() if _token_of(process) == token]
 
 
+def is_alive(process: psutil.Process | int) -> bool:
+    """Tell whether a process runs; one that only waits for its parent to read its end does not."""
+    try:
+        found = psutil.Process(process) if isinstance(process, int) else process
+        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
 def _token_of(process: psutil.Process) -> str | None:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:

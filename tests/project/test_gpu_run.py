@@ -14,11 +14,11 @@ import zipfile
 from pathlib import Path
 
 import nbformat
-import psutil
 import pytest
 from nbformat import NotebookNode
 from typer.testing import CliRunner
 
+from tests.bench.child import is_alive
 from tests.gpu import fatbin, wheels
 from tests.gpu.run import __main__ as command
 from tests.gpu.run import children, course, pack, plan, prepare, report, testing
@@ -76,14 +76,6 @@ def test_the_exit_code_is_0_only_if_everything_ran_and_passed(states, code, with
     assert (exit_code(steps), exit_code(steps, gpu=False)) == (code, without_a_gpu)
 
 
-def has_ended(pid: int) -> bool:
-    """Tell whether a process runs no longer; who should take note of that may be late."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 # -- programs -----------------------------------------------------------------------------------
 
 
@@ -102,7 +94,7 @@ def test_a_program_that_does_not_listen_is_ended_with_all_that_it_started(tmp_pa
     assert (ended.by, ended.code) == ("time", -9)
     assert len(ended.left) == 1
     assert "time.sleep(600)" in ended.left[0]
-    assert has_ended(int(log.read_text()))
+    assert not is_alive(int(log.read_text()))
 
 
 # -- tests --------------------------------------------------------------------------------------

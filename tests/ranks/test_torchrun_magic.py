@@ -21,6 +21,7 @@ import labkit
 from labkit.errors import Interrupted, LabError, RankDied, UsageError
 from labkit.launch import zygote_line
 from labkit.launch.zygote_owner import Zygote
+from tests.bench.child import is_alive
 from tests.support.alarm import alarm
 from tests.support.events import HANG_SECONDS, once, press_stop
 from tests.support.zygotes import started
@@ -359,13 +360,6 @@ def test_nothing_is_left_when_the_kernel_is_killed(tmp_path, eventually, victim,
     finally:
         kernel.kill()
         kernel.wait()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def name_of(pid: int) -> str:

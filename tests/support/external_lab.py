@@ -18,11 +18,10 @@ import psutil
 import pytest
 
 import labkit
+from tests.bench.child import TOKEN as MARK
+from tests.bench.child import is_alive, marked
 from tests.support.conda_versions import ROOT
 from tests.support.events import until
-
-#: In the environment of every process of one test's lab.
-MARK = "LABKIT_TEST_MARK"
 
 #: A kernel with a lab: one rank computes, the other waits for it in a collective.
 KERNEL = """
@@ -150,27 +149,8 @@ def check_start_of_14(lab: labkit.Lab) -> None:
 
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return those that run; one that has ended may wait for the system to note its end."""
-    found = []
-    for process in processes:
-        try:
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """List the processes that have the mark in their environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    """Return those that run."""
+    return [process for process in processes if is_alive(process)]
 
 
 def check_killed_kernel(

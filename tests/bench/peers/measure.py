@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from ..child import Child, marked
+from ..child import Child, is_alive, marked
 from .peer import Peer
 from .processes import listeners, off_loopback, processor_time
 
@@ -196,14 +196,6 @@ def everyone(child: Child) -> list[psutil.Process]:
 def living(processes: list[psutil.Process], token: str) -> list[psutil.Process]:
     """Return those of the processes that still run, and those that were started since."""
     return [p for p in {*processes, *marked(token)} if is_alive(p)]
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Tell whether a process runs; one that only waits for its parent to read its end does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def settle(peer_python: str, env: Mapping[str, str], scratch: str) -> dict[str, str]:
