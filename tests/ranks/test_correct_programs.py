@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -142,12 +141,6 @@ def by_a_task(lab: labkit.Lab) -> Finish:
     return partial(view.apply_async(exec, SEND_LATE, {}).get, SECONDS)
 
 
-def by_tasks_in_a_row(lab: labkit.Lab) -> Finish:
-    view = lab.client.load_balanced_view(targets=[lab.engine_ids[1]])
-    wait_and_send = ["import time; time.sleep(1)", SEND_LATE]
-    return partial(view.map_async(exec, wait_and_send, [{}, {}]).get, SECONDS)
-
-
 def by_a_direct_view(lab: labkit.Lab) -> Finish:
     view = lab.client[lab.engine_ids[1]]
     return partial(view.apply_async(exec, SEND_LATE, {}).get, SECONDS)
@@ -157,18 +150,6 @@ def by_a_timer_that_sends_it_later(lab: labkit.Lab) -> Finish:
     timer = threading.Timer(2.5, lab.client[lab.engine_ids[1]].apply_async, (exec, SEND, {}))
     timer.start()
     return timer.join
-
-
-def by_a_thread_that_sends_it_later(lab: labkit.Lab) -> Finish:
-    view = lab.client[lab.engine_ids[1]]
-
-    def wait_and_send() -> None:
-        time.sleep(2.5)
-        view.apply_sync(exec, SEND, {})
-
-    thread = threading.Thread(target=wait_and_send)
-    thread.start()
-    return thread.join
 
 
 def by_a_second_client(lab: labkit.Lab) -> Finish:
@@ -227,10 +208,8 @@ def by_lab_run_in_a_thread(lab: labkit.Lab) -> Finish:
 #: Those of another client last: once a rank has served one, labkit has its doubts for good.
 DRIVERS = [
     by_a_task,
-    by_tasks_in_a_row,
     by_a_direct_view,
     by_a_timer_that_sends_it_later,
-    by_a_thread_that_sends_it_later,
     by_an_alarm_of_the_notebook,
     by_a_cell_that_nobody_follows,
     by_lab_run_in_a_thread,

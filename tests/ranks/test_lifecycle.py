@@ -24,6 +24,7 @@ from jupyter_client.manager import start_new_kernel
 import labkit
 from labkit.tools import jupyterlab
 from tests.conftest import descendants
+from tests.support.alarm import alarm
 from tests.support.cells import inside
 from tests.support.events import HANG_SECONDS, LONG, busy_with, once, until
 
@@ -46,15 +47,8 @@ def run_cell(client, code, timeout=HANG_SECONDS):
 @pytest.fixture(autouse=True)
 def _bound():
     """Fail a test that hangs, also where what hangs is the lab in this process."""
-
-    def give_up(*args):
-        raise AssertionError("the test took more than five minutes")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(300)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with alarm(300):
+        yield
 
 
 @contextlib.contextmanager
@@ -127,8 +121,9 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("state", ["idle", "blocked"])
+@pytest.mark.parametrize(
+    ("state", "how"), [("idle", "gentle shutdown"), *(("blocked", how) for how in ENDS)]
+)
 def test_nothing_is_left_when_the_kernel_ends(kernel, how, state):
     manager, client = kernel
     root = start_lab(client)
@@ -245,18 +240,6 @@ def test_a_kernel_that_was_killed_has_a_lab_again_after_its_restart(kernel, plac
     assert list(place.glob("labkit-*")) == []
 
 
-def test_a_lab_starts_while_the_last_one_is_dying(kernel, place):
-    manager, client = kernel
-    start_lab(client)
-    run_cell(client, "%%px --ranks 0 --noblock\ndist.barrier()")
-    below = descendants(kernel_pid(client))
-    manager.signal_kernel(signal.SIGKILL)
-    with labkit.start(2) as lab:
-        assert len(set(lab.run(os.getpid))) == 2
-    assert_gone(below)
-    assert list(place.glob("labkit-*")) == []
-
-
 def test_a_second_start_ends_a_lab_that_is_blocked(place):
     """Running the start cell again is what a learner does when a cell hangs."""
     first = labkit.start(2)
@@ -332,21 +315,12 @@ def in_all(cells):
     return answers
 
 
-async def in_a_loop(act):
-    """Do something as a notebook does it: inside a running event loop."""
-    act()
-
-
-@pytest.mark.parametrize(
-    ("times", "do"),
-    [(3, lambda act: act()), (10, lambda act: asyncio.run(in_a_loop(act)))],
-    ids=["three in a program", "ten in a notebook"],
-)
-def test_labs_in_a_row_leave_nothing_behind(times, do, place):
+def test_labs_in_a_row_leave_nothing_behind(place):
+    """In a running event loop, as a notebook starts them."""
     used = []
 
-    def start_and_stop():
-        for _ in range(times):
+    async def start_and_stop():
+        for _ in range(6):
             with labkit.start(2) as lab:
                 below = descendants()
                 assert lab.run(add_up) == [3.0, 3.0]
@@ -356,7 +330,7 @@ def test_labs_in_a_row_leave_nothing_behind(times, do, place):
             gc.collect()
             used.append((threading.active_count(), psutil.Process().num_fds()))
 
-    do(start_and_stop)
+    asyncio.run(start_and_stop())
     threads, descriptors = zip(*used, strict=True)
     # The first one may load what stays; nothing may add up.
     assert threads[-1] <= threads[1], used
@@ -464,12 +438,8 @@ PYTEST_FILE = """
 
 @pytest.mark.parametrize(
     ("how", "code"),
-    [
-        (signal.SIGKILL, -signal.SIGKILL),
-        (signal.SIGTERM, -signal.SIGTERM),
-        (signal.SIGINT, pytest.ExitCode.INTERRUPTED),
-    ],
-    ids=["sigkill", "sigterm", "ctrl-c"],
+    [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, pytest.ExitCode.INTERRUPTED)],
+    ids=["sigterm", "ctrl-c"],
 )
 def test_nothing_is_left_when_pytest_ends(how, code, place, tmp_path, eventually):
     (tmp_path / "test_lab.py").write_text(textwrap.dedent(PYTEST_FILE))
@@ -508,11 +478,7 @@ def is_listening(port):
     return False
 
 
-SERVER_ENDS = {
-    "ctrl-c twice": [signal.SIGINT, signal.SIGINT],
-    "sigterm": [signal.SIGTERM],
-    "sigkill": [signal.SIGKILL],
-}
+SERVER_ENDS = {"ctrl-c twice": [signal.SIGINT, signal.SIGINT], "sigkill": [signal.SIGKILL]}
 
 
 @pytest.mark.parametrize("how", SERVER_ENDS)

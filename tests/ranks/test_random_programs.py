@@ -499,15 +499,6 @@ def lab(request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known[0])
-def test_labkit_agrees_with_the_reference(lab, known):
-    ranks = [*map(tuple, known[1]), ()][: len(lab)]
-    checker = Checker(lab)
-    checker.check(Program(tuple(ranks), GROUPS))
-    assert checker.kinds.total() == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN_THREADS, ids=lambda known: known[0])
 def test_labkit_agrees_with_the_reference_on_threads_groups_and_limits(lab, known):
     last = [op for op in known[1][2] if op.kind not in ("start", "new")]  # these are not its own

@@ -84,26 +84,6 @@ FAULTS = [
         ),
     ),
     Fault(
-        "both receive first",
-        "dist.irecv(x, 1 - rank).wait()\n",
-        ("rank 1 waits in recv from rank 0", "One side has to send first"),
-    ),
-    Fault(
-        "a receive against a barrier",
-        "if rank == 0:\n    dist.recv(x, 1)\ndist.barrier()\n",
-        ("rank 0 waits in recv from rank 1", "Some ranks wait in a collective"),
-    ),
-    Fault(
-        "tensors of different shapes",
-        "dist.all_reduce(torch.ones(1 + rank))\n",
-        ("They call all_reduce with different shapes",),
-    ),
-    Fault(
-        "different sources",
-        "dist.broadcast(x, src=rank)\ndist.barrier()\n",
-        ("They name different ranks as the source of broadcast",),
-    ),
-    Fault(
         "a step more under DDP",
         "net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))\n"
         "for step in range(2 + rank):\n"
