@@ -1115,21 +1115,6 @@ JOINING = [
         EITHER,
     ),
     Program(
-        "every rank believes to be rank 0, with a port of its own",
-        """
-        import os, socket
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            own = probe.getsockname()[1]
-        os.environ.update(RANK="0", WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1",
-                          MASTER_PORT=str(own))
-        dist.init_process_group("gloo")
-        """,
-        everyone,
-        7,
-        ("init_process_group",),
-        EITHER,
-    ),
-    Program(
         "every rank believes to be rank 0, at one port",
         """
         import time
@@ -1155,18 +1140,6 @@ JOINING = [
         EITHER,
     ),
     Program(
-        "ranks are counted from 1",
-        """
-        dist.init_process_group(
-            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank + 1,
-            world_size=world_size + 1)
-        """,
-        everyone,
-        2,
-        ("init_process_group",),
-        EITHER,
-    ),
-    Program(
         "two ranks have one number",
         """
         dist.init_process_group(
@@ -1177,19 +1150,6 @@ JOINING = [
         2,
         ("init_process_group",),
         EITHER,
-    ),
-    Program(
-        "the last two of four ranks have one number",
-        """
-        dist.init_process_group(
-            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=min(rank, 2),
-            world_size=world_size)
-        """,
-        everyone,
-        2,
-        ("init_process_group",),
-        EITHER,
-        sizes=(4,),
     ),
     Program(
         "a rank skips init_process_group",
