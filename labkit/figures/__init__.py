@@ -10,17 +10,15 @@ readers and for nbval, which compares text and not pixels. What does not fit a f
 """
 
 from ..rank_names import rank_colour
-from .bars import expected_bars, memory
+from .bars import expected_bars, memory, over_a_step
 from .costs import fit_alpha_beta
 from .drawings import answers, processes, rendezvous
-from .lanes import idle, lanes, pipelines
+from .lanes import bubble, idle, lanes, pipelines
 from .lessons import (
-    bubble,
     gradient_sizes,
     killed_writers,
     losses_and_pictures,
     lost_time,
-    over_a_step,
     resumed_without,
     scale_history,
     written_by,

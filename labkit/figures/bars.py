@@ -1,4 +1,4 @@
-"""Draw amounts as bars: memory by what fills it, times beside what was expected of them."""
+"""Draw amounts: memory by what fills it and over a step, times beside what was expected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..rank_names import rank_colour
-from .chart import chart, titled
+from .chart import chart, check_length, series, titled
 from .picture import Picture
 from .style import (
     CARD,
@@ -200,3 +200,49 @@ def expected_bars(
     told = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in expected.items())
     note = "Dashed: predicted. Diamond: measured, where that was possible."
     return Picture(figure, titled(title, f"Predicted: {told}."), note)
+
+
+def over_a_step(
+    held: Mapping[str, Sequence[float]],
+    moments: Sequence[str],
+    *,
+    title: str = "",
+    how_to_read: str = "",
+) -> Picture:
+    """Draw the bytes that are held at each moment of a step, one stepped line per way to train.
+
+    Parameters
+    ----------
+    held
+        By name, up to four: the bytes at each moment. The text holds each line's peak.
+    moments
+        What happens then, such as ``"forward 0"``.
+
+    Examples
+    --------
+    >>> held = {"whole": [1024, 4096, 4096], "sharded": [1024, 2048, 1024]}
+    >>> picture = labkit.figures.over_a_step(held, ["start", "forward", "end"], title="Parameters")
+    >>> print(picture.text)
+    Parameters over a step, at 3 moments from start to end.
+    whole: at most 4 KiB, first at forward
+    sharded: at most 2 KiB, first at forward
+    """
+    for name, line in held.items():
+        check_length(name, line, "numbers", moments)
+    most = max((max(line) for line in held.values()), default=0)
+    unit, unit_name = bytes_unit(float(most))
+    figure, axes = chart(7.2, 3.2)
+    places = range(len(moments))
+    lines = [f"{title or 'What is held'} over a step, at {len(moments)} moments from {moments[0]} "
+             f"to {moments[-1]}."]  # fmt: skip
+    for name, line, colour, _ in series(held, "lines"):
+        sizes = [size / unit for size in line]
+        axes.plot(places, sizes, drawstyle="steps-mid", color=colour, linewidth=2, label=name)
+        axes.plot(places, sizes, "o", color=colour, markersize=4)
+        first = moments[list(line).index(max(line))]
+        lines.append(f"{name}: at most {format_bytes(max(line))}, first at {first}")
+    axes.set_ylim(0, most / unit * 1.15 or 1.0)
+    axes.set_xticks(places, [moment.replace(" ", "\n") for moment in moments])
+    style_axes(axes, title=title, ylabel=f"held ({unit_name})", grid="y")
+    style_legend(axes, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return Picture(figure, "\n".join(lines), how_to_read)

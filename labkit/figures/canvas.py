@@ -9,24 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..rank_names import rank_colour
-from .boxes import Block, lay_out
+from .drawings import Sheet
 from .moves import COMBINED as TOGETHER
 from .moves import Moves, Owner
 from .picture import MARGIN
-from .style import (
-    COMBINED,
-    GRID,
-    INK,
-    LABEL_SIZE,
-    MAX_WIDTH,
-    NOTE_SIZE,
-    SOFT_INK,
-    TITLE_SIZE,
-    ink_of,
-    new_figure,
-    text_on,
-)
-from .values import number
+from .style import COMBINED, GRID, MAX_WIDTH, NOTE_SIZE, SOFT_INK, TITLE_SIZE, ink_of
+from .values import Block, lay_out, number
 
 #: A value that several ranks held before, so that nobody can tell whose it is.
 ANYBODYS = "#D9D9D9"
@@ -62,11 +50,8 @@ class Canvas:
             self.middles.append(y + layout.height(row) * high / 2)
             y += layout.height(row) * high + between
         y -= between
-        self.figure = new_figure(width, y)
-        self.figure.set_layout_engine("none")  # everything is placed by hand
-        self.axes = self.figure.add_axes((0, 0, 1, 1))
-        self.axes.set(xlim=(0, width), ylim=(y, 0))
-        self.axes.axis("off")
+        self.sheet = Sheet(width, y)
+        self.figure, self.axes = self.sheet.figure, self.sheet.axes
         #: Arrows run between these.
         self.start = self.left[0] + layout.width(0) * wide + 0.1
         self.end = self.left[1] - 0.1
@@ -75,18 +60,16 @@ class Canvas:
 
     def draw(self, moves: Moves) -> None:
         """Draw everything."""
-        axes = self.axes
-        axes.text(0, 0, self.title, ha="left", va="top", color=INK, family="monospace",
-                  weight="bold", fontsize=TITLE_SIZE, linespacing=1.25,
-                  parse_math=False)  # fmt: skip
+        words = self.sheet.words
+        words((0, 0), self.title, ha="left", va="top", family="monospace", weight="bold",
+              size=TITLE_SIZE, linespacing=1.25)  # fmt: skip
         for column, head in enumerate(("before", "after")):
             middle = self.left[column] + self.layout.width(column) * self.layout.box[0] / 2
-            axes.text(middle, self.heads, head, ha="center", va="center", color=SOFT_INK,
-                      style="italic", fontsize=LABEL_SIZE)  # fmt: skip
+            words((middle, self.heads), head, colour=SOFT_INK, style="italic")
         for row, name in enumerate(self.names):
-            axes.text(LABEL - 0.12, self.middles[row], f"rank {name}", weight="bold",
-                      color=ink_of(rank_colour(name)), ha="right", va="center_baseline",
-                      fontsize=LABEL_SIZE)  # fmt: skip
+            words((LABEL - 0.12, self.middles[row]), f"rank {name}", weight="bold",
+                  colour=ink_of(rank_colour(name)), ha="right",
+                  va="center_baseline")  # fmt: skip
             before, after = (column[row] for column in self.layout.columns)
             self._block(before, 0, row, [row] * len(before.boxes))
             self._block(after, 1, row, moves.owners[row])
@@ -95,27 +78,18 @@ class Canvas:
 
     def _block(self, block: Block, column: int, row: int, owners: Sequence[Owner]) -> None:
         """Draw what a rank holds; nothing is a dash."""
-        from matplotlib.patches import FancyBboxPatch
-
         wide, high = self.layout.box
         left = self.left[column]
         if not block.boxes:
-            self.axes.text(left + wide / 2, self.middles[row], "–", ha="center", va="center",
-                           color=SOFT_INK, fontsize=LABEL_SIZE)  # fmt: skip
+            self.sheet.words((left + wide / 2, self.middles[row]), "–", colour=SOFT_INK)
         top = self.middles[row] - block.height * high / 2
         for box, owner in zip(block.boxes, owners, strict=True):
             x, y = left + box.x * wide, top + box.y * high
             colour = self._colour(owner)
-            self.axes.add_patch(
-                FancyBboxPatch((x + 0.02, y + 0.02), wide - 0.04, high - 0.04, linewidth=0,
-                               boxstyle="round,pad=0,rounding_size=0.05",
-                               facecolor=colour)
-            )  # fmt: skip
-            self.axes.text(
-                x + wide / 2, y + high / 2, number(box.value), ha="center",
-                va="center_baseline", color=text_on(colour), weight="bold",
-                fontsize=self.layout.font,
-            )  # fmt: skip
+            self.sheet.box((x + 0.02, y + 0.02), wide - 0.04, high - 0.04, colour)
+            self.sheet.words((x + wide / 2, y + high / 2), number(box.value), on=colour,
+                             va="center_baseline", weight="bold",
+                             size=self.layout.font)  # fmt: skip
 
     def _arrows(self, arrows: set[tuple[int, int]]) -> None:
         """Draw arrows from rank to rank; where everybody sends to everybody, through one bar.
@@ -167,22 +141,14 @@ class Canvas:
 
     def _exchange(self, givers: Sequence[int], takers: Sequence[int]) -> None:
         """Draw a bar that stands for an arrow from each giver to each taker."""
-        from matplotlib.patches import FancyBboxPatch
-
         for row in givers:
             self._line(row, (self.bar, self.middles[row]))
         for row in takers:
             self._arrow((self.bar, self.middles[row]), (self.end, self.middles[row]), SOFT_INK)
         top, bottom = (self.middles[pick(givers)] for pick in (min, max))
-        self.axes.add_patch(
-            FancyBboxPatch((self.bar - BAR / 2, top - 0.12), BAR, bottom - top + 0.24,
-                           boxstyle="round,pad=0,rounding_size=0.05", linewidth=0,
-                           facecolor=GRID, zorder=3)
-        )  # fmt: skip
-        self.axes.text(
-            self.bar, (top + bottom) / 2, "every rank to every rank", rotation=90, zorder=4,
-            ha="center", va="center", color=INK, fontsize=NOTE_SIZE,
-        )  # fmt: skip
+        self.sheet.box((self.bar - BAR / 2, top - 0.12), BAR, bottom - top + 0.24, GRID, above=3)
+        self.sheet.words((self.bar, (top + bottom) / 2), "every rank to every rank", rotation=90,
+                         size=NOTE_SIZE)  # fmt: skip
 
     def _line(
         self, row: int, tip: tuple[float, float], start: float | None = None, colour: str = ""
@@ -193,13 +159,7 @@ class Canvas:
         )  # fmt: skip
 
     def _arrow(self, tail: tuple[float, float], tip: tuple[float, float], colour: str) -> None:
-        from matplotlib.patches import FancyArrowPatch
-
-        self.axes.add_patch(
-            FancyArrowPatch(tail, tip, arrowstyle="-|>", mutation_scale=6 + 3 * self.thick,
-                            color=colour, lw=self.thick, zorder=3,
-                            shrinkA=0, shrinkB=0, joinstyle="miter", capstyle="butt")
-        )  # fmt: skip
+        self.sheet.arrow(tail, tip, colour, thick=self.thick)
 
     def _colour(self, owner: Owner) -> str:
         if owner is None:

@@ -30,9 +30,7 @@ class Step:
     messages: list[tuple[int, int]] = field(default_factory=list)
 
 
-def follow_chunks(
-    states: Sequence[Sequence[Any]], messages: Iterable[Sequence[Any]] | None
-) -> list[Step]:
+def follow_chunks(states: Sequence[Sequence[Any]], messages: Iterable[Sequence[Any]]) -> list[Step]:
     """Return the chunks before the first step and after each.
 
     A chunk that has changed came from a rank that sent to its rank in this step: it is that
@@ -45,12 +43,7 @@ def follow_chunks(
         as many chunks as there are ranks.
     messages
         (sender, receiver, …) in the order in which each rank sent them; every rank sends equally
-        many in each step. None if that is not known.
-
-    Raises
-    ------
-    UsageError
-        If ranks differ in their number of states, or messages and steps do not fit each other.
+        many in each step.
     """
     n = len(states)
     lengths = sorted({len(own) for own in states})
@@ -60,23 +53,21 @@ def follow_chunks(
         raise UsageError("states has no step: give what a rank held before and after each step")
     held = [[_split(state, n) for state in own] for own in states]
     count = lengths[0] - 1
-    sent = None if messages is None else _by_step(messages, n, count)
+    sent = _by_step(messages, n, count)
     parts: list[list[Parts]] = [[frozenset({rank})] * n for rank in range(n)]
     steps = [Step([[_show(chunk) for chunk in own[0]] for own in held], parts)]
     for k in range(1, count + 1):
         old = [own[k - 1] for own in held]
-        step = Step([[_show(chunk) for chunk in own[k]] for own in held], [])
-        step.messages = sent[k - 1] if sent is not None else []
+        step = Step([[_show(chunk) for chunk in own[k]] for own in held], [], {}, sent[k - 1])
         for rank in range(n):
             row = list(parts[rank])
             for chunk in range(n):
-                if _same(held[rank][k][chunk], old[rank][chunk]):
+                new = held[rank][k][chunk]
+                if np.array_equal(new, old[rank][chunk], equal_nan=new.dtype.kind == "f"):
                     continue
-                senders = _senders(rank, n, step.messages if sent is not None else None)
-                source, row[chunk] = _origin(
-                    held[rank][k][chunk], rank, chunk, old, parts, senders
-                )  # fmt: skip
-                step.arrived[rank, chunk] = source if sent is not None else -1
+                step.arrived[rank, chunk], row[chunk] = _origin(
+                    new, rank, chunk, old, parts, step.messages
+                )
             step.parts.append(row)
         parts = step.parts
         steps.append(step)
@@ -114,19 +105,13 @@ def _by_step(messages: Iterable[Sequence[Any]], n: int, count: int) -> list[list
     return [sorted(step) for step in found]
 
 
-def _senders(rank: int, n: int, messages: list[tuple[int, int]] | None) -> list[int]:
-    """Return whom a rank may have a chunk from; its left neighbour first, if nobody knows."""
-    if messages is None:
-        return [(rank - distance) % n for distance in range(1, n)]
-    return list(dict.fromkeys(sender for sender, receiver in messages if receiver == rank))
-
-
 def _origin(
     new: np.ndarray, rank: int, chunk: int, old: Sequence[Sequence[np.ndarray]],
-    parts: Sequence[Sequence[Parts]], senders: Sequence[int],
+    parts: Sequence[Sequence[Parts]], messages: Sequence[tuple[int, int]],
 ) -> tuple[int, Parts]:  # fmt: skip
     """Return who sent what a rank has now as this chunk, and whose parts it holds."""
     own, mine = old[rank][chunk], parts[rank][chunk]
+    senders = list(dict.fromkeys(sender for sender, receiver in messages if receiver == rank))
     for sender in senders:
         theirs = parts[sender][chunk]
         apart = mine is not None and theirs is not None and not mine & theirs
@@ -146,10 +131,6 @@ def _show(chunk: np.ndarray) -> str:
         return "–"
     same = bool((chunk == chunk[0]).all())
     return number(chunk[0].item()) + ("" if same else "…")
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _close(one: np.ndarray, other: np.ndarray) -> bool:

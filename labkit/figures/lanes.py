@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ..errors import UsageError
 from ..rank_names import rank_colour
+from .chart import chart, check_length, number_ticks, series
 from .picture import Picture
 from .style import (
     CARD,
@@ -16,6 +19,7 @@ from .style import (
     SERIES,
     new_figure,
     style_axes,
+    style_legend,
     text_on,
     work_style,
 )
@@ -194,3 +198,50 @@ def pipelines(records: Mapping[str, Sequence[Passes]]) -> Picture:
         "micro-batches that a rank kept at once."
     )
     return Picture(figure, "\n".join(lines), note)
+
+
+def bubble(
+    counts: Sequence[int], measured: Mapping[str, Sequence[float]], *, stages: int
+) -> Picture:
+    """Draw the share of time in which a pipeline's stages are idle against its micro-batches.
+
+    The text holds no measured number.
+
+    Parameters
+    ----------
+    counts
+        Numbers of micro-batches m.
+    measured
+        By the name of a schedule, its idle share (0 to 1) for each of ``counts``; at most three.
+    stages
+        Their number p, for the line (p − 1) / (m + p − 1).
+
+    Examples
+    --------
+    >>> picture = labkit.figures.bubble([1, 2], {"GPipe": [0.76, 0.61]}, stages=4)
+    >>> print(picture.text.splitlines()[0])
+    Share of time idle against micro-batches (1, 2) in 4 stages: GPipe, and (p − 1) / (m + p − 1).
+    """
+    law = "(p − 1) / (m + p − 1)"
+    figure, axes = chart(5.5, 3.0)
+    grid = np.linspace(min(counts), max(counts), 200)
+    for name, shares, colour, marker in series({law: (), **measured}):
+        if name == law:
+            formula = (stages - 1) / (grid + stages - 1)
+            axes.plot(grid, formula, color=colour, label=law, linewidth=1.4)
+        else:
+            check_length(repr(name), shares, "shares", counts)
+            axes.plot(counts, shares, marker, color=colour, label=name, alpha=0.85)
+    axes.set_ylim(0, 1)
+    number_ticks(axes, counts)
+    style_axes(axes, title="The bubble", xlabel="micro-batches m", ylabel="share of time idle")
+    style_legend(axes, loc="upper right")
+    text = (
+        f"Share of time idle against micro-batches ({', '.join(map(str, counts))}) in {stages} "
+        f"stages: {', '.join(measured)}, and {law}."
+    )
+    note = (
+        "Line: the formula, which holds for whole numbers m. Marks: recorded by the ranks. Lower "
+        "is better."
+    )
+    return Picture(figure, text, note)

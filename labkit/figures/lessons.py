@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..rank_names import rank_colour
-from .chart import chart, check_count, check_length, measured, number_ticks, series, titled
+from .chart import chart, check_count, check_length, measured, series, titled
 from .picture import Picture
 from .style import (
     INK,
@@ -17,8 +17,6 @@ from .style import (
     NOTE_SIZE,
     PARTS,
     SERIES,
-    bytes_unit,
-    format_bytes,
     new_figure,
     style_axes,
     style_legend,
@@ -334,96 +332,3 @@ def lost_time(
         f"{FLAT:.0%} more than the best one."
     )
     return Picture(figure, titled(title, text), note)
-
-
-def bubble(
-    counts: Sequence[int], measured: Mapping[str, Sequence[float]], *, stages: int
-) -> Picture:
-    """Draw the share of time in which a pipeline's stages are idle against its micro-batches.
-
-    The text holds no measured number.
-
-    Parameters
-    ----------
-    counts
-        Numbers of micro-batches m.
-    measured
-        By the name of a schedule, its idle share (0 to 1) for each of ``counts``; at most three.
-    stages
-        Their number p, for the line (p − 1) / (m + p − 1).
-
-    Examples
-    --------
-    >>> picture = labkit.figures.bubble([1, 2], {"GPipe": [0.76, 0.61]}, stages=4)
-    >>> print(picture.text.splitlines()[0])
-    Share of time idle against micro-batches (1, 2) in 4 stages: GPipe, and (p − 1) / (m + p − 1).
-    """
-    law = "(p − 1) / (m + p − 1)"
-    figure, axes = chart(5.5, 3.0)
-    grid = np.linspace(min(counts), max(counts), 200)
-    for name, shares, colour, marker in series({law: (), **measured}):
-        if name == law:
-            formula = (stages - 1) / (grid + stages - 1)
-            axes.plot(grid, formula, color=colour, label=law, linewidth=1.4)
-        else:
-            check_length(repr(name), shares, "shares", counts)
-            axes.plot(counts, shares, marker, color=colour, label=name, alpha=0.85)
-    axes.set_ylim(0, 1)
-    number_ticks(axes, counts)
-    style_axes(axes, title="The bubble", xlabel="micro-batches m", ylabel="share of time idle")
-    style_legend(axes, loc="upper right")
-    text = (
-        f"Share of time idle against micro-batches ({', '.join(map(str, counts))}) in {stages} "
-        f"stages: {', '.join(measured)}, and {law}."
-    )
-    note = (
-        "Line: the formula, which holds for whole numbers m. Marks: recorded by the ranks. Lower "
-        "is better."
-    )
-    return Picture(figure, text, note)
-
-
-def over_a_step(
-    held: Mapping[str, Sequence[float]],
-    moments: Sequence[str],
-    *,
-    title: str = "",
-    how_to_read: str = "",
-) -> Picture:
-    """Draw the bytes that are held at each moment of a step, one stepped line per way to train.
-
-    Parameters
-    ----------
-    held
-        By name, up to four: the bytes at each moment. The text holds each line's peak.
-    moments
-        What happens then, such as ``"forward 0"``.
-
-    Examples
-    --------
-    >>> held = {"whole": [1024, 4096, 4096], "sharded": [1024, 2048, 1024]}
-    >>> picture = labkit.figures.over_a_step(held, ["start", "forward", "end"], title="Parameters")
-    >>> print(picture.text)
-    Parameters over a step, at 3 moments from start to end.
-    whole: at most 4 KiB, first at forward
-    sharded: at most 2 KiB, first at forward
-    """
-    for name, line in held.items():
-        check_length(name, line, "numbers", moments)
-    most = max((max(line) for line in held.values()), default=0)
-    unit, unit_name = bytes_unit(float(most))
-    figure, axes = chart(7.2, 3.2)
-    places = range(len(moments))
-    lines = [f"{title or 'What is held'} over a step, at {len(moments)} moments from {moments[0]} "
-             f"to {moments[-1]}."]  # fmt: skip
-    for name, line, colour, _ in series(held, "lines"):
-        sizes = [size / unit for size in line]
-        axes.plot(places, sizes, drawstyle="steps-mid", color=colour, linewidth=2, label=name)
-        axes.plot(places, sizes, "o", color=colour, markersize=4)
-        first = moments[list(line).index(max(line))]
-        lines.append(f"{name}: at most {format_bytes(max(line))}, first at {first}")
-    axes.set_ylim(0, most / unit * 1.15 or 1.0)
-    axes.set_xticks(places, [moment.replace(" ", "\n") for moment in moments])
-    style_axes(axes, title=title, ylabel=f"held ({unit_name})", grid="y")
-    style_legend(axes, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return Picture(figure, "\n".join(lines), how_to_read)

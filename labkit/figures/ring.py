@@ -7,11 +7,11 @@ from typing import Any
 
 from ..errors import UsageError
 from ..rank_names import fold, label, rank_colour
-from .boxes import text_width
 from .chunks import Parts, Step, follow_chunks
+from .drawings import Sheet
 from .picture import Picture
-from .sheet import Sheet
-from .style import INK, NOTE_SIZE, SOFT_INK, TITLE_SIZE, ink_of
+from .style import INK, NOTE_SIZE, SOFT_INK, ink_of
+from .values import text_width
 
 #: Ranks that can be drawn.
 FEWEST, MOST = 2, 8
@@ -30,24 +30,25 @@ COMPLETE, STRANGE = "#004488", "#EECC66"
 EDGE = "#9A9A9A"
 LEGEND_WIDTH = 6.5
 
-WITH_MESSAGES = (
+HOW_TO_READ = (
     "A row is a rank, a column a chunk. An arrow is a message that was recorded, in the sender's "
     "colour; the chunk that it carried is the one that changed. From the last rank it goes on at "
     "the first."
 )
-WITHOUT = "A row is a rank, a column a chunk. Framed: a chunk that changed in this step."
 
 
 def ring_strip(
     states: Sequence[Sequence[Any]],
-    messages: Iterable[Sequence[Any]] | None = None,
+    messages: Iterable[Sequence[Any]],
     *,
     phases: Sequence[str] = (),
-    steps: range | None = None,
-    title: str = "",
-    how_to_read: str = "",
 ) -> Picture:
     """Draw what every rank held before and after each step of a ring, and what was sent.
+
+    Each step is a table, with a row per rank and a column per chunk. The darker a chunk, the more
+    ranks' values are in it, up to the complete sum. A dashed frame is around a chunk that was sent
+    in this step, a solid one around the chunk that arrived, and an arrow leads from one to the
+    other.
 
     Parameters
     ----------
@@ -57,31 +58,10 @@ def ring_strip(
         ranks; or, for each state, a list of these chunks. 2 to 8 ranks.
     messages
         What was sent in these steps, as ``lab.messages()`` returns it: (sender, receiver, …), in
-        each rank's own order, equally many per step. Arrows are these and no others; without
-        messages there is no arrow.
+        each rank's own order, equally many per step. Arrows are these and no others.
     phases
         Names of the phases, such as ``("reduce-scatter", "all-gather")``, each with its share of
         the steps and a row of its own.
-    steps
-        Which steps to draw, counted from 1, such as ``range(1, 4)``; all if None. Give all states
-        in either case: whose parts a sum has is counted from the first.
-    title
-        What the steps were.
-    how_to_read
-        Under the picture; a default says what frames and arrows are.
-
-    Returns
-    -------
-    Picture
-        A table for each step, with a row per rank and a column per chunk. The darker a chunk, the
-        more ranks' values are in it, up to the complete sum. A dashed frame is around a chunk that
-        was sent in this step, a solid one around the chunk that arrived, and an arrow, in the
-        sender's colour, leads from one to the other.
-
-    Raises
-    ------
-    UsageError
-        If states, messages, phases and steps do not fit each other.
 
     Examples
     --------
@@ -94,54 +74,40 @@ def ring_strip(
     step 1: chunk 0 from rank 0 to 1, chunk 1 from rank 1 to 0; sums of 2 of 2
     step 2: chunk 1 from rank 0 to 1, chunk 0 from rank 1 to 0; sums of 2 of 2
     complete on ranks 0–1: chunks 0, 1
-
-    In a notebook, after the cell that ran the ring on four ranks:
-
-    >>> phases = ("reduce-scatter", "all-gather")  # doctest: +SKIP
-    >>> labkit.figures.ring_strip(lab["states"], lab.messages(), phases=phases)  # doctest: +SKIP
     """
     n = len(states)
     if not FEWEST <= n <= MOST:
         raise UsageError(f"a picture shows a ring of {FEWEST} to {MOST} ranks, not {n}")
-    known = messages is not None
     found = follow_chunks(states, messages)
-    rows = _rows(len(found) - 1, phases, steps)
-    if not how_to_read:
-        how_to_read = WITH_MESSAGES if known else WITHOUT
-    strip = _Strip(found, rows, title, known)
+    rows = _rows(len(found) - 1, phases)
+    strip = _Strip(found, rows)
     strip.draw()
-    return Picture(strip.sheet.figure, _describe(found, rows, title, known), how_to_read)
+    return Picture(strip.sheet.figure, _describe(found, rows), HOW_TO_READ)
 
 
-def _rows(count: int, phases: Sequence[str], steps: range | None) -> list[tuple[str, list[int]]]:
+def _rows(count: int, phases: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Return name and steps of each row of tables."""
-    chosen = list(range(1, count + 1) if steps is None else steps)
-    if not chosen or chosen != sorted(set(chosen)) or not 1 <= chosen[0] <= chosen[-1] <= count:
-        raise UsageError(f"steps is {steps}: give a rising range within 1 to {count}")
     if phases and count % len(phases):
         raise UsageError(f"{count} steps cannot be {len(phases)} phases of equal length")
     share = count // len(phases) if phases else count
     rows = []
     for i, name in enumerate(phases or [""]):
-        own = [k for k in chosen if i * share < k <= (i + 1) * share]
+        own = list(range(i * share + 1, (i + 1) * share + 1))
         for j in range(0, len(own), COLUMNS - 1):
             rows.append((name, own[j : j + COLUMNS - 1]))
     return rows
 
 
-def _describe(found: list[Step], rows: list[tuple[str, list[int]]], title: str, known: bool) -> str:
+def _describe(found: list[Step], rows: list[tuple[str, list[int]]]) -> str:
     """Say what arrived where in each step."""
-    lines = [title] if title else []
     n = len(found[0].values)
-    first = rows[0][1][0] - 1
-    held = ", ".join(f"[{' '.join(row)}]" for row in found[first].values)
-    lines.append(f"{_head(first)}: {held}")
+    lines = ["before: " + ", ".join(f"[{' '.join(row)}]" for row in found[0].values)]
     for phase, own in rows:
         for k in own:
-            lines.append(f"{phase + ', ' if phase else ''}step {k}: {_what(found[k], n, known)}")
+            lines.append(f"{phase + ', ' if phase else ''}step {k}: {_what(found[k], n)}")
     complete = {
         rank: tuple(c for c, part in enumerate(row) if part and len(part) == n)
-        for rank, row in enumerate(found[rows[-1][1][-1]].parts)
+        for rank, row in enumerate(found[-1].parts)
     }
     for ranks, chunks in fold(complete):
         listed = f"chunk{'s' * (len(chunks) > 1)} {', '.join(map(str, chunks))}"
@@ -149,7 +115,7 @@ def _describe(found: list[Step], rows: list[tuple[str, list[int]]], title: str, 
     return "\n".join(lines)
 
 
-def _what(step: Step, n: int, known: bool) -> str:
+def _what(step: Step, n: int) -> str:
     """Say what a step did."""
     came = sorted((source, rank, chunk) for (rank, chunk), source in step.arrived.items())
     said = [
@@ -163,18 +129,12 @@ def _what(step: Step, n: int, known: bool) -> str:
         for sender, receiver in step.messages
         if (sender, receiver) not in moved
     ]
-    if not said:
-        return "no message" if known else "nothing changed"
     sizes = {_size(step.parts[rank][chunk], n) for rank, chunk in step.arrived}
-    return ", ".join(said) + (f"; {', '.join(sorted(sizes))}" if sizes else "")
+    return (", ".join(said) or "no message") + (f"; {', '.join(sorted(sizes))}" if sizes else "")
 
 
 def _size(parts: Parts, n: int) -> str:
     return "not a sum of the ranks' chunks" if parts is None else f"sums of {len(parts)} of {n}"
-
-
-def _head(step: int) -> str:
-    return f"after step {step}" if step else "before"
 
 
 def _shade(parts: Parts, n: int) -> str:
@@ -191,10 +151,8 @@ def _shade(parts: Parts, n: int) -> str:
 class _Strip:
     """The tables of some steps, in rows."""
 
-    def __init__(
-        self, found: list[Step], rows: list[tuple[str, list[int]]], title: str, known: bool
-    ) -> None:
-        self.found, self.rows, self.title, self.known = found, rows, title, known
+    def __init__(self, found: list[Step], rows: list[tuple[str, list[int]]]) -> None:
+        self.found, self.rows = found, rows
         self.n = n = len(found[0].values)
         columns = 1 + max(len(steps) for _, steps in rows)
         room = WIDTH - NAMES - GAP * (columns - 1)
@@ -206,7 +164,7 @@ class _Strip:
         self.table = n * (HIGH + ROW_GAP)
         #: How high a row is beside the name of its phase.
         self.row = HEAD + self.table + FOOT
-        top = 0.34 if title else 0.0
+        top = 0.0
         self.tops = []
         last = ""
         for phase, _ in rows:
@@ -222,8 +180,6 @@ class _Strip:
 
     def draw(self) -> None:
         """Draw everything."""
-        if self.title:
-            self.sheet.words((0, 0.1), self.title, size=TITLE_SIZE, weight="bold", ha="left")
         for i, (top, (phase, steps)) in enumerate(zip(self.tops, self.rows, strict=True)):
             if phase and (i == 0 or self.rows[i - 1][0] != phase):
                 self.sheet.words((0, top - 0.12), phase, weight="bold", ha="left")
@@ -242,7 +198,7 @@ class _Strip:
     def _draw_table(self, left: float, top: float, k: int, *, moves: bool) -> None:
         """Draw the chunks after step ``k``, with what moved in it."""
         step = self.found[k]
-        name = f"step {k}" if moves else _head(k)
+        name = f"step {k}" if moves else f"after step {k}" if k else "before"
         self.sheet.words((left + self.n * self.cell / 2, top + 0.08), name, size=NOTE_SIZE,
                          style="italic", colour=SOFT_INK)  # fmt: skip
         for chunk in range(self.n):
@@ -300,9 +256,8 @@ class _Strip:
                              va="center_baseline")  # fmt: skip
         x = self.n * side + 0.08
         self.sheet.words((x, y), "ranks' values in a chunk", size=NOTE_SIZE, ha="left")
-        items = [("sent", True), ("arrived" if self.known else "changed", False)]
         x += 1.75
-        for word, dashed in items[0 if self.known else 1 :]:
+        for word, dashed in (("sent", True), ("arrived", False)):
             self.sheet.box((x, y - side / 2), side * 1.4, side, "none", edge=INK, dashed=dashed,
                            thick=1.4)  # fmt: skip
             self.sheet.words((x + side * 1.4 + 0.07, y), word, size=NOTE_SIZE, ha="left")

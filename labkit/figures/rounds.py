@@ -208,11 +208,12 @@ def step_times(
     seconds_ticks(axes)
     style_axes(axes, title=title, xlabel="rows per rank", ylabel="time of a step (seconds)")
     style_legend(axes, loc="upper left")
+    dashed = any(line is not None for line in predicted.values())
     text = (
         f"Time of a step against the rows per rank ({', '.join(f'{number:g}' for number in rows)}),"
-        f" of {' and of '.join(seconds)}, with predictions."
+        f" of {' and of '.join(seconds)}{', with predictions' * dashed}."
     )
-    note = "Points: medians, with all rounds on the line. Dashed: predicted."
+    note = f"Points: medians, with all rounds on the line.{' Dashed: predicted.' * dashed}"
     if hidden_from is not None:
         note += " Grey: predicted to be bound by the network."
     return Picture(figure, titled(title, text), note)

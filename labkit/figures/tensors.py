@@ -31,6 +31,11 @@ def before_after(
 ) -> Picture:
     """Draw the tensors that the ranks held before and after they talked, and who sent to whom.
 
+    A box after has the colour of the rank that held its value before, with an arrow from there if
+    that is another rank; a combined value is dark grey, and lines show which ranks' values met;
+    light grey is a value that several ranks held before. Where more than 24 lines would cross, one
+    bar stands for them: every rank to every rank.
+
     Parameters
     ----------
     before, after
@@ -53,20 +58,6 @@ def before_after(
     how_to_read
         One sentence under the picture. Without messages, others follow it that say what the dot
         and the arrows of a collective are.
-
-    Returns
-    -------
-    Picture
-        Two columns of boxes, a row for each rank. A box after has the colour of the rank that
-        held its value before, with an arrow from there if that is another rank; a combined value
-        is dark grey, and lines show which ranks' values met; light grey is a value
-        that several ranks held before. Where more than 24 lines would cross, one bar stands for
-        them: every rank to every rank.
-
-    Raises
-    ------
-    UsageError
-        If the arguments do not fit each other or the picture, with what is allowed.
 
     Examples
     --------

@@ -112,8 +112,9 @@ def test_steps_are_medians_with_their_ends_and_predictions_as_given(drawn):
     assert not axes.patches
     assert shown.text.startswith("2 ranks: time of a step against the rows per rank (16, 64)")
     assert "Grey" not in shown.text
-    assert step_times(ROWS, {"alone": SECONDS["DDP"], "DDP": SECONDS["alone"]}, {},
-                      title="2 ranks").text == shown.text  # fmt: skip
+    other = {"alone": SECONDS["DDP"], "DDP": SECONDS["alone"]}
+    assert step_times(ROWS, other, {"DDP": [1, 2]}, title="2 ranks").text == shown.text
+    assert "redict" not in step_times(ROWS, SECONDS, {"DDP": None}).text
 
 
 @pytest.mark.parametrize(("predicted", "edge"), [(40, 40), (1, 16 / 1.3), (1e6, 64 * 1.3)])

@@ -10,16 +10,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from labkit.figures import before_after, rank_colour, tensors
-from labkit.figures.boxes import lay_out
 from labkit.figures.canvas import Canvas
 from labkit.figures.moves import COMBINED as TOGETHER
 from labkit.figures.moves import follow, trace
 from labkit.figures.style import COMBINED, MAX_WIDTH
-from labkit.figures.values import number, pieces, text
+from labkit.figures.values import lay_out, number, pieces, text
 
 from .drawn import check_words, draw
-
-FOUR = [[0, 1, 2, 3]]
 
 
 def pixels(picture):
@@ -91,114 +88,78 @@ def test_a_number_is_short():
 # --- who sent what to whom ----------------------------------------------------------------------
 
 
-def test_broadcast():
-    moves = moves_of([[0, 1], [7, 1], [0, 1]], [[7, 1]] * 3)
+def column(*rows):
+    """Give each rank a list of tensors of one value."""
+    return [[np.array([value]) for value in row] for row in rows]
+
+
+THREE = {(0, 1), (1, 1), (2, 1)}
+NAN = float("nan")
+#: Of a collective: what ranks held before and after, options; owners of the values after, arrows,
+#: meetings; None where it does not matter.
+TRACED = {
     # 1 was on every rank before: the whole tensor says where it comes from
-    assert moves.owners == [[1, 1]] * 3
-    assert moves.arrows == {(1, 0), (1, 1), (1, 2)}
-    assert not moves.meetings
-
-
-@pytest.mark.parametrize("value", [[3, 1, 4], [5, 5, 5]], ids=["different", "equal"])
-def test_gather_in_a_list_and_in_one_tensor(value):
-    parts = [np.array([v]) for v in value]
-    for after in (parts, np.array(value)):
-        moves = moves_of(parts, [None, after, None])
-        assert moves.owners == [[], [0, 1, 2], []]
-        assert moves.arrows == {(0, 1), (1, 1), (2, 1)}
-
-
-def test_scatter():
-    moves = moves_of([[np.array([r, 9]) for r in range(3)], None, None], [[0, 9], [1, 9], [2, 9]])
-    assert moves.owners == [[0, 0]] * 3
-    assert moves.arrows == {(0, 0), (0, 1), (0, 2)}
-
-
-def test_all_to_all():
-    n = range(3)
-    moves = moves_of(
-        [[np.array([10 * r + c]) for c in n] for r in n],
-        [[np.array([10 * c + r]) for c in n] for r in n],
-    )
-    assert moves.owners == [[0, 1, 2]] * 3
-    assert moves.arrows == {(a, b) for a in n for b in n}
-
-
-def test_all_reduce_meets_once():
-    moves = moves_of([1.0, 2.0, 3.0], [6.0] * 3)
-    assert moves.owners == [[TOGETHER]] * 3
-    assert moves.meetings == [([0, 1, 2], [0, 1, 2])]
-    assert not moves.arrows
-
-
-def test_a_sum_that_somebody_held_before_is_still_a_sum():
+    "broadcast": ([[0, 1], [7, 1], [0, 1]], [[7, 1]] * 3, {}, [[1, 1]] * 3,
+                  {(1, 0), (1, 1), (1, 2)}, []),
+    "gather": (column([3], [1], [4]), [None, *column([3, 1, 4]), None], {},
+               [[], [0, 1, 2], []], THREE, None),
+    "gather, equal": (column([5], [5], [5]), [None, *column([5, 5, 5]), None], {},
+                      [[], [0, 1, 2], []], THREE, None),
+    "gather in one tensor": (column([5], [5], [5]), [None, [5, 5, 5], None], {},
+                             [[], [0, 1, 2], []], THREE, None),
+    "scatter": ([[np.array([r, 9]) for r in range(3)], None, None], [[0, 9], [1, 9], [2, 9]], {},
+                [[0, 0]] * 3, {(0, 0), (0, 1), (0, 2)}, None),
+    "all_to_all": (column([0, 1, 2], [10, 11, 12], [20, 21, 22]),
+                   column([0, 10, 20], [1, 11, 21], [2, 12, 22]), {}, [[0, 1, 2]] * 3,
+                   {(a, b) for a in range(3) for b in range(3)}, None),
+    "all_reduce": ([1.0, 2.0, 3.0], [6.0] * 3, {}, [[TOGETHER]] * 3, set(),
+                   [([0, 1, 2], [0, 1, 2])]),
     # 1 + 3 = 4 was on rank 1, and 2 + 4 = 6 is new
-    moves = moves_of([[1, 2], [3, 4]], [[4, 6]] * 2)
-    assert moves.owners == [[TOGETHER] * 2] * 2
-    moves = moves_of([[0.0], [1.0]], [[1.0], [1.0]], reduced=True)
-    assert moves.owners == [[TOGETHER]] * 2
-    assert moves.meetings == [([0, 1], [0, 1])]
+    "a sum that somebody held": ([[1, 2], [3, 4]], [[4, 6]] * 2, {}, [[TOGETHER] * 2] * 2, None,
+                                 None),
+    "a sum, as is said": ([[0.0], [1.0]], [[1.0], [1.0]], {"reduced": True}, [[TOGETHER]] * 2,
+                          None, [([0, 1], [0, 1])]),
+    "reduce": ([1.0, 2.0, 3.0], [6.0, 2.0, 3.0], {}, None, {(1, 1), (2, 2)}, [([0, 1, 2], [0])]),
+    "reduce, to nothing": ([1.0, 2.0, 3.0], [6.0, None, None], {}, None, set(),
+                           [([0, 1, 2], [0])]),
+    "reduce_scatter": ([[1, 20], [3, 40]], [[4], [60]], {}, None, None,
+                       [([0, 1], [0]), ([0, 1], [1])]),
+    "maximum": ([[1, 9], [5, 2]], [[5, 9]] * 2, {}, [[1, 0]] * 2, None, None),
+    "barrier": ([1, 2], [1, 2], {}, None, {(0, 0), (1, 1)}, None),
+    "barrier, equal": ([5, 5], [5, 5], {}, None, {(0, 0), (1, 1)}, None),
+    "barrier of nothing": ([None, None], [None, None], {}, None, set(), None),
+    "subgroups": ([1, 2, 3, 4, 5], [3, 3, 7, 7, 5], {"groups": [[0, 1], [2, 3]]}, None, {(4, 4)},
+                  [([0, 1], [0, 1]), ([2, 3], [2, 3])]),
+    "from anybody": ([5, 5, None], [5, 5, 5], {}, [[0], [1], [None]], {(0, 0), (1, 1)}, None),
+    "not a number": ([[NAN, 1.0], [2.0, 3.0]], [[NAN, 1.0]] * 2, {}, [[0, 0]] * 2, None, None),
+}  # fmt: skip
 
 
-def test_reduce_goes_to_one_rank_and_leaves_the_others_alone():
-    for rest in ([2.0, 3.0], [None, None]):
-        moves = moves_of([1.0, 2.0, 3.0], [6.0, *rest])
-        assert moves.meetings == [([0, 1, 2], [0])]
-        assert moves.arrows == ({(1, 1), (2, 2)} if rest[0] else set())
+@pytest.mark.parametrize("case", TRACED.values(), ids=TRACED)
+def test_a_collective_is_traced(case):
+    before, after, options, *expected = case
+    moves = moves_of(before, after, **options)
+    for found, right in zip((moves.owners, moves.arrows, moves.meetings), expected, strict=True):
+        assert right is None or found == right
 
 
-def test_reduce_scatter_meets_once_for_each_rank():
-    moves = moves_of([[1, 20], [3, 40]], [[4], [60]])
-    assert moves.meetings == [([0, 1], [0]), ([0, 1], [1])]
+RING = {n: [(r, (r + 1) % n) for r in range(n)] for n in (2, 4, 5)}
+SENT = {
+    "equal values": ([[7, 8], [0, 0], [0, 0]], [[7, 8], [7, 8], [0, 0]], [(0, 1)],
+                     [[0, 0], [0, 0], [2, 2]], {(0, 1), (0, 0), (2, 2)}),
+    "added": ([1, 2], [1, 3], [(0, 1)], [[0], [TOGETHER]], {(0, 1), (0, 0)}),
+    "nothing changed": ([5, 5], [5, 5], [(0, 1)], [[0], [0]], {(0, 1), (0, 0)}),
+    **{f"ring of {n}": ([[r, 0] for r in range(n)], [[r, (r - 1) % n] for r in range(n)], ring,
+                        [[r, (r - 1) % n] for r in range(n)], {*ring, *((r, r) for r in range(n))})
+       for n, ring in RING.items()},
+}  # fmt: skip
 
 
-def test_maximum_shows_the_winner():
-    moves = moves_of([[1, 9], [5, 2]], [[5, 9]] * 2)
-    assert moves.owners == [[1, 0]] * 2
-
-
-def test_nothing_moves_in_a_barrier():
-    for value in ([1, 2], [5, 5]):
-        moves = moves_of(value, value)
-        assert moves.arrows == {(0, 0), (1, 1)}
-    assert not moves_of([None, None], [None, None]).arrows
-
-
-def test_subgroups_keep_to_themselves():
-    moves = moves_of([1, 2, 3, 4, 5], [3, 3, 7, 7, 5], groups=[[0, 1], [2, 3]])
-    assert moves.meetings == [([0, 1], [0, 1]), ([2, 3], [2, 3])]
-    assert moves.arrows == {(4, 4)}
-
-
-def test_a_value_that_anybody_may_have_sent_has_no_owner():
-    moves = moves_of([5, 5, None], [5, 5, 5])
-    assert moves.owners == [[0], [1], [None]]
-    assert moves.arrows == {(0, 0), (1, 1)}
-
-
-def test_not_a_number_travels_too():
-    nan = float("nan")
-    assert moves_of([[nan, 1.0], [2.0, 3.0]], [[nan, 1.0]] * 2).owners == [[0, 0]] * 2
-
-
-def test_send_and_receive_while_others_keep_equal_values():
-    moves = sent([[7, 8], [0, 0], [0, 0]], [[7, 8], [7, 8], [0, 0]], [(0, 1)])
-    assert moves.owners == [[0, 0], [0, 0], [2, 2]]
-    assert moves.arrows == {(0, 1), (0, 0), (2, 2)}
-
-
-@pytest.mark.parametrize("n", [2, 4, 5])
-def test_ring_shift(n):
-    ring = [(r, (r + 1) % n) for r in range(n)]
-    moves = sent([[r, 0] for r in range(n)], [[r, (r - 1) % n] for r in range(n)], ring)
-    assert moves.owners == [[r, (r - 1) % n] for r in range(n)]
-    assert moves.arrows == set(ring) | {(r, r) for r in range(n)}
-
-
-def test_a_message_that_is_added_to_what_was_there():
-    moves = sent([1, 2], [1, 3], [(0, 1)])
-    assert moves.owners == [[0], [TOGETHER]]
-    assert moves.arrows == {(0, 1), (0, 0)}
+@pytest.mark.parametrize("case", SENT.values(), ids=SENT)
+def test_messages_are_followed(case):
+    *given, owners, arrows = case
+    moves = sent(*given)
+    assert (moves.owners, moves.arrows) == (owners, arrows)
 
 
 def test_messages_as_a_lab_lists_them():
@@ -207,10 +168,6 @@ def test_messages_as_a_lab_lists_them():
         before_after([[1], [2]], [[1], [1]], messages=messages) for messages in (listed, [(0, 1)])
     )
     assert one.png == other.png
-
-
-def test_a_message_that_changes_nothing_is_still_shown():
-    assert sent([5, 5], [5, 5], [(0, 1)]).owners == [[0], [0]]
 
 
 # --- the drawing --------------------------------------------------------------------------------
