@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..figures.picture import Picture
@@ -65,31 +65,10 @@ class Part(NamedTuple):
     seconds: Mapping[int, float]
 
 
-class Bar(NamedTuple):
-    """What is drawn in one look: stretches of time, in seconds, in a row."""
-
-    kind: str
-    stretches: list[Interval]
-    place: Place
-
-
 def draw(parts: Sequence[Part], alt: str) -> Picture:
-    """Draw what ranks did: a lane for each; several timelines below each other, on one axis.
+    """Draw what ranks did, a lane for each; several timelines below each other, on one axis.
 
-    Parameters
-    ----------
-    parts
-        The timelines, from above.
-    alt
-        What it shows, in words.
-
-    Returns
-    -------
-    Picture
-        A lane for each rank, with a row for its work (of the main thread, or of the GPU where that
-        is what was recorded) and one for its communication, whose numbers tell what belongs
-        together. Stretches shorter than a dot of the screen are joined with their neighbours, or
-        one dot wide. All timelines have the same scale of time.
+    Stretches shorter than a dot of the screen are joined with their neighbours, or one dot wide.
     """
     ends = [s.stop for part in parts for s in part.spans]
     end = max([1e-6, *(s for part in parts for s in part.seconds.values()), *ends])
@@ -118,8 +97,9 @@ def _lanes(spans: Sequence[Span]) -> tuple[float, dict[int, Place]]:
     row_of = rows(spans)
     shown = min(1 + max(row_of.values(), default=0), MAX_ROWS)
     height = min(max(TALK / shown, LOW_ROW), HIGH_ROW)
-    talk = {n: Place(_top(height, row % MAX_ROWS), height) for n, row in row_of.items()}
-    return 2 * MARGIN + WORK_ROW + GAP + height * shown, talk
+    top = MARGIN + WORK_ROW + GAP
+    talk = {n: Place(top + row % MAX_ROWS * height, height) for n, row in row_of.items()}
+    return top + height * shown + MARGIN, talk
 
 
 def _draw_part(
@@ -132,9 +112,16 @@ def _draw_part(
         mine = [s for s in part.spans if s.rank == rank]
         if i:
             axes.axhline(i * lane, color=GRID, linewidth=0.8, zorder=0.5)
-        for bar in _bars(mine, talk, end / (WIDTH * 96)):
-            kinds.add(bar.kind)
-            _draw(axes, bar, i * lane, unit)
+        for kind, spans, place in _bars(mine, talk):
+            if stretches := _of(spans, kind, end / (WIDTH * 96)):
+                # a main thread that stands still looks as a communication that waits
+                look = "waiting" if kind == "blocked" else kind
+                kinds.add(look)
+                axes.broken_barh(
+                    [(start / unit, (stop - start) / unit) for start, stop in stretches],
+                    (i * lane + place.top, place.height),
+                    **work_style(look),
+                )
         if few:
             _number(axes, mine, talk, i * lane, end, unit)
     axes.set_xlim(0, 1.004 * end / unit)
@@ -145,20 +132,16 @@ def _draw_part(
     return kinds
 
 
-def _bars(spans: Sequence[Span], talk: dict[int, Place], dot: float) -> list[Bar]:
-    """Lay out one rank's spans: what is drawn later lies on top."""
-    above = Place(MARGIN, WORK_ROW)
-    bars = [Bar(kind, _of(spans, kind, dot), above) for kind in COMPUTING]
-    bars.append(Bar("waiting", _of(spans, "blocked", dot), above))
+def _bars(
+    spans: Sequence[Span], talk: dict[int, Place]
+) -> Iterator[tuple[str, Sequence[Span], Place]]:
+    """Yield kinds, among which spans they are, and their rows: what is later lies on top."""
+    for kind in (*COMPUTING, "blocked"):
+        yield kind, spans, Place(MARGIN, WORK_ROW)
     for place in sorted(set(talk.values())):
         here = [s for s in spans if s.number is not None and talk[s.number] == place]
         for kind in ("communication", "waiting"):
-            bars.append(Bar(kind, _of(here, kind, dot), place))
-    return [bar for bar in bars if bar.stretches]
-
-
-def _top(height: float, row: int) -> float:
-    return MARGIN + WORK_ROW + GAP + row * height
+            yield kind, here, place
 
 
 def _of(spans: Sequence[Span], kind: str, dot: float) -> list[Interval]:
@@ -171,14 +154,6 @@ def _of(spans: Sequence[Span], kind: str, dot: float) -> list[Interval]:
         else:
             found.append((start, stop))
     return found
-
-
-def _draw(axes: Axes, bar: Bar, top: float, unit: float) -> None:
-    axes.broken_barh(
-        [(start / unit, (stop - start) / unit) for start, stop in bar.stretches],
-        (top + bar.place.top, bar.place.height),
-        **work_style(bar.kind),
-    )
 
 
 def _number(
