@@ -23,7 +23,6 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from .. import times
-from . import peers
 
 #: The length of a message, in front of it.
 LENGTH = struct.Struct("=I")
@@ -106,6 +105,8 @@ def ask(
     OSError, EOFError
         If nobody is there.
     """
+    from . import peers
+
     taken: list[int] = []
     line = socket.socket(socket.AF_UNIX)
     try:

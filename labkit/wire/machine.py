@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import socket
 from pathlib import Path
 
@@ -42,6 +41,8 @@ def free_port(host: str = "127.0.0.1") -> int:
     OSError
         If there is none.
     """
+    import random
+
     first = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else FIRST
     below = range(max(1024, first - BELOW), first)
     tried = random.SystemRandom().sample(below, min(TRIES, len(below)))
