@@ -97,9 +97,6 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("AsyncFirst._async_thread", "AsyncFirst._thread_loop"),
             "a stopped lab leaves a thread behind in the notebook",
         ),
-        "name": Feature(
-            ("AsyncResult._fname",), "what %%px --noblock returns does not say that it is a cell's"
-        ),
     },
     "ipykernel": {
         "handlers": Feature(
@@ -151,11 +148,6 @@ def check() -> tuple[Missing, ...]:
 def replies(result: Any) -> list[Any]:
     """Return the futures of an AsyncResult, one per engine, in the order of its targets."""
     return list(result._children)
-
-
-def name_result(result: Any, name: str) -> None:
-    """Let an AsyncResult say in its repr and its errors what was called."""
-    result._fname = name
 
 
 def on_new_future(client: Any, prepare: Callable[[Any], None]) -> None:

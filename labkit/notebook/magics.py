@@ -13,13 +13,11 @@ from IPython.core.error import UsageError as PrintedError
 from IPython.core.interactiveshell import InteractiveShell
 
 from .. import interrupts, times
-from ..errors import Interrupted, RankError, UsageError
-from ..launch.ipyparallel_internals import name_result
+from ..errors import RankError, UsageError
 from ..rank_names import red
 from ..runtime import request
-from ..runtime.diagnosis import Ending
 from ..wire.outcome import Outcome
-from . import async_result, cell_output, completion, lab, live, person, show
+from . import cell_output, completion, lab, live, person, show
 from . import shell as ipython
 from .ranks_option import parse_ranks
 from .run import run
@@ -116,7 +114,7 @@ class LabMagics(ParallelMagics):
         code = cell or ""
         ipython.check_syntax(self.shell, code, first_line=2)
         block = self.view.block if args.block is None else args.block
-        if block and not args.local:
+        if block:
             chosen = args.signal_on_interrupt
             signum = self._eval_signal_str(chosen) if chosen else self.signal_on_interrupt
             after = args.progress_after_seconds
@@ -133,23 +131,17 @@ class LabMagics(ParallelMagics):
                 args.groupby,
                 signum,
                 args.timeout,
+                local=code if args.local else None,
             )
         if args.timeout is not None:
-            raise UsageError("--timeout is for a cell that is waited for: no --noblock or --local.")
-        # Not blocking: ipyparallel's own way, an AsyncResult to look at later.
+            raise UsageError("--timeout is for a cell that is waited for: not with --noblock.")
+        # ipyparallel's own way: an AsyncResult to look at later.
         with interrupts.held():
-            group = lab.session_of(current).group
-            result = async_result.watch(request.cell(group, ranks, self._named(code)))
-            name_result(result, "%px")
-            self.last_result = result
-            if args.save_name:
-                self.shell.user_ns[args.save_name] = result
+            sent = request.cell(lab.session_of(current).group, ranks, self._named(code))
+            self._keep(sent.result, args.save_name)
         if args.local:
             self.shell.run_cell(code)
-            if block:
-                result.get()
-                result.display_outputs(args.groupby)
-        return None if block else result
+        return sent.result
 
     def parallel_execute(self, cell: str, block: Any = None, **kwargs: Any) -> Any:
         """Run a line (``%px``) or an ``%autopx`` cell on every rank."""
@@ -175,18 +167,16 @@ class LabMagics(ParallelMagics):
     @magic_arguments.magic_arguments()
     @output_args
     def result(self, line: str = "") -> Any:
-        """Show what the last cell came to (``%pxresult``); the stop button ends it, too."""
+        """Show what the last cell came to (``%pxresult``)."""
         if self.last_result is None:
             lab.running()
-        watched = getattr(self.last_result, "watched", None)
-        with interrupts.held():
-            try:
-                with interrupts.stoppable():
-                    return super().result(line)
-            except KeyboardInterrupt as pressed:
-                if watched is None or isinstance(pressed, Interrupted):
-                    raise
-                watched.finish(Ending("interrupted"))
+        return super().result(line)
+
+    def _keep(self, result: Any, name: str | None) -> None:
+        """Keep an AsyncResult for ``%pxresult`` and under the name that ``-o`` gives it."""
+        self.last_result = result
+        if name:
+            self.shell.user_ns[name] = result
 
     def _lab(self) -> lab.Lab:
         current = lab.running()
@@ -224,10 +214,13 @@ class LabMagics(ParallelMagics):
         groupby: str = "type",
         signum: str | int = "SIGINT",
         timeout: float | None = None,
+        *,
+        local: str | None = None,
     ) -> None:
         """Run a cell, wait (``timeout`` seconds at most), show its output, raise what it raised.
 
-        Any ``groupby`` but the default leaves the display to ipyparallel.
+        Any ``groupby`` but the default leaves the display to ipyparallel. ``local`` is what the
+        notebook runs meanwhile.
         """
 
         def shown_at_the_end(outcomes: Sequence[Outcome]) -> None:
@@ -240,9 +233,10 @@ class LabMagics(ParallelMagics):
         with interrupts.held():
             group = lab.session_of(current).group
             sent = request.cell(group, ranks, code, may=person.may_ask())
-            self.last_result = sent.result
-            if save_name:
-                self.shell.user_ns[save_name] = sent.result
+            self._keep(sent.result, save_name)
+            if local is not None:
+                with interrupts.released():
+                    self.shell.run_cell(local)
             finished = run(
                 sent,
                 live=shown,

@@ -125,7 +125,7 @@ class Session:
         )
         raise LabError(
             f"{what[0].upper()}{what[1:]}; nothing was changed. Wait until that has ended "
-            f"(%pxresult does, and its stop button ends it), or {how_to_replace(busy)}."
+            f"(%pxresult does), or {how_to_replace(busy)}."
         )
 
     def reset(self) -> None:

@@ -56,7 +56,6 @@ def test_what_is_in_time_ends_as_ever(shell: InteractiveShell, lab: labkit.Lab) 
         ("%%px --timeout 0\n1", "--timeout takes a positive number of seconds, got 0."),
         ("%%px --timeout nan\n1", "--timeout takes a positive number of seconds, got nan."),
         ("%%px --timeout 3 --noblock\n1", "--timeout is for a cell that is waited for"),
-        ("%%px --timeout 3 --local\n1", "--timeout is for a cell that is waited for"),
         ("%%px --timeout soon\n1", "%%px: argument --timeout: invalid"),
         ("%%px --frob 2\n1", "%%px: unrecognized arguments: --frob 2"),
         ('%%px --ranks "0\n1', "%%px: No closing quotation"),

@@ -68,7 +68,7 @@ WAITS = (
 #: should; what goes wrong is told, freed and forgotten.
 ALWAYS = (
     "control|examples|few_messages|flight_recorder|lab|large_waits|magics|messages|nccl_manners|"
-    "noblock|output|p2p_record|private|process_group|recovery|request|survey|too_long|too_short|"
+    "output|p2p_record|private|process_group|recovery|request|survey|too_long|too_short|"
     "trial|watchdog"
 )
 #: Begins the names of cells with this tag.
@@ -104,7 +104,7 @@ TOUCHES = {
     r"labkit/(?:\w+/)*(\w+)\.py": (r"tests/\w+/test_\1\.py::",),
     r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_(lifecycle|startup|zygote)"),
     r"labkit/hosts/": ("tests/launchers/",),
-    r"labkit/notebook/": (r"tests/ranks/test_(async_result|completion|debugger|live)\.py::",),
+    r"labkit/notebook/": (r"tests/ranks/test_(completion|debugger|live)\.py::",),
     r"labkit/rank/observe/|labkit/runtime/(follow|process_group|recovery|watchdog)\.py": (
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",
         r"tests/ranks/test_(faults|stop_button|tables_on_the_stand_in)\.py::",

@@ -56,7 +56,6 @@ KINDS: dict[str, tuple[str, float | None]] = {
     ),
     "regular expression": ("%%px --ranks 1\nimport re\nre.match('(a+)+b', 'a' * 60)", 1.0),
     "C code": ("%%px --ranks 1\nsum(range(40_000_000))", 1.0),
-    "noblock": ("%pxresult", 0.5),
     "function": ("lab.run(__import__('os').getpid)", None),
     "read": ("lab['kept']", None),
     "write": ("lab['written'] = 3", None),
@@ -199,8 +198,6 @@ class Trial:
             self.kernel.must(START)
             self.usual = self.usual or len(processes())
         self.kernel.must(KEEP)
-        if kind == "noblock":
-            self.kernel.must("%%px --noblock\nimport time\ntime.sleep(60)")
 
     def length(self, kind: str) -> float:
         """Return the longest time until the press."""
