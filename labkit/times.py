@@ -27,7 +27,7 @@ class Pace:
     """How much longer than on an idle machine things take here, as the control channel shows it.
 
     The unit is the round trip of a question on the control channel of a rank with nothing to do:
-    ``runtime/pace.py`` measures it when a lab has started and after cells.
+    ``runtime/control.py`` measures it when a lab has started and after cells.
     """
 
     #: Up to this round trip nothing stretches. Measured on two cores with 2 to 16 ranks and nothing

@@ -19,10 +19,10 @@ from ..notebook.show import plain
 from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
-from ..runtime.finish import Finished, values
+from ..runtime.control import sample
+from ..runtime.follow import Finished
 from ..runtime.process_group import GroupKeeper
-from ..runtime.request import Request
-from ..runtime.watchdog import sample
+from ..runtime.request import Request, values
 from ..wire import errands
 from ..wire.asking import May
 from ..wire.exit_code import describe_exit

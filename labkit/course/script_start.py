@@ -23,8 +23,7 @@ from .. import interrupts, times
 from ..errors import Deadlock, Interrupted, RankDied
 from ..notebook import live
 from ..notebook.show import plain
-from ..runtime.torchrun import Raised
-from ..runtime.torchrun_job import Ended, Job
+from ..runtime.torchrun import Ended, Job, Raised
 from ..wire.exit_code import describe_exit
 from ..wire.machine import free_port
 from ..wire.training import VARIABLE, Asked

@@ -11,7 +11,7 @@ from .cause import Case, likely_cause
 from .fate import ENDED, Fate
 
 
-def tell(case: Case) -> list[str]:
+def message_lines(case: Case) -> list[str]:
     """Return the lines of the message: what is so, who waits where, the likely cause."""
     return [headline(case), *who_waits(case), *who_is_absent(case), f"Cause: {likely_cause(case)}"]
 

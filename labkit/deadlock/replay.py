@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..wire.encoding import decode, encode
+from ..wire.samples import Issuer, Sample
 from .message import describe
 from .needs import Situation, needs
 from .wait_graph import Verdict, about, judge
@@ -32,6 +33,30 @@ class Written:
         return json.dumps(encode(self.situation), separators=(",", ":"))
 
 
+class Briefly:
+    """Samples in short, put into words only if a log wants them."""
+
+    def __init__(self, samples: Mapping[int, Sample]) -> None:
+        self.samples = samples
+
+    def __str__(self) -> str:
+        lines = []
+        for rank, s in sorted(self.samples.items()):
+            what = f"waits in {describe(s.wait, s.entry)}" if s.wait else s.state
+            where = f" at {s.wait.where}" if s.wait and s.wait.where else ""
+            still = ", still" if s.still else ""
+            others = "".join(f", {about(_issuer(i), rank)}" for i in s.issuers)
+            others += "".join(f", blind: {doubt}" for doubt in s.doubts)
+            stamp = ".".join(map(str, s.stamp))
+            lines.append(f"rank {rank} {what}{where}{still}, stamp {stamp}{others}")
+        return "; ".join(lines) or "no answer"
+
+
+def _issuer(issuer: Issuer) -> str:
+    waits = f" waits in {describe(issuer.wait)}" if issuer.wait else ""
+    return f"[{issuer.name}{waits}]"
+
+
 def read(lines: Iterable[str]) -> Iterator[tuple[str, Situation]]:
     """Yield the situations of a log, each with what stands before it: time, process, module.
 
@@ -46,7 +71,7 @@ def read(lines: Iterable[str]) -> Iterator[tuple[str, Situation]]:
             yield head, decode(Situation, json.loads(text))
 
 
-def tell(verdict: Verdict) -> str:
+def describe_verdict(verdict: Verdict) -> str:
     """Put a verdict into words."""
     if not verdict.suspected:
         return "nobody is stuck"
@@ -56,7 +81,7 @@ def tell(verdict: Verdict) -> str:
 
 def explain(situation: Situation) -> list[str]:
     """Return the verdict and, for each wait of each rank, what it needs."""
-    said = [tell(judge(situation))]
+    said = [describe_verdict(judge(situation))]
     for rank, sample in sorted(situation.samples.items()):
         said.append(f"  rank {rank} is {sample.state}" + (", still" if sample.still else ""))
         threads = [("main thread", sample.wait)] if sample.state != "idle" else []

@@ -10,9 +10,10 @@ from .. import interrupts
 from ..errors import LabError, UsageError
 from ..launch import placement
 from ..runtime import request, variables
+from ..runtime.control import survey
 from ..runtime.messages import Message
 from ..runtime.session import Session
-from ..runtime.survey import find_fault, survey
+from ..runtime.watchdog import find_fault
 from ..timeline.timeline import Cell, Timeline, record
 from ..wire.features import sentences
 from ..wire.kinds import kind_of

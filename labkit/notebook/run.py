@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import interrupts
-from ..runtime.finish import Finished, finish
-from ..runtime.follow import follow
+from ..runtime.follow import Finished, finish, follow
 from ..runtime.request import Request
 from ..wire.asking import May
 from ..wire.outcome import Outcome

@@ -14,7 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..rank_names import block, bold_label, fold, label, rank_colour
-from ..runtime.alike import fold_warnings
+from ..runtime.error_texts import fold_warnings
 from . import displays, shell
 
 if TYPE_CHECKING:

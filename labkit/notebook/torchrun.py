@@ -10,7 +10,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from .. import interrupts
 from ..errors import UsageError
-from ..runtime.torchrun_job import Job
+from ..runtime.torchrun import Job
 from . import live, show
 from . import shell as ipython
 

@@ -6,14 +6,16 @@ sees another error for it.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import interrupts
 from ..errors import LabError
-from ..runtime import names, slips
+from ..rank_names import label
+from ..runtime import error_texts, names
 from . import lab
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def install(shell: InteractiveShell) -> None:
     if _installed is not shell:
         _installed = shell
         shell.events.register("post_run_cell", _tell)
-    slips.names_of_notebook = _own_names
+    error_texts.names_of_notebook = _own_names
 
 
 def _own_names() -> Mapping[str, object]:
@@ -62,16 +64,16 @@ def _tell(result: Any) -> None:
 def explain(error: BaseException, running: lab.Lab) -> str | None:
     """Return where what an error of the notebook's cell has missed is; None if it is nowhere."""
     if isinstance(error, ValueError | RuntimeError):
-        return slips.of_group(str(error))
+        return of_group(str(error))
     name = getattr(error, "name", None)
     if type(error) is not NameError or not name or not _is_from_cell(error.__traceback__):
         return None
     if name in lab.OWN_NAMES:
         everyone = range(running.world_size)
-        return slips.of_ranks(name, everyone, running.world_size)
+        return of_ranks(name, everyone, running.world_size)
     with interrupts.held(), interrupts.stoppable():
         found = names.find(lab.session_of(running).group, name)
-    return slips.of_ranks(name, found, running.world_size) if found else None
+    return of_ranks(name, found, running.world_size) if found else None
 
 
 def _is_from_cell(trace: TracebackType | None) -> bool:
@@ -83,3 +85,29 @@ def _is_from_cell(trace: TracebackType | None) -> bool:
         and _installed is not None
         and trace.tb_frame.f_globals is _installed.user_global_ns
     )
+
+
+def of_ranks(name: str, ranks: Sequence[int], size: int) -> str:
+    """Say where a name is that the notebook does not have, but these ranks do."""
+    if name in ("torch", "dist"):
+        whole = "torch" if name == "torch" else "torch.distributed as dist"
+        return (
+            f"{name} is imported on the ranks only: begin the cell with %%px, or write import "
+            f"{whole} here."
+        )
+    where = "the ranks" if len(ranks) == size else label(ranks)
+    return f"{name} is a name of {where}: begin the cell with %%px."
+
+
+#: What torch says where there is no process group, and no way to form one.
+_NO_GROUP = re.compile(
+    r"Default process group has not been initialized|"
+    r"env:// rendezvous: environment variable \w+ expected"
+)
+
+
+def of_group(message: str) -> str | None:
+    """Say where the process group is, if the notebook has raised this for want of one."""
+    if not _NO_GROUP.search(message):
+        return None
+    return "The process group is on the ranks, not in the notebook: begin the cell with %%px."

@@ -27,7 +27,7 @@ from ..wire import errands
 from ..wire.exit_code import describe_exit
 from ..wire.features import Missing
 from . import output
-from .late_output import LateOutput
+from .output import LateOutput
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ class RankCluster:
         self._left: set[int] = set()  # engines that have ended, which the hub may still list
         self.replaced: list[Place] = []  #: whose successors have no places yet
         self.clock = Clock()  #: its waits look again with each reply, death and engine
-        self.measure_after = 0.0  #: of the clock, see ``pace.measure``
+        self.measure_after = 0.0  #: of the clock, see ``control.measure_pace``
         self._client = client
         launcher.on_exit = self._on_exit
         ipyparallel_internals.on_notice(client, "labkit_exit", self._on_notice)

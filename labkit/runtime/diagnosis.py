@@ -12,28 +12,22 @@ from .. import rank_names
 from ..deadlock.cause import Case, likely_cause
 from ..deadlock.message import (
     headline,
+    message_lines,
     suspicion,
-    tell,
     tensors,
     what_may_come,
     who_is_absent,
     who_waits,
 )
-from ..errors import (
-    Deadlock,
-    Interrupted,
-    RankDied,
-    RankError,
-    SuspectedDeadlock,
-    wrapped,
-)
+from ..errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock, wrapped
 from ..rank_names import label
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.samples import Sample
-from . import alike, slips, too_long
+from . import error_texts
 from .cluster import RankCluster
-from .process_group import GroupKeeper
+from .error_texts import Raised
+from .messages import find_too_long
 
 #: Said after an error that left the ranks out of step.
 GROUP_ANEW = (
@@ -46,9 +40,6 @@ JOINED = (
     "The lab's ranks are in a process group already. For a program that forms its own, start the "
     "lab with labkit.start({}, join=False), or call dist.destroy_process_group() before."
 )
-
-#: Name, message and formatted lines of what a rank raised.
-Raised = tuple[str, str, list[str]]
 
 
 @dataclass
@@ -66,17 +57,21 @@ class Ending:
 
 
 def judge(
-    keeper: GroupKeeper, dead: Sequence[int], errors: Mapping[int, Raised], ending: Ending
+    cluster: RankCluster,
+    join: bool,
+    dead: Sequence[int],
+    errors: Mapping[int, Raised],
+    ending: Ending,
 ) -> RankError | Interrupted | None:
-    """Return the error to raise, None if all went well.
+    """Return the error to raise, None if all went well; ``join``: the process group is the lab's.
 
     Deaths come first, then true errors, then deadlocks; and before all of them, that the learner
     or a time limit stopped it.
     """
     if ending.kind == "interrupted":
-        return Interrupted(*_stopped(keeper, errors, ending, "Interrupted: the cell was stopped."))
+        return Interrupted(*_stopped(join, errors, ending, "Interrupted: the cell was stopped."))
     if ending.kind == "timeout":
-        return RankError(*_stopped(keeper, errors, ending, "TimedOut: its time was up."))
+        return RankError(*_stopped(join, errors, ending, "TimedOut: its time was up."))
     case = ending.case if ending.kind in ("deadlock", "suspected") else None
     # A rank that waits for its GPU at the end of its cell may have raised before.
     held = {} if case is None else case.waits
@@ -86,22 +81,22 @@ def judge(
     if dead or case is not None:
         own = {r: e for r, e in own.items() if not is_consequence(e)}
     if dead:
-        return RankDied(*died(keeper.cluster, dead, own, ending))
+        return RankDied(*died(cluster, dead, own, ending))
     if own:
-        summary, blocks = alike.error_texts(own)
-        if keeper.join and any(torch_texts.TWICE in message for _, message, _ in own.values()):
-            hint = JOINED.format(keeper.cluster.size)
+        summary, blocks = error_texts.error_texts(own)
+        if join and any(torch_texts.TWICE in message for _, message, _ in own.values()):
+            hint = JOINED.format(cluster.size)
             summary, blocks = f"{summary}\n{hint}", [*blocks, hint]
-        summary, blocks = slips.add(keeper.cluster, own, summary, blocks)
+        summary, blocks = error_texts.add_slips(cluster, own, summary, blocks)
         if case is not None:
-            text = [*_waited(case, own), *what_may_come(case), *what_was_done(keeper, ending)]
+            text = [*_waited(case, own), *what_may_come(case), *what_was_done(join, ending)]
             summary, blocks = "\n".join([summary, *text]), [*blocks, "\n".join(text)]
-        elif ending.repaired and keeper.join and not _are_of_ended_groups(own):
+        elif ending.repaired and join and not _are_of_ended_groups(own):
             summary, blocks = f"{summary}\n{GROUP_ANEW}", [*blocks, GROUP_ANEW]
         return RankError(summary, blocks)
     if case is not None:
         waits = [*who_waits(case), *who_is_absent(case)]
-        done = what_was_done(keeper, ending)
+        done = what_was_done(join, ending)
         if case.doubts:
             waits += what_may_come(case)
             return SuspectedDeadlock(headline(case), waits, likely_cause(case), done)
@@ -110,7 +105,7 @@ def judge(
 
 
 def _are_of_ended_groups(errors: Mapping[int, Raised]) -> bool:
-    """Tell whether ranks have failed in a group of before alone: they are in step in the one of
+    """Return whether all errors are of a group of before: the ranks are in step in the one of
     now."""
     return all(torch_texts.BELONGS in message for _, message, _ in errors.values())
 
@@ -122,12 +117,12 @@ def stopped_too_late() -> Interrupted:
 
 
 def _stopped(
-    keeper: GroupKeeper, errors: Mapping[int, Raised], ending: Ending, why: str
+    join: bool, errors: Mapping[int, Raised], ending: Ending, why: str
 ) -> tuple[str, list[str]]:
     """Return summary and blocks after a stop: where it found which ranks."""
     stopped = {r: _place(e) if is_consequence(e) else e for r, e in errors.items()}
-    summary, blocks = alike.error_texts(stopped)
-    done = what_was_done(keeper, ending)
+    summary, blocks = error_texts.error_texts(stopped)
+    done = what_was_done(join, ending)
     if ending.case is not None:
         done = [*suspicion(ending.case), *done]
     name, _, rest = why.partition(":")
@@ -163,7 +158,7 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample], *, earlier: bo
             return cause
     if -signal.SIGABRT not in codes:
         return ""
-    if cause := too_long.find(cluster, samples):
+    if cause := find_too_long(cluster, samples):
         return cause
     last = {}
     for rank, sample in samples.items():
@@ -199,18 +194,18 @@ def is_consequence(error: Raised) -> bool:
 def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:
     """Sum up the ranks that waited for those that failed; tell all if it was not for those."""
     if not case.absent() & own.keys():
-        return tell(case)
+        return message_lines(case)
     ranks = sorted(case.stuck)
     places = sorted({f" in {w.where}" if w.where else "" for w in case.waits.values()})
     where = places[0] if len(places) == 1 else ""
     return [f"{label(ranks)} waited{where} for {label(sorted(case.absent()))}."]
 
 
-def what_was_done(keeper: GroupKeeper, ending: Ending) -> list[str]:
+def what_was_done(join: bool, ending: Ending) -> list[str]:
     """Say what labkit did about blocked ranks, and what is left to do."""
     lines = []
     text = f"labkit freed {label(ending.freed)} and" if ending.freed else "labkit"
-    if ending.repaired and keeper.join:
+    if ending.repaired and join:
         lines.append(
             f"{text} formed the process group anew. Variables are kept; make sub-groups and "
             "DDP models again."
@@ -259,6 +254,6 @@ def died(
         rest.append(f"{label(ending.still)} did not return from the cell.")
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
     rest.append(cluster.launcher.remedy(everyone))
-    summary, blocks = alike.error_texts(dict(errors or {}))
+    summary, blocks = error_texts.error_texts(dict(errors or {}))
     lines = [f"{rank_names.red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

@@ -8,27 +8,25 @@ between two ranks of the lab are shut; what a rank has with the rest of the worl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 
 from .. import times
 from ..deadlock.in_step import in_step
+from ..rank_names import fold, label
+from ..wire import python_threads, stack_file
 from ..wire.connections import Pair, list_connections_of
 from ..wire.requests import AskConnections, AskWait, Connections, Shut, Wake
 from ..wire.samples import Sample, Wait
+from ..wire.stack_file import Frame
 from . import control
 from .cluster import RankCluster
-from .watchdog import sample
 
 _log = logging.getLogger(__name__)
 
-
-def send_signal(cluster: RankCluster, ranks: Sequence[int], signum: str | int) -> None:
-    """Send a signal to some ranks; return when they have it, those that answer at all.
-
-    One that came later would hit what is sent to them next.
-    """
-    _log.debug("sends %s to ranks %s", signum, ranks)
-    control.send_signal(cluster, ranks, signum, times.QUICK_ANSWER)
+#: Begin the file names of the learner's code, beside ipykernel's.
+OWN = ("In[", "<ipython-input")
 
 
 def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
@@ -36,10 +34,10 @@ def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     answers = control.ask(cluster, dict.fromkeys(ranks, AskWait()), times.QUICK_ANSWER)
     waits = {r: a.wait for r, a in answers.items() if a.wait is not None}
     _wake(cluster, waits)
-    # One that waits for a thread of its own is interrupted before that thread is freed: it would
-    # go on with what the thread leaves, and call what others still wait for.
+    # A rank that joins one of its own threads is interrupted before that thread is freed: it would
+    # go on with what the thread leaves, and make the calls that other ranks still wait for.
     if joining := sorted(r for r, wait in waits.items() if wait.kind == "thread"):
-        send_signal(cluster, joining, "SIGINT")
+        control.send_signal(cluster, joining, "SIGINT")
     shut(cluster, sorted(answers))
     return sorted(answers)
 
@@ -49,9 +47,8 @@ def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
     everyone = _connections(cluster)
     ends = {pair for pairs in everyone.values() for pair in pairs}
     own = {r: Shut(tuple((a, b) for a, b in everyone[r] if (b, a) in ends)) for r in ranks}
-    if _log.isEnabledFor(logging.DEBUG):
-        counts = {r: len(shared.pairs) for r, shared in own.items()}
-        _log.debug("shuts connections between ranks, per rank: %s", counts)
+    counts = {r: len(shared.pairs) for r, shared in own.items()}
+    _log.debug("shuts connections between ranks, per rank: %s", counts)
     control.ask(cluster, own, times.QUICK_ANSWER)
 
 
@@ -63,7 +60,7 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
     receivers = {r: wait for r, wait in waits.items() if wait.kind == "recv_any" and wait.options}
     if not receivers:
         return
-    send_signal(cluster, sorted(receivers), "SIGINT")
+    control.send_signal(cluster, sorted(receivers), "SIGINT")
     for rank, wait in receivers.items():
         others = [r for r in range(cluster.size) if r != rank and r not in cluster.deaths]
         (group, _), _ = wait.options[0]
@@ -95,12 +92,12 @@ def end(
 ) -> list[int]:
     """Free ``stuck`` ranks, interrupt those that run; return those that are busy all the same.
 
-    ``seen``: the stuck ones were seen to wait for one another, so that all have to come back. One
-    of them may answer late, where many share the processors or while it imports a library; else
-    one on this host that does not answer is not waited for.
+    ``seen``: the stuck ranks were seen to wait for one another, so all of them have to come back,
+    also one that answers late because many share the processors or it imports a library. Otherwise
+    labkit does not wait for a rank on this host that gives no answer.
     """
     seconds = times.STUCK.seconds() if seen else times.STOPPED.seconds()
-    send_signal(cluster, [r for r in busy() if r not in stuck], signum)
+    control.send_signal(cluster, [r for r in busy() if r not in stuck], signum)
     silent = set(stuck) - set(free(cluster, stuck))
     # On another host a rank may be out of reach for a moment.
     is_lost = cluster.is_stopped if seen else cluster.local_process
@@ -112,7 +109,7 @@ def end(
     cluster.clock.wait_for(lambda: not still(), times.FREED.seconds())
     deadline = cluster.clock.now() + seconds
     if waiting := still():  # freed, and waiting again: it caught the error
-        send_signal(cluster, waiting, signum)
+        control.send_signal(cluster, waiting, signum)
     while waiting := still():
         free(cluster, waiting)
         again = min(seconds, times.FREED_AGAIN.seconds())
@@ -130,7 +127,7 @@ def interrupt(
     """Interrupt busy ranks; return those that had to be freed and those that did not end."""
     running = busy()
     _log.info("interrupts ranks %s", running)
-    send_signal(cluster, running, signum)
+    control.send_signal(cluster, running, signum)
     cluster.clock.wait_for(lambda: not busy(), times.INTERRUPTED.seconds())
     blocked = busy()
     if not blocked:
@@ -147,12 +144,79 @@ def wait_for(
 
 
 def out_of_step(cluster: RankCluster, samples: Mapping[int, Sample] | None = None) -> bool:
-    """Tell whether ranks may have made different calls in a group: their next ones would be
+    """Return whether ranks may have made different calls in a group: their next ones would be
     mistaken for one another. ``samples`` are what they say of themselves; None: they are asked."""
     if cluster.deaths or cluster.busy_ranks():
         return True
     if samples is None:
-        samples = sample(cluster, range(cluster.size))
+        samples = control.sample(cluster, range(cluster.size))
     apart = len(samples) < cluster.size or not in_step(samples)
     _log.debug("the ranks are %s", "out of step" if apart else "in step")
     return apart
+
+
+# -- C code: an interrupt reaches a rank in it, or in an import, when that is over only -----------
+
+
+def places_in_c(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
+    """Return where those interrupted ranks stand whose Python has not seen the interrupt.
+
+    The others have it already and are on their way back. They are left out, as are ranks whose
+    process is stopped.
+    """
+    folder = cluster.launcher.record_folder()
+    if not folder or stack_file.SIGNAL is None:
+        return {}
+    paths = {r: stack_file.path_of(folder, cluster.places[r].pid) for r in ranks}
+    # One that writes no such file would not survive the signal.
+    there = [r for r, path in paths.items() if os.path.exists(path)]
+    asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
+    deadline = cluster.clock.now() + times.STACK_WRITTEN.seconds()
+    in_c: dict[int, str] = {}
+    while asked and cluster.clock.now() < deadline:
+        cluster.clock.sleep(times.STACK_LOOK)
+        for rank in list(asked):
+            frames, seen = stack_file.read(paths[rank])
+            if seen or frames:
+                asked.remove(rank)
+            if frames and not seen:
+                in_c[rank] = describe(frames)
+    return in_c
+
+
+def crashed_in_c(cluster: RankCluster, dead: Iterable[int]) -> str:
+    """Say where C code has crashed ranks, of those of the dead that were on this host."""
+    if not (folder := cluster.launcher.record_folder()):
+        return ""
+    where: dict[int, str] = {}
+    for rank in dead:
+        if -(cluster.deaths[rank] or 0) not in stack_file.CRASHES:
+            continue
+        path = stack_file.path_of(folder, cluster.places[rank].pid)
+        if frames := stack_file.read_crash(path):
+            where[rank] = describe(frames)
+    said = "; ".join(f"{label(ranks)} crashed in {place}" for ranks, place in fold(where))
+    return f"{said[0].upper()}{said[1:]}." if said else ""
+
+
+def describe(frames: Sequence[Frame]) -> str:
+    """Name the place of a stack: ``re.match, In[3], line 2``.
+
+    The function is the innermost one of Python, which C code was called from; if that is the cell
+    itself, there is none to name.
+    """
+    cells = [f for f in frames if f.filename.startswith(OWN) or "/ipykernel_" in f.filename]
+    parts = []
+    if any(f.filename.startswith(python_threads.IMPORTING) for f in frames):
+        parts.append("import")
+    elif frames[0] not in cells[:1]:
+        path = PurePath(frames[0].filename)
+        module = path.parent.name if path.stem == "__init__" else path.stem
+        parts.append(f"{module}.{frames[0].function}")
+    for cell in cells[:1]:
+        if cell.filename.startswith("In["):
+            parts.append(cell.filename)
+        elif cell.function != "<module>":
+            parts.append(cell.function)
+        parts.append(f"line {cell.line}")
+    return ", ".join(parts)

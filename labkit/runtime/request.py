@@ -1,15 +1,18 @@
-"""Send something to ranks, and read what is there of their answers."""
+"""Send something to ranks, read what is there of their answers, and answer what they ask."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import cloudpickle
 import ipyparallel as ipp
 
+from .. import interrupts, times
 from ..deadlock.samples import renumber
 from ..errors import RankDied
 from ..launch import few_messages, ipyparallel_internals
@@ -19,11 +22,14 @@ from ..wire.calls import CellCalls
 from ..wire.encoding import ProtocolError, decode
 from ..wire.legible import legible
 from ..wire.outcome import Outcome
+from ..wire.requests import GiveInput
 from ..wire.samples import Sample
-from . import diagnosis
+from . import control, diagnosis
 from .cluster import RankCluster
 from .output import Output, tidy
 from .process_group import GroupKeeper
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -186,11 +192,23 @@ def call(
 ) -> Request:
     """Send a pickled ``(function, args, kwargs)`` to some ranks, after a repair as for a cell.
 
-    ``labkit.rank.calls`` answers; :func:`.finish.values` reads that. ``noted`` is False for what
+    ``labkit.rank.calls`` answers; :func:`values` reads that. ``noted`` is False for what
     is none of the learner's own calls, ``may`` as for a cell.
     """
     group.check()
     return replace(_send_errand(group, ranks, errands.call(payload), may), noted=noted)
+
+
+def values(outcomes: list[Outcome]) -> list[Any]:
+    """Return what a pickled function (:func:`call`) gave on each rank, None where nothing.
+
+    It is read from pickles, so types of the learner's own are loaded here.
+    """
+    return [
+        None if outcome.value is None or outcome.value[1] is None
+        else cloudpickle.loads(outcome.value[1])
+        for outcome in outcomes
+    ]  # fmt: skip
 
 
 def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:
@@ -209,3 +227,61 @@ def _send_errand(
         return few_messages.apply(group.cluster.client, errands.on_rank, asked, label)
 
     return Request.send(group, ranks, send, may)
+
+
+# -- what ranks ask the user --------------------------------------------------------------------
+
+#: Shows the user what a rank asks, and returns the answer. EOFError: the end of the input; any
+#: other error but an interrupt: nobody can answer.
+Ask = Callable[[int, InputRequest], str]
+
+
+class Asks:
+    """What the ranks of one request ask: one input request at a time, in the order of the ranks.
+
+    Without ``ask`` nobody can answer, and every input request is refused.
+    """
+
+    def __init__(self, request: Request, ask: Ask | None) -> None:
+        self._request = request
+        self._ask = ask
+        self._open: dict[int, InputRequest] = {}  # by rank
+        self._turn: tuple[int, float] | None = None  # the rank that was answered, until when
+
+    def serve(self, busy: Sequence[int], waiting: Collection[int]) -> bool:
+        """Let one input request be answered, if there is one; return whether it was.
+
+        ``busy`` are the ranks that have not ended, ``waiting`` those of them that are known to wait
+        for others: these do not ask again soon. A press of stop instead of an answer is raised.
+        """
+        clock = self._request.cluster.clock
+        self._open |= self._request.take_asked(busy)
+        self._open = {r: asked for r, asked in self._open.items() if r in busy}
+        if not self._open:
+            return False
+        rank = min(self._open)
+        if self._turn is not None:
+            last, until = self._turn
+            if last in self._open:
+                rank = last
+            elif last in busy and last not in waiting and clock.now() < until:
+                return False
+        asked = self._open.pop(rank)
+        self._answer(rank, asked)
+        self._turn = (rank, clock.now() + times.NEXT_INPUT_REQUEST.seconds())
+        return True
+
+    def _answer(self, rank: int, asked: InputRequest) -> None:
+        text: str | None = None
+        refused = self._ask is None
+        if self._ask is not None:
+            try:
+                with interrupts.released():
+                    text = self._ask(rank, asked)
+            except EOFError:
+                pass
+            except Exception as error:
+                _log.info("nobody can answer rank %d: %r", rank, error)
+                refused = True
+        # A rank that has died meanwhile is not there; one that was stopped waits for no answer.
+        control.ask(self._request.cluster, {rank: GiveInput(asked.number, text, refused)})

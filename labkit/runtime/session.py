@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from .. import interrupts, times
 from ..errors import LabError, LabStopped, UsageError
 from ..rank_names import fold, how_to_replace, label
-from . import pace
+from . import control
 from .cluster import RankCluster
 from .process_group import GroupKeeper
-from .survey import look
 
 
 class Session:
@@ -38,7 +37,7 @@ class Session:
         """
         group = GroupKeeper(cluster, join=join, timeout=timeout)
         group.settle()
-        pace.measure(cluster, range(cluster.size))
+        control.measure_pace(cluster, range(cluster.size))
         return cls(cluster, group)
 
     @property
@@ -115,7 +114,7 @@ class Session:
             busy = [r for r in self.check_ranks(ranks) if cluster.is_busy(r)]
             if not busy:
                 return
-            states = {s.rank: s for s in look(cluster) if s.rank in busy}
+            states = {s.rank: s for s in control.list_states(cluster) if s.rank in busy}
             places = {r: ": ".join(filter(None, (s.where, s.line))) for r, s in states.items()}
             if all(places.values()):
                 break

@@ -1,26 +1,29 @@
-"""Read what torchrun's workers write, by rank, and turn their ends into one error."""
+"""Run torchrun: read what its workers write, by rank, and turn their ends into one error."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGTERM
+from types import MappingProxyType
 
-from ..errors import RankDied, wrapped
-from ..launch.torchrun import Report
+from .. import interrupts, times
+from ..errors import LabError, RankDied, UsageError, wrapped
+from ..launch.torchrun import Report, Torchrun, make_folder
+from ..launch.torchrun_owner import STDERR, STDOUT
 from ..rank_names import label, red
 from ..wire import torch_texts
 from ..wire.exit_code import describe_exit
 from ..wire.outcome import Outcome
 from ..wire.torchrun import ERROR, FAILED, LOGS, RANK, SCRIPT
-from .alike import fold_errors
-from .terminal_text import Screen
-
-STREAMS = ("stdout", "stderr")
+from .error_texts import fold_errors
+from .output import STREAMS, Screen
+from .torchrun_watch import Watch, deadlock, stopped
 
 #: An address with a port, as gloo writes it: ``[127.0.0.1]:13961``.
 _PORT = re.compile(r"(\[[0-9a-f.:]+\]):\d+")
@@ -111,14 +114,9 @@ class Attempt:
 
 
 class Workers:
-    """The workers of one run of torchrun, as their files show them.
+    """The workers of one run of torchrun, as the files in its private folder show them.
 
-    Parameters
-    ----------
-    folder
-        The run's private folder.
-    cell
-        What to call the script of a cell: ``In[7]``.
+    ``cell`` is what to call the script of a cell: ``In[7]``.
     """
 
     def __init__(self, folder: Path, cell: str) -> None:
@@ -157,30 +155,26 @@ class Workers:
         Errors that only say that another worker has gone are left out, but for those of the
         workers that count as ``failed`` in the last attempt.
         """
-        last = self._last_attempt()
+        last = {attempt.folder for attempt in self.last_attempts()}
         ends = {
             attempt.folder: raised.text
             for attempt in self._attempts.values()
             if (raised := attempt.raised()) is not None
-            and (not raised.is_consequence or (attempt.number == last and attempt.rank in failed))
+            and (not raised.is_consequence or (attempt.folder in last and attempt.rank in failed))
         }
         out, err = self._join("stdout"), self._join("stderr", ends)
         err = {rank: torch_texts.LOG_STACK.sub("", text) for rank, text in err.items()}
         return [Outcome(rank, out[rank], err[rank]) for rank in sorted(out)]
 
-    def _last_attempt(self) -> int:
-        return max((attempt.number for attempt in self._attempts.values()), default=0)
-
-    def last_ranks(self) -> set[int]:
-        """Return the ranks of the last attempt."""
-        last = self._last_attempt()
-        return {a.rank for a in self._attempts.values() if a.number == last}
+    def last_attempts(self) -> list[Attempt]:
+        """Return the workers that torchrun has started last."""
+        last = max((attempt.number for attempt in self._attempts.values()), default=0)
+        return [attempt for attempt in self._attempts.values() if attempt.number == last]
 
     def last_errors(self) -> dict[int, Raised]:
         """Return the errors of the last attempt, by rank."""
-        last = self._last_attempt()
-        attempts = [a for a in self._attempts.values() if a.number == last]
-        return {a.rank: raised for a in attempts if (raised := a.raised()) is not None}
+        found = {attempt.rank: attempt.raised() for attempt in self.last_attempts()}
+        return {rank: raised for rank, raised in found.items() if raised is not None}
 
 
 def find_failed(
@@ -189,16 +183,8 @@ def find_failed(
     """Return the exit codes of the workers that failed by themselves, by rank.
 
     Those that torchrun has ended because of others, or that failed because others had gone, are
-    among them only if there is nobody else.
-
-    Parameters
-    ----------
-    failures
-        All exit codes.
-    raised
-        The errors with which workers ended, by rank.
-    ended
-        The workers that ended well: what the others missed may be theirs.
+    among them only if there is nobody else. ``failures`` has all exit codes, ``raised`` the errors
+    with which workers ended; ``ended`` are those that ended well: what others missed may be theirs.
     """
 
     def follows(rank: int, code: int) -> bool:
@@ -256,3 +242,103 @@ def why_refused(report: Report) -> str:
     last = report.error.rpartition("\n")[2]
     said = ": " + _PREFIX.sub(r"\1: ", last) if last else "."
     return f"torchrun ended with {describe_exit(report.code)}{said}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run has ended."""
+
+    outcomes: list[Outcome]  #: what each rank has written, with the traceback of its error
+    report: Report
+    raised: Mapping[int, Raised]  #: the errors with which workers ended, by rank
+    failed: Mapping[int, int]  #: exit codes of the workers that failed by themselves, by rank
+    error: BaseException | None  #: what went wrong, None if nothing did
+
+
+class Job:
+    """One run of torchrun and all that follows it. A context: at its end nothing is left of it.
+
+    Parameters
+    ----------
+    words
+        torchrun's command line.
+    script
+        The text of the script, None if the command line names one.
+    name
+        What to call the cell.
+    variables
+        For the environment of the workers.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        script: str | None,
+        name: str,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        with contextlib.ExitStack() as close:
+            close.callback((folder := make_folder()).remove)
+            self.watch = Watch(folder.path)
+            close.callback(self.watch.close)
+            self._torchrun = Torchrun.start(folder, words, script, name, variables)
+            close.callback(self._torchrun.end)
+            self.workers = Workers(folder.path, name)
+            self.own = File(folder.path / STDOUT)  #: what torchrun itself writes to stdout
+            self.own_errors = File(folder.path / STDERR)  #: and to stderr
+            self._stack = close.pop_all()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def has_ended(self) -> bool:
+        """Return whether torchrun and all that it started are gone."""
+        return self._torchrun.has_ended()
+
+    def follow(self, on_tick: Callable[[], None], suspect: float | None) -> BaseException | None:
+        """Wait until all workers are gone.
+
+        Parameters
+        ----------
+        on_tick
+            Called ten times a second, when all that is new has been read; what it raises ends the
+            run.
+        suspect
+            Seconds that a deadlock may be suspected; None: until somebody stops it.
+
+        Returns
+        -------
+        BaseException or None
+            Why they are to be ended: the stop button, or workers that wait in vain.
+        """
+        try:
+            with interrupts.stoppable():
+                while not self._torchrun.has_ended():
+                    if (case := self.watch.poll(times.WORKERS_LOOK)) is not None:
+                        return deadlock(case)
+                    suspicion = self.watch.suspicion()
+                    if suspicion is not None and self.watch.outlasts(suspect):
+                        return deadlock(suspicion.case)
+                    self.workers.read()
+                    on_tick()
+        except KeyboardInterrupt:
+            return stopped(self.watch.suspicion())
+        return None
+
+    def end(self, ending: BaseException | None) -> Ended:
+        """End what still runs, and say how all of it went; ``ending`` is what ``follow`` gave."""
+        self._torchrun.end()
+        self.workers.read()
+        report, raised = self._torchrun.report(), self.workers.last_errors()
+        ended = {a.rank for a in self.workers.last_attempts()} - report.failures.keys()
+        failed = find_failed(report.failures, raised, ended)
+        error: BaseException | None = ending
+        if error is None and (refusal := why_refused(report)):
+            error = (UsageError if report.refused else LabError)(refusal)
+        outcomes = self.workers.outcomes(failed)
+        if error is None:
+            error = judge(failed, raised, ended, outcomes)
+        return Ended(outcomes, report, raised, failed, error)

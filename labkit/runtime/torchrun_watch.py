@@ -27,8 +27,7 @@ from ..wire.samples import Sample
 from ..wire.state import RankState
 from ..wire.torchrun import SOCKET, Hello
 from .cluster import RankCluster
-from .control import Posted
-from .survey import waiting
+from .control import Posted, waiting
 from .watchdog import Suspicion, Watcher
 
 
@@ -64,7 +63,7 @@ class _Worker:
         self._closed = True
 
     def is_gone(self) -> bool:
-        """Tell whether its process has ended, for certain and long enough ago."""
+        """Return whether its process has ended, for certain and long enough ago."""
         if not self._closed or not _has_ended(self.hello.pid):
             return False
         self.gone_since = self.gone_since or SYSTEM.now()
@@ -111,10 +110,10 @@ class _Watcher(Watcher):
 
     def __init__(self, ranks: _Ranks) -> None:
         super().__init__(cast(RankCluster, ranks), range(ranks.size))
-        self._ranks = ranks
+        self.ranks = ranks
 
     def post(self, rank: int, question: Question[Any]) -> Posted[Any] | None:
-        return self._ranks.post(rank, question)
+        return self.ranks.post(rank, question)
 
     def sample(self, ranks: Sequence[int]) -> dict[int, Sample]:
         posted = [self.post(rank, AskSample()) for rank in ranks]
@@ -135,7 +134,6 @@ class Watch:
         self._server.listen()
         self._lines: list[socket.socket] = []
         self._attempts: dict[int, _Ranks] = {}
-        self._watched: _Ranks | None = None
         self._watcher: _Watcher | None = None
         # Something to wait for, which never comes.
         self._never = concurrent.futures.Future[Any]()
@@ -161,21 +159,20 @@ class Watch:
                 worker.take(json.loads(answer))
             worker.close()
 
-    def look(self, seconds: float) -> Case | None:
+    def poll(self, seconds: float) -> Case | None:
         """Wait up to ``seconds`` for news; return a deadlock if there is one for certain."""
         attempts = dict(self._attempts)
         if not attempts:
             SYSTEM.sleep(seconds)
             return None
         last = attempts[max(attempts)]
-        if self._watcher is None or last is not self._watched:
-            self._watched, self._watcher = last, _Watcher(last)
-        return self._watcher.look([self._never], {}, seconds)
+        if self._watcher is None or last is not self._watcher.ranks:
+            self._watcher = _Watcher(last)
+        return self._watcher.poll([self._never], {}, seconds)
 
-    def look_again(self) -> None:
-        """Look at the workers at the next ``look``, even without news."""
-        if self._watcher is not None:
-            self._watcher.look_again()
+    def outlasts(self, seconds: float | None) -> bool:
+        """Return whether what is suspected has lasted so long, and was judged once more since."""
+        return self._watcher is not None and self._watcher.outlasts(seconds)
 
     def suspicion(self) -> Suspicion | None:
         """Return what is suspected of the workers."""
@@ -187,12 +184,12 @@ class Watch:
 
     def states(self) -> list[RankState]:
         """Say what each worker does, as far as it can be asked."""
-        if self._watched is None:
+        if self._watcher is None:
             return []
         waits, host = self.waits(), socket.gethostname()
         return [
             _state(worker.hello, host, waits.get(rank))
-            for rank, worker in sorted(self._watched.workers.items())
+            for rank, worker in sorted(self._watcher.ranks.workers.items())
             if not worker.is_gone()
         ]
 

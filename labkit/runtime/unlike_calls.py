@@ -1,9 +1,8 @@
 """Find collectives that met one another and were not alike: the result is wrong, and no error.
 
 Ranks match the collectives of a group by their numbers alone, and gloo takes the bytes that come
-for those that it waits for. So what each rank has issued in a cell is compared when the cell has
-ended. Only what is certain to be wrong is warned of: what a learner can mean (an if on the rank
-with a call in each branch, bytes of bool in uint8) is passed over.
+for those that it waits for. Only what is certain to be wrong is warned of: what a learner can mean
+(an if on the rank with a call in each branch, bytes of bool in uint8) is passed over.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import NamedTuple
 from ..rank_names import label
 from ..wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
 from ..wire.protocol import FROM_ROOT
-from .same_bytes import conversion, may_be_meant, width
+from .messages import conversion, may_be_meant, width
 
 #: The kind of each rank's collective with one number.
 Met = Mapping[int, Kind]
@@ -68,9 +67,16 @@ def _by_number(own: Mapping[int, Calls]) -> Iterator[_Finding]:
     seen = set()
     for number, met in sorted(by_number.items()):
         combination = tuple(met.items())
-        if combination not in seen:
-            seen.add(combination)
-            yield from (f for compare in COMPARISONS for f in compare(number, met))
+        if combination in seen:
+            continue
+        seen.add(combination)
+        yield from _gaps(number, met)
+        for what, compare in COMPARISONS.items():
+            if text := compare(met):
+                places = tuple(dict.fromkeys(k.where for k in met.values()))
+                text = f"{_name(met)} (collective {number}): {text}"
+                text = _at(next(filter(None, places), ""), text)
+                yield _Finding(tuple(met), places, what, text)
 
 
 def _numbered(calls: Calls) -> Iterator[tuple[int, Kind | None]]:
@@ -95,9 +101,11 @@ def _gaps(number: int, met: Met) -> Iterator[_Finding]:
         yield _Finding(tuple(ranks), (where,), "gaps", _at(where, text))
 
 
-def _types(number: int, met: Met) -> Iterator[_Finding]:
-    name = _name(met)
-    copied = name not in REDUCTIONS
+# Each returns what is wrong with collectives that met, "" if nothing is.
+
+
+def _types(met: Met) -> str:
+    copied = _name(met) not in REDUCTIONS
 
     def alike(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         if not one or not other or len(one) != len(other):
@@ -105,27 +113,24 @@ def _types(number: int, met: Met) -> Iterator[_Finding]:
         return all(map(partial(may_be_meant, copied=copied), one, other))
 
     if not _differ(met, lambda kind: kind.types, alike):
-        return
+        return ""
     how = "copies" if copied else "adds up"
-    text = (
-        f"{name} (collective {number}): {_list(met, lambda kind: ' and '.join(kind.types))}: "
+    return (
+        f"{_list(met, lambda kind: ' and '.join(kind.types))}: "
         f"{_backend(met)} {how} their bytes as they are, so the result is wrong. "
         f"Convert first: x.{conversion(t for kind in met.values() for t in kind.types)}."
     )
-    yield _on_all(met, "types", text)
 
 
-def _orders(number: int, met: Met) -> Iterator[_Finding]:
+def _orders(met: Met) -> str:
     if not _differ(
         met, lambda kind: kind.order, lambda one, other: UNKNOWN in (one, other) or one == other
     ):
-        return
-    text = (
-        f"{_name(met)} (collective {number}): the tensor is "
-        f"{_list(met, lambda kind: _layout(kind.order))}: {_backend(met)} pairs elements as they "
-        "lie in memory, so the result is wrong. Pass x.contiguous() on every rank."
+        return ""
+    return (
+        f"the tensor is {_list(met, lambda kind: _layout(kind.order))}: {_backend(met)} pairs "
+        "elements as they lie in memory, so the result is wrong. Pass x.contiguous() on every rank."
     )
-    yield _on_all(met, "orders", text)
 
 
 def _layout(order: str) -> str:
@@ -134,61 +139,58 @@ def _layout(order: str) -> str:
     return f"transposed (dimensions {order} in memory)" if order else "contiguous"
 
 
-def _operations(number: int, met: Met) -> Iterator[_Finding]:
+def _operations(met: Met) -> str:
     if not _differ(met, lambda kind: kind.op, lambda a, b: not a or not b or a == b):
-        return
-    text = (
-        f"{_name(met)} (collective {number}): {_list(met, lambda kind: kind.op or 'not known')}: "
-        f"each rank combines what comes by its own operation. Pass the same op on every rank."
+        return ""
+    return (
+        f"{_list(met, lambda kind: kind.op or 'not known')}: each rank combines what comes by its "
+        "own operation. Pass the same op on every rank."
     )
-    yield _on_all(met, "operations", text)
 
 
-def _roots(number: int, met: Met) -> Iterator[_Finding]:
-    """Find sources or destinations that differ: with small tensors NCCL ends all the same."""
+def _roots(met: Met) -> str:
+    """Compare sources or destinations: where they differ, NCCL ends all the same with small
+    tensors."""
     if not _differ(met, lambda kind: kind.root, lambda a, b: a < 0 or b < 0 or a == b):
-        return
+        return ""
     end = "source" if _name(met) in FROM_ROOT else "destination"
-    text = (
-        f"{_name(met)} (collective {number}): the {end} is "
-        f"{_list(met, lambda kind: f'rank {kind.root}')}: every rank has to name the same one, so "
-        "the result is wrong, and so may be what follows: lab.reset() makes the group anew."
+    return (
+        f"the {end} is {_list(met, lambda kind: f'rank {kind.root}')}: every rank has to name the "
+        "same one, so the result is wrong, and so may be what follows: lab.reset() makes the group "
+        "anew."
     )
-    yield _on_all(met, "roots", text)
 
 
-def _sizes(number: int, met: Met) -> Iterator[_Finding]:
+def _sizes(met: Met) -> str:
     if not _differ(met, _bytes, lambda a, b: a < 0 or b < 0 or a == b):
-        return
+        return ""
     counts = _list(
         met,
         lambda kind: (
             f"{kind.elements:,} element{'s' * (kind.elements != 1)} of {' and '.join(kind.types)}"
         ),
     )
-    text = (
-        f"{_name(met)} (collective {number}): {counts}: {_backend(met)} takes fewer for all, and "
-        "the rest keeps its old values. Every rank has to bring a tensor of the same size."
+    return (
+        f"{counts}: {_backend(met)} takes fewer for all, and the rest keeps its old values. Every "
+        "rank has to bring a tensor of the same size."
     )
-    yield _on_all(met, "sizes", text)
 
 
 def _bytes(kind: Kind) -> int:
     return kind.elements * width(kind.types[0]) if kind.types else -1
 
 
-COMPARISONS: tuple[Callable[[int, Met], Iterator[_Finding]], ...] = (
-    _gaps,
-    _types,
-    _orders,
-    _operations,
-    _roots,
-    _sizes,
-)
+COMPARISONS: dict[str, Callable[[Met], str]] = {
+    "types": _types,
+    "orders": _orders,
+    "operations": _operations,
+    "roots": _roots,
+    "sizes": _sizes,
+}
 
 
 def _differ(met: Met, of: Callable[[Kind], object], alike: Callable[..., bool]) -> bool:
-    """Tell whether calls of one collective differ in something."""
+    """Return whether calls of one collective differ in something."""
     kinds = list(met.values())
     return any(
         one.name == other.name and not alike(of(one), of(other))
@@ -216,11 +218,6 @@ def _name(met: Met) -> str:
 
 def _backend(met: Met) -> str:
     return next(iter(met.values())).backend.replace("nccl", "NCCL")
-
-
-def _on_all(met: Met, kind: str, text: str) -> _Finding:
-    places = tuple(dict.fromkeys(k.where for k in met.values()))
-    return _Finding(tuple(met), places, kind, _at(next(filter(None, places), ""), text))
 
 
 def _at(where: str, text: str) -> str:

@@ -14,10 +14,9 @@ from ..errors import LabError, UsageError
 from ..rank_names import label
 from ..wire import errands
 from ..wire.outcome import Error, Outcome
-from .finish import Finished, finish, values
-from .follow import follow
+from .follow import Finished, finish, follow
 from .process_group import GroupKeeper
-from .request import send_errand
+from .request import send_errand, values
 
 
 def pull(group: GroupKeeper, name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Watch the ranks while something runs on them, and ask only those that stand still.
+"""Watch the ranks while something runs on them, and sample only those that stand still.
 
 A rank that works is not asked anything: it looks at itself ten times a second (microseconds)
 and answers the question that it was given once, when it waits for another rank. Only then are the
@@ -9,36 +9,35 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import Any
 
 from .. import times
 from ..clock import SYSTEM, Clock
 from ..deadlock import message
 from ..deadlock.cause import Case
+from ..deadlock.confirmation import Confirmation
 from ..deadlock.fate import ENDED, NOT_ASKED, Fate
 from ..deadlock.needs import Situation
-from ..deadlock.replay import MARK, Written, tell
+from ..deadlock.replay import MARK, Briefly, Written, describe_verdict
 from ..deadlock.samples import renumber
-from ..deadlock.wait_graph import Verdict, about, judge
+from ..deadlock.wait_graph import Verdict, judge
+from ..launch import ipyparallel_internals
+from ..wire import python_threads
 from ..wire.requests import AskSample, AskWatch, Question, Watched
-from ..wire.samples import Issuer, Sample
-from . import control, outside
+from ..wire.samples import Sample
+from ..wire.state import RankState
+from . import control
 from .cluster import RankCluster
 
 _log = logging.getLogger(__name__)
 
-#: How often it looks again while some rank neither runs nor stands still for certain, so that
-#: the message has all that wait.
-CONFIRM_TIMES = 6
-#: Looks in a row that may miss what is suspected, as long as its ranks have not run.
+#: Samples in a row that may miss what is suspected, as long as its ranks have not run.
 MISSES = 2
-
-
-def sample(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, Sample]:
-    """Ask some ranks what they wait for and what they have provided."""
-    return renumber(control.ask(cluster, dict.fromkeys(ranks, AskSample())))
 
 
 @dataclass(frozen=True)
@@ -63,71 +62,61 @@ class Watcher:
         The ranks that were asked to run it.
     """
 
-    def __init__(self, cluster: RankCluster, asked: Sequence[int]) -> None:
+    def __init__(self, cluster: RankCluster, asked: Iterable[int]) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
-        self.asked = list(asked)
+        self.asked = frozenset(asked)
         self.waiting: dict[int, Sample] = {}  #: what waiting ranks said last
         self.suspicion: Suspicion | None = None
-        self._misses = 0  # looks in a row that did not see what is suspected
-        self._told: dict[int, float] = {}  # rank -> when it said that
+        self._is_old = False  # it has lasted as long as it may, and is judged once more
+        self._misses = 0  # samples in a row that did not show what is suspected
+        self._heard: dict[int, float] = {}  # rank -> when it said what it waits for
         self._open: dict[int, control.Posted[Watched]] = {}  # by rank
         self._primed: set[int] = set()
-        self._known: dict[int, tuple[int, ...]] = {}
-        self._seen: object = None
+        self._judged: object = None  # the news that were judged last
         self._pause = times.LOOK_AGAIN
         self._due = 0.0
 
-    def look(
+    def poll(
         self, replies: Sequence[Any], failures: Mapping[int, str], seconds: float
     ) -> Case | None:
         """Wait up to ``seconds`` for news; return a deadlock if there is one for certain.
 
         ``replies`` are the futures to wait for, ``failures`` what ranks have raised so far.
         """
-        busy = self.cluster.busy_ranks()
-        for rank in busy:
-            if rank not in self._open:
-                question = AskWatch(self._known.get(rank, ()))
-                posted = self.post(rank, question)
-                if posted is not None:
-                    self._open[rank] = posted
-        self.clock.wait(
-            [*replies, *(posted.future for posted in self._open.values())],
-            seconds,
-            return_when=concurrent.futures.FIRST_COMPLETED,
-        )
-        self._collect()
-        # Their replies are here before they are asked: what they have provided is final.
-        gone = frozenset(range(self.cluster.size)) - frozenset(self.cluster.busy_ranks())
-        for rank in gone - self._primed:  # it looks at itself from now on, should that matter
-            self.post(rank, AskSample())
-        self._primed |= gone
-        news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
-        now = self.clock.now()
+        gone = self._wait_for_news(replies, seconds)
         if not self.waiting:
             self.suspicion = None
             return None
-        if news == self._seen and now < self._due:
+        news = (gone, tuple(sorted((r, s.stamp) for r, s in self.waiting.items())))
+        if news != self._judged:
+            self._pause = times.LOOK_AGAIN
+        elif self.clock.now() < self._due:
             return None
-        short, long = times.LOOK_AGAIN, times.LOOK_AGAIN_LONGEST
-        self._pause = short if news != self._seen else min(2 * self._pause, long)
+        else:
+            self._pause = min(2 * self._pause, times.LOOK_AGAIN_LONGEST)
         case = self._judge(gone, failures)
-        pause = (
-            self._pause if self.suspicion is None else min(self._pause, times.LOOK_AGAIN_SUSPECTED)
-        )
-        self._seen, self._due = news, self.clock.now() + pause
+        longest = self._pause if self.suspicion is None else times.LOOK_AGAIN_SUSPECTED
+        self._judged, self._due = news, self.clock.now() + min(self._pause, longest)
         return case
 
-    def look_again(self) -> None:
-        """Look at the ranks at the next ``look``, even without news."""
-        self._due = 0.0
+    def outlasts(self, seconds: float | None) -> bool:
+        """Return whether the suspicion has lasted so long, and the ranks were judged once more
+        since; None: it never does."""
+        if seconds is None or self.suspicion is None or self.suspicion.seconds() < seconds:
+            self._is_old = False
+        elif self._is_old:
+            return True
+        else:
+            self._is_old = True
+            self._due = 0.0  # they are judged at the next ``poll``, even without news
+        return False
 
     def waits(self) -> dict[int, Sample]:
         """Return the ranks that are known to wait, with the seconds that they have waited."""
         now = self.clock.now()
         return {
-            r: s.waited(now - self._told[r]) for r, s in self.waiting.items() if s.wait is not None
+            r: s.waited(now - self._heard[r]) for r, s in self.waiting.items() if s.wait is not None
         }
 
     # -- how the ranks of a lab are asked; other processes are by other ways --------------------
@@ -138,77 +127,101 @@ class Watcher:
 
     def sample(self, ranks: Sequence[int]) -> dict[int, Sample]:
         """Ask some ranks what they wait for and what they have provided."""
-        return sample(self.cluster, ranks)
+        return control.sample(self.cluster, ranks)
 
     def outside(self) -> tuple[str, ...]:
         """Say what outside the ranks may still give work to one that has none."""
-        return outside.doubts(self.cluster.client, self.cluster.has_strangers())
+        return doubts_outside(self.cluster.client, self.cluster.has_strangers())
 
-    # -- what is found --------------------------------------------------------------------------
+    # -- sample ---------------------------------------------------------------------------------
 
-    def _collect(self) -> None:
-        """Read what ranks have said of themselves."""
-        told = {}
-        for rank, posted in list(self._open.items()):
-            if posted.future.done():
-                del self._open[rank]
-                sample = posted.answer().sample
-                if sample is not None and sample.state == "waiting":
-                    told[rank] = sample
-                    self._known[rank] = sample.stamp
-        if told:
-            samples = renumber(told)
-            _log.debug("say that they wait: %s", _Briefly(samples))
+    def _wait_for_news(self, replies: Sequence[Any], seconds: float) -> frozenset[int]:
+        """Wait for replies and for what ranks say of themselves; return the ranks that are gone."""
+        for rank in self.cluster.busy_ranks():
+            if rank not in self._open:
+                known = self.waiting[rank].stamp if rank in self.waiting else ()
+                if (posted := self.post(rank, AskWatch(known))) is not None:
+                    self._open[rank] = posted
+        news = [*replies, *(posted.future for posted in self._open.values())]
+        self.clock.wait(news, seconds, return_when=concurrent.futures.FIRST_COMPLETED)
+        answered = {r: p.answer() for r, p in self._open.items() if p.future.done()}
+        said = {
+            r: a.sample for r, a in answered.items() if a.sample and a.sample.state == "waiting"
+        }
+        self._open = {r: p for r, p in self._open.items() if r not in answered}
+        if said:
+            samples = renumber(said)
+            _log.debug("say that they wait: %s", Briefly(samples))
             self._note(samples)
+        # Their replies are here before they are asked: what they have provided is final.
+        gone = frozenset(range(self.cluster.size)) - frozenset(self.cluster.busy_ranks())
+        for rank in gone - self._primed:  # it looks at itself from now on, should that matter
+            self.post(rank, AskSample())
+        self._primed |= gone
+        return gone
 
     def _note(self, samples: Mapping[int, Sample]) -> None:
         self.waiting.update(samples)
-        self._told.update(dict.fromkeys(samples, self.clock.now()))
+        self._heard.update(dict.fromkeys(samples, self.clock.now()))
+
+    def _sample(self, ranks: Iterable[int], gone: frozenset[int]) -> Situation:
+        """Ask some ranks what they wait for and what they have provided."""
+        dead = frozenset(self.cluster.deaths)
+        # Before and after: what is over by then may have come after a rank has answered, and what
+        # has given a rank work may be over itself.
+        before = self.outside()
+        samples = self.sample(sorted(frozenset(ranks) - dead))
+        outside = tuple(dict.fromkeys((*before, *self.outside())))
+        gone -= frozenset(self.cluster.busy_ranks())
+        return Situation(
+            self.cluster.size, samples, gone, dead, not_asked=gone - self.asked, outside=outside
+        )
+
+    def _update(self, situation: Situation) -> None:
+        """Forget the waits of ranks that have run since: they say by themselves when they wait
+        again. A rank that has not run is only awake by chance, and one that gave no answer (its
+        host may be out of reach for a moment) would not report the same wait again."""
+        for rank, old in list(self.waiting.items()):
+            new = situation.samples.get(rank)
+            if new is not None and new.wait is not None:
+                self._note({rank: new})
+            elif rank in situation.dead or (new is not None and new.stamp != old.stamp):
+                del self.waiting[rank]
+
+    # -- judge and confirm ----------------------------------------------------------------------
 
     def _judge(self, gone: frozenset[int], failures: Mapping[int, str]) -> Case | None:
         """Return a case that is proved; note one that is suspected."""
-        suspects = self.waiting.keys() | gone
-        first = self._sample(suspects, gone)
+        first = self._sample(self.waiting.keys() | gone, gone)
         self._update(first)
         verdict = _judge(first)
-        _log.debug("ended %s, %s: %s", sorted(gone), tell(verdict), _Briefly(first.samples))
+        words, samples = describe_verdict(verdict), Briefly(first.samples)
+        _log.debug("ended %s, %s: %s", sorted(gone), words, samples)
         if not verdict.suspected:
             self._refute(first)
             return None
-        # Look again, and at all ranks: others may wait by now.
-        everyone = range(self.cluster.size)
-        first = self._sample(everyone, gone)
-        ran = dict.fromkeys(everyone, 0)  # how many times in a row a rank was seen to run
-        for _ in range(CONFIRM_TIMES):
-            self.clock.sleep(times.CONFIRM.seconds())
-            second = self._sample(everyone, gone)
-            # Who has run in between can go on, whatever it looks like now. An idle one provided
-            # by now what it ever will; another client may drive one that is not.
-            same = {
-                r: replace(s, still=s.still and r in first.samples and first.samples[r].still)
-                for r, s in second.samples.items()
-                if (r in second.gone and s.state == "idle")
-                or (r in first.samples and first.samples[r].stamp == s.stamp)
-            }
-            verdict = _judge(replace(second, samples=same))
-            _log.debug(
-                "after %g s, %s: %s",
-                times.CONFIRM.seconds(),
-                tell(verdict),
-                _Briefly(second.samples),
-            )
-            for rank in everyone:
-                ran[rank] = ran[rank] + 1 if _has_run(rank, first, second) else 0
-            if not verdict.suspected or not _undecided(second, verdict.suspected, ran):
-                break
-            first = second
+        situation, verdict = self._confirm(gone)
         fates = self._fates(gone, failures)
         if verdict.proved:
-            case = Case(second, verdict.proved, fates)
+            case = Case(situation, verdict.proved, fates)
             _log.info("declares a deadlock: %s", message.headline(case))
             return case
-        self._suspect(Case(second, verdict.suspected, fates, verdict.doubts))
+        self._suspect(Case(situation, verdict.suspected, fates, verdict.doubts))
         return None
+
+    def _confirm(self, gone: frozenset[int]) -> tuple[Situation, Verdict]:
+        """Sample all ranks again, since others may wait by now; return what the last two samples
+        agree in."""
+        everyone = range(self.cluster.size)
+        confirmation = Confirmation(self._sample(everyone, gone))
+        while True:
+            self.clock.sleep(times.CONFIRM.seconds())
+            situation = self._sample(everyone, gone)
+            verdict = _judge(confirmation.agreed(situation))
+            words, samples = describe_verdict(verdict), Briefly(situation.samples)
+            _log.debug("after %g s, %s: %s", times.CONFIRM.seconds(), words, samples)
+            if confirmation.is_final(situation, verdict):
+                return situation, verdict
 
     def _suspect(self, case: Case) -> None:
         """Note a case that is not proved, or that there is none."""
@@ -218,9 +231,8 @@ class Watcher:
         self._misses = 0
         before = self.suspicion
         if before is None or not before.case.stuck & case.stuck:
-            _log.info(
-                "suspects a deadlock: %s (%s)", message.headline(case), "; ".join(case.doubts)
-            )
+            doubts = "; ".join(case.doubts)
+            _log.info("suspects a deadlock: %s (%s)", message.headline(case), doubts)
             self.suspicion = Suspicion(case, self.clock.now(), self.clock)
         else:
             self.suspicion = replace(before, case=case)
@@ -242,48 +254,15 @@ class Watcher:
         if not same or self._misses > MISSES:
             self.suspicion, self._misses = None, 0
 
-    def _sample(self, ranks: Iterable[int], gone: frozenset[int]) -> Situation:
-        """Ask some ranks what they wait for and what they have provided."""
-        dead = frozenset(self.cluster.deaths)
-        wanted = sorted(frozenset(ranks) - dead)
-        # Before and after: what is over by then may have come after a rank has answered, and what
-        # has given a rank work may be over itself.
-        before = self.outside()
-        samples = self.sample(wanted)
-        outside = tuple(dict.fromkeys((*before, *self.outside())))
-        gone -= frozenset(self.cluster.busy_ranks())
-        return Situation(
-            self.cluster.size,
-            samples,
-            gone,
-            dead,
-            not_asked=gone - frozenset(self.asked),
-            outside=outside,
-        )
-
-    def _update(self, situation: Situation) -> None:
-        """Forget the waits of ranks that have run since: they tell by themselves when they
-        wait again. One that has not is only awake by chance, and one that gave no answer (its
-        host may be out of reach for a moment) would not tell the same wait again."""
-        for rank, old in list(self.waiting.items()):
-            new = situation.samples.get(rank)
-            if new is not None and new.wait is not None:
-                self._note({rank: new})
-            elif rank in situation.dead or (new is not None and new.stamp != old.stamp):
-                del self.waiting[rank]
-
     def _fates(self, gone: frozenset[int], failures: Mapping[int, str]) -> dict[int, Fate]:
-        fates = {}
-        for rank in gone:
+        def fate(rank: int) -> Fate:
             if rank in self.cluster.deaths:
-                fates[rank] = Fate("died", code=self.cluster.deaths[rank])
-            elif rank not in self.asked:
-                fates[rank] = NOT_ASKED
-            elif rank in failures:
-                fates[rank] = Fate("raised", failures[rank])
-            else:
-                fates[rank] = ENDED
-        return fates
+                return Fate("died", code=self.cluster.deaths[rank])
+            if rank not in self.asked:
+                return NOT_ASKED
+            return Fate("raised", failures[rank]) if rank in failures else ENDED
+
+        return {rank: fate(rank) for rank in gone}
 
 
 def _judge(situation: Situation) -> Verdict:
@@ -292,43 +271,64 @@ def _judge(situation: Situation) -> Verdict:
     return judge(situation)
 
 
-class _Briefly:
-    """Samples in short, put into words only if a log wants them."""
-
-    def __init__(self, samples: Mapping[int, Sample]) -> None:
-        self.samples = samples
-
-    def __str__(self) -> str:
-        lines = []
-        for rank, s in sorted(self.samples.items()):
-            what = f"waits in {message.describe(s.wait, s.entry)}" if s.wait else s.state
-            where = f" at {s.wait.where}" if s.wait and s.wait.where else ""
-            still = ", still" if s.still else ""
-            others = "".join(f", {about(_issuer(i), rank)}" for i in s.issuers)
-            others += "".join(f", blind: {doubt}" for doubt in s.doubts)
-            stamp = ".".join(map(str, s.stamp))
-            lines.append(f"rank {rank} {what}{where}{still}, stamp {stamp}{others}")
-        return "; ".join(lines) or "no answer"
+def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
+    """Say in one sentence who waits for whom in vain, if it is seen within a moment; none if all
+    may go on. ``states`` is what the ranks do: nobody is asked where none waits."""
+    if not any(state.state == "waiting" for state in states):
+        return []
+    watcher = Watcher(cluster, cluster.asked)
+    deadline = cluster.clock.now() + times.FAULT_FOUND.seconds()
+    while cluster.clock.now() < deadline:
+        if (case := watcher.poll((), {}, times.FAULT_TICK)) is not None:
+            return [f"Deadlock: {message.headline(case)}"]
+    found = watcher.suspicion
+    return message.suspicion(found.case)[:1] if found is not None else []
 
 
-def _issuer(issuer: Issuer) -> str:
-    waits = f" waits in {message.describe(issuer.wait)}" if issuer.wait else ""
-    return f"[{issuer.name}{waits}]"
+# -- what outside the ranks may still give work to one that has none ------------------------------
+
+THREAD = "a thread of this notebook is alive, which may send something to a rank: {}"
+TASK = "a task of lab.client is under way, which may go to any rank"
+TIMER = "a timer of this notebook will call {}, which may send something to a rank"
+CLIENT = "another client has connected to the lab, and may send something to a rank"
+#: Timers of the system, and the signals that they send.
+_TIMERS = {
+    signal.ITIMER_REAL: signal.SIGALRM,
+    signal.ITIMER_VIRTUAL: signal.SIGVTALRM,
+    signal.ITIMER_PROF: signal.SIGPROF,
+}
+#: Names by which things are sent to ranks: an alarm that only raises an error has none of them.
+_SENDING = frozenset(
+    ["apply", "apply_async", "apply_sync", "execute", "map", "map_async", "map_sync", "push", "run"]
+)
 
 
-def _has_run(rank: int, first: Situation, second: Situation) -> bool:
-    """Tell whether a rank's main thread has run between two looks."""
-    stamps = [s.samples[rank].stamp[:1] for s in (first, second) if rank in s.samples]
-    return len(stamps) == 2 and stamps[0] != stamps[1] and all(stamps)
+def doubts_outside(client: Any, strangers: bool = False) -> tuple[str, ...]:
+    """Say what may still send something to a rank: threads and timers of the notebook, tasks of
+    its views, other clients if there are any (``strangers``)."""
+    threads = python_threads.look({threading.get_ident()})
+    found = [THREAD.format(t.name) for t in threads if not python_threads.joins(t.frame)]
+    found += [TIMER.format(name) for name in _alarms()]
+    if ipyparallel_internals.has_tasks(client):
+        found.append(TASK)
+    if strangers:
+        found.append(CLIENT)
+    return tuple(found)
 
 
-def _undecided(situation: Situation, stuck: frozenset[int], ran: Mapping[int, int]) -> bool:
-    """Tell whether some rank may turn out to be stuck too.
+def _alarms() -> Iterator[str]:
+    """Name the functions that timers of the system will call and that may send something."""
+    for timer, number in _TIMERS.items():
+        handler = signal.getsignal(number)
+        if callable(handler) and signal.getitimer(timer)[0] > 0:
+            code = python_threads.code_of(handler)
+            if code is None or _SENDING & set(_names(code)):
+                yield getattr(handler, "__name__", repr(handler))
 
-    Not one that is gone, that stands still without waiting for another rank, or that runs on.
-    """
-    for rank, now in situation.samples.items():
-        stands = now.state == "idle"
-        if rank not in situation.gone | stuck and not stands and ran[rank] < 2:
-            return True
-    return False
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function uses, those of functions inside it too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -15,8 +15,9 @@ import cloudpickle
 from ..errors import UsageError
 from ..rank_names import fold, label
 from ..runtime import request
-from ..runtime.finish import Finished, values
+from ..runtime.follow import Finished
 from ..runtime.process_group import GroupKeeper
+from ..runtime.request import values
 from ..wire import errands, intervals
 from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
 from . import merge, trace

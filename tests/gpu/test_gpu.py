@@ -8,7 +8,7 @@ import torch
 import labkit
 from labkit.launch.placement import NCCL_SHARES_GPU
 from labkit.rank.nccl_version import nccl_version
-from labkit.runtime.survey import look
+from labkit.runtime.control import list_states
 from tests.support.cells import inside, run_cell
 
 pytestmark = [
@@ -118,7 +118,7 @@ def test_tensors_arrive_on_the_cpu(lab1):
 def test_the_board_knows_the_gpus():
     with labkit.start() as lab:
         run_cell(lab, "x = torch.ones(2**20, device=device)")
-        for state in look(inside(lab).cluster):
+        for state in list_states(inside(lab).cluster):
             assert state.gpu.used >= 4 * 2**20
             assert state.gpu.total > 2**30
             assert 0 <= state.gpu.busy <= 100

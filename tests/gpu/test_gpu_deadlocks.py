@@ -14,7 +14,7 @@ import pytest
 import labkit
 from labkit import Deadlock, Interrupted, RankDied
 from labkit.runtime.diagnosis import Ending
-from labkit.runtime.finish import finish
+from labkit.runtime.follow import finish
 from tests.support.cells import finish_cell, results, run_cell, send_cell
 from tests.support.deadlocks import but, everyone, only
 from tests.support.observed import SUSPECT, Record, observe

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 from labkit.notebook import live
-from labkit.runtime.terminal_text import settle
+from labkit.runtime.output import settle
 from tests.support.events import HANG_SECONDS
 from tests.unit.notebook.test_board import state, text_of
 

@@ -6,8 +6,7 @@ import pytest
 
 import labkit
 from labkit.runtime.diagnosis import Ending
-from labkit.runtime.finish import finish
-from labkit.runtime.follow import follow
+from labkit.runtime.follow import finish, follow
 from tests.support.cells import inside, results, run_cell, send_cell
 from tests.support.events import HANG_SECONDS
 

@@ -13,9 +13,9 @@ import pytest
 
 import labkit
 from labkit import Deadlock, Interrupted
+from labkit.runtime.control import survey
 from labkit.runtime.diagnosis import Ending
-from labkit.runtime.finish import finish
-from labkit.runtime.survey import survey
+from labkit.runtime.follow import finish
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
 from tests.support.events import Gate, busy_with, until
 from tests.support.manners import start_with_manners

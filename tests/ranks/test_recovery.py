@@ -15,8 +15,8 @@ import pytest
 
 import labkit
 from labkit import LabError, RankDied
-from labkit.runtime import diagnosis, recovery
-from labkit.runtime.survey import look
+from labkit.runtime import control, diagnosis, recovery
+from labkit.runtime.control import list_states
 from labkit.runtime.watchdog import Watcher
 from tests.conftest import descendants, freeze
 from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
@@ -106,7 +106,7 @@ def test_a_rank_in_c_code_is_named_and_replaced_by_itself(lab):
     code = "if rank == 3:\n    sum(range(10**10))\ndist.barrier()"
     finished = interrupted(lab, code, IN_C)
     assert finished.ending.still == [3]
-    said = " ".join(diagnosis.what_was_done(inside(lab).group, finished.ending))
+    said = " ".join(diagnosis.what_was_done(inside(lab).group.join, finished.ending))
     assert "rank 3 did not return from the cell; lab.restart(ranks=[3]) replaces it" in said
     with pytest.raises(
         LabError,
@@ -143,7 +143,7 @@ def test_a_rank_in_c_code_is_kept_if_it_returns(lab):
     code = "if rank == 3:\n    sum(range(3 * 10**8))\ndist.barrier()"
     finished = interrupted(lab, code, IN_C)
     assert finished.ending.in_c == {3: "line 2"}
-    said = diagnosis.what_was_done(inside(lab).group, finished.ending)
+    said = diagnosis.what_was_done(inside(lab).group.join, finished.ending)
     assert said[-1] == (
         "rank 3 is in C code, or in an import, and cannot be interrupted: line 2. If you wait "
         "until it returns, the variables are kept."
@@ -206,8 +206,8 @@ def test_a_stopped_process_is_named_and_holds_nobody(lab):
     watcher = Watcher(inside(lab).cluster, [0, 1, 2, 3])
     enough = time.monotonic() + 1.5
     while time.monotonic() < enough or watcher.waits().keys() < {0, 1, 3}:
-        assert watcher.look([], {}, 0.2) is None  # it may go on: no deadlock
-    said = [state.describe() for state in look(inside(lab).cluster, watcher.waits())]
+        assert watcher.poll([], {}, 0.2) is None  # it may go on: no deadlock
+    said = [state.describe() for state in list_states(inside(lab).cluster, watcher.waits())]
     assert said[2] == "no answer (its process is stopped: SIGSTOP or a debugger)"
     assert all(said[rank].startswith("waiting in barrier") for rank in (0, 1, 3))
 
@@ -299,7 +299,7 @@ def test_an_interrupt_that_waits_for_an_import_ends_no_later_cell(lab, importabl
     cell = importable("site-packages", "last_library", text)
     sent = send_cell(lab, cell)
     until(lambda: marks.count() == 4)
-    recovery.send_signal(inside(lab).cluster, [0, 1, 2, 3], "SIGINT")
+    control.send_signal(inside(lab).cluster, [0, 1, 2, 3], "SIGINT")
     finish_cell(sent)  # the import was all there was to it: what came of it is chance
     assert run(lab, "import time\ntime.sleep(0.3)\nlast_library.__name__") == ["'last_library'"] * 4
 

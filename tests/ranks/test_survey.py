@@ -6,7 +6,8 @@ import os
 import signal
 
 from labkit.runtime import request
-from labkit.runtime.survey import find_fault, look, survey
+from labkit.runtime.control import list_states, survey
+from labkit.runtime.watchdog import find_fault
 from tests.conftest import freeze
 from tests.support.cells import finish_cell, inside, run_cell, send_cell
 from tests.support.events import busy_with, until
@@ -36,7 +37,7 @@ def looked(cluster):
     states = []
 
     def answers():
-        states[:] = look(cluster)
+        states[:] = list_states(cluster)
         return all(state.memory is not None for state in states)
 
     until(answers, instead=lambda: states)
@@ -152,7 +153,7 @@ def test_who_is_stopped_or_dead_is_told(lab4):
     ]
 
     def told():
-        said[:] = [s.describe() for s in look(inside(lab4).cluster)]
+        said[:] = [s.describe() for s in list_states(inside(lab4).cluster)]
         return said == expected
 
     try:

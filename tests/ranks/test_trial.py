@@ -14,7 +14,7 @@ import labkit
 from labkit.course import catalogue, check
 from labkit.rank.torch_internals import collectives, groups
 from labkit.rank.trial import call_counter, trial
-from labkit.runtime import recovery
+from labkit.runtime import control
 from tests.support.cells import inside, run_cell
 
 EXCHANGE = "t = torch.zeros(1)\nif rank == 0: dist.send(t + 5, 1)\nif rank == 1: dist.recv(t, 0)"
@@ -177,7 +177,7 @@ def test_an_interrupt_does_not_reach_the_next_request(lab4: labkit.Lab) -> None:
     cluster, everyone = inside(lab4).cluster, range(4)
     view = cluster.client.direct_view([place.engine for place in cluster.places])
     for _ in range(10):
-        recovery.send_signal(cluster, everyone, "SIGINT")
+        control.send_signal(cluster, everyone, "SIGINT")
         assert view.apply_sync(time.sleep, 0.08) == [None] * 4
 
 

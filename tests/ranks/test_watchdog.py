@@ -10,7 +10,7 @@ import pytest
 import labkit
 from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
 from labkit.runtime import control, recovery
-from labkit.runtime.survey import look
+from labkit.runtime.control import list_states
 from labkit.runtime.watchdog import Watcher
 from labkit.wire.requests import Request
 from tests.support.cells import finish_cell, inside, run_cell, send_cell
@@ -32,7 +32,7 @@ def watch(lab, code, ranks=(0, 1, 2, 3), seconds=HANG_SECONDS):
     watcher = Watcher(inside(lab).cluster, list(ranks))
     until, case = time.monotonic() + seconds, None
     while case is None and time.monotonic() < until:
-        case = watcher.look([], sent.failures(), 0.1)
+        case = watcher.poll([], sent.failures(), 0.1)
     return watcher, case, sent
 
 
@@ -61,8 +61,8 @@ def test_who_waits_for_a_slow_rank_is_shown_and_not_declared(lab, gate):
     said = []
 
     def shown():
-        assert watcher.look([], {}, 0.1) is None
-        states = look(inside(lab).cluster, watcher.waits())
+        assert watcher.poll([], {}, 0.1) is None
+        states = list_states(inside(lab).cluster, watcher.waits())
         said[:] = [re.sub(r"for \d+ s", "for . s", state.describe()) for state in states]
         return said == [*[waits] * 3, f"running In[7], line 3: {gate.wait}"]
 

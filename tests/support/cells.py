@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import labkit
 from labkit.notebook.lab import session_of
 from labkit.runtime import request
-from labkit.runtime.finish import Finished, finish
-from labkit.runtime.follow import follow
+from labkit.runtime.follow import Finished, finish, follow
 from labkit.runtime.request import Request
 from labkit.runtime.session import Session
 from labkit.wire.outcome import Outcome

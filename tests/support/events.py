@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from labkit import times
-from labkit.runtime import follow, survey
+from labkit.runtime import follow
+from labkit.runtime.control import list_states
+from labkit.runtime.watchdog import Watcher
 from labkit.wire.state import RankState
 
 #: Seconds after which something hangs: a machine with ten times as much to do is not so slow.
@@ -117,23 +119,22 @@ def stop_pressed(when: Seen = lambda states: True) -> Iterator[list[Sequence[Ran
     The notebook looks at them while it follows what it has sent, so this needs no other thread.
     The list has what they did at that look.
     """
-    stock = follow.Watch.look
     pressed: list[Sequence[RankState]] = []
 
-    def look(watch: follow.Watch, *args: Any, **named: Any) -> Any:
-        case = stock(watch, *args, **named)
-        if not pressed and watch.watcher is not None:
-            states = survey.look(watch.request.cluster, watch.watcher.waits())
-            if when(states):
+    class Pressing(Watcher):
+        def poll(self, *args: Any) -> Any:
+            case = super().poll(*args)
+            states = () if pressed else list_states(self.cluster, self.waits())
+            if states and when(states):
                 pressed.append(states)
                 press_stop()
-        return case
+            return case
 
-    follow.Watch.look = look  # type: ignore[method-assign]
+    follow.Watcher = Pressing  # type: ignore[attr-defined, misc]
     try:
         yield pressed
     finally:
-        follow.Watch.look = stock  # type: ignore[method-assign]
+        follow.Watcher = Watcher  # type: ignore[attr-defined, misc]
 
 
 @contextlib.contextmanager

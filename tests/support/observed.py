@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import labkit
-from labkit.runtime.finish import Finished
+from labkit.runtime.follow import Finished
 from tests.support.cells import finish_cell, run_cell, send_cell
 
 #: What was seen on real NCCL and is not what the fake one showed.

@@ -4,7 +4,7 @@ By turns only the hosts do not reach one another, and one of them reaches nobody
 does not know either what its ranks do.
 
 It runs in a process of its own: a thread of the notebook that labkit does not know is a reason not
-to prove anything (``labkit.runtime.outside``). ``python -m tests.support.outages PID`` pulls the
+to prove anything (``labkit.runtime.watchdog``). ``python -m tests.support.outages PID`` pulls the
 cables of the switch that the process PID holds, until its input ends, and prints how often.
 """
 

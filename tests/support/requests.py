@@ -9,8 +9,7 @@ from typing import Any
 
 from labkit.clock import Clock
 from labkit.launch.forked_launcher import ForkedLauncher
-from labkit.runtime.late_output import LateOutput
-from labkit.runtime.output import Output
+from labkit.runtime.output import LateOutput, Output
 from labkit.runtime.request import Request
 
 

@@ -105,7 +105,7 @@ TOUCHES = {
     r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_(lifecycle|startup|zygote)"),
     r"labkit/hosts/": ("tests/launchers/",),
     r"labkit/notebook/": (r"tests/ranks/test_(completion|debugger|live)\.py::",),
-    r"labkit/rank/observe/|labkit/runtime/(follow|process_group|recovery|watchdog)\.py": (
+    r"labkit/rank/observe/|labkit/runtime/(control|follow|process_group|recovery|watchdog)\.py": (
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",
         r"tests/ranks/test_(faults|stop_button|tables_on_the_stand_in)\.py::",
     ),

@@ -16,8 +16,7 @@ import time
 import labkit
 from labkit.notebook.lab import session_of
 from labkit.runtime import request
-from labkit.runtime.finish import finish
-from labkit.runtime.follow import follow
+from labkit.runtime.follow import finish, follow
 
 FAULTS = {
     "skip": "if rank != 2:\n    moment = time.time()\n    dist.all_reduce(x)\nmoment = time.time()",

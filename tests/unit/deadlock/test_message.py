@@ -54,7 +54,7 @@ HERE = {"where": "In[7], line 3", "line": "dist.all_reduce(x)", "call": "all_red
 
 def test_a_skipped_collective():
     deadlock = case(None, *(in_call(call(), **HERE) for _ in range(3)))
-    assert story.tell(deadlock) == [
+    assert story.message_lines(deadlock) == [
         "ranks 1–3 wait for rank 0, which has ended its cell.",
         "  ranks 1–3 wait in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
         "dist.all_reduce(x)",
@@ -65,7 +65,7 @@ def test_a_skipped_collective():
 
 def test_two_ranks_that_send_to_each_other():
     here = {"where": "In[2], line 4", "line": "dist.send(x, peer)", "call": "send"}
-    assert story.tell(case(message("send", 1, **here), message("send", 0, **here))) == [
+    assert story.message_lines(case(message("send", 1, **here), message("send", 0, **here))) == [
         "ranks 0–1 wait for one another.",
         "  rank 0 waits in send to rank 1 at In[2], line 4:  dist.send(x, peer)",
         "  rank 1 waits in send to rank 0 at In[2], line 4:  dist.send(x, peer)",
@@ -77,7 +77,7 @@ def test_two_ranks_that_send_to_each_other():
 def test_ranks_that_are_absent_for_different_reasons():
     fates = {0: ENDED, 1: NOT_ASKED, 2: ENDED}
     deadlock = case(None, None, None, in_call(call(), **HERE), fates=fates)
-    assert story.tell(deadlock)[:-1] == [
+    assert story.message_lines(deadlock)[:-1] == [
         "rank 3 waits for ranks 0–2, which cannot come any more.",
         "  rank 3 waits in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
         "dist.all_reduce(x)",

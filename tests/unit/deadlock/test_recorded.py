@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from labkit import Deadlock
-from labkit.deadlock.message import suspicion, tell
+from labkit.deadlock.message import message_lines, suspicion
 from labkit.deadlock.wait_graph import judge
 from tests.ranks import test_faults, test_tables_on_the_stand_in
 from tests.support import deadlocks
@@ -82,7 +82,7 @@ def complaints(recording: Recording, row: Expected) -> list[str]:
         least, most = row.stuck(n), row.stuck(n) | row.perhaps(n)
         if not least <= case.stuck <= most:
             wrong.append(f"{sorted(case.stuck)} are stuck, not {sorted(least)}")
-    text = "\n".join(suspicion(case) if case.doubts else tell(case))
+    text = "\n".join(suspicion(case) if case.doubts else message_lines(case))
     if row.line is not None and f"In[7], line {row.line}" not in text:
         wrong.append(f"line {row.line} is not named:\n{text}")
     wrong += [f"{p!r} is not said:\n{text}" for p in row.says if not re.search(p, text, re.M)]

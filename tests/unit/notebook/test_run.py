@@ -8,7 +8,7 @@ from labkit import times
 from labkit.errors import RankError
 from labkit.notebook.live import Live
 from labkit.notebook.run import run
-from labkit.runtime import finish
+from labkit.runtime import follow
 from tests.support.requests import failed, reply, request_with
 
 
@@ -28,7 +28,7 @@ class FakeScreen:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
     monkeypatch.setattr(times, "UNWATCHED", 0.0)
-    monkeypatch.setattr(finish.recovery, "out_of_step", lambda cluster: False)
+    monkeypatch.setattr(follow.recovery, "out_of_step", lambda cluster: False)
 
 
 def live(screen):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from labkit.runtime.alike import error_texts, fold_warnings
+from labkit.runtime.error_texts import error_texts, fold_warnings
 
 
 def plain(text):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from labkit import times
-from labkit.runtime import asks as module
-from labkit.runtime.asks import Asks
+from labkit.runtime import request as module
+from labkit.runtime.request import Asks
 from labkit.wire.asking import INPUT_REQUEST, InputRequest
 from labkit.wire.encoding import encode
 from labkit.wire.requests import Count, GiveInput

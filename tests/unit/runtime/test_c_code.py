@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from labkit import times
-from labkit.runtime import c_code
+from labkit.runtime import recovery
 from labkit.wire import stack_file
 from labkit.wire.protocol import RECORD_FOLDER
 from labkit.wire.stack_file import Frame
@@ -40,7 +40,7 @@ CELL = Frame("In[3]", 2, "<module>")
     ],
 )
 def test_a_place_is_named_after_its_function_and_its_cell(frames: list[Frame], place: str) -> None:
-    assert c_code.describe(frames) == place
+    assert recovery.describe(frames) == place
 
 
 class Cluster:
@@ -70,7 +70,7 @@ def test_a_rank_writes_where_it_is_unless_its_python_has_seen_the_interrupt(
             cluster: Any = Cluster(tmp_path)
             if seen:
                 file.write(stack_file.SEEN.encode())
-            in_c = c_code.places(cluster, [0, 1])
+            in_c = recovery.places_in_c(cluster, [0, 1])
         finally:
             faulthandler.unregister(stack_file.SIGNAL)
             signal.signal(stack_file.SIGNAL, signal.SIG_DFL)
@@ -79,7 +79,7 @@ def test_a_rank_writes_where_it_is_unless_its_python_has_seen_the_interrupt(
 
 def test_a_lab_without_a_folder_knows_nothing() -> None:
     cluster: Any = SimpleNamespace(launcher=SimpleNamespace(record_folder=str))
-    assert c_code.places(cluster, [0]) == {}
+    assert recovery.places_in_c(cluster, [0]) == {}
 
 
 @pytest.mark.parametrize("factor", [1.0, 20.0])
@@ -91,7 +91,7 @@ def test_a_rank_that_writes_nothing_is_waited_for_longer_on_a_busy_machine(
     cluster: Any = Cluster(tmp_path)
     monkeypatch.setattr(cluster, "signal", lambda rank, signum: True)
     Path(stack_file.path_of(tmp_path, os.getpid())).touch()
-    assert c_code.places(cluster, [1]) == {}
+    assert recovery.places_in_c(cluster, [1]) == {}
     assert cluster.clock.time == pytest.approx(0.2 * factor, abs=times.STACK_LOOK)
 
 
@@ -121,8 +121,8 @@ def test_a_rank_that_crashes_says_where(tmp_path: Path, code: str) -> None:
     cluster = Cluster(tmp_path)
     cluster.deaths = {0: -signal.SIGSEGV, 1: rank.wait()}
     cluster.places[1].pid = rank.pid
-    assert c_code.crashed(cluster, [1]) == CRASHES[code]  # type: ignore[arg-type]
-    assert c_code.crashed(cluster, [0]) == ""  # type: ignore[arg-type]
+    assert recovery.crashed_in_c(cluster, [1]) == CRASHES[code]  # type: ignore[arg-type]
+    assert recovery.crashed_in_c(cluster, [0]) == ""  # type: ignore[arg-type]
 
 
 def test_ranks_that_crash_at_one_place_share_a_sentence(tmp_path: Path) -> None:
@@ -134,6 +134,6 @@ def test_ranks_that_crash_at_one_place_share_a_sentence(tmp_path: Path) -> None:
         cluster.places[rank].pid = rank
         text = f"{stack_file.CRASH}Segmentation fault{stack}"
         Path(stack_file.path_of(tmp_path, rank)).write_text(text)
-    assert c_code.crashed(cluster, [0, 1]) == "Ranks 0–1 crashed in In[3], line 2."  # type: ignore[arg-type]
+    assert recovery.crashed_in_c(cluster, [0, 1]) == "Ranks 0–1 crashed in In[3], line 2."  # type: ignore[arg-type]
     Path(stack_file.path_of(tmp_path, 0)).write_text(f"{stack_file.CRASH}Aborted\n\n")
-    assert c_code.crashed(cluster, [0]) == ""  # type: ignore[arg-type]
+    assert recovery.crashed_in_c(cluster, [0]) == ""  # type: ignore[arg-type]

@@ -20,7 +20,6 @@ from labkit.runtime import diagnosis
 from labkit.runtime.diagnosis import (
     Ending,
     is_consequence,
-    judge,
     what_was_done,
     why_died,
     without_torch_log,
@@ -46,6 +45,10 @@ def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
     samples = {r: sample(r, entry(None, name="barrier"), wait=wait) for r in stuck}
     fates = dict.fromkeys(gone, ENDED)
     return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), fates)
+
+
+def judge(keeper, *rest):
+    return diagnosis.judge(keeper.cluster, keeper.join, *rest)
 
 
 def keeper(*, join=True, deaths=None, starter_ended=False):
@@ -305,7 +308,7 @@ DONE = {
 
 @pytest.mark.parametrize(("join", "ending", "lines"), DONE.values(), ids=DONE)
 def test_what_was_done(join, ending, lines):
-    assert what_was_done(keeper(join=join), ending) == lines
+    assert what_was_done(join, ending) == lines
 
 
 # -- hints and logs -----------------------------------------------------------------------------

@@ -11,9 +11,10 @@ import pytest
 
 from labkit import times
 from labkit.errors import Deadlock, Interrupted, LabError, RankDied, RankError
-from labkit.runtime import finish as module
+from labkit.runtime import follow as module
 from labkit.runtime.diagnosis import Ending
-from labkit.runtime.finish import finish, values
+from labkit.runtime.follow import finish
+from labkit.runtime.request import values
 from labkit.wire.outcome import Outcome
 from tests.support.requests import failed, reply, request_with
 from tests.support.virtual_clock import VirtualClock

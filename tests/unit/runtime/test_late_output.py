@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from labkit.runtime.late_output import NOTED, LateOutput
+from labkit.runtime.output import NOTED, LateOutput
 from tests.support.requests import reply
 
 

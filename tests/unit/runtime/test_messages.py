@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.runtime.messages import Message, find
+from labkit.runtime.messages import Message, list_messages
 from labkit.wire.samples import Group, GroupKey, MessageKey, Sample, Size
 
 WORLD = ("0", (0, 1, 2))
@@ -33,14 +33,16 @@ def test_they_are_in_the_order_of_the_clocks():
         1: sample(1, sizes={("send", 2, 3, 1): size(2, 20, "int64")}),
         2: sample(2, PAIR, sizes={("send", 1, 0, 1): size(1, 25), ("send", 1, 0, 2): size(1, 35)}),
     }
-    found = find(samples, well=True)
+    found = list_messages(samples, well=True)
     assert ends(found) == [(1, 2), (2, 1), (0, 1), (2, 1)]
     assert found[0] == Message(1, 2, 2, "int64", 16, 3, "In[7], line 3")
 
 
 def test_nobody_has_sent_anything():
-    assert find({}, well=True) == []
-    assert find({0: sample(0, sizes={("recv_any", -1, 0, 1): size(1, 1)})}, well=True) == []
+    assert list_messages({}, well=True) == []
+    assert (
+        list_messages({0: sample(0, sizes={("recv_any", -1, 0, 1): size(1, 1)})}, well=True) == []
+    )
 
 
 def test_in_a_cell_that_failed_a_message_needs_its_receive():
@@ -49,10 +51,10 @@ def test_in_a_cell_that_failed_a_message_needs_its_receive():
         1: sample(1, sizes={("recv", 0, 0, n): size(1, 1) for n in (1, 2)}),
         2: sample(2, sizes={("recv", 0, 0, 1): size(1, 1)}),
     }
-    assert ends(find({0: sends, **others}, well=False)) == [(0, 1)] * 2
-    assert ends(find({0: sends}, well=False)) == []
-    assert ends(find({0: sends}, well=True)) == [(0, 1)] * 3
+    assert ends(list_messages({0: sends, **others}, well=False)) == [(0, 1)] * 2
+    assert ends(list_messages({0: sends}, well=False)) == []
+    assert ends(list_messages({0: sends}, well=True)) == [(0, 1)] * 3
     from_any = {1: sample(1, sizes={("recv_any", -1, 0, 1): size(1, 1)})}
-    assert ends(find({0: sends, **from_any}, well=False)) == [(0, 1)] * 3
+    assert ends(list_messages({0: sends, **from_any}, well=False)) == [(0, 1)] * 3
     elsewhere = {1: sample(1, PAIR, sizes={("recv", 0, 0, 1): size(1, 1)})}
-    assert ends(find({0: sends, **elsewhere}, well=False)) == []
+    assert ends(list_messages({0: sends, **elsewhere}, well=False)) == []

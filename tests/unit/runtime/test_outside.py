@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit.runtime import outside
+from labkit.runtime import watchdog
 
 
 def client(*, tasks=()):
@@ -35,25 +35,25 @@ def own(doubts):
 
 
 def test_nothing_is_out_that_nobody_knows_of():
-    assert own(outside.doubts(client())) == []
+    assert own(watchdog.doubts_outside(client())) == []
 
 
 @pytest.mark.usefixtures("thread")
 def test_a_thread_of_the_notebook_may_send_something():
-    (doubt,) = own(outside.doubts(client()))
-    assert doubt == outside.THREAD.format("sender")
+    (doubt,) = own(watchdog.doubts_outside(client()))
+    assert doubt == watchdog.THREAD.format("sender")
 
 
 def test_the_thread_that_asks_is_not_doubted():
     """A cell may be followed in a thread: that one is busy following."""
     with ThreadPoolExecutor(1, thread_name_prefix="sender") as pool:
-        assert own(pool.submit(outside.doubts, client()).result()) == []
+        assert own(pool.submit(watchdog.doubts_outside, client()).result()) == []
 
 
 def test_a_task_of_a_balanced_view_may_go_to_any_rank():
-    assert own(outside.doubts(client(tasks=["task"]))) == [outside.TASK]
+    assert own(watchdog.doubts_outside(client(tasks=["task"]))) == [watchdog.TASK]
 
 
 def test_a_client_that_hides_what_is_out_is_not_doubted():
     """Nothing would ever be proved otherwise."""
-    assert own(outside.doubts(SimpleNamespace(outstanding={"task"}))) == []
+    assert own(watchdog.doubts_outside(SimpleNamespace(outstanding={"task"}))) == []

@@ -10,8 +10,8 @@ import pytest
 
 from labkit import times
 from labkit.errors import LabStopped
-from labkit.runtime import control, pace
-from labkit.runtime.pace import measure
+from labkit.runtime import control
+from labkit.runtime.control import measure_pace as measure
 from labkit.wire.requests import AskBusy, Busy
 from tests.support.virtual_clock import VirtualClock
 
@@ -26,7 +26,7 @@ class Ranks:
         self.asked: list[tuple[int, Any]] = []  #: ranks and the futures of their answers
         self.computed = 0.0  #: seconds of processor time of this process
         monkeypatch.setattr(control, "post", self._post)
-        monkeypatch.setattr(pace.time, "process_time", lambda: self.computed)
+        monkeypatch.setattr(control.time, "process_time", lambda: self.computed)
         monkeypatch.setattr(times, "pace", times.Pace())
 
     def _post(self, cluster: object, rank: int, question: object) -> Any:

@@ -36,7 +36,7 @@ class Ranks:
         self.left = set(ALL)  #: that are busy
         self.done: list[tuple[float, str, list[int]]] = []
         monkeypatch.setattr(recovery, "free", self._free)
-        monkeypatch.setattr(recovery, "send_signal", self._send_signal)
+        monkeypatch.setattr(control, "send_signal", self._send_signal)
 
     def local_process(self, rank: int) -> object:
         return rank in self.here or None

@@ -137,7 +137,7 @@ def test_the_line_of_a_busy_rank_is_asked_for_a_few_times(monkeypatch, factor):
         states = (RankState(r, "host", 7, "cpu", "gloo", "running") for r in range(4))
         return [dataclasses.replace(s, where=at.where, line=at.line) for s in states]
 
-    monkeypatch.setattr(module, "look", look)
+    monkeypatch.setattr(module.control, "list_states", look)
     with pytest.raises(LabError, match=r"^Rank 2 is busy; nothing was changed\."):
         lab.check_idle()
     assert lab.cluster.clock.time == pytest.approx(0.15 * factor)

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from labkit.runtime import slips
+from labkit.notebook import wrong_side
+from labkit.runtime import error_texts
 from labkit.runtime.cluster import RankCluster
 
 
@@ -59,24 +60,26 @@ KNOWN = {
     ],
 )
 def test_a_name_of_the_notebook_is_named(name: str, sentence: str) -> None:
-    assert slips.of_notebook(name, KNOWN) == sentence
+    assert error_texts.of_notebook(name, KNOWN) == sentence
 
 
 def test_a_name_that_the_notebook_has_not_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slips, "names_of_notebook", lambda: KNOWN)
+    monkeypatch.setattr(error_texts, "names_of_notebook", lambda: KNOWN)
     here = cluster("cpu")
-    assert slips.explain("NameError", "name 'data' is not defined", here)
-    assert slips.explain("NameError", "name 'dat' is not defined", here) is None
-    assert slips.explain("ValueError", "name 'data' is not defined", here) is None
+    assert error_texts.explain_slip("NameError", "name 'data' is not defined", here)
+    assert error_texts.explain_slip("NameError", "name 'dat' is not defined", here) is None
+    assert error_texts.explain_slip("ValueError", "name 'data' is not defined", here) is None
     local = "cannot access local variable 'data' where it is not associated with a value"
-    assert slips.explain("UnboundLocalError", local, here) is None
+    assert error_texts.explain_slip("UnboundLocalError", local, here) is None
 
 
 def test_the_notebooks_own_name_of_the_lab_is_in_the_sentence() -> None:
     lab = type("Lab", (), {"__module__": "labkit.notebook.lab"})()
     known = {"data": 1, "four": lab}
-    assert slips.of_notebook("data", known).endswith(": four['data'] = data gives it to the ranks.")
-    assert slips.of_notebook("four", known) == (
+    assert error_texts.of_notebook("data", known).endswith(
+        ": four['data'] = data gives it to the ranks."
+    )
+    assert error_texts.of_notebook("four", known) == (
         "four is the lab, and belongs to the notebook: use it in a cell without %%px."
     )
 
@@ -111,20 +114,23 @@ WRITE = (
     ],
 )
 def test_a_line_for_a_gpu_is_told_what_to_write(message: str, sentence: str) -> None:
-    assert slips.explain("RuntimeError", message, cluster("cpu", "cpu")) == sentence
-    assert slips.explain("RuntimeError", message, cluster("cuda:0", "cpu")) is None
+    assert error_texts.explain_slip("RuntimeError", message, cluster("cpu", "cpu")) == sentence
+    assert error_texts.explain_slip("RuntimeError", message, cluster("cuda:0", "cpu")) is None
 
 
 def test_other_errors_stay_as_they_are() -> None:
     error = ("ValueError", "CUDA is a word", ["ValueError: CUDA is a word"])
-    assert slips.add(cluster("cpu"), {0: error}, "text", ["block"]) == ("text", ["block"])
+    assert error_texts.add_slips(cluster("cpu"), {0: error}, "text", ["block"]) == (
+        "text",
+        ["block"],
+    )
 
 
 def test_each_sentence_comes_once() -> None:
     errors = {
         rank: ("RuntimeError", f"Found no NVIDIA driver ({rank})", ["lines"]) for rank in range(3)
     }
-    summary, blocks = slips.add(cluster("cpu"), errors, "text", ["block"])
+    summary, blocks = error_texts.add_slips(cluster("cpu"), errors, "text", ["block"])
     assert (summary, blocks) == (f"text\n{WRITE}", ["block", WRITE])
 
 
@@ -142,10 +148,12 @@ def test_each_sentence_comes_once() -> None:
     ],
 )
 def test_a_name_of_the_ranks_is_named(name: str, ranks: list[int], sentence: str) -> None:
-    assert slips.of_ranks(name, ranks, 2) == sentence
+    assert wrong_side.of_ranks(name, ranks, 2) == sentence
 
 
 def test_the_notebook_has_no_group() -> None:
-    assert slips.of_group("Default process group has not been initialized, please make sure")
-    assert slips.of_group("using env:// rendezvous: environment variable RANK expected, but not")
-    assert slips.of_group("process group") is None
+    assert wrong_side.of_group("Default process group has not been initialized, please make sure")
+    assert wrong_side.of_group(
+        "using env:// rendezvous: environment variable RANK expected, but not"
+    )
+    assert wrong_side.of_group("process group") is None

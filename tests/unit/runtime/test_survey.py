@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from labkit import times
-from labkit.runtime import survey as module
-from labkit.runtime.survey import find_fault, survey
+from labkit.runtime import control, watchdog
+from labkit.runtime.control import survey
+from labkit.runtime.watchdog import find_fault
 from labkit.wire.samples import Sample, Wait
 from labkit.wire.state import RankState
 from tests.support.virtual_clock import VirtualClock
@@ -41,14 +42,14 @@ def test_a_rank_waits_if_it_stands_still_between_two_looks(
         sampled.append((cluster.clock.time, ranks))
         return {1: Sample(1, "waiting", True, Wait("recv", (), peer=0))}
 
-    monkeypatch.setattr(module, "look", lambda c: [state(0, "idle"), state(1, "running")])
-    monkeypatch.setattr(module, "sample", sample)
+    monkeypatch.setattr(control, "list_states", lambda c: [state(0, "idle"), state(1, "running")])
+    monkeypatch.setattr(control, "sample", sample)
     assert [s.state for s in survey(cluster)] == ["idle", "waiting"]
     assert sampled == [(0, [1]), (pytest.approx(0.25 * factor), [1])]
 
 
 def test_idle_ranks_are_looked_at_once(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "look", lambda c: [state(0, "idle"), state(1, "idle")])
+    monkeypatch.setattr(control, "list_states", lambda c: [state(0, "idle"), state(1, "idle")])
     survey(cluster)
     assert cluster.clock.time == 0
 
@@ -61,14 +62,14 @@ class FakeWatcher:
     def __init__(self, cluster: Any, ranks: list[int]) -> None:
         self.clock = cluster.clock
 
-    def look(self, replies: object, failures: object, seconds: float) -> None:
+    def poll(self, replies: object, failures: object, seconds: float) -> None:
         self.clock.sleep(seconds)
 
 
 def test_a_deadlock_is_looked_for_for_a_bounded_time(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    monkeypatch.setattr(module, "Watcher", FakeWatcher)
+    monkeypatch.setattr(watchdog, "Watcher", FakeWatcher)
     assert find_fault(cluster, [state(0, "running")]) == []
     assert cluster.clock.time == 0
     assert find_fault(cluster, [state(0, "waiting")]) == []

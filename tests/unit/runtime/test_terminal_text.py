@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from labkit.runtime.terminal_text import REACH, Screen, settle
+from labkit.runtime.output import REACH, Screen, settle
 
 
 def plain(text):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.runtime.too_short import find
+from labkit.runtime.messages import find_too_short as find
 from labkit.wire.samples import Group, MessageKey, Sample, Size
 
 KEY = ("0", (0, 1, 2))

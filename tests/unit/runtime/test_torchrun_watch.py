@@ -71,13 +71,13 @@ def find(watch: Watch, seconds: float) -> Case | None:
     """Look until there is a deadlock, or for so long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if (case := watch.look(0.05)) is not None:
+        if (case := watch.poll(0.05)) is not None:
             return case
     return None
 
 
 def test_without_workers_nothing_is_known(watch: Watch) -> None:
-    assert watch.look(0.01) is None
+    assert watch.poll(0.01) is None
     assert (watch.states(), watch.suspicion(), watch.waits()) == ([], None, {})
 
 
@@ -97,7 +97,7 @@ def test_workers_that_wait_for_one_another_are_a_deadlock(folder: Path, watch: W
 def test_one_that_has_not_come_may_do_anything(folder: Path, watch: Watch) -> None:
     play(folder, sends(0))
     while not watch.waits():
-        watch.look(0.01)
+        watch.poll(0.01)
     assert find(watch, 1.0) is None
     assert watch.suspicion() is None
     assert [state.rank for state in watch.states()] == [0]
@@ -107,7 +107,7 @@ def test_only_the_last_attempt_counts(folder: Path, watch: Watch) -> None:
     play(folder, sends(0)), play(folder, sends(1))
     play(folder, sends(0), attempt=1, pid=os.getppid())
     while watch.pid(0) != os.getppid():
-        watch.look(0.01)
+        watch.poll(0.01)
     assert find(watch, 0.5) is None
 
 
@@ -116,7 +116,7 @@ def test_what_may_be_is_suspected_only(folder: Path, watch: Watch) -> None:
     for rank in (0, 1):
         play(folder, sends(rank, thread))
     while (suspicion := watch.suspicion()) is None:
-        assert watch.look(0.05) is None
+        assert watch.poll(0.05) is None
     assert find(watch, 1.0) is None
     assert type(deadlock(suspicion.case)) is SuspectedDeadlock
     error = stopped(suspicion)

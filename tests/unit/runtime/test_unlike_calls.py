@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labkit.runtime.same_bytes import may_be_meant
+from labkit.runtime.messages import may_be_meant
 from labkit.runtime.unlike_calls import find
 from labkit.wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from labkit import times
+from labkit.deadlock.confirmation import CONFIRM_TIMES
 from labkit.deadlock.wait_graph import judge
-from labkit.runtime import control, outside, watchdog
+from labkit.runtime import control, watchdog
 from labkit.wire.samples import Group, Issuer, Sample, Wait
 from tests.support.virtual_clock import VirtualClock
 
@@ -32,10 +33,10 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[int, Sample]:
     """What the two ranks answer; one that is not in here does not."""
     answers: dict[int, Sample] = {}
     monkeypatch.setattr(
-        watchdog, "sample", lambda c, asked: {r: answers[r] for r in asked if r in answers}
+        control, "sample", lambda c, asked: {r: answers[r] for r in asked if r in answers}
     )
     monkeypatch.setattr(control, "post", lambda cluster, rank, question: None)
-    monkeypatch.setattr(outside, "doubts", lambda *about: ())
+    monkeypatch.setattr(watchdog, "doubts_outside", lambda *about: ())
     return answers
 
 
@@ -52,14 +53,14 @@ def watch(waiting: Mapping[int, Sample]) -> watchdog.Watcher:
     watcher = watchdog.Watcher(cluster, [0, 1])
     for rank, sample in waiting.items():
         watcher.waiting[rank] = sample
-        watcher._told[rank] = 0.0
+        watcher._heard[rank] = 0.0
     return watcher
 
 
 def look(watcher: watchdog.Watcher) -> frozenset[int]:
     """Look once; return the ranks of a deadlock that is proved."""
-    watcher.look_again()
-    case = watcher.look([], {}, 0.0)
+    watcher._due = 0.0
+    case = watcher.poll([], {}, 0.0)
     return frozenset() if case is None else case.stuck
 
 
@@ -112,11 +113,11 @@ def test_a_rank_that_gets_work_while_it_is_looked_at_can_come(
         busy[1:] = [1]  # it was sent before the task was over
         return ()
 
-    monkeypatch.setattr(outside, "doubts", doubts)
+    monkeypatch.setattr(watchdog, "doubts_outside", doubts)
     assert look(watcher) == frozenset()
     assert (told, busy) == ([], [0, 1])
     busy.remove(1)
-    monkeypatch.setattr(outside, "doubts", lambda *about: ())
+    monkeypatch.setattr(watchdog, "doubts_outside", lambda *about: ())
     assert look(watcher) == {0}
 
 
@@ -128,14 +129,16 @@ def test_a_task_that_ends_after_a_rank_has_answered_may_have_sent(
     watcher = watch({0: ranks[0]})
     watcher.cluster.busy_ranks = lambda: [0]  # type: ignore[method-assign]
     under_way = [True]
-    monkeypatch.setattr(outside, "doubts", lambda *about: ("a task",) if under_way[0] else ())
+    monkeypatch.setattr(
+        watchdog, "doubts_outside", lambda *about: ("a task",) if under_way[0] else ()
+    )
 
     def ask(cluster: object, asked: Any) -> dict[int, Sample]:
         answers = {r: ranks[r] for r in asked}
         under_way[0] = False
         return answers
 
-    monkeypatch.setattr(watchdog, "sample", ask)
+    monkeypatch.setattr(control, "sample", ask)
     situation = watcher._sample([0, 1], frozenset({1}))
     assert situation.outside == ("a task",)
     assert judge(situation).proved == frozenset()
@@ -180,19 +183,19 @@ class Looks:
         self.watcher = watch(waiting)
         self.clock: Any = self.watcher.clock
         self.at: list[float] = []
-        answer = watchdog.sample
+        answer = control.sample
 
         def sample(cluster: Any, asked: Any) -> dict[int, Sample]:
             self.at.append(self.clock.time)
             return answer(cluster, asked)
 
-        monkeypatch.setattr(watchdog, "sample", sample)
+        monkeypatch.setattr(control, "sample", sample)
 
     def go_on(self, seconds: float) -> bool:
         """Look for some seconds; return whether a deadlock was declared."""
         end, never = self.clock.time + seconds, concurrent.futures.Future[Any]()
         while self.clock.time < end:
-            if self.watcher.look([never], {}, times.TICK) is not None:
+            if self.watcher.poll([never], {}, times.TICK) is not None:
                 return True
         return False
 
@@ -224,7 +227,7 @@ def test_a_rank_that_runs_between_two_looks_is_not_in_a_deadlock(
     looks = Looks(monkeypatch, ranks)
     moved = dataclasses.replace(ranks[1], stamp=(99,))
     looks.clock.at(0.2 + 0.1 * factor, lambda: ranks.update({1: moved}))
-    looks.watcher.look([concurrent.futures.Future[Any]()], {}, times.TICK)
+    looks.watcher.poll([concurrent.futures.Future[Any]()], {}, times.TICK)
     assert looks.watcher.suspicion is None
     assert len(looks.at) == 3
 
@@ -240,7 +243,7 @@ def test_it_looks_on_while_another_rank_may_turn_out_to_wait_but_not_for_ever(
     looks = Looks(monkeypatch, {0: own})
     looks.go_on(times.TICK / 2)
     later = looks.pauses()[1:]
-    assert later == pytest.approx([0.15 * factor] * watchdog.CONFIRM_TIMES, abs=1e-6)
+    assert later == pytest.approx([0.15 * factor] * CONFIRM_TIMES, abs=1e-6)
 
 
 def test_without_news_it_looks_less_and_less_often(
@@ -263,7 +266,7 @@ def test_news_are_looked_at_immediately(
     looks.go_on(20)
     before = len(looks.at)
     looks.watcher._note({1: receives(1)})
-    looks.watcher.look([concurrent.futures.Future[Any]()], {}, times.TICK)
+    looks.watcher.poll([concurrent.futures.Future[Any]()], {}, times.TICK)
     assert len(looks.at) > before
 
 
@@ -276,3 +279,27 @@ def test_what_is_suspected_is_looked_at_every_second(
     assert looks.watcher.suspicion is not None
     assert looks.watcher.suspicion.seconds() == pytest.approx(20, abs=0.5)
     assert max(looks.pauses()) <= times.LOOK_AGAIN_SUSPECTED + times.TICK
+
+
+def test_a_suspicion_is_old_when_it_was_judged_once_more_after_its_time(
+    ranks: dict[int, Sample], monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    """On a busy machine as well: the limit is the user's."""
+    ranks.update({rank: receives(rank, THREAD) for rank in range(2)})
+    looks = Looks(monkeypatch, ranks)
+    looks.go_on(times.TICK / 2)
+    watcher = looks.watcher
+    assert watcher.suspicion is not None
+    looks.clock.sleep(5)
+    assert not watcher.outlasts(None)
+    assert not watcher.outlasts(60)
+    assert not watcher.outlasts(5)
+    before = len(looks.at)
+    watcher.poll([], {}, 0.0)
+    assert len(looks.at) > before
+    assert watcher.outlasts(5)
+    ranks[1] = dataclasses.replace(ranks[1], stamp=(99,), state="computing", wait=None)
+    watcher.poll([], {}, times.LOOK_AGAIN_SUSPECTED)
+    watcher._due = 0.0
+    watcher.poll([], {}, 0.0)
+    assert not watcher.outlasts(5)

@@ -1,19 +1,24 @@
-"""Fold errors and warnings of ranks that differ only in what differs on every rank anyway.
+"""Word the errors of ranks: what they share once, and what to write instead of an everyday slip.
 
-A port, the address of an object, a process id, a time in torch's log, and the rank's own number
-tell nothing of the mistake; sixteen ranks would show the same error sixteen times. What the folded
-text leaves out is named behind it. Any other difference keeps errors apart: a shape, a name, a
-value.
+A port, an address, a process id, a time in torch's log, and the rank's own number tell nothing of
+the mistake: sixteen ranks would show one error sixteen times. The folded text says what it leaves
+out. Any other difference keeps errors apart: a shape, a name, a value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 
-from ..rank_names import bold_label, fold, has_rate, label, red
+from ..rank_names import bold_label, fold, has_rate, how_to_replace, label, red
+from .cluster import RankCluster
+
+#: Name, message and formatted lines of what a rank raised.
+Raised = tuple[str, str, list[str]]
 
 _HOST = r"(?:\[(?!\d+\])[\w.:%-]+\]|\b\d{1,3}(?:\.\d{1,3}){3}|\blocalhost|\btcp://[\w.-]+)"
 
@@ -162,11 +167,8 @@ def _rest(parts: Sequence[str], found: Sequence[_Found]) -> tuple[str, ...]:
     return tuple(rest)
 
 
-def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, list[str]]:
-    """Fold errors: one summary, one line an error, and one block of lines an error.
-
-    ``errors`` has (name, message, formatted lines) by rank.
-    """
+def error_texts(errors: Mapping[int, Raised]) -> tuple[str, list[str]]:
+    """Fold errors: one summary, one line an error, and one block of lines an error."""
     texts = {}
     for rank, (name, message, lines) in errors.items():
         line = name + (f": {message}" if message else "")
@@ -179,3 +181,107 @@ def error_texts(errors: Mapping[int, tuple[str, str, list[str]]]) -> tuple[str, 
         head = f"{red(title)}:{tail}" if tail else red(title)
         blocks.append("\n".join([f"{bold_label(ranks, coloured=False)}: {head}", *rest]))
     return "\n".join(summary), blocks
+
+
+# -- everyday slips: Python and torch know nothing of the lab, so their errors cannot name them ----
+
+#: Returns the names that the notebook's cells have defined, with their values.
+names_of_notebook: Callable[[], Mapping[str, object]] = dict
+
+_UNKNOWN = re.compile(r"name '(\w+)' is not defined")
+
+#: What torch says to a line that needs a GPU where there is none, and what to write instead.
+_ON_CPU = {
+    re.compile(pattern): f"This lab computes on the CPU: {advice}"
+    for pattern, advice in {
+        r"nccl\w* requires at least one CUDA|ProcessGroupNCCL is only supported with GPUs|"
+        r"doesn't have NCCL built in": (
+            'NCCL needs a GPU for each rank; write "gloo", or leave the backend out.'
+        ),
+        r"No backend type associated with device type cuda": (
+            'write device.type where the line, or its mesh, has "cuda".'
+        ),
+        r"Attempting to deserialize object on a CUDA device": (
+            "write torch.load(…, map_location=device)."
+        ),
+        r"Found no NVIDIA driver|Torch not compiled with CUDA|No CUDA GPUs are available|"
+        r"no CUDA-capable device|CUDA driver version is insufficient|"
+        r"Cannot access accelerator device|less than the number of accelerators available: 0|"
+        r"device_ids and output_device arguments only": (
+            "write .to(device) and device=device, and DDP(model) without device_ids."
+        ),
+    }.items()
+}
+#: A process may open no more files; what ends with "in system" is another limit.
+_NO_FILE = re.compile(r"Too many open files(?! in system)")
+
+
+def add_slips(
+    cluster: RankCluster, errors: Mapping[int, Raised], summary: str, blocks: list[str]
+) -> tuple[str, list[str]]:
+    """Return summary and blocks of an error with a sentence for each slip in it."""
+    found = [
+        sentence
+        for name, message, _ in errors.values()
+        if (sentence := explain_slip(name, message, cluster)) is not None
+    ]
+    full = [rank for rank, (_, message, _) in errors.items() if _NO_FILE.search(message)]
+    hints = list(dict.fromkeys([*found, *([without_files(full)] if full else [])]))
+    return "\n".join([summary, *hints]), [*blocks, *hints]
+
+
+def without_files(ranks: Sequence[int]) -> str:
+    """Say what helps ranks that may open no more files."""
+    have = f"{label(ranks).capitalize()} {'has' if len(ranks) == 1 else 'have'}"
+    return (
+        f"{have} no file descriptor left (ulimit -n is the limit). Close files and sockets that "
+        f"you no longer need; {how_to_replace(ranks)}."
+    )
+
+
+def explain_slip(name: str, message: str, cluster: RankCluster) -> str | None:
+    """Return what to write instead of a line that has raised this; None if it is no known slip."""
+    if name == "NameError" and (unknown := _UNKNOWN.match(message)):
+        known = names_of_notebook()
+        return of_notebook(unknown[1], known) if unknown[1] in known else None
+    advice = for_cpu(message)
+    if advice is None or any(place.device != "cpu" for place in cluster.places):
+        return None
+    return advice
+
+
+def for_cpu(message: str) -> str | None:
+    """Return what to write where there is no GPU, instead of a line that has raised this."""
+    return next((advice for said, advice in _ON_CPU.items() if said.search(message)), None)
+
+
+def of_notebook(name: str, known: Mapping[str, object]) -> str:
+    """Say how a name of the notebook's gets to the ranks."""
+    value = known[name]
+    if line := _import(name, value):
+        return f"{name} is imported in the notebook only: write {line} in the cell."
+    if type(value).__module__.startswith("labkit."):
+        what = "the lab, and belongs to" if _is_lab(value) else "an object of"
+        return f"{name} is {what} the notebook: use it in a cell without %%px."
+    what = "class" if isinstance(value, type) else "variable"
+    what = "function" if isinstance(value, FunctionType) else what
+    handle = next((other for other, found in known.items() if _is_lab(found)), "lab")
+    return f"{name} is a {what} of the notebook: {handle}[{name!r}] = {name} gives it to the ranks."
+
+
+def _is_lab(value: object) -> bool:
+    return type(value).__module__ == "labkit.notebook.lab" and type(value).__name__ == "Lab"
+
+
+def _import(name: str, value: object) -> str:
+    """Return the line that imports a value under a name, "" if none does."""
+    if isinstance(value, ModuleType):
+        path = value.__name__
+        return f"import {path}" if path == name else f"import {path} as {name}"
+    module = getattr(value, "__module__", None)
+    own = getattr(value, "__name__", None)
+    if not (callable(value) and isinstance(own, str) and isinstance(module, str)):
+        return ""
+    if module == "__main__" or getattr(sys.modules.get(module), own, None) is not value:
+        return ""
+    return f"from {module} import {own}" + ("" if own == name else f" as {name}")
