@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import interrupts
 from ..errors import LabError, UsageError
 from ..launch import placement
-from ..runtime import request, variables
+from ..runtime import request
 from ..runtime.control import survey
 from ..runtime.messages import Message
 from ..runtime.session import Session
@@ -17,9 +18,9 @@ from ..runtime.watchdog import find_fault
 from ..timeline.timeline import Cell, Timeline, record
 from ..wire.features import sentences
 from ..wire.kinds import kind_of
-from . import person, shell
-from .run import run
-from .status_table import Table
+from . import shell, variables
+from .board import Table
+from .run import may_ask, run
 
 _current: Lab | None = None
 
@@ -58,6 +59,19 @@ def _cell(text: str) -> Cell:
     found = shell.current()
     shell.check_syntax(found, text)
     return Cell(text, shell.cell_name(found, "timeline"))
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Read the ranks that a ``%%px`` cell is for: ``0,2``, ``1-3`` or ``0,2-5`` (an en dash works
+    too)."""
+    ranks: list[int] = []
+    for part in text.replace("–", "-").replace(" ", "").split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match is None:
+            raise UsageError(f"--ranks takes numbers and ranges as in 0,2-3, not {text!r}.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        ranks += range(first, last + 1)
+    return ranks
 
 
 class Lab:
@@ -161,7 +175,7 @@ class Lab:
         payload = variables.dump((fn, args, kwargs), what, instead)
         with interrupts.held():
             group = self._session.group
-            finished = run(request.call(group, chosen, payload, may=person.may_ask()))
+            finished = run(request.call(group, chosen, payload, may=may_ask()))
         return variables.load(finished.outcomes)
 
     def timeline(

@@ -15,16 +15,17 @@ from typing import Any, Protocol
 
 from .. import times, variables
 from ..clock import SYSTEM, Clock
+from ..launch.ipyparallel_internals import has_printed
 from ..rank_names import fold, label
 from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
-from . import board, cell_output, shell
+from . import board, shell
 from .board import Texts
 
 #: Set to 0 where nobody looks on. CI, which every CI service sets, has the same effect.
 LIVE = "LABKIT_LIVE"
 #: Asks every rank what it does.
-Look = Callable[[], Sequence[RankState]]
+States = Callable[[], Sequence[RankState]]
 
 
 class Screen(Protocol):
@@ -54,7 +55,7 @@ def patience() -> float | None:
 
 
 def _is_watched() -> bool:
-    """Tell whether somebody looks on: a notebook's page or a terminal, and no CI."""
+    """Return whether somebody looks on: a notebook's page or a terminal, and no CI."""
     if os.environ.get(LIVE) == "0" or os.environ.get("CI", "") not in ("", "0", "false"):
         return False
     if (notebook := shell.of_notebook()) is not None:
@@ -67,22 +68,15 @@ def screen() -> Screen | None:
     if not _is_watched():
         return None
     if shell.of_notebook() is not None:
-        cell = cell_output.current()
+        cell = current_output()
         return Page(cell) if cell is not None and cell.is_empty() else None
     return Line()
 
 
 class Live:
-    """What a cell shows while it runs.
+    """What a cell shows while it runs: on a screen, or nowhere without one.
 
-    Parameters
-    ----------
-    screen
-        Where to show it; None: nowhere.
-    board_after
-        Seconds after which the board of ranks comes; negative: never.
-    clock
-        Tells the time.
+    ``board_after`` so many seconds the board of ranks comes; negative: never.
     """
 
     def __init__(
@@ -101,24 +95,18 @@ class Live:
     def offer(
         self,
         texts: Callable[[], tuple[Texts, Texts]],
-        look: Look,
+        states: States,
         suspicion: Suspicion | None = None,
     ) -> None:
         """Show what is new.
 
-        Parameters
-        ----------
-        texts
-            Returns what ranks wrote to stdout and stderr so far.
-        look
-            Returns what each rank does.
-        suspicion
-            The ranks that seem to wait in vain, if some do.
+        ``texts`` returns what ranks wrote to stdout and stderr so far, ``states`` what each rank
+        does; ``suspicion`` has the ranks that seem to wait in vain.
         """
         if self._screen is None:
             return
         out, err = texts()
-        self._look(look)
+        self._update_board(states)
         seconds = int(self._clock.now() - self._began)
         new = (out, err, self._board, seconds)
         # What is there may have been cleared, or cleared and written anew.
@@ -127,11 +115,11 @@ class Live:
                 self._screen.show(out, err, self._board, seconds, suspicion)
             self._shown = new
 
-    def _look(self, look: Look) -> None:
+    def _update_board(self, states: States) -> None:
         now = self._clock.now()
         if now >= self._board_due:
-            self._board = look()
-            # A rank that gives no answer makes a look last: the cell has to be followed between.
+            self._board = states()
+            # A rank that gives no answer makes this last: the cell has to be followed between.
             self._board_due = now + max(times.BOARD, 3 * (self._clock.now() - now))
 
     def before_input(self, rank: int, text: str) -> bool:
@@ -160,7 +148,7 @@ class Live:
 class Page:
     """The output of the cell that runs, all of it: what else was there would go too."""
 
-    def __init__(self, cell: cell_output.CellOutput) -> None:
+    def __init__(self, cell: CellOutput) -> None:
         self._cell = cell
         self._name = uuid.uuid4().hex
         self._there = False
@@ -192,6 +180,59 @@ class Page:
 
     def clear(self, *, wait: bool) -> None:
         self._cell.clear(wait=wait)
+
+
+_current: CellOutput | None = None
+
+
+def current_output() -> CellOutput | None:
+    """Return the output of the cell that runs, None before :func:`follow_output`."""
+    return _current
+
+
+def follow_output(shell: Any) -> None:
+    """Begin to follow what a kernel's cells show, once."""
+    global _current
+    if _current is None or _current.shell is not shell:
+        _current = CellOutput(shell)
+
+
+class CellOutput:
+    """What the cell that runs has shown so far.
+
+    Jupyter can only clear all of a cell's output. So what comes and goes may be shown only while
+    there is nothing else.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self._displayed = False
+        shell.events.register("pre_run_cell", self._begin)
+        shell.display_pub.register_hook(self._note)
+        self._begin()
+
+    def _begin(self, info: Any = None) -> None:
+        self._displayed = False
+
+    def _note(self, message: Any) -> Any:
+        self._displayed = True
+        return message
+
+    def is_empty(self) -> bool:
+        """Return whether the cell has shown nothing; False where IPython does not say."""
+        return not self._displayed and has_printed(self.shell) is False
+
+    def show(self, bundle: dict[str, str], name: str, *, update: bool) -> None:
+        """Show a mime bundle, or put it in the place of the one of that name."""
+        before = self._displayed
+        transient = {"display_id": name}
+        self.shell.display_pub.publish(bundle, transient=transient, update=update)
+        self._displayed = before
+
+    def clear(self, *, wait: bool) -> None:
+        """Clear the cell's output; with ``wait`` when the next output comes."""
+        self.shell.display_pub.clear_output(wait=wait)
+        self._displayed = False
 
 
 # -- in a terminal ------------------------------------------------------------------------------

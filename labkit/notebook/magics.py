@@ -17,10 +17,9 @@ from ..errors import RankError, UsageError
 from ..rank_names import red
 from ..runtime import request
 from ..wire.outcome import Outcome
-from . import cell_output, completion, lab, live, person, show
+from . import lab, live, show
 from . import shell as ipython
-from .ranks_option import parse_ranks
-from .run import run
+from .run import may_ask, run
 
 #: What ``shlex`` says of a line that it cannot divide into words.
 UNREADABLE = "No closing quotation"
@@ -77,9 +76,8 @@ class LabMagics(ParallelMagics):
         view = running_lab.client.direct_view("all")
         view.block = True
         if ipython.of_notebook() is not None:
-            cell_output.install(shell)
+            live.follow_output(shell)
         shell.register_magics(cls(shell, view))
-        completion.load(shell)
         if fill_empty not in shell.input_transformers_cleanup:
             shell.input_transformers_cleanup.append(fill_empty)
 
@@ -106,7 +104,7 @@ class LabMagics(ParallelMagics):
         current = self._lab()
         if args.targets and args.ranks:
             raise UsageError("%%px takes --ranks or --targets, not both.")
-        ranks = current.check_ranks(parse_ranks(args.ranks) if args.ranks else None)
+        ranks = current.check_ranks(lab.parse_ranks(args.ranks) if args.ranks else None)
         if args.targets:
             ranks = self._ranks_of_targets(current, args.targets)
         if args.timeout is not None and not args.timeout > 0:
@@ -232,7 +230,7 @@ class LabMagics(ParallelMagics):
 
         with interrupts.held():
             group = lab.session_of(current).group
-            sent = request.cell(group, ranks, code, may=person.may_ask())
+            sent = request.cell(group, ranks, code, may=may_ask())
             self._keep(sent.result, save_name)
             if local is not None:
                 with interrupts.released():

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..rank_names import block, bold_label, fold, label, rank_colour
 from ..runtime.error_texts import fold_warnings
-from . import displays, shell
-
-if TYPE_CHECKING:
-    from ..wire.outcome import Bundle, Outcome
+from ..wire.outcome import Bundle, Outcome
+from . import shell
 
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.
 #: One with at most ``SPARED`` more is shown as it is: what is not worth a click.
@@ -35,7 +35,7 @@ def show(outcomes: Sequence[Outcome], *, results: bool = True) -> None:
     for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
         texts = {o.rank: getattr(o, stream) for o in outcomes if getattr(o, stream)}
         _show_texts(texts, target)
-    for changed in displays.update(outcomes):
+    for changed in update_displays(outcomes):
         publish(*changed.data(), name=changed.name, update=True)
     for position in range(max((len(o.displays) for o in outcomes), default=0)):
         here = [o for o in outcomes if position < len(o.displays)]
@@ -132,13 +132,13 @@ def _show_bundles(bundles: Mapping[int, Bundle], names: Mapping[int, str]) -> No
         if named and shell.of_notebook() is not None:
             _show_texts(texts, sys.stdout)
             texts = {}
-            kept = displays.share(dict.fromkeys(ranks, bundle), named, html_label)
-            if not displays.is_text(bundle):
+            kept = share(dict.fromkeys(ranks, bundle), named, html_label)
+            if not is_text(bundle):
                 sys.stdout.write(f"{bold_label(ranks)}:\n")
             sys.stdout.flush()
             publish(*kept.data(), name=kept.name)
             continue
-        if displays.is_text(bundle):
+        if is_text(bundle):
             texts |= dict.fromkeys(ranks, bundle["data"]["text/plain"])
             continue
         _show_texts(texts, sys.stdout)
@@ -167,3 +167,86 @@ def publish(
         display(data, metadata=metadata, raw=True, **named)
     else:
         sys.stdout.write(data.get("text/plain", f"<{next(iter(data))}>") + "\n")
+
+
+# -- displays under a display_id, which a later cell may update ----------------------------------
+
+#: Displays that are kept; those before can no longer be updated.
+KEPT = 500
+
+
+@dataclass
+class Shared:
+    """A display of the notebook that stands for those of some ranks.
+
+    In a notebook ``handle.update(…)`` changes the output of the cell that made the handle, wherever
+    it is called. When the displays of the ranks are no longer the same, this one holds all of them.
+    """
+
+    bundles: dict[int, Bundle]  #: by rank
+    label: Callable[[Sequence[int]], str]  #: names ranks in HTML
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)  #: its own ``display_id``
+
+    def data(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the mime bundle that shows all of them, and its metadata."""
+        groups = fold(self.bundles, lambda bundle: json.dumps(bundle, sort_keys=True))
+        if len(groups) == 1 and not is_text(groups[0][1]):  # labelled by a line above it
+            return groups[0][1]["data"], groups[0][1]["metadata"]
+        plain = "".join(block(ranks, text_of(bundle)) for ranks, bundle in groups).rstrip("\n")
+        made = {"text/plain": plain}
+        if not all(is_text(bundle) for _, bundle in groups):
+            made["text/html"] = "".join(
+                f"<div>{self.label(ranks)}:</div><div>{_html(bundle['data'])}</div>"
+                for ranks, bundle in groups
+            )
+        return made, {}
+
+
+#: (rank, its display_id) -> what stands for it, the oldest first
+_shared: dict[tuple[int, str], Shared] = {}
+
+
+def share(bundles: Mapping[int, Bundle], names: Mapping[int, str], label: Any) -> Shared:
+    """Keep the display of some ranks, of which each has its own name for it."""
+    made = Shared(dict(bundles), label)
+    for rank in bundles:
+        if rank in names:
+            _shared.pop((rank, names[rank]), None)
+            _shared[rank, names[rank]] = made
+    while len(_shared) > KEPT:
+        del _shared[next(iter(_shared))]
+    return made
+
+
+def update_displays(outcomes: Sequence[Outcome]) -> list[Shared]:
+    """Take in what displays of earlier cells shall be; return those that have changed.
+
+    A name that nobody has displayed is passed over, as in a notebook.
+    """
+    changed: dict[str, Shared] = {}
+    for outcome in outcomes:
+        for name, bundle in outcome.updates.items():
+            if (kept := _shared.get((outcome.rank, name))) is not None:
+                kept.bundles[outcome.rank] = bundle
+                changed[kept.name] = kept
+    return list(changed.values())
+
+
+def is_text(bundle: Bundle) -> bool:
+    """Return whether a bundle is text and nothing else."""
+    return set(bundle["data"]) == {"text/plain"}
+
+
+def text_of(bundle: Bundle) -> str:
+    """Return the text of a bundle, or what kind it is."""
+    data = bundle["data"]
+    return str(data.get("text/plain", f"<{next(iter(data), 'nothing')}>"))
+
+
+def _html(data: Mapping[str, Any]) -> str:
+    """Return the richest form of some data that can stand in HTML."""
+    for kind in ("image/png", "image/jpeg"):
+        if kind in data:
+            return f'<img src="data:{kind};base64,{str(data[kind]).strip()}">'
+    rich = data.get("text/html") or data.get("image/svg+xml")
+    return str(rich) if rich else f"<pre>{escape(str(data.get('text/plain', '')))}</pre>"

@@ -253,9 +253,10 @@ def _load_magics() -> None:
     """Give the notebook ``%%px`` and ``%%torchrun`` (a plain Python program needs neither)."""
     found = shell.current()
     if found is not None:
-        from . import torchrun, wrong_side
+        from . import names, torchrun
         from .magics import LabMagics
 
         LabMagics.load(found)
-        wrong_side.install(found)
+        names.load(found)
+        names.explain_errors(found)
         torchrun.load(found)

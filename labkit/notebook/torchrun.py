@@ -69,13 +69,13 @@ def run(words: list[str], script: str | None, name: str) -> None:
     with interrupts.held(), Job(words, script, name) as job:
         shown = live.Live(live.screen())
 
-        def look() -> None:
+        def on_tick() -> None:
             if text := job.own.more():
                 sys.stdout.write(text)
             shown.offer(job.workers.texts, job.watch.states, job.watch.suspicion())
 
         try:
-            ended = job.end(job.follow(look, live.patience()))
+            ended = job.end(job.follow(on_tick, live.patience()))
             shown.clear(wait=any(o.stdout or o.stderr for o in ended.outcomes))
         finally:
             shown.clear(wait=True)
@@ -89,8 +89,6 @@ def run(words: list[str], script: str | None, name: str) -> None:
 
 def load(shell: Any) -> None:
     """Register the magics in a notebook."""
-    from . import cell_output
-
     if ipython.of_notebook() is not None:
-        cell_output.install(shell)
+        live.follow_output(shell)
     shell.register_magics(TorchrunMagics)

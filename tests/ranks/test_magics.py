@@ -8,7 +8,7 @@ from jupyter_client.manager import start_new_kernel
 import labkit
 from labkit import CellSyntaxError, LabError, RankDied, RankError, UsageError
 from labkit.errors import Interrupted
-from labkit.notebook.ranks_option import parse_ranks
+from labkit.notebook.lab import parse_ranks
 from tests.support.events import HANG_SECONDS, busy_with, stop_pressed
 
 

@@ -9,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit import RankError
-from labkit.runtime import names
+from labkit.notebook import names
 from tests.support.cells import finish_cell, run_cell, send_cell
 from tests.support.events import Gate
 

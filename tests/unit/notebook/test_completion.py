@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labkit.notebook.completion import Place, find_place
+from labkit.notebook.names import Place, find_place
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_nobody_ends_a_suspicion_where_somebody_looks_on(monkeypatch):
 def test_a_cell_that_has_shown_something_itself_is_looked_at_all_the_same(monkeypatch):
     """Nothing else can be shown there, but the stop button works."""
     monkeypatch.setattr(live.shell, "of_notebook", notebook(allow_stdin=True))
-    monkeypatch.setattr(live.cell_output, "current", lambda: None)
+    monkeypatch.setattr(live, "current_output", lambda: None)
     assert live.screen() is None
     assert patience() is None
 
@@ -47,7 +47,7 @@ def notebook(**content):
 
 def test_nobody_looks_on_where_a_program_runs_the_notebook(monkeypatch):
     """nbclient says with each cell that it can ask nobody: jupyter execute, nbconvert."""
-    monkeypatch.setattr(live.cell_output, "current", lambda: None)
+    monkeypatch.setattr(live, "current_output", lambda: None)
     monkeypatch.setattr(live.shell, "of_notebook", notebook(allow_stdin=False))
     assert patience() == times.SUSPECT
     monkeypatch.setattr(live.shell, "of_notebook", notebook())  # another thread than the cell's

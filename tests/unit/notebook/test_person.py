@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit.notebook import person
+from labkit.notebook import run
 from labkit.notebook.live import Live, Page
-from labkit.notebook.person import Person, may_ask
+from labkit.notebook.run import User, may_ask
 from labkit.wire.asking import InputRequest, May
 
 
@@ -52,7 +52,7 @@ def ranks(monkeypatch):
 def test_on_a_page_a_question_stands_below_what_is_new_of_its_rank(ranks):
     cell = Cell()
     live = Live(Page(cell))
-    asks = Person(live, ranks.texts)
+    asks = User(live, ranks.texts)
     ranks.written.update({0: "other\n", 1: "before\n"})
     asks.show(ranks.texts, list)
     assert asks.ask(1, InputRequest(1, "n? ")) == "5"
@@ -75,14 +75,14 @@ def test_on_a_page_a_question_stands_below_what_is_new_of_its_rank(ranks):
 def test_a_question_without_anything_above_shows_nothing_more(ranks):
     cell = Cell()
     live = Live(Page(cell))
-    Person(live, ranks.texts).ask(0, InputRequest(1, "n? "))
+    User(live, ranks.texts).ask(0, InputRequest(1, "n? "))
     assert cell.shown == []
     live.clear()  # what the front end has made of question and answer goes
     assert cell.shown == [("cleared", False)]
 
 
 def test_in_a_terminal_what_is_new_is_printed(ranks, capsys):
-    asks = Person(Live(None), ranks.texts)
+    asks = User(Live(None), ranks.texts)
     ranks.written[0] = "before"
     asks.ask(0, InputRequest(1, "n? ", secret=True))
     ranks.written[0] += "n? \nafter\n"
@@ -103,7 +103,7 @@ def test_a_notebook_says_with_each_cell_whether_it_can(monkeypatch):
         ({}, May.FRONT_END),
     ):
         shell = SimpleNamespace(get_parent=lambda content=content: {"content": content})
-        monkeypatch.setattr(person.shell, "of_notebook", lambda shell=shell: shell)
+        monkeypatch.setattr(run.shell, "of_notebook", lambda shell=shell: shell)
         assert may_ask() is may
 
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from labkit.notebook.status_table import Table
+from labkit.notebook.board import Table
 from labkit.wire.state import RankState
 
 STATES = [

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from labkit.notebook import wrong_side
+from labkit.notebook import names
 from labkit.runtime import error_texts
 from labkit.runtime.cluster import RankCluster
 
@@ -148,12 +148,10 @@ def test_each_sentence_comes_once() -> None:
     ],
 )
 def test_a_name_of_the_ranks_is_named(name: str, ranks: list[int], sentence: str) -> None:
-    assert wrong_side.of_ranks(name, ranks, 2) == sentence
+    assert names.of_ranks(name, ranks, 2) == sentence
 
 
 def test_the_notebook_has_no_group() -> None:
-    assert wrong_side.of_group("Default process group has not been initialized, please make sure")
-    assert wrong_side.of_group(
-        "using env:// rendezvous: environment variable RANK expected, but not"
-    )
-    assert wrong_side.of_group("process group") is None
+    assert names.of_group("Default process group has not been initialized, please make sure")
+    assert names.of_group("using env:// rendezvous: environment variable RANK expected, but not")
+    assert names.of_group("process group") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from labkit.notebook.status_table import Table
+from labkit.notebook.board import Table
 from labkit.wire.features import Feature, Missing, find_missing, sentences
 
 FEATURES = {

@@ -12,11 +12,11 @@ import cloudpickle
 
 from ..errors import LabError, UsageError
 from ..rank_names import label
+from ..runtime.follow import Finished, finish, follow
+from ..runtime.process_group import GroupKeeper
+from ..runtime.request import send_errand, values
 from ..wire import errands
 from ..wire.outcome import Error, Outcome
-from .follow import Finished, finish, follow
-from .process_group import GroupKeeper
-from .request import send_errand, values
 
 
 def pull(group: GroupKeeper, name: str) -> list[Any]:
