@@ -1,14 +1,22 @@
-"""What is shown while a cell runs makes room for what came of it."""
+"""What a cell shows makes room for what came of it; what the user sees above an input request."""
 
 from __future__ import annotations
+
+import builtins
+import getpass
+import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 from labkit import times
 from labkit.errors import RankError
-from labkit.notebook.live import Live
-from labkit.notebook.run import run
+from labkit.notebook import run as module
+from labkit.notebook.live import Live, Page
+from labkit.notebook.run import User, may_ask, run
 from labkit.runtime import follow
+from labkit.wire.asking import InputRequest, May
 from tests.support.requests import failed, reply, request_with
 
 
@@ -68,3 +76,103 @@ def test_it_is_cleared_whatever_happens(monkeypatch):
     with pytest.raises(RuntimeError):
         run(request_with([reply()]), live=live(screen))
     assert screen.done == ["show", ("clear", True)]
+
+
+class Cell:
+    """A notebook's cell that notes what is shown: text, and whether in the place of the last."""
+
+    def __init__(self):
+        self.shown = []
+        self.names = []
+
+    def show(self, bundle, name, *, update):
+        assert update is (name in self.names)
+        self.names.append(name)
+        self.shown.append((bundle["text/html"], update))
+
+    def clear(self, *, wait):
+        self.shown.append(("cleared", wait))
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """What two ranks have written, a person who answers "5", and what was asked."""
+    written = {0: "", 1: ""}
+    asked = []
+
+    def answer(prompt=""):
+        asked.append(prompt)
+        return "5"
+
+    monkeypatch.setattr(builtins, "input", answer)
+    monkeypatch.setattr(getpass, "getpass", answer)
+    return SimpleNamespace(
+        written=written, asked=asked, texts=lambda: (dict(written), {0: "", 1: ""})
+    )
+
+
+def test_on_a_page_a_question_stands_below_what_is_new_of_its_rank(ranks):
+    cell = Cell()
+    live = Live(Page(cell))
+    asks = User(live, ranks.texts)
+    ranks.written.update({0: "other\n", 1: "before\n"})
+    asks.show(ranks.texts, list)
+    assert asks.ask(1, InputRequest(1, "n? ")) == "5"
+    ranks.written[1] += "n? 5\nafter\n"
+    asks.ask(1, InputRequest(2, "m? "))
+    assert ranks.asked == ["rank 1: n? ", "rank 1: m? "]
+    (both, _), (first, in_place), (second, below) = cell.shown
+    assert "other" in both
+    assert "before" in first
+    assert "other" not in first
+    assert in_place
+    assert "after" in second
+    assert "before" not in second
+    assert "n? 5" not in second  # the front end has written that down itself
+    assert not below
+    live.clear()
+    assert cell.shown[-1][0] == "cleared"
+
+
+def test_a_question_without_anything_above_shows_nothing_more(ranks):
+    cell = Cell()
+    live = Live(Page(cell))
+    User(live, ranks.texts).ask(0, InputRequest(1, "n? "))
+    assert cell.shown == []
+    live.clear()  # what the front end has made of question and answer goes
+    assert cell.shown == [("cleared", False)]
+
+
+def test_in_a_terminal_what_is_new_is_printed(ranks, capsys):
+    asks = User(Live(None), ranks.texts)
+    ranks.written[0] = "before"
+    asks.ask(0, InputRequest(1, "n? ", secret=True))
+    ranks.written[0] += "n? \nafter\n"
+    asks.ask(0, InputRequest(2, "n? "))
+    assert capsys.readouterr().out == "before\nafter\n"
+
+
+def test_a_terminal_can_ask_and_a_pipe_cannot(monkeypatch):
+    for asks, may in ((True, May.ASK), (False, May.FRONT_END)):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda asks=asks: asks))
+        assert may_ask() is may
+
+
+def test_a_notebook_says_with_each_cell_whether_it_can(monkeypatch):
+    for content, may in (
+        ({"allow_stdin": True}, May.ASK),
+        ({"allow_stdin": False}, May.FRONT_END),
+        ({}, May.FRONT_END),
+    ):
+        shell = SimpleNamespace(get_parent=lambda content=content: {"content": content})
+        monkeypatch.setattr(module.shell, "of_notebook", lambda shell=shell: shell)
+        assert may_ask() is may
+
+
+def test_a_thread_of_the_notebook_cannot_ask(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(may_ask()))
+    thread.start()
+    thread.join()
+    assert found == [May.FRONT_END]

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from labkit import times
 from labkit.errors import LabError
 from labkit.runtime.process_group import GroupKeeper
 from tests.support.virtual_clock import VirtualClock
 
 
-@pytest.fixture(params=[1.0, 20.0], ids=["idle", "busy"])
-def factor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Let this machine be idle, and as busy as can be."""
-    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=request.param))
-    return float(request.param)
-
-
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch, factor: float) -> Any:
+def group(monkeypatch, factor):
     """The broken group of two ranks, of which rank 1 is busy."""
     busy = {1}
-    cluster: Any = SimpleNamespace(
+    cluster = SimpleNamespace(
         size=2,
         deaths={},
         clock=VirtualClock(),
@@ -32,21 +23,21 @@ def group(monkeypatch: pytest.MonkeyPatch, factor: float) -> Any:
         is_busy=lambda rank: rank in busy,
         busy_ranks=lambda: sorted(busy),
     )
-    made: Any = GroupKeeper(cluster, join=True, timeout=600.0)
+    made = GroupKeeper(cluster, join=True, timeout=600.0)
     made.broken = True
     monkeypatch.setattr(made, "_leave", lambda ranks, by: None)
     monkeypatch.setattr(made, "rebuild", lambda by: setattr(made, "broken", False))
     return made
 
 
-def test_it_is_formed_anew_as_soon_as_all_are_free(group: Any, factor: float) -> None:
+def test_it_is_formed_anew_as_soon_as_all_are_free(group, factor):
     group.cluster.clock.at(4.9 * factor, group.cluster.busy.clear)
     group.check()
     assert not group.broken
     assert group.cluster.clock.time == pytest.approx(4.9 * factor)
 
 
-def test_a_rank_that_stays_busy_is_named(group: Any, factor: float) -> None:
+def test_a_rank_that_stays_busy_is_named(group, factor):
     group.in_c = {1: "re.match, In[3], line 2"}
     with pytest.raises(LabError) as caught:
         group.check()
@@ -55,15 +46,15 @@ def test_a_rank_that_stays_busy_is_named(group: Any, factor: float) -> None:
     assert group.cluster.clock.time == pytest.approx(5 * factor)
 
 
-def test_the_stop_button_ends_the_wait(group: Any, factor: float) -> None:
+def test_the_stop_button_ends_the_wait(group, factor):
     group.cluster.clock.press_at(1)
     with pytest.raises(KeyboardInterrupt):
         group.check()
     assert group.broken
 
 
-def test_a_death_ends_the_wait(group: Any, factor: float) -> None:
-    def die() -> None:
+def test_a_death_ends_the_wait(group, factor):
+    def die():
         group.cluster.deaths[1] = -9
         group.cluster.busy.clear()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from labkit import times
 from labkit.errors import LabError
 from labkit.launch.placement import Place, place_ranks
 from labkit.runtime import session as module
@@ -20,23 +19,23 @@ from tests.support.virtual_clock import VirtualClock
 class FakeCluster:
     """Four ranks that are only written down."""
 
-    def __init__(self, deaths: dict[int, Any] | None = None) -> None:
+    def __init__(self, deaths=None):
         self.size = 4
         self.places: list[Any] = [Place(r, r, "host", 7, r, 4, "cpu", "gloo", 1) for r in range(4)]
         self.deaths = deaths or {}
         self.done: list[Any] = []
 
-    def restart(self, ranks: list[int] | None = None) -> None:
+    def restart(self, ranks=None):
         self.done.append(("restart", ranks))
 
-    def close(self) -> None:
+    def close(self):
         self.done.append("close")
 
 
-def session(deaths: dict[int, Any] | None = None) -> tuple[Session, list[Any]]:
-    cluster: Any = FakeCluster(deaths)
+def session(deaths=None):
+    cluster = FakeCluster(deaths)
     done = cluster.done
-    group: Any = SimpleNamespace(
+    group = SimpleNamespace(
         join=False,
         settle=lambda ranks=None: done.append(("settle", ranks)),
         rebuild=lambda: done.append("rebuild"),
@@ -124,10 +123,8 @@ def test_a_restart_takes_the_ranks_that_have_ended_along():
         lab.restart([2])
 
 
-@pytest.mark.parametrize("factor", [1.0, 20.0])
 def test_the_line_of_a_busy_rank_is_asked_for_a_few_times(monkeypatch, factor):
     """One that was just sent something is at none yet."""
-    monkeypatch.setattr(times, "pace", SimpleNamespace(factor=factor))
     lab, _ = session()
     lab.restart()  # all that was to be replaced has been
     lab.cluster.clock, lab.cluster.is_busy = VirtualClock(), lambda rank: rank == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ BAD = Raised("ValueError", "bad", "Traceback …\nValueError: bad\n")
 GONE = Raised("RuntimeError", "Connection closed by peer", "Connection closed by peer\n")
 
 
-def write(folder: Path, name: str, text: str, *, rank: int = 0, attempt: int = 0) -> None:
+def write(folder, name, text, *, rank=0, attempt=0):
     """Write what a worker would."""
     place = folder / "logs" / "id_x" / f"attempt_{attempt}" / str(rank)
     place.mkdir(parents=True, exist_ok=True)
@@ -25,11 +24,11 @@ def write(folder: Path, name: str, text: str, *, rank: int = 0, attempt: int = 0
         file.write(text)
 
 
-def raised(folder: Path, error: Raised, **place: int) -> None:
+def raised(folder, error, **place):
     write(folder, "raised.json", json.dumps(vars(error)), **place)
 
 
-def test_a_file_is_read_as_it_grows_and_letters_are_not_cut(tmp_path: Path) -> None:
+def test_a_file_is_read_as_it_grows_and_letters_are_not_cut(tmp_path):
     path = tmp_path / "x"
     file = File(path)
     assert file.more() == ""
@@ -40,7 +39,7 @@ def test_a_file_is_read_as_it_grows_and_letters_are_not_cut(tmp_path: Path) -> N
     assert file.more() == ""
 
 
-def test_texts_are_by_rank_and_grow(tmp_path: Path) -> None:
+def test_texts_are_by_rank_and_grow(tmp_path):
     workers = Workers(tmp_path, "In[7]")
     workers.read()
     assert workers.texts() == ({}, {})
@@ -52,7 +51,7 @@ def test_texts_are_by_rank_and_grow(tmp_path: Path) -> None:
     assert workers.texts() == ({0: "one\ntwo\n", 1: ""}, {0: "", 1: "warned"})
 
 
-def test_a_worker_says_which_rank_it_is(tmp_path: Path) -> None:
+def test_a_worker_says_which_rank_it_is(tmp_path):
     write(tmp_path, "stdout.log", "x")
     write(tmp_path, "rank", "5")
     workers = Workers(tmp_path, "In[7]")
@@ -60,7 +59,7 @@ def test_a_worker_says_which_rank_it_is(tmp_path: Path) -> None:
     assert workers.texts()[0] == {5: "x"}
 
 
-def test_attempts_follow_one_another(tmp_path: Path) -> None:
+def test_attempts_follow_one_another(tmp_path):
     for attempt in (10, 9):
         write(tmp_path, "stdout.log", f"{attempt}\n", attempt=attempt)
     workers = Workers(tmp_path, "In[7]")
@@ -68,7 +67,7 @@ def test_attempts_follow_one_another(tmp_path: Path) -> None:
     assert workers.texts()[0] == {0: "9\n10\n"}
 
 
-def test_the_cell_has_its_name_and_not_its_files(tmp_path: Path) -> None:
+def test_the_cell_has_its_name_and_not_its_files(tmp_path):
     text = f'File "{tmp_path}/cell.py", line 3'
     write(tmp_path, "stderr.log", text)
     workers = Workers(tmp_path, "In[7]")
@@ -77,8 +76,8 @@ def test_the_cell_has_its_name_and_not_its_files(tmp_path: Path) -> None:
 
 
 def test_tracebacks_are_shown_behind_what_was_printed_and_consequences_are_not(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     write(tmp_path, "stderr.log", "warned\n", rank=1)
     write(tmp_path, "stdout.log", "")
     raised(tmp_path, BAD, rank=1)
@@ -90,7 +89,7 @@ def test_tracebacks_are_shown_behind_what_was_printed_and_consequences_are_not(
     assert [o.stderr for o in workers.outcomes([0, 1])] == [GONE.text, "warned\n" + BAD.text]
 
 
-def test_the_error_of_an_earlier_attempt_is_shown_once(tmp_path: Path) -> None:
+def test_the_error_of_an_earlier_attempt_is_shown_once(tmp_path):
     raised(tmp_path, BAD)
     raised(tmp_path, GONE, rank=1)
     write(tmp_path, "stdout.log", "done", attempt=1)
@@ -112,13 +111,11 @@ def test_the_error_of_an_earlier_attempt_is_shown_once(tmp_path: Path) -> None:
         ({0: -15}, {}, [0]),
     ],
 )
-def test_who_failed_by_itself(
-    failures: dict[int, int], errors: dict[int, Raised], failed: list[int]
-) -> None:
+def test_who_failed_by_itself(failures, errors, failed):
     assert sorted(find_failed(failures, errors, [])) == failed
 
 
-def test_who_failed_because_another_had_ended_well() -> None:
+def test_who_failed_because_another_had_ended_well():
     assert find_failed({0: 1, 1: -15}, {0: GONE}, [2]) == {0: 1}
     error = judge({0: 1}, {0: GONE}, [1, 2])
     assert str(error).splitlines() == [
@@ -129,14 +126,14 @@ def test_who_failed_because_another_had_ended_well() -> None:
     assert "Cause" not in str(judge({0: 1}, {0: BAD}, [1, 2]))
 
 
-def test_ports_are_left_out() -> None:
+def test_ports_are_left_out():
     text = "Connection closed by peer [127.0.0.1]:13961. See [::1]:5"
     assert Raised("RuntimeError", text, text).message == (
         "Connection closed by peer [127.0.0.1]. See [::1]"
     )
 
 
-def test_the_error_names_ranks_and_exit_codes() -> None:
+def test_the_error_names_ranks_and_exit_codes():
     assert judge({}, {}, []) is None
     error = judge({0: 1, 1: 1, 2: -9}, {0: BAD, 1: BAD}, [3])
     assert isinstance(error, RankDied)
@@ -147,9 +144,7 @@ def test_the_error_names_ranks_and_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--local_rank"], ["--data", "--local-rank", "--lr"]])
-def test_a_script_of_the_old_launcher_is_told_where_its_rank_is(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_of_the_old_launcher_is_told_where_its_rank_is(arguments, capsys):
     parser = argparse.ArgumentParser("train.py")
     for argument in arguments:
         parser.add_argument(argument, required=True)
@@ -177,11 +172,11 @@ def test_a_script_of_the_old_launcher_is_told_where_its_rank_is(
          "torchrun ended with exit code 1: RendezvousError: no way"),
     ],
 )  # fmt: skip
-def test_why_torchrun_did_not_run(report: Report, sentence: str) -> None:
+def test_why_torchrun_did_not_run(report, sentence):
     assert why_refused(report) == sentence
 
 
-def test_the_stack_below_a_line_of_torchs_log_is_left_out(tmp_path: Path) -> None:
+def test_the_stack_below_a_line_of_torchs_log_is_left_out(tmp_path):
     """What else looks a little like one stays."""
     line = "[W1126 23:16:25.9 socket.cpp:767] [c10d] The client socket has failed to connect"
     stack = "Exception raised from recv at x.cpp:1:\nframe #0: c10::Error + 0x1 (0x7f in lib)\n"

@@ -9,12 +9,10 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from labkit.deadlock.cause import Case
 from labkit.errors import Deadlock, Interrupted, SuspectedDeadlock
 from labkit.runtime.torchrun_watch import Watch, deadlock, stopped
 from labkit.wire.encoding import encode
@@ -25,7 +23,7 @@ from labkit.wire.torchrun import SOCKET, Hello
 KEY = ("0", (0, 1))
 
 
-def sends(rank: int, issuers: tuple[Issuer, ...] = ()) -> Sample:
+def sends(rank, issuers=()):
     """Return what a rank says that waits in a send to the other one."""
     peer = 1 - rank
     wait = Wait("send", ((KEY, 1),), peer=peer, me=rank, where="In[7], line 3", line="dist.send()")
@@ -34,28 +32,26 @@ def sends(rank: int, issuers: tuple[Issuer, ...] = ()) -> Sample:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     with tempfile.TemporaryDirectory(prefix="t") as name:
         yield Path(name)
 
 
 @pytest.fixture
-def watch(folder: Path) -> Iterator[Watch]:
+def watch(folder):
     made = Watch(folder)
     yield made
     made.close()  # ends the lines, so that those who play workers end too
 
 
-def play(
-    folder: Path, sample: Sample, *, attempt: int = 0, pid: int | None = None
-) -> socket.socket:
+def play(folder, sample, *, attempt=0, pid=None):
     """Connect as a worker that answers each question with a sample."""
     line = socket.socket(socket.AF_UNIX)
     line.connect(str(folder / SOCKET))
     hello = encode(Hello(sample.rank, 2, attempt, pid or os.getpid()))
     line.sendall(json.dumps(hello).encode() + b"\n")
 
-    def answer() -> None:
+    def answer():
         with line.makefile("rb") as lines, contextlib.suppress(BrokenPipeError):
             for text in lines:
                 asked = json.loads(text)
@@ -67,7 +63,7 @@ def play(
     return line
 
 
-def find(watch: Watch, seconds: float) -> Case | None:
+def find(watch, seconds):
     """Look until there is a deadlock, or for so long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -76,12 +72,12 @@ def find(watch: Watch, seconds: float) -> Case | None:
     return None
 
 
-def test_without_workers_nothing_is_known(watch: Watch) -> None:
+def test_without_workers_nothing_is_known(watch):
     assert watch.poll(0.01) is None
     assert (watch.states(), watch.suspicion(), watch.waits()) == ([], None, {})
 
 
-def test_workers_that_wait_for_one_another_are_a_deadlock(folder: Path, watch: Watch) -> None:
+def test_workers_that_wait_for_one_another_are_a_deadlock(folder, watch):
     lines = [play(folder, sends(rank)) for rank in (0, 1)]
     case = find(watch, 20)
     assert case is not None
@@ -94,7 +90,7 @@ def test_workers_that_wait_for_one_another_are_a_deadlock(folder: Path, watch: W
         line.close()
 
 
-def test_one_that_has_not_come_may_do_anything(folder: Path, watch: Watch) -> None:
+def test_one_that_has_not_come_may_do_anything(folder, watch):
     play(folder, sends(0))
     while not watch.waits():
         watch.poll(0.01)
@@ -103,7 +99,7 @@ def test_one_that_has_not_come_may_do_anything(folder: Path, watch: Watch) -> No
     assert [state.rank for state in watch.states()] == [0]
 
 
-def test_only_the_last_attempt_counts(folder: Path, watch: Watch) -> None:
+def test_only_the_last_attempt_counts(folder, watch):
     play(folder, sends(0)), play(folder, sends(1))
     play(folder, sends(0), attempt=1, pid=os.getppid())
     while watch.pid(0) != os.getppid():
@@ -111,7 +107,7 @@ def test_only_the_last_attempt_counts(folder: Path, watch: Watch) -> None:
     assert find(watch, 0.5) is None
 
 
-def test_what_may_be_is_suspected_only(folder: Path, watch: Watch) -> None:
+def test_what_may_be_is_suspected_only(folder, watch):
     thread = (Issuer("a thread of rank {rank} is alive: Thread-3 (tick)"),)
     for rank in (0, 1):
         play(folder, sends(rank, thread))
@@ -125,7 +121,7 @@ def test_what_may_be_is_suspected_only(folder: Path, watch: Watch) -> None:
     assert "Suspected" not in str(stopped(None))
 
 
-def test_a_closed_line_of_a_process_that_lives_is_no_end(folder: Path, watch: Watch) -> None:
+def test_a_closed_line_of_a_process_that_lives_is_no_end(folder, watch):
     play(folder, sends(0))
     play(folder, sends(1)).shutdown(socket.SHUT_RDWR)
     assert find(watch, 2.0) is None

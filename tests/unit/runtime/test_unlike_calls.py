@@ -15,7 +15,7 @@ SUM = Kind("all_reduce", "gloo", ("float32",), op="SUM", where="In[2], line 3", 
 COPY = Kind("broadcast", "gloo", ("float32",), elements=4, where="In[2], line 3", direct=True)
 
 
-def met(*kinds: Kind | None, number: int = 3) -> list[str]:
+def met(*kinds, number=3):
     """Return what is said, each sentence once, where ranks gave one collective these kinds."""
     told = {
         rank: CellCalls(rank, {KEY: Calls(number, (0,), (kind,), whole=True)})
@@ -25,11 +25,11 @@ def met(*kinds: Kind | None, number: int = 3) -> list[str]:
     return list(dict.fromkeys(text for texts in find(told).values() for text in texts))
 
 
-def at(line: int, kind: Kind = SUM) -> Kind:
+def at(line, kind=SUM):
     return replace(kind, where=f"In[2], line {line}")
 
 
-def of(*types: str, kind: Kind = SUM) -> Kind:
+def of(*types, kind=SUM):
     return replace(kind, types=types)
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_known_is_not_compared():
         ("int16", "bfloat16", True, False),
     ],
 )
-def test_bytes_by_intent(one: str, other: str, copied: bool, meant: bool) -> None:
+def test_bytes_by_intent(one, other, copied, meant):
     assert may_be_meant(one, other, copied=copied) == meant
     assert may_be_meant(other, one, copied=copied) == meant
     kind = SUM if not copied else replace(COPY, elements=-1)
@@ -162,7 +162,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def slipped(*orders: str, whole: bool = True) -> list[str]:
+def slipped(*orders, whole=True):
     """Return what is said where ranks came by the lines of ``KINDS`` in these orders."""
     told = {}
     for rank, order in enumerate(orders):
@@ -207,7 +207,7 @@ def test_ddp_met_by_the_call_after_the_loop():
         pytest.param(("dQd", "dQd"), id="DDP and an own call in turns"),
     ],
 )
-def test_what_may_be_meant(orders: tuple[str, ...]) -> None:
+def test_what_may_be_meant(orders):
     assert slipped(*orders) == []
 
 
