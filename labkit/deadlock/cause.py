@@ -279,12 +279,12 @@ def _past(case: Case) -> str:
 
 
 def _is_same(one: Wait, other: Wait) -> bool:
-    """Tell whether two ranks wait in the same call of the program."""
+    """Return whether two ranks wait in the same call of the program."""
     return (one.call, one.where) == (other.call, other.where)
 
 
 def _is_past(case: Case, rank: int, wait: Wait) -> bool:
-    """Tell whether a rank waits elsewhere, and has been where another one waits."""
+    """Return whether a rank waits elsewhere, and has been where another one waits."""
     own = case.waits[rank]
     if _is_same(own, wait) or own.call in (DDP_BACKWARD, DDP_FORWARD, DDP_EVALUATION):
         return False

@@ -1,4 +1,4 @@
-"""Tell whether ranks are in step: whether their next calls in a group will meet one another."""
+"""Return whether ranks are in step: whether their next calls in a group will meet one another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..wire.samples import GroupKey, Sample
 
 
 def in_step(samples: Mapping[int, Sample]) -> bool:
-    """Tell whether idle ranks have made the same calls, with none of them under way.
+    """Return whether idle ranks have made the same calls, with none of them under way.
 
     Equal numbers of collectives in each group, as many receives as sends between any two, and as
     many groups made: torch names the next one after their number.
@@ -50,7 +50,7 @@ def unmatched(samples: Mapping[int, Sample]) -> dict[tuple[GroupKey, int, int, i
 
 
 def _made_as_many_groups(samples: Mapping[int, Sample]) -> bool:
-    """Tell whether ranks have made equal numbers of groups, as far as torch counts them.
+    """Return whether ranks have made equal numbers of groups, as far as torch counts them.
 
     Groups that only their members make (``use_local_synchronization``) have a hash for a name, and
     are counted on their members, or nowhere, as the version of torch will.

@@ -38,11 +38,11 @@ class Situation:
         return sample.groups.get(key) if sample else None
 
     def is_outsider(self, rank: int) -> bool:
-        """Tell whether a member of a group is no rank of the lab."""
+        """Return whether a member of a group is no rank of the lab."""
         return not 0 <= rank < self.size
 
     def is_still(self, rank: int) -> bool:
-        """Tell whether no data is on its way to a rank or from it."""
+        """Return whether no data is on its way to a rank or from it."""
         if rank in self.dead:
             return True
         sample = self.samples.get(rank)
@@ -144,13 +144,13 @@ def _collective(s: Situation, rank: int, wait: Wait, key: GroupKey, number: int)
 
 
 def _is_under_way(own: Entry, other: Entry | None) -> bool:
-    """Tell whether another rank has begun another collective, which is not over: with asynchronous
+    """Whether another rank has begun another collective, which is not over: with asynchronous
     calls it may stand elsewhere."""
     return other is not None and other.name != own.name and not other.done
 
 
 def _stands_at(sample: Sample, key: GroupKey, number: int) -> bool:
-    """Tell whether a rank, or a thread of it, waits for a collective that it has issued."""
+    """Return whether a rank, or a thread of it, waits for a collective that it has issued."""
     waits = (sample.wait, *(issuer.wait for issuer in sample.issuers))
     return any(wait is not None and (key, number) in wait.options for wait in waits)
 
@@ -172,7 +172,7 @@ def _entry(s: Situation, rank: int, key: GroupKey, number: int) -> Entry | None:
 
 
 def disagree(a: Entry | None, b: Entry | None) -> bool:
-    """Tell whether two ranks' calls under one number cannot be the same collective."""
+    """Return whether two ranks' calls under one number cannot be the same collective."""
     if a is None or b is None:
         return False
     if a.name != b.name:
@@ -183,7 +183,7 @@ def disagree(a: Entry | None, b: Entry | None) -> bool:
 
 
 def _fit(a: Entry, b: Entry | None, key: GroupKey, rank: int, other: int) -> bool:
-    """Tell whether two ranks' calls are certain to be the same collective."""
+    """Return whether two ranks' calls are certain to be the same collective."""
     if b is None:
         # Forgotten by the recorder of a rank that has gone far beyond: it has met it.
         return True
@@ -199,7 +199,7 @@ def _fit(a: Entry, b: Entry | None, key: GroupKey, rank: int, other: int) -> boo
 
 
 def _split_apart(a: Entry, b: Entry | None, key: GroupKey, rank: int, other: int) -> bool:
-    """Tell whether one rank gives the other more or less than that takes, or the other way."""
+    """Return whether one rank gives the other more or less than that takes, or the other way."""
     if b is None or a.splits is None or b.splits is None:
         return False
     here, there = key[1].index(rank), key[1].index(other)
@@ -348,7 +348,7 @@ def groups_of(sample: Sample) -> set[GroupKey]:
 
 
 def _is_in(s: Situation, rank: int, key: GroupKey) -> bool:
-    """Tell whether a rank has made a group, or makes it right now."""
+    """Return whether a rank has made a group, or makes it right now."""
     sample = s.samples.get(rank)
     if sample is None:
         return False

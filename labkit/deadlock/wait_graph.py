@@ -99,7 +99,7 @@ class _Reading:
             yield (rank, place), *_held_by(issuer, sample, idle)
 
     def able(self, rank: int) -> bool:
-        """Tell whether a rank can provide more than it has."""
+        """Return whether a rank can provide more than it has."""
         if rank in self.situation.dead:
             return False
         if self.situation.is_outsider(rank) and self.trusting and self._knows_all():
@@ -107,7 +107,7 @@ class _Reading:
         return rank not in self.free or bool(self.free[rank])
 
     def _knows_all(self) -> bool:
-        """Tell whether every rank of the lab has answered: a member that is none of them is no
+        """Return whether every rank of the lab has answered: a member that is none of them is no
         rank of the lab."""
         s = self.situation
         return all(r in s.samples or r in s.dead for r in range(s.size))

@@ -306,7 +306,7 @@ class Lab:
             variables.delete(self._session.group, name)
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether every rank has the variable ``name``.
+        """Return whether every rank has the variable ``name``.
 
         Examples
         --------

@@ -159,12 +159,8 @@ def stop_current() -> None:
 def check_size(n: object, engines: str) -> int | None:
     """Return the number of ranks that somebody asked for.
 
-    Raises
-    ------
-    UsageError
-        If it is no positive whole number.
-    StartError
-        If it is more than this machine can hold.
+    UsageError: if it is no positive whole number. StartError: if it is more than this machine can
+    hold.
     """
     if n is None:
         return None
@@ -181,10 +177,7 @@ def check_size(n: object, engines: str) -> int | None:
 def check_most(n: int | None) -> int:
     """Return how many ranks a lab may have here, by the variable LABKIT_MAX_RANKS.
 
-    Raises
-    ------
-    StartError
-        If ``n`` is more.
+    StartError: if ``n`` is more.
     """
     most = variables.whole_number(variables.MAX_RANKS) or MAX_RANKS
     if n is not None and n > most:

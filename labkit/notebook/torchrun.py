@@ -43,10 +43,7 @@ class TorchrunMagics(Magics):
 def split(line: str) -> list[str]:
     """Split a command line into words as a shell does.
 
-    Raises
-    ------
-    UsageError
-        If a quotation does not end.
+    UsageError: if a quotation does not end.
     """
     try:
         return shlex.split(line)
@@ -57,14 +54,8 @@ def split(line: str) -> list[str]:
 def run(words: list[str], script: str | None, name: str) -> None:
     """Run torchrun in the output of a cell, and raise what went wrong.
 
-    Parameters
-    ----------
-    words
-        torchrun's command line.
-    script
-        The text of the script, None if the command line names one.
-    name
-        What to call the cell.
+    ``words``: torchrun's command line. ``script``: The text of the script, None if the command line
+    names one. ``name``: What to call the cell.
     """
     with interrupts.held(), Job(words, script, name) as job:
         shown = live.Live(live.screen())

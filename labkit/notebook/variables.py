@@ -22,21 +22,18 @@ from ..wire.outcome import Error, Outcome
 def pull(group: GroupKeeper, name: str) -> list[Any]:
     """Return a variable of every rank, or an attribute of one, in rank order.
 
-    Raises
-    ------
-    UsageError
-        If a rank does not have it, or it cannot leave its rank.
+    UsageError: if a rank does not have it, or it cannot leave its rank.
     """
     finished = _ask(group, errands.pull(name), tolerate=True)
     missing = {o.rank: o.value[1] for o in finished.outcomes if o.value and o.value[0] == "missing"}
     if missing:
-        raise UsageError(_why_not(name, missing))
+        raise UsageError(_describe_missing(name, missing))
     if finished.error is not None:
         raise finished.error
     return load(finished.outcomes, name)
 
 
-def _why_not(name: str, missing: Mapping[int, Error | None]) -> str:
+def _describe_missing(name: str, missing: Mapping[int, Error | None]) -> str:
     """Say why ranks have not given a variable: they have none, or it cannot leave them."""
     where = label(list(missing))
     told = next((error for error in missing.values() if error is not None), None)
@@ -54,10 +51,7 @@ def push(group: GroupKeeper, payload: bytes) -> None:
 def delete(group: GroupKeeper, name: str) -> None:
     """Delete a variable where a rank has it.
 
-    Raises
-    ------
-    UsageError
-        If none has it.
+    UsageError: if none has it.
     """
     finished = _ask(group, errands.delete(name))
     if not any(outcome.value for outcome in finished.outcomes):
@@ -89,17 +83,10 @@ class _Pickler(cloudpickle.Pickler):
 def dump(value: Any, what: str, instead: str) -> bytes:
     """Pickle a value for the ranks.
 
-    Parameters
-    ----------
-    what
-        How the sentence of an error names what could not be sent.
-    instead
-        What it says to do instead.
+    ``what``: How the sentence of an error names what could not be sent. ``instead``: What it says
+    to do instead.
 
-    Raises
-    ------
-    UsageError
-        If it cannot be pickled.
+    UsageError: if it cannot be pickled.
     """
     buffer = io.BytesIO()
     try:
@@ -113,10 +100,7 @@ def dump(value: Any, what: str, instead: str) -> bytes:
 def load(outcomes: Sequence[Outcome], name: str = "") -> list[Any]:
     """Return what ranks have sent, in their order; ``name`` is that of the variable, if it is one.
 
-    Raises
-    ------
-    LabError
-        If it cannot be read here: its class is one of the ranks' only, say.
+    LabError: if it cannot be read here: its class is one of the ranks' only, say.
     """
     try:
         return values(list(outcomes))

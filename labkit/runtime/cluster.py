@@ -62,11 +62,8 @@ class RankCluster:
     def start(cls, size: int, launcher: Launcher) -> RankCluster:
         """Start controller and engines; return when every rank has its place.
 
-        Raises
-        ------
-        StartError
-            If they do not come up, with what the first one to fail wrote. All processes have
-            ended then.
+        StartError: if they do not come up, with what the first one to fail wrote. All processes
+        have ended then.
         """
         began = time.monotonic()
         _log.info("starts %d ranks, engines=%r", size, launcher.engines)
@@ -97,10 +94,7 @@ class RankCluster:
     def client(self) -> Any:
         """The ``ipyparallel.Client``.
 
-        Raises
-        ------
-        LabStopped
-            If the controller has ended: a request would never have an answer.
+        LabStopped: if the controller has ended: a request would never have an answer.
         """
         if how := self.launcher.why_no_controller():
             raise LabStopped(
@@ -114,10 +108,7 @@ class RankCluster:
     def wait_for_ranks(self, seconds: float) -> None:
         """Wait until all ranks are connected, for up to some seconds.
 
-        Raises
-        ------
-        StartError
-            As soon as it is certain that one will not come, or when the time is up.
+        StartError: as soon as it is certain that one will not come, or when the time is up.
         """
         launcher = self.launcher
         ask = self.clock.now() + times.ENGINES_ASKED
@@ -148,24 +139,22 @@ class RankCluster:
         future.add_done_callback(lambda _: self.clock.notify())
 
     def _on_exit(self, pid: int, code: int) -> None:
-        for place in self.places:
-            if place.pid == pid:
-                self.deaths[place.rank] = code
-                _log.info("rank %d ended with %s", place.rank, describe_exit(code))
-        self.clock.notify()
+        self._note_ends([p.rank for p in self.places if p.pid == pid], code)
 
     def _on_notice(self, message: Mapping[str, Any]) -> None:
         """Note that a rank has ended, as the controller heard (``OwnedController``)."""
         engine, code = message["content"]["engine"], message["content"]["code"]
-        for place in self.places:
-            if place.engine == engine:
-                self.deaths.setdefault(place.rank, code)
-                how = describe_exit(code)
-                _log.info("the controller says that rank %d ended with %s", place.rank, how)
+        self._note_ends([p.rank for p in self.places if p.engine == engine], code)
+
+    def _note_ends(self, ranks: Iterable[int], code: int | None) -> None:
+        for rank in ranks:
+            if self.deaths.get(rank) is None:  # what was heard first is as it was
+                self.deaths[rank] = code
+            _log.info("rank %d ended with %s", rank, describe_exit(code))
         self.clock.notify()
 
     def has_strangers(self) -> bool:
-        """Tell whether another client has connected to the controller, as far as that is known."""
+        """Return whether another client has connected to the controller, as far as known."""
         return bool(set(self.launcher.clients()) - self._clients)
 
     def connected(self) -> list[int]:
@@ -195,13 +184,9 @@ class RankCluster:
         """Run a short function of the ranks on some engines, each its own call; return what they
         return, in the order of ``calls``.
 
-        Raises
-        ------
-        LabError
-            If one does not answer within ``times.REMOTE_CALL`` or fails; within
-            ``times.REMOTE_CALL_STOPPED`` when somebody has pressed stop and waits.
-        KeyboardInterrupt
-            If it is interrupted where that is stoppable; the errands go on then.
+        LabError: if one does not answer within ``times.REMOTE_CALL`` or fails; within
+        ``times.REMOTE_CALL_STOPPED`` when somebody has pressed stop and waits. KeyboardInterrupt:
+        if it is interrupted where that is stoppable; the errands go on then.
         """
         if not calls:
             return []
@@ -247,7 +232,7 @@ class RankCluster:
         return f"engine {engine}" if rank is None else f"rank {rank}"
 
     def is_busy(self, rank: int) -> bool:
-        """Tell whether a rank has anything to do: a request of this client without a reply."""
+        """Return whether a rank has anything to do: a request of this client without a reply."""
         engine, client = self.places[rank].engine, self.client
         return rank not in self.deaths and ipyparallel_internals.has_work(client, engine)
 
@@ -273,7 +258,7 @@ class RankCluster:
         return None
 
     def is_stopped(self, rank: int) -> bool:
-        """Tell whether a rank's process on this host is stopped: by SIGSTOP or a debugger."""
+        """Return whether a rank's process on this host is stopped: by SIGSTOP or a debugger."""
         process = self.local_process(rank)
         with contextlib.suppress(psutil.Error):
             return process is not None and process.status() == psutil.STATUS_STOPPED
@@ -290,10 +275,7 @@ class RankCluster:
 
         If it is interrupted, :meth:`arrive` goes on with it.
 
-        Raises
-        ------
-        LabError
-            If only some are to be replaced and their launcher cannot do that.
+        LabError: if only some are to be replaced and their launcher cannot do that.
         """
         client = self.client  # raises if there is no point in fresh ranks
         if ranks is not None and not self.launcher.replaces_some:

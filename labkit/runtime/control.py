@@ -38,10 +38,7 @@ class Posted(Generic[A]):
     def answer(self) -> A:
         """Return the answer, which must be there.
 
-        Raises
-        ------
-        LabError
-            If rank and notebook do not understand each other.
+        LabError: if rank and notebook do not understand each other.
         """
         content = self.future.result()["content"]
         try:

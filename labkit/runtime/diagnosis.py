@@ -186,7 +186,7 @@ def without_torch_log(stderr: str) -> str:
 
 
 def is_consequence(error: Raised) -> bool:
-    """Tell whether an error only says that a connection or the other end has gone."""
+    """Return whether an error only says that a connection or the other end has gone."""
     name, message, _ = error
     return name == "KeyboardInterrupt" or bool(torch_texts.CONSEQUENCE.search(message))
 

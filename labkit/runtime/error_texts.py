@@ -93,7 +93,7 @@ class _Group:
         self.differ |= {place for place, (mine, other) in pairs if mine.text != other.text}
         return True
 
-    def told(self) -> tuple[str, ...]:
+    def worded(self) -> tuple[str, ...]:
         """Return the texts, each with what it leaves out behind the line that has it."""
         texts = []
         for part, text in enumerate(self.texts):
@@ -109,18 +109,9 @@ class _Group:
 
 
 def fold_errors(texts: Mapping[int, Sequence[str]]) -> list[tuple[list[int], tuple[str, ...]]]:
-    """Join ranks whose errors are the same but for what differs anyway, as ``rank_names.fold``.
-
-    Parameters
-    ----------
-    texts
-        What is said of each rank's error, as many texts on each.
-
-    Returns
-    -------
-    list
-        For each group its ranks and the texts of the first one, with what they leave out.
-    """
+    """Join ranks whose errors are the same but for what differs anyway, as ``rank_names.fold``:
+    for each group its ranks and the texts of the first one, with what they leave out. ``texts`` is
+    what is said of each rank's error, as many texts on each."""
     return _fold({rank: tuple(parts) for rank, parts in texts.items()}, re.compile(r"(?s).+"))
 
 
@@ -143,7 +134,7 @@ def _fold(
         if not any(group.take(rank, found) for group in known):
             known.append(_Group([rank], parts, found))
             groups.append(known[-1])
-    return [(group.ranks, group.told()) for group in groups]
+    return [(group.ranks, group.worded()) for group in groups]
 
 
 def _find(part: int, text: str, where: re.Pattern[str]) -> Iterator[_Found]:

@@ -42,12 +42,9 @@ class Message(NamedTuple):
 def list_messages(samples: Mapping[int, Sample], *, well: bool) -> list[Message]:
     """List what was sent, by the time of each send.
 
-    Parameters
-    ----------
-    samples
-        Of the ranks that have posted messages in the cell, with what ``sizes`` holds of them.
-    well
-        Whether the cell went well. If not, a send whose receive nobody has posted was in vain.
+    ``samples``: Of the ranks that have posted messages in the cell, with what ``sizes`` holds of
+    them. ``well``: Whether the cell went well. If not, a send whose receive nobody has posted was
+    in vain.
     """
     found = []
     for rank, sample in samples.items():

@@ -25,12 +25,8 @@ ANYWHERE = "192.0.2.1"
 class GroupKeeper:
     """The lab's process group: formed, in need of repair, or left to the learner.
 
-    Parameters
-    ----------
-    join
-        False leaves ``init_process_group`` to the learner.
-    timeout
-        Seconds, for joining and for every later collective.
+    ``join``: False leaves ``init_process_group`` to the learner. ``timeout``: Seconds, for joining
+    and for every later collective.
     """
 
     def __init__(self, cluster: RankCluster, *, join: bool, timeout: float) -> None:
@@ -114,10 +110,7 @@ class GroupKeeper:
     def check(self) -> None:
         """Repair a broken group before something runs on it.
 
-        Raises
-        ------
-        LabError
-            If a rank is still busy with what broke it.
+        LabError: if a rank is still busy with what broke it.
         """
         if self.cluster.deaths or self.repair():  # without the dead there is none to rebuild
             return
@@ -164,10 +157,7 @@ def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
 def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
     """Find out by which address of its host each of some ranks is reached from other hosts.
 
-    Raises
-    ------
-    LabError
-        If a host has none.
+    LabError: if a host has none.
     """
     chosen = [cluster.places[r] for r in ranks]
     found = cluster.errand({p.engine: errands.find_address() for p in chosen})
@@ -234,5 +224,5 @@ def _host_of_rank_0(cluster: RankCluster) -> str:
 
 
 def is_local(cluster: RankCluster) -> bool:
-    """Tell whether every rank is on one host, so that loopback is enough."""
+    """Return whether every rank is on one host, so that loopback is enough."""
     return len({p.host for p in cluster.places}) == 1

@@ -60,10 +60,7 @@ class Request:
         them: one for each rank would double the cost of an empty cell (``make bench``). ``may``
         travels with it, as its label.
 
-        Raises
-        ------
-        RankDied
-            If one of the ranks has ended.
+        RankDied: if one of the ranks has ended.
         """
         tidy()
         cluster = group.cluster
@@ -82,7 +79,7 @@ class Request:
         return self.group.cluster
 
     def has_replied(self, rank: int) -> bool:
-        """Tell whether a rank's reply is there."""
+        """Return whether a rank's reply is there."""
         return bool(self.replies[rank].done())
 
     def busy(self) -> list[int]:

@@ -28,35 +28,25 @@ class Session:
     def form(cls, cluster: RankCluster, *, join: bool, timeout: float) -> Session:
         """Form the process group of ranks that have started.
 
-        Parameters
-        ----------
-        join
-            False leaves ``init_process_group`` to the learner.
-        timeout
-            Seconds, for joining and for every later collective.
+        ``join``: False leaves ``init_process_group`` to the learner. ``timeout``: Seconds, for
+        joining and for every later collective.
         """
         group = GroupKeeper(cluster, join=join, timeout=timeout)
         group.settle()
         control.measure_pace(cluster, range(cluster.size))
         return cls(cluster, group)
 
+    # A restart that was interrupted comes to its end before either is given away.
+
     @property
     def cluster(self) -> RankCluster:
-        """The processes; LabStopped if the lab was stopped.
-
-        A restart that was interrupted comes to its end first.
-        """
-        self._check()
+        """The processes; LabStopped if the lab was stopped."""
         self._settle()
         return self._cluster
 
     @property
     def group(self) -> GroupKeeper:
-        """The process group; LabStopped if the lab was stopped.
-
-        A restart that was interrupted comes to its end first.
-        """
-        self._check()
+        """The process group; LabStopped if the lab was stopped."""
         self._settle()
         return self._group
 
@@ -82,10 +72,7 @@ class Session:
     def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
         """Return ``ranks`` as a sorted list, all ranks if None.
 
-        Raises
-        ------
-        UsageError
-            If one is not a rank of this lab.
+        UsageError: if one is not a rank of this lab.
         """
         self._check()
         size = self._cluster.size
@@ -102,10 +89,7 @@ class Session:
     def check_idle(self, ranks: Sequence[int] | None = None) -> None:
         """See that some ranks (all if None) have nothing to do; ask nothing of those that have.
 
-        Raises
-        ------
-        LabError
-            If one is busy: with what, and what to do about it.
+        LabError: if one is busy: with what, and what to do about it.
         """
         cluster = self.cluster
         places: dict[int, str] = {}
@@ -137,28 +121,21 @@ class Session:
     def restart(self, ranks: Sequence[int] | None = None) -> None:
         """Replace ranks (all if None) by fresh processes, and form the process group again.
 
-        Raises
-        ------
-        LabError
-            If ``ranks`` leaves out one that has ended.
+        LabError: if ``ranks`` leaves out one that has ended.
         """
         chosen = self.check_ranks(ranks)
-        cluster = self._cluster
-        if ranks is None:
-            self._replace(None)
-            return
-        if missing := sorted(set(cluster.deaths) - set(chosen)):
+        if missing := sorted(set(self._cluster.deaths) - set(chosen)):
             everyone = sorted({*chosen, *missing})
             raise LabError(
                 f"{label(missing).capitalize()} ended too; restart all of them at once: "
                 f"lab.restart(ranks={everyone})."
             )
-        self._replace(chosen)
-
-    def _replace(self, ranks: Sequence[int] | None) -> None:
+        ranks = None if ranks is None else chosen
         before = self._fresh
-        everyone = ranks is None or before is None
-        self._fresh = None if everyone else sorted({*(before or ()), *(ranks or ())})
+        if ranks is None or before is None:
+            self._fresh = None
+        else:
+            self._fresh = sorted({*before, *ranks})
         places = list(self._cluster.places)
         with interrupts.held(), interrupts.stoppable():
             try:
@@ -171,7 +148,8 @@ class Session:
             self._fresh = []
 
     def _settle(self) -> None:
-        """Bring a restart to its end that was interrupted."""
+        """Bring a restart to its end that was interrupted; LabStopped if the lab was stopped."""
+        self._check()
         if self._fresh is None or self._fresh:
             with interrupts.held(), interrupts.stoppable():
                 self._cluster.arrive()

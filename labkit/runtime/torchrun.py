@@ -258,16 +258,8 @@ class Ended:
 class Job:
     """One run of torchrun and all that follows it. A context: at its end nothing is left of it.
 
-    Parameters
-    ----------
-    words
-        torchrun's command line.
-    script
-        The text of the script, None if the command line names one.
-    name
-        What to call the cell.
-    variables
-        For the environment of the workers.
+    ``words``: torchrun's command line. ``script``: The text of the script, None if the command line
+    names one. ``name``: What to call the cell. ``variables``: For the environment of the workers.
     """
 
     def __init__(

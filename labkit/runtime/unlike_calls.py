@@ -35,10 +35,7 @@ class _Finding(NamedTuple):
 def find(told: Mapping[int, CellCalls]) -> dict[int, list[str]]:
     """Warn of collectives that were not alike, on the ranks whose lines they are.
 
-    Parameters
-    ----------
-    told
-        What ranks of the lab have issued in a cell.
+    ``told``: What ranks of the lab have issued in a cell.
     """
     found: dict[tuple[tuple[str, ...], str], _Finding] = {}
     for key in dict.fromkeys(key for calls in told.values() for key in calls.groups):

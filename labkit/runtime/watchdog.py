@@ -56,10 +56,7 @@ class Suspicion:
 class Watcher:
     """Follow the ranks of a lab while something is out.
 
-    Parameters
-    ----------
-    asked
-        The ranks that were asked to run it.
+    ``asked``: The ranks that were asked to run it.
     """
 
     def __init__(self, cluster: RankCluster, asked: Iterable[int]) -> None:
