@@ -85,3 +85,13 @@ def test_a_cell_of_autopx_fails_in_the_notebook_too(
         shell.run_cell("%autopx")
     assert lab["keep"] == [9, 9]
     assert shell.run_cell("1").success
+
+
+def test_the_notebook_runs_a_cell_too_and_its_ranks_are_followed_as_ever(
+    shell: InteractiveShell, lab: labkit.Lab
+) -> None:
+    assert shell.run_cell("%%px --local\nboth = 5").success
+    assert shell.user_ns["both"] == 5
+    assert lab["both"] == [5, 5]
+    error = fails(shell, "%%px --local --timeout 100\nif globals().get('rank'): dist.barrier()")
+    assert "rank 1 waits for rank 0, which has ended its cell" in str(error)
