@@ -104,7 +104,10 @@ TOUCHES = {
     r"labkit/(?:\w+/)*(\w+)\.py": (r"tests/\w+/test_\1\.py::",),
     r"labkit/launch/": ("tests/launchers/", "tests/ranks/test_(lifecycle|startup|zygote)"),
     r"labkit/hosts/": ("tests/launchers/",),
-    r"labkit/notebook/": (r"tests/ranks/test_(completion|debugger|live)\.py::",),
+    r"labkit/notebook/": (
+        r"tests/ranks/test_(completion|debugger|live|noblock|px_options|variables|wrong_side)\.py::",
+    ),
+    r"labkit/runtime/(error_texts|output)": (r"tests/ranks/test_(late_output|wrong_side)\.py::",),
     r"labkit/rank/observe/|labkit/runtime/(control|follow|process_group|recovery|watchdog)\.py": (
         r"tests/ranks/test_(deadlock|correct)_programs\.py::",
         r"tests/ranks/test_(faults|stop_button|tables_on_the_stand_in)\.py::",
