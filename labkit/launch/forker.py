@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,6 @@ class Forker(ABC):
 
     def __init__(self, owner: socket.socket) -> None:
         self.owner = owner
-        #: What to do, in short steps, while nobody asks and nothing lives that was forked here: it
-        #: shares this process's memory, as far as neither has written to it.
-        self.spare_time: Iterator[object] = iter(())
         self.listener = socket.socket(socket.AF_UNIX)
         self.waiting: dict[int, socket.socket] = {}  # pid -> who hears of its end
         self.selector = selectors.DefaultSelector()
@@ -60,15 +57,9 @@ class Forker(ABC):
 
     def serve(self) -> Job | None:
         """Serve until the owner goes away. Returns None then, or a child's job in a child."""
-        spare = True
         while not self.is_over():
             self.reap()
-            idle = spare and not self.waiting
-            ready = [
-                key.fileobj for key, _ in self.selector.select(0 if idle else self.look_seconds)
-            ]
-            if idle and not ready:
-                spare = next(self.spare_time, self) is not self
+            ready = [key.fileobj for key, _ in self.selector.select(self.look_seconds)]
             if self.owner in ready:  # closed, or about to be
                 return None
             with contextlib.suppress(BlockingIOError):

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.family import leave
-from . import cpp_log, fork_server, huge_pages, surroundings, torchrun_forker
+from . import cpp_log, fork_server, surroundings, torchrun_forker
 from .forker import Forker, Job, adapt, write_to
 from .zygote_line import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM
 
@@ -47,7 +47,6 @@ class Zygote(Forker):
         super().__init__(owner)
         self.environment = dict(os.environ)
         self.surroundings = surroundings.describe()  # before anything is imported
-        self.spare_time = huge_pages.collapse()
 
     def why_not(self, request: Mapping[str, Any]) -> str:
         for what, own in self.surroundings.items():
