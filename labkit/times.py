@@ -235,10 +235,8 @@ KILLED = Bound(10.0)
 WARM_ENDED = Bound(10.0)
 #: The same while it imports: it does not look at its socket then, and holds nothing.
 WARM_ENDED_IMPORTING = Bound(0.1)
-#: Between looks at processes that somebody else has started, of whose ends nobody tells.
-FOREIGN_LOOK = 0.1
-#: The same while they are to end.
-FOREIGN_END_LOOK = 0.02
+#: Between looks at whether a launcher's processes have ended.
+ENDED_LOOK = 0.1
 #: Descendants that are killed are gone, and how often one looks.
 DESCENDANTS_KILLED, DESCENDANTS_LOOK = Bound(5.0), 0.005
 #: The notice of a rank's end leaves its process: the controller may be gone too.

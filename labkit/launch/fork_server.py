@@ -4,8 +4,7 @@ Runs as ``python -m labkit.launch.fork_server FD ROOT PRELOAD...``: FD is one en
 pair whose other end the owner (a notebook kernel) holds, ROOT a private folder to remove at the
 end. Requests and events are JSON, one object a line:
 
-    -> {"op": "fork", "name": "3", "kind": "engine", "argv": [...], "env": {...}, "log": "...",
-        "pid_file": "..."}
+    -> {"op": "fork", "name": "3", "kind": "engine", "argv": [...], "env": {...}, "log": "..."}
     -> {"op": "signal", "name": "3", "signal": 15}
     <- {"event": "started", "name": "3", "pid": 4711}
     <- {"event": "exited", "name": "3", "pid": 4711, "code": -9}      (negative: a signal)
@@ -107,7 +106,6 @@ class ForkServer:
         self.sock = sock
         self.root = root
         self.pids: dict[str, int] = {}  # name -> pid of our own children
-        self.pid_files: dict[str, str] = {}  # name -> the link that says so to others
         self.backlog: list[dict[str, Any]] = []
         self._buffer = b""
         self._owner_gone = False
@@ -173,8 +171,6 @@ class ForkServer:
             return lambda: target(request["argv"])
         self.pids[request["name"]] = pid
         self.log("forked %s %s as process %d", request["kind"], request["name"], pid)
-        self.pid_files[request["name"]] = request["pid_file"]
-        _link(request["pid_file"], pid)
         self.send(event="started", name=request["name"], pid=pid)
         return None
 
@@ -215,7 +211,6 @@ class ForkServer:
                 self.log("reaped process %d, which a rank had left behind", pid)
                 continue
             del self.pids[name]
-            _link(self.pid_files.pop(name), 0)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)  # its own session: everything it started
             self.send(event="exited", name=name, pid=pid, code=os.waitstatus_to_exitcode(status))
@@ -258,14 +253,6 @@ class ForkServer:
         """Kill every descendant, what ranks have left behind included; remove the folder."""
         end_descendants()
         shutil.rmtree(self.root, ignore_errors=True)
-
-
-def _link(path: str, pid: int) -> None:
-    """Note a process id as the target of a link, which also works on a full disk."""
-    with contextlib.suppress(OSError):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        os.symlink(str(pid), path)
 
 
 def main(argv: list[str]) -> Callable[[], None]:

@@ -59,6 +59,7 @@ class ForkedLauncher(Launcher):
             config=config,
         )
         self.cluster.warm = self.warm
+        self.warm.users.add(self)  # it ends with the lab, not with its last launcher
         self.cluster.start_controller_sync()
         self._wait_for_controller()
         self.cluster.start_engines_sync(size)

@@ -4,7 +4,8 @@ With ``controller="labkit"`` too, the controller is forked from the same warm pr
 listens on unix sockets in its private folder only, unless the cluster names an address.
 
 All processes end with the one that started the cluster. While it lives, ``Cluster.from_dict`` and
-``Cluster.from_file`` reach them from any other process of the same user on the same host.
+``Cluster.from_file`` reach them from elsewhere as they reach ipyparallel's local processes: by
+process id.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import contextlib
 import json
 import os
 import signal
-import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ from ipyparallel.cluster.launcher import (
     BaseLauncher,
     ControllerLauncher,
     EngineLauncher,
-    NotRunning,
+    LocalControllerLauncher,
+    LocalEngineSetLauncher,
     ProcessStateError,
 )
 from traitlets import Any as AnyTrait
@@ -34,12 +36,13 @@ from .. import times
 from ..wire.protocol import RANK_HINT, RECORD_FOLDER
 from . import ahead
 from .ahead import CONTROLLER
-from .attached import AttachedWarmProcess, identify
 from .exit_notice import unregister
-from .warm_process import PRELOAD, WarmProcess
+from .warm_process import PRELOAD, Child, WarmProcess
 
 #: Characters of a log to read for ``get_output``, which returns the last ``output_limit`` lines.
 OUTPUT_CHARACTERS = 1 << 18
+#: Controllers whose engines have had ids of our choice.
+_numbered = weakref.WeakSet[ControllerLauncher]()
 
 
 class _WarmLauncher(BaseLauncher):
@@ -51,8 +54,10 @@ class _WarmLauncher(BaseLauncher):
     stop_seconds_until_kill = Float(
         times.TERMINATED.least, config=True, help="From SIGTERM to SIGKILL."
     )
-    #: A WarmProcess; in a launcher that was restored, an AttachedWarmProcess.
+    #: The WarmProcess, once started.
     warm = AnyTrait()
+    #: ipyparallel's own launcher of such processes, for whoever reaches ours from elsewhere.
+    plain: type[BaseLauncher]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -71,25 +76,19 @@ class _WarmLauncher(BaseLauncher):
         if self.state != "before":
             raise ProcessStateError(f"it was already started (state: {self.state})")
         cluster = self.parent
-        warm = self.warm or getattr(cluster, "warm", None)
+        warm = getattr(cluster, "warm", None)
         if warm is None or warm.closed.is_set():
-            warm = WarmProcess.start(self.preload)
-            cluster.warm = warm
-            cluster.warm_users = set()
+            cluster.warm = warm = WarmProcess.start(self.preload)
+        warm.users.add(self.identifier)
         self.warm = warm
-        users = getattr(cluster, "warm_users", None)
-        if users is not None:
-            users.add(self.identifier)
         return warm
 
     def release_warm(self) -> None:
-        """End the warm process with its last user, unless somebody else brought it."""
-        users = getattr(self.parent, "warm_users", None)
-        if users is None or not isinstance(self.warm, WarmProcess):
-            return
-        users.discard(self.identifier)
-        if not users:
-            self.warm.close()
+        """End the warm process with its last user."""
+        if self.warm is not None:
+            self.warm.users.discard(self.identifier)
+            if not self.warm.users:
+                self.warm.close()
 
     async def _wait_for_forks(self) -> None:
         """Wait for the process ids, if others are to find them in the cluster's file."""
@@ -114,7 +113,7 @@ class _WarmLauncher(BaseLauncher):
         while self.state == "running" and self._running():
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"{self.identifier} did not exit in {timeout} seconds.")
-            await asyncio.sleep(times.FOREIGN_LOOK)
+            await asyncio.sleep(times.ENDED_LOOK)
 
     def get_output(self, remove: bool = False) -> str:
         """Return what the processes wrote, the last ``output_limit`` lines of each."""
@@ -159,60 +158,41 @@ class _WarmLauncher(BaseLauncher):
     async def _end(self, names: list[str]) -> None:
         await asyncio.to_thread(self.warm.end, names, self.stop_seconds_until_kill)
 
-    # -- restored in another place ----------------------------------------------------------
+    # -- reached from elsewhere --------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
-        warm = self.warm
-        if isinstance(warm, WarmProcess):
-            return {**super().to_dict(), "warm": identify(warm.process.pid, warm.root)}
-        about = identify(warm.pid, warm.root) if warm is not None else None
-        return {**super().to_dict(), "warm": about}
+    def _state_of(self, name: str, **more: Any) -> dict[str, Any]:
+        """Describe one process as ipyparallel does that starts it itself."""
+        child: Child = self.warm.children[name]
+        child.started.wait(times.FORKED)
+        return {
+            **super().to_dict(),
+            "pid": child.pid,
+            "output_file": str(self.warm.log_file(name)),
+            **more,
+        }
 
     @classmethod
     def from_dict(cls, d: dict[str, Any], **kwargs: Any) -> Any:
-        """Restore a launcher of processes that another one started.
-
-        It signals and stops them by process id, reads their logs and notices their ends; how they
-        ended only the one that started them knows.
-
-        Raises
-        ------
-        NotRunning
-            If they have ended, run on another host or belong to another user.
-        """
-        self = super().from_dict(d, **kwargs)
-        self.warm = AttachedWarmProcess.find(d["warm"]) if d.get("warm") else None
-        if self.warm is None or not self._running():
-            raise NotRunning(
-                f"{self.name}: labkit's processes end with the process that started them, and are "
-                "reached from the same host only."
-            )
-        _ = self.loop
-        threading.Thread(target=self._follow, name="labkit-follow", daemon=True).start()
-        return self
+        """Return a launcher of ipyparallel's own for processes that another one started: how they
+        ended only that one knows."""
+        return cls.plain.from_dict(d, **kwargs)
 
     def _running(self) -> bool:
         """Tell whether one of the processes runs or is still to be forked."""
-        if isinstance(self.warm, WarmProcess):
-            return not all(self.warm.children[name].exited.is_set() for name in self.names())
-        return any(self.warm.is_there(name) for name in self.names())
-
-    def _follow(self) -> None:
-        """Notice the end of processes that somebody else started."""
-        while self.state == "running":
-            if not self._running():
-                self._notify({"exit_code": None, "identifier": self.identifier})
-                return
-            time.sleep(times.FOREIGN_LOOK)
+        return not all(self.warm.children[name].exited.is_set() for name in self.names())
 
 
 class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
     """Fork the controller from the warm process."""
 
+    plain = LocalControllerLauncher
     _process: psutil.Process | None = None
 
     def names(self) -> list[str]:
         return [CONTROLLER]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._state_of(CONTROLLER)
 
     async def start(self) -> int:
         warm = self.get_warm()
@@ -233,14 +213,9 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
             If it ended before anybody asked.
         """
         if self._process is None and self.warm is not None:
-            if isinstance(self.warm, WarmProcess):
-                child = self.warm.children[CONTROLLER]
-                child.started.wait(times.FORKED)
-                pid = child.pid
-            else:
-                pid = self.warm.child(CONTROLLER)
-            if pid is not None:
-                self._process = psutil.Process(pid)
+            child = self.warm.children[CONTROLLER]
+            child.started.wait(times.FORKED)
+            self._process = psutil.Process(child.pid)
         return self._process
 
     def _exited(self, pid: int, code: int) -> None:
@@ -250,11 +225,8 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
         self._notify({"exit_code": code, "pid": pid, "identifier": self.identifier})
 
     def poll(self) -> int | str | None:
-        """Return None while the controller runs, then its exit code ("unknown" if it is not ours
-        to know)."""
-        if isinstance(self.warm, WarmProcess):
-            return self.warm.children[CONTROLLER].code
-        return None if self.warm is not None and self._running() else "unknown"
+        """Return None while the controller runs, then its exit code."""
+        return self.warm.children[CONTROLLER].code if self.warm is not None else "unknown"
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
         """Return what clients and engines need to connect, as soon as it is written."""
@@ -282,7 +254,6 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
         if self.warm is None or not self.running:
             return
         self.state = "stopping"  # their ends are no news now
-        self._keep_output()  # another owner removes the log
         self.warm.signal(CONTROLLER, signal.SIGKILL)  # it holds nothing that needs saving
         await self._end([CONTROLLER])
         # Not the signal: that would be reported as an accident.
@@ -292,6 +263,7 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
 class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
     """Fork engines from the warm process; report each exit at once, to ipyparallel's hub too."""
 
+    plain = LocalEngineSetLauncher
     _replacing = False
 
     def __init__(self, **kwargs: Any) -> None:
@@ -305,6 +277,11 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
 
     def name_of(self, index: int) -> str:
         return f"engine-{self.engine_set_id}-{index}"
+
+    def to_dict(self) -> dict[str, Any]:
+        alive = list(self._alive.items())
+        engines = {str(index): self._state_of(name, n=1) for name, index in alive}
+        return {**super().to_dict(), "pid": -1, "engines": engines}
 
     async def start(self, n: int) -> list[int]:
         self.get_warm()
@@ -325,9 +302,9 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         controller = getattr(self.parent, "controller", None)
         if controller is None or controller.start_data is None:
             return False  # somebody else started it: others may have had the ids
-        if getattr(controller, "labkit_numbered", False):
+        if controller in _numbered:
             return False
-        controller.labkit_numbered = True
+        _numbered.add(controller)
         return len(self.parent.engines) <= 1
 
     def start_one(self, index: int, *extra_args: str) -> None:
@@ -406,10 +383,6 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
             return
         self.state = "stopping"  # their ends are no news now
         names = self.names()
-        if isinstance(self.warm, WarmProcess):
-            await self._end(names)
-            await asyncio.to_thread(self._unregister, names)
-        else:  # its owner unregisters them, and removes the logs
-            self._keep_output()
-            await self._end(names)
+        await self._end(names)
+        await asyncio.to_thread(self._unregister, names)
         self.notify_stop({"exit_code": 0, "engines": dict(self.exits)})

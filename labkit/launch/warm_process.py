@@ -70,6 +70,7 @@ class WarmProcess:
         self.root = folder.path
         self.process = process
         self.children: dict[str, Child] = {}
+        self.users = set[object]()  #: launchers that need it; whoever adds itself may end it
         self.ready = threading.Event()
         self.closed = threading.Event()
         self.problems: dict[str, str] = {}  #: module -> why it could not be imported
@@ -133,8 +134,6 @@ class WarmProcess:
             if previous is not None and not previous.exited.is_set():
                 raise LabError(f"{kind} {name!r} is already running.")
             child = self.children[name] = Child(name, on_exit)
-        with contextlib.suppress(OSError):  # of an earlier child: this one is still to come
-            pid_file(self.root, name).unlink()
         request = {
             "op": "fork",
             "name": name,
@@ -142,7 +141,6 @@ class WarmProcess:
             "argv": list(argv),
             "env": dict(env or {}),
             "log": str(self.log_file(name)),
-            "pid_file": str(pid_file(self.root, name)),
         }
         try:
             self._send(request)
@@ -196,11 +194,14 @@ class WarmProcess:
 
     def log_file(self, name: str) -> Path:
         """Name the file that collects what a child writes outside Python's own streams."""
-        return log_file(self.root, name)
+        return self.root / f"{name.replace('/', '-')}.log"
 
     def output(self, name: str, limit: int = 4000) -> str:
-        """Return the last ``limit`` characters of a child's log."""
-        return read_log(self.root, name, limit)
+        """Return the last ``limit`` characters of a child's log, "" if there is none."""
+        try:
+            return self.log_file(name).read_text("utf-8", errors="replace")[-limit:]
+        except OSError:
+            return ""
 
     def end(self, names: Sequence[str], patience: float | None = None) -> None:
         """End some children: SIGTERM, after ``patience`` seconds (``times.TERMINATED`` if
@@ -341,24 +342,6 @@ def _ask_zygote(*args: Any) -> Process | None:
 
 def _ask_nobody(*_: object) -> None:
     """Know of no process that has imported all."""
-
-
-def log_file(root: Path, name: str) -> Path:
-    """Name the log of a child of the warm process whose folder is ``root``."""
-    return root / f"{name.replace('/', '-')}.log"
-
-
-def pid_file(root: Path, name: str) -> Path:
-    """Name the link whose target is the process id of a child, "0" once it has ended."""
-    return root / f"{name.replace('/', '-')}.pid"
-
-
-def read_log(root: Path, name: str, limit: int) -> str:
-    """Return the last ``limit`` characters of a child's log, "" if there is none."""
-    try:
-        return log_file(root, name).read_text("utf-8", errors="replace")[-limit:]
-    except OSError:
-        return ""
 
 
 def forget_in_children(line: socket.socket) -> None:
