@@ -205,8 +205,6 @@ WORKERS_LOOK = 0.1
 WORKER_ENDED_WELL = Bound(1.0)
 #: torchrun and all that it started are gone: longer than its owner takes to kill.
 TORCHRUN_ENDED = Bound(10.0)
-#: A kernel is missed that left its end of the socket open in a process it forked.
-KERNEL_LOOK = 0.5
 #: In a worker: a look at the main thread that is under way comes to its end.
 WORKER_LOOK_ENDED = Bound(5.0)
 #: The zygote forks a worker, on a machine that may be busy.
@@ -252,8 +250,6 @@ ZYGOTE_IMPORTED = 20.0
 ZYGOTE_ENDED = Bound(2.0)
 #: The rest of a request that has begun arrives, and an answer is taken.
 FORK_REQUEST = Bound(2.0)
-#: The owner of a warm process takes its news.
-WARM_NEWS_TAKEN = Bound(5.0)
 #: News of how a process has ended that has ended.
 EXIT_NEWS = Bound(1.0)
 #: A wait for a forked process looks whether another thread has noted its end.

@@ -1,4 +1,8 @@
-"""Fork for whoever asks at a unix socket; the asking end is ``wire.forked``.
+"""Fork for whoever asks: wait for requests and ends, reap, and turn children into their jobs.
+
+One class, started with another job each: the warm process of a lab (``fork_server``), the zygote
+(``zygote``), the owner of one torchrun (``torchrun_owner``). Requests come on the owner's line, or
+each on one of its own at a unix socket; answers and news go back there, as ``wire.forked`` has it.
 
 Nothing here may start a thread or touch CUDA before a fork: a forked child has only the thread
 that forked, and a CUDA context does not survive a fork.
@@ -11,152 +15,208 @@ import os
 import selectors
 import signal
 import socket
-import sys
-import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import times
 from ..wire import peers
 from ..wire.forked import receive, send
-from . import cpp_log
 
 #: What a child does. It runs outside every frame of the process that has forked it.
 Job = Callable[[], Any]
 
 
+class Request(NamedTuple):
+    """Something that is to be forked."""
+
+    line: socket.socket  #: where answer and news go
+    content: dict[str, Any]
+    files: list[int]
+
+
 class Forker(ABC):
-    """Serve requests until somebody who owns this process goes away.
+    """Serve requests until whoever owns this process goes away.
 
     Parameters
     ----------
     owner
-        Whose other end the owner holds.
+        A line whose other end the owner holds.
     """
 
+    #: How many files come with each request.
+    files = 2
+
     def __init__(self, owner: socket.socket) -> None:
+        self.pid = os.getpid()
         self.owner = owner
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.waiting: dict[int, socket.socket] = {}  # pid -> who hears of its end
+        self.over = False  #: whether nobody needs this process any more
+        self.backlog: list[Request] = []
+        #: pid -> the name of a child, and who hears of its end, if anybody
+        self.children: dict[int, tuple[str, socket.socket | None]] = {}
+        self._ends = [owner]
+        owner.settimeout(times.FORK_REQUEST.seconds())
         self.selector = selectors.DefaultSelector()
-        self._wake_r, self._wake_w = socket.socketpair()
-        for end in (self._wake_r, self._wake_w):
+        self.selector.register(owner, selectors.EVENT_READ, self.hear_owner)
+        woken, wake = socket.socketpair()
+        for end in (woken, wake):
             end.setblocking(False)
-        signal.set_wakeup_fd(self._wake_w.fileno(), warn_on_full_buffer=False)
+            self._ends.append(end)
+        self.selector.register(woken, selectors.EVENT_READ, lambda: woken.recv(4096))
+        # A dead child wakes the selector through this descriptor.
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def listen(self, place: Path) -> None:
-        """Be there for requests, at the path of a unix socket."""
-        self.listener.bind(str(place))
-        self.listener.listen(64)
-        for source in (self.owner, self.listener, self._wake_r):
-            self.selector.register(source, selectors.EVENT_READ)
+        """Take requests at the path of a unix socket, too."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(place))
+        listener.listen(64)
+        self._ends.append(listener)
+        self.selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
 
     def serve(self) -> Job | None:
-        """Serve until the owner goes away. Returns None then, or a child's job in a child."""
-        while not self.is_over():
+        """Serve until it is over. Returns None then, or a child's job in a child."""
+        while True:
             self.reap()
-            ready = [key.fileobj for key, _ in self.selector.select(self.look_seconds)]
-            if self.owner in ready:  # closed, or about to be
+            while self.backlog:
+                if job := self.fork(self.backlog.pop(0)):
+                    return job
+            if self.over:
                 return None
-            with contextlib.suppress(BlockingIOError):
-                self._wake_r.recv(4096)
-            if self.listener in ready and (job := self.receive()):
-                return job
-        return None
+            self.receive(None)
 
-    def receive(self) -> Job | None:
-        """Take a request, fork for it and answer; the child's job in the child."""
-        line, _ = self.listener.accept()
+    # -- requests ---------------------------------------------------------------------------
+
+    def receive(self, timeout: float | None) -> None:
+        """Wait for requests or dead children, up to ``timeout`` seconds; fill ``backlog``."""
+        for key, _ in self.selector.select(timeout):
+            key.data()
+
+    def hear_owner(self) -> None:
+        """Read what the owner sends; its end, if it has gone."""
+        if not self._read(self.owner):
+            self.over = True
+
+    def _accept(self, listener: socket.socket) -> None:
+        line, _ = listener.accept()
+        line.settimeout(times.FORK_REQUEST.seconds())
+        if not self._read(line):
+            line.close()
+
+    def _read(self, line: socket.socket) -> bool:
+        """Read one request from a line; tell whether there was one."""
         files: list[int] = []
-        parent = os.getpid()
         try:
-            line.settimeout(times.FORK_REQUEST.seconds())
-            request = receive(line, files, 2)
-            if why := self._why_not(line, request, files):
-                send(line, {"refused": why})
-                return None
-            pid = os.fork()
-            if pid == 0:
-                line.close()
-                self.leave_behind(files)
-                return self.job(request, files)
-            self.waiting[pid] = line
-            process = os.pidfd_open(pid)
-            files.append(process)
-            send(line, {"pid": pid}, [process])
-        except (OSError, EOFError, ValueError, LookupError):
-            pass  # whoever asked has gone, or it is no request
-        finally:
-            if os.getpid() == parent:
-                for file in files:
-                    os.close(file)
-                if line not in self.waiting.values():
-                    line.close()
+            self.backlog.append(Request(line, receive(line, files, self.files), files))
+        except (OSError, EOFError, ValueError):  # whoever asked has gone, or it is no request
+            _close(files)
+            return False
+        return True
+
+    # -- children ---------------------------------------------------------------------------
+
+    def fork(self, request: Request) -> Job | None:
+        """Fork for a request and answer; the child's job in the child."""
+        line, content, files = request
+        try:
+            reason = self._check(request)
+            pid = -1 if reason else os.fork()
+        except (LookupError, TypeError):
+            reason, pid = "it is no request", -1
+        except OSError as error:
+            reason, pid = f"it cannot fork ({error.strerror})", -1
+        if pid == 0:
+            line.close()
+            self.leave_behind()
+            return self.job(content, files)
+        with contextlib.suppress(OSError):  # who asked has gone
+            name = content.get("name", "") if isinstance(content, dict) else ""
+            if reason:
+                send(line, {"name": name, "refused": reason})
+            else:
+                self.children[pid] = (name, line)
+                files.append(os.pidfd_open(pid))
+                send(line, {"name": name, "pid": pid}, files[-1:])
+        _close(files)
+        if reason and line is not self.owner:
+            line.close()
         return None
 
-    def _why_not(self, line: socket.socket, request: dict[str, Any], files: list[int]) -> str:
-        if not peers.is_own(line) or len(files) != 2:
+    def _check(self, request: Request) -> str:
+        if request.line is not self.owner and not peers.is_own(request.line):
             return "it comes from somebody else"
-        return self.why_not(request)
+        if len(request.files) != self.files:
+            return "it is no request"
+        return self.refusal(request.content)
 
-    def leave_behind(self, files: list[int]) -> None:
-        """Become a process of its own, in a child: none but these files stay open."""
+    def leave_behind(self) -> None:
+        """Become a process of its own, in a child: what this class has opened is closed."""
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.selector.close()
-        for end in (self.owner, self.listener, self._wake_r, self._wake_w, *self.waiting.values()):
+        lines = [line for _, line in self.children.values() if line is not None]
+        for end in (*self._ends, *lines, *(request.line for request in self.backlog)):
             end.close()
-        for number in [int(name) for name in os.listdir("/proc/self/fd")]:
-            if number > 2 and number not in files:  # what locks the folder
-                with contextlib.suppress(OSError):  # of the list itself
-                    os.close(number)
 
     def reap(self) -> None:
         """Collect what has ended, and say so to who asked for it."""
-        for pid, line in list(self.waiting.items()):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                del self.waiting[pid]
-                with contextlib.suppress(OSError), line:
-                    send(line, {"code": os.waitstatus_to_exitcode(status)})
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid not in self.children:  # what one of them has left behind
+                continue
+            name, line = self.children.pop(pid)
+            code = os.waitstatus_to_exitcode(status)
+            self.note_end(pid, code)
+            with contextlib.suppress(OSError):
+                if line is not None:
+                    send(line, {"name": name, "code": code})
+                    if line is not self.owner:
+                        line.close()
 
     # -- what differs -----------------------------------------------------------------------
 
-    #: Seconds between two looks at ``is_over``; None: each time something has happened.
-    look_seconds: float | None = None
+    def refusal(self, request: Mapping[str, Any]) -> str:
+        """Return why a request is not for this process, "" if it is."""
+        return ""
 
-    def is_over(self) -> bool:
-        """Tell whether nobody needs this process any more, though the owner is there."""
-        return False
-
-    @abstractmethod
-    def why_not(self, request: Mapping[str, Any]) -> str:
-        """Say why a request is not for this process, "" if it is."""
+    def note_end(self, pid: int, code: int) -> None:  # noqa: B027 (most have nothing to do)
+        """Note that a child has ended."""
 
     @abstractmethod
     def job(self, request: Mapping[str, Any], files: list[int]) -> Job:
         """Turn a child into what was asked for, but for its work, which is returned."""
 
 
+def run(job: Job | None) -> None:
+    """Do what a child is there for, outside every frame and handler of who has forked it."""
+    while callable(job):
+        job = job()
+
+
+def close_others(*kept: int) -> None:
+    """Close all files of this process but its standard streams and these."""
+    with contextlib.suppress(FileNotFoundError):  # another system than Linux
+        for number in [int(name) for name in os.listdir("/proc/self/fd")]:
+            if number > 2 and number not in kept:
+                with contextlib.suppress(OSError):  # of the list itself
+                    os.close(number)
+
+
 def write_to(out: int, err: int) -> None:
     """Let these files be stdout and stderr of this process."""
     os.dup2(out, 1)
     os.dup2(err, 2)
-    for file in {out, err}:
+    _close({out, err})
+
+
+def _close(files: Any) -> None:
+    for file in files:
         os.close(file)
-
-
-def adapt(environment: Mapping[str, str]) -> None:
-    """Do what reading these variables at the start of this process would have done."""
-    time.tzset()
-    tempfile.tempdir = None
-    torch, threads = sys.modules.get("torch"), environment.get("OMP_NUM_THREADS", "")
-    if torch is not None and threads:
-        torch.set_num_threads(int(threads.partition(",")[0]))
-    if cpp_log.VARIABLE in environment:
-        cpp_log.read_again()

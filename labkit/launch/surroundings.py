@@ -11,9 +11,13 @@ import os
 import resource
 import site
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from . import cpp_log
 
 #: Variables that nothing reads while it is being imported: they may differ.
 FREE = (
@@ -41,7 +45,7 @@ FREE = (
     "PYTHONUNBUFFERED",  # by Python for the streams of the process that starts, which are others
     "SHLVL",
     "TERM",
-    "TMPDIR",  # noted at the first use; see ``forker.adapt``
+    "TMPDIR",  # noted at the first use; see ``adapt``
     "TORCHINDUCTOR_CACHE_DIR",  # by the compiler at each use; it sets it at the first
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",  # by torchrun at each start of its workers
     "TORCH_FR_BUFFER_SIZE",  # by the recorder, when a process makes its first group
@@ -91,6 +95,17 @@ def take_over(settings: Mapping[str, Any], environment: Mapping[str, str]) -> No
     for name, soft in settings["limits"].items():
         number = getattr(resource, name)
         resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+
+
+def adapt(environment: Mapping[str, str]) -> None:
+    """Do what reading these variables at the start of this process would have done."""
+    time.tzset()
+    tempfile.tempdir = None
+    torch, threads = sys.modules.get("torch"), environment.get("OMP_NUM_THREADS", "")
+    if torch is not None and threads:
+        torch.set_num_threads(int(threads.partition(",")[0]))
+    if cpp_log.VARIABLE in environment:
+        cpp_log.read_again()
 
 
 def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

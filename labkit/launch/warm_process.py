@@ -7,7 +7,6 @@ while torch is being imported over there.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -25,7 +24,7 @@ from typing import Any, TypeAlias
 from .. import times
 from ..errors import LabError, LabStopped
 from ..wire.exit_code import describe_exit
-from ..wire.forked import ForkedProcess
+from ..wire.forked import ForkedProcess, receive, send
 from . import private_folder, zygote_line
 
 #: One that this process has started, or that a zygote has forked for it.
@@ -52,6 +51,7 @@ class Child:
     name: str
     on_exit: Callable[[int, int], None] | None = None  #: called with (pid, exit code)
     pid: int | None = None
+    pidfd: int = -1
     code: int | None = None
     started: threading.Event = field(default_factory=threading.Event)
     exited: threading.Event = field(default_factory=threading.Event)
@@ -135,20 +135,20 @@ class WarmProcess:
                 raise LabError(f"{kind} {name!r} is already running.")
             child = self.children[name] = Child(name, on_exit)
         request = {
-            "op": "fork",
             "name": name,
             "kind": kind,
             "argv": list(argv),
-            "env": dict(env or {}),
+            "environment": dict(env or {}),
             "log": str(self.log_file(name)),
         }
         try:
-            self._send(request)
-        except LabError:
+            with self._lock:
+                send(self._sock, request)
+        except OSError:
             child.code = -signal.SIGKILL  # it never was: nobody may wait for its end
             child.started.set()
             child.exited.set()
-            raise
+            raise LabStopped(self.how_ended()) from None
         return child
 
     def fork_ahead(self, name: str, kind: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -172,25 +172,22 @@ class WarmProcess:
             on_exit(child.pid or -1, child.code)
         return True
 
-    def signal(self, name: str, signum: int) -> None:
-        """Send a signal to a child (the warm process does it: no process id is ever re-used)."""
-        _log.debug("asks to send signal %d to %s", signum, name)
-        self._send({"op": "signal", "name": name, "signal": int(signum)})
+    def signal(self, name: str, signum: int) -> bool:
+        """Send a signal to a child; tell whether it runs."""
+        _log.debug("sends signal %d to %s", signum, name)
+        child = self.children[name]
+        child.started.wait(times.FORKED)
+        with self._ends:
+            if child.exited.is_set():
+                return False
+            with contextlib.suppress(ProcessLookupError):  # it has ended this moment
+                signal.pidfd_send_signal(child.pidfd, signum)
+        return True
 
     def signal_process(self, pid: int, signum: int) -> bool:
-        """Send a signal to a child, by its process id, at once; tell whether it runs.
-
-        Its end is heard within milliseconds: nothing else has the process id by then.
-        """
-        running = [c for c in list(self.children.values()) if not c.exited.is_set()]
-        if pid not in [child.pid for child in running]:
-            return False
-        _log.debug("sends signal %d to process %d", signum, pid)
-        try:
-            os.kill(pid, signum)
-        except ProcessLookupError:
-            return False
-        return True
+        """Send a signal to a child, by its process id; tell whether it runs."""
+        names = [child.name for child in list(self.children.values()) if child.pid == pid]
+        return any(self.signal(name, signum) for name in names)
 
     def log_file(self, name: str) -> Path:
         """Name the file that collects what a child writes outside Python's own streams."""
@@ -211,9 +208,8 @@ class WarmProcess:
         killed = times.KILLED.seconds()
         for signum, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, killed)):
             running = [c for c in children if not c.exited.is_set()]
-            with contextlib.suppress(LabError):  # all of them end with the warm process
-                for child in running:
-                    self.signal(child.name, signum)
+            for child in running:
+                self.signal(child.name, signum)
             deadline = time.monotonic() + seconds
             for child in running:
                 child.exited.wait(max(0.0, deadline - time.monotonic()))
@@ -242,14 +238,6 @@ class WarmProcess:
 
     # -- events -----------------------------------------------------------------------------
 
-    def _send(self, request: dict[str, Any]) -> None:
-        data = json.dumps(request).encode() + b"\n"
-        try:
-            with self._lock:
-                self._sock.sendall(data)
-        except OSError:
-            raise LabStopped(self.how_ended()) from None
-
     def how_ended(self) -> str:
         """Say in one sentence that the warm process has ended, and how."""
         code = self.process.poll()
@@ -257,46 +245,56 @@ class WarmProcess:
         return f"The process that starts the ranks has ended{how}; call labkit.start() again."
 
     def _read(self) -> None:
-        with self._sock.makefile("rb") as stream, contextlib.suppress(OSError):
-            for line in stream:
-                event = json.loads(line)
-                kind = event.pop("event")
-                if kind == "ready":
-                    self.problems = event["problems"]
-                    _log.info(
-                        "warm process is ready after %.3f s; not imported: %s",
-                        time.monotonic() - self._began,
-                        self.problems or "nothing",
-                    )
-                    self.ready.set()
-                elif kind == "started":
-                    child = self.children[event["name"]]
-                    child.pid = event["pid"]
-                    _log.debug("%s runs as process %d", child.name, child.pid)
-                    child.started.set()
-                elif kind == "exited":
-                    self._note_exit(self.children[event["name"]], event["pid"], event["code"])
-                elif kind == "log":
-                    _server_log.debug("%s", event["text"])
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                files: list[int] = []
+                self._take(receive(self._sock, files), files)
         self._sock.close()
         code = self.process.wait()
         _log.info("warm process %d has ended with %s", self.process.pid, describe_exit(code))
         # Children die with the warm process (PR_SET_PDEATHSIG); nobody else will report them.
         for child in list(self.children.values()):
             if not child.exited.is_set():
-                self._note_exit(child, child.pid or -1, -9)
+                self._note_exit(child, -signal.SIGKILL)
         self.ready.set()
         self.closed.set()
         if code:  # it could not tidy up itself
             self.folder.remove()
 
-    def _note_exit(self, child: Child, pid: int, code: int) -> None:
+    def _take(self, news: dict[str, Any], files: list[int]) -> None:
+        if "ready" in news:
+            self.problems = news["ready"]
+            _log.info(
+                "warm process is ready after %.3f s; not imported: %s",
+                time.monotonic() - self._began,
+                self.problems or "nothing",
+            )
+            self.ready.set()
+        elif "log" in news:
+            _server_log.debug("%s", news["log"])
+        else:
+            child = self.children[news["name"]]
+            if "pid" in news:
+                child.pid, child.pidfd = news["pid"], files.pop()
+                _log.debug("%s runs as process %d", child.name, child.pid)
+                child.started.set()
+            elif "code" in news:
+                self._note_exit(child, news["code"])
+            else:
+                with contextlib.suppress(OSError):
+                    self.log_file(child.name).write_text(news["refused"])
+                self._note_exit(child, 1)
+
+    def _note_exit(self, child: Child, code: int) -> None:
+        pid = child.pid or -1
         _log.debug("%s (process %d) has ended with %s", child.name, pid, describe_exit(code))
         child.code = code
-        child.started.set()
         with self._ends:
             child.exited.set()
             on_exit = child.on_exit
+            if child.pidfd >= 0:
+                os.close(child.pidfd)
+        child.started.set()
         if on_exit is not None:
             on_exit(pid, code)
 

@@ -17,7 +17,6 @@ The name is Android's for a process of this kind.
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -28,15 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.family import leave
-from . import cpp_log, fork_server, surroundings, torchrun_forker
-from .forker import Forker, Job, adapt, write_to
+from . import cpp_log, fork_server, surroundings, torchrun_owner
+from .forker import Forker, Job, close_others, run, write_to
 from .zygote_line import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM
 
 #: What a child runs, by kind: called with the number of its line and the request's argv, it
 #: returns what that process or one that it has forked is to do.
 KINDS: dict[str, Callable[[list[str]], Job | None]] = {
     WARM: fork_server.main,
-    TORCHRUN: torchrun_forker.main,
+    TORCHRUN: torchrun_owner.main,
 }
 
 
@@ -48,7 +47,7 @@ class Zygote(Forker):
         self.environment = dict(os.environ)
         self.surroundings = surroundings.describe()  # before anything is imported
 
-    def why_not(self, request: Mapping[str, Any]) -> str:
+    def refusal(self, request: Mapping[str, Any]) -> str:
         for what, own in self.surroundings.items():
             if request["surroundings"].get(what) != own:
                 return f"another {what} there"
@@ -63,9 +62,10 @@ class Zygote(Forker):
 
     def job(self, request: Mapping[str, Any], files: list[int]) -> Job:
         keep, log = files
+        close_others(*files)  # what locks the folder
         write_to(log, log)
         surroundings.take_over(request["settings"], request["environment"])
-        adapt(request["environment"])
+        surroundings.adapt(request["environment"])
         return lambda: KINDS[request["kind"]]([str(keep), *request["argv"]])
 
 
@@ -76,8 +76,6 @@ def main(argv: list[str]) -> Job | None:
     zygote = Zygote(socket.socket(fileno=int(number)))
     zygote.listen(Path(folder, SOCKET))
     fork_server.import_shared(preload)
-    gc.collect()
-    gc.freeze()
     Path(folder, READY).touch()
     if job := zygote.serve():
         return job
@@ -87,4 +85,4 @@ def main(argv: list[str]) -> Job | None:
 
 if __name__ == "__main__":
     # A child's job runs from here, and a rank's outside the frames of its warm process, too.
-    fork_server.run(main(sys.argv[1:]))
+    run(main(sys.argv[1:]))

@@ -1,10 +1,12 @@
 """Ask another process to fork for us: messages with files over a unix socket, and what is forked.
 
 Whoever forks (``launch.forker``) listens at a unix socket. A process that wants a child connects
-there and sends one request, JSON behind its length, with files.
+there and sends one request, JSON behind its length, with files. The owner of such a process has a
+line to it, on which requests have names.
 
-    <- {"pid": 4711}, with a pidfd as its file;  or {"refused": "why"}
-    <- {"code": -9}                                             (once it has ended)
+    -> {"name": "3", ...}
+    <- {"name": "3", "pid": 4711}, with a pidfd as its file;  or {"name": "3", "refused": "why"}
+    <- {"name": "3", "code": -9}                                (once it has ended)
 """
 
 from __future__ import annotations

@@ -85,12 +85,12 @@ def test_the_controller_is_forked_once_before_ipyparallel_is_imported():
     code = (
         "import sys, labkit\n"
         "from labkit.launch.warm_process import WarmProcess\n"
-        "send = WarmProcess._send\n"
-        "def told(self, request):\n"
-        "    if request.get('kind') == 'controller':\n"
+        "fork = WarmProcess.fork\n"
+        "def told(self, name, kind, *args):\n"
+        "    if kind == 'controller':\n"
         "        print('ipyparallel' in sys.modules)\n"
-        "    send(self, request)\n"
-        "WarmProcess._send = told\n"
+        "    return fork(self, name, kind, *args)\n"
+        "WarmProcess.fork = told\n"
         "with labkit.start(1):\n"
         "    pass"
     )

@@ -38,7 +38,7 @@ STORY = [
     ("info", r"cluster: starts 3 ranks, engines='local'"),
     ("debug", r"fork_server: imported torch in \d+\.\d+ s"),
     ("info", r"warm_process: warm process is ready after \d+\.\d+ s"),
-    ("debug", r"fork_server: forked engine engine-\S+-0 as process \d+"),
+    ("debug", r"warm_process: engine-\S+-0 runs as process \d+"),
     ("debug", r"cluster: every rank is connected after \d+\.\d+ s"),
     ("debug", r"cluster: Place\(rank=2, .* device='cpu', backend='gloo'"),
     ("info", r"cluster: 3 ranks have their places after \d+\.\d+ s"),
@@ -57,7 +57,7 @@ STORY = [
     ("info", r"cluster: the fresh ranks have their places"),
     ("info", r"process_group: ranks 0–2 formed a group"),
     ("info", r"cluster: ends the ranks"),
-    ("debug", r"fork_server: signal 15 for engine-"),
+    ("debug", r"warm_process: sends signal 15 to engine-"),
     ("info", r"warm_process: warm process \d+ has ended with exit code 0"),
     ("info", r"cluster: the ranks have ended"),
 ]

@@ -1,7 +1,7 @@
 """Let torchrun fork its workers from a process that has imported torch, instead of starting each.
 
 torchrun starts a worker with ``subprocess.Popen``. Here that name means, in torchrun's module only,
-a request to the process that has forked torchrun itself (``launch.torchrun_forker``); where that
+a request to the process that has forked torchrun itself (``launch.torchrun_owner``); where that
 cannot be asked, and for all other commands, it means what it did.
 """
 

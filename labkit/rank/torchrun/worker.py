@@ -1,6 +1,6 @@
 """Run a script as a worker of torchrun: as ``python script.py`` does, and tell of its end.
 
-Is forked (``launch.torchrun_forker``), or runs as ``python -m labkit.rank.torchrun.worker AGENT
+Is forked (``launch.torchrun_owner``), or runs as ``python -m labkit.rank.torchrun.worker AGENT
 MODE SOCKET CELL SCRIPT ARGS...``: AGENT is the process id of torchrun, MODE what becomes of an
 error, SOCKET where the notebook asks what this worker waits for, CELL the name of the cell whose
 text SCRIPT is. Without a cell it is "".

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from labkit.launch import torchrun_forker
+from labkit.launch import torchrun_owner
 
 
 class _Modules(dict):  # type: ignore[type-arg]
@@ -27,5 +27,5 @@ def test_the_frames_that_began_the_process_are_found_at_once(
     monkeypatch.setattr(sys, "modules", _Modules(sys.modules))
     with pytest.raises(AssertionError, match="looks through"):
         inspect.getframeinfo(names["frame"])  # type: ignore[arg-type]
-    torchrun_forker._know_frozen_modules()
+    torchrun_owner._know_frozen_modules()
     assert inspect.getframeinfo(names["frame"]).filename == "<frozen runpy>"  # type: ignore[arg-type]
