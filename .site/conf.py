@@ -34,6 +34,7 @@ include_patterns = [
     "notebooks/*.md",
     "data/README.md",
     "docs/*.md",
+    "labkit/guard/README.md",
     "tests/README.md",
     "tests/gpu/README.md",
     "ARCHITECTURE.md",

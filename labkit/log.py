@@ -31,9 +31,9 @@ from importlib import metadata
 from io import TextIOWrapper
 from pathlib import Path
 
-from . import trust
 from .errors import DataError, UsageError
 from .files import reason
+from .guard import trust
 
 VARIABLE = "LABKIT_LOG"
 LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}

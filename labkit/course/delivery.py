@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from .. import trust
 from ..errors import DataError, UsageError
 from ..files import reason, write_whole
+from ..guard import trust
 from . import edition, material
 
 PARTS = ("notebooks", "data")

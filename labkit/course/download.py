@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import times, trust
+from .. import times
 from ..files import write_whole
+from ..guard import trust
 
 #: Compressed size of the full set, bytes.
 DOWNLOAD_BYTES = 11_594_722

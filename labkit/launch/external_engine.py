@@ -22,8 +22,9 @@ import threading
 import time
 from typing import Any
 
-from .. import times, trust
+from .. import times
 from ..errors import StartError
+from ..guard import trust
 from ..wire.family import end_with_parent
 from ..wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
 from .exit_notice import unregister

@@ -28,9 +28,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..guard import server as guard
 from ..wire.family import end_descendants, end_with_parent, inherit_orphans, leave
 from ..wire.forked import send
-from . import connection_guard
 from .forker import Forker, Job, run, write_to
 
 #: What a child runs, by kind: "module:function", called with the request's argv.
@@ -178,7 +178,7 @@ def main(argv: list[str]) -> Job:
     """Serve; return in a child only, with its job."""
     number, root, *preload = argv
     inherit_orphans()
-    connection_guard.start()
+    guard.start()
     server = ForkServer(socket.socket(fileno=int(number)))
     # The controller can start while torch is being imported.
     job, problems = import_shared(preload, server.serve_early, server.log)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import times
-from ..wire import peers
+from ..guard import peers
 from ..wire.forked import receive, send
 
 #: What a child does. It runs outside every frame of the process that has forked it.

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .. import trust
 from ..errors import StartError
+from ..guard import trust
 
 #: How the path names the working folder, whichever that is.
 WORKING_FOLDER = ""

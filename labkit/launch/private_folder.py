@@ -12,8 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from .. import times, trust
+from .. import times
 from ..errors import StartError
+from ..guard import trust
 
 PREFIX = "labkit-"
 #: Longest name of a folder in bytes: a unix socket's has at most 107, ours add "/zmq:65535".

@@ -26,7 +26,7 @@ FOLDER = ".cache/labkit"
 _CODE = (
     "import importlib, os; importlib.import_module('labkit.launch.external_engine'); "
     "import ipyparallel; assert importlib.util.find_spec('torch'), 'there is no torch'; "
-    "from labkit import trust; "
+    "from labkit.guard import trust; "
     f"trust.why_not({FOLDER!r}) and exit(os.getcwd() + '/{FOLDER} is not safe from other users: ' "
     f"+ trust.why_not({FOLDER!r})); "
     "print('labkit', os.environ.get('SSH_CONNECTION', '').partition(' ')[0])"

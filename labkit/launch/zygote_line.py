@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .. import times, trust
+from .. import times
+from ..guard import trust
 from ..wire import forked
 from ..wire.forked import ForkedProcess
 from . import surroundings

@@ -12,7 +12,10 @@ import torch.distributed as dist
 
 from .. import variables
 from ..errors import LabError
+from ..guard import guarded
+from ..guard import torch_internals as guard
 from ..wire import cell_functions
+from ..wire.connections import list_connections
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
@@ -24,7 +27,6 @@ from . import (
     file_stores,
     forks,
     gpus,
-    guarded,
     interrupts,
     ipython_internals,
     last_receives,
@@ -46,7 +48,6 @@ from .observe import p2p_record, traffic, unseen_calls
 from .torch_internals import (
     backend_plugins,
     connecting,
-    listeners,
     names,
     reducers,
     rendezvous,
@@ -131,7 +132,8 @@ def assign(
     # In this order: what is wrapped last is called first. A store or a group is to be noted by the
     # call that the watch knows, around the one that keeps strangers from what listens in it.
     guarded.install()
-    listeners.install()
+    if names.is_on("guard"):
+        guard.install(list_connections)
     p2p_record.install()
     last_receives.install()
     file_stores.install()

@@ -107,7 +107,7 @@ def ask(
     OSError, EOFError
         If nobody is there.
     """
-    from . import peers
+    from ..guard import peers
 
     taken: list[int] = []
     line = socket.socket(socket.AF_UNIX)

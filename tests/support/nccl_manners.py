@@ -56,7 +56,8 @@ from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
 import labkit
-from labkit.rank import device, guarded
+from labkit.guard import guarded
+from labkit.rank import device
 from labkit.rank.observe import cpu_clock, device_wait, flight_recorder
 from labkit.rank.observe.p2p_record import Message
 from labkit.rank.torch_internals import groups as torch_groups

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.distributed import distributed_c10d as c10d
 
+from ...guard import guarded
+from ...guard import torch_internals as guard
 from ...wire.protocol import FROM_ROOT, ROOTED
-from .. import guarded
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 C10D = c10d.__file__
@@ -79,7 +80,7 @@ _HERE = os.path.dirname(__file__)
 _MEETINGS = (*map(path, MEETINGS), os.path.join(_HERE, "rendezvous.py"))
 #: Ours, which pass on to torch's C++ what torch's Python calls.
 _PASSING = (
-    *(os.path.join(_HERE, name) for name in ("listeners.py", "loopback_store.py", "rpc.py")),
+    guard.__file__,
     guarded.__file__,
     os.path.join(os.path.dirname(_HERE), "last_receives.py"),
 )

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from ...guard import torch_internals as guard
 from ...wire.features import Feature, Missing, find_missing
-from . import collectives, frames, profiling, recorder, rpc
+from . import collectives, frames, profiling, recorder
 
 #: Functions of torch.distributed that an exercise can limit and forbid.
 COUNTED = (
@@ -110,14 +111,7 @@ FEATURES = {
         "a second init_process_group at the same port may wait for ever",
     ),
     "guard": Feature(
-        (
-            "ProcessGroupGloo.create_default_device",
-            "ProcessGroupGloo.create_device",
-            "ProcessGroupGloo._Options",
-            f"api.{rpc.START}",
-            f"options.{rpc.OPTIONS}",
-        ),
-        "other users of this host can take part in groups and remote calls",
+        guard.NAMES, "other users of this host can take part in groups and remote calls"
     ),
     "other profilers": Feature(
         (f"autograd.{profiling.RUNNING}",),

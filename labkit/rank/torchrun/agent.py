@@ -20,11 +20,11 @@ from pathlib import Path
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+from ...guard import torch_internals as guard
 from ...wire.family import leave
 from ...wire.machine import count_cores
 from ...wire.torchrun import CELL, LOGS, REPORT, SCRIPT, SOCKET, WORKERS
 from ..process_group import loopback_only
-from ..torch_internals import loopback_store
 from . import fork, worker
 
 #: Sets the level of torchrun's own log; unset, nothing of it is shown here.
@@ -119,7 +119,7 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
         os.environ["OMP_NUM_THREADS"] = str(max(1, count_cores() // count))
     if torchrun.parse_min_max_nnodes(args.nnodes)[1] == 1:
         loopback_only()
-        loopback_store.install()
+        guard.install_loopback()
         args.local_addr = args.local_addr or LOOPBACK
     if not (own_way := logs_its_own_way(args)):
         args.redirects = "3"

@@ -68,7 +68,7 @@ def _check_stores() -> None:
     """Look, before torch does, whether somebody serves the store that it will connect with."""
     import torch.distributed as dist
 
-    from ..torch_internals import loopback_store
+    from ...guard import torch_internals as guard
 
     stock = dist.TCPStore.__init__
 
@@ -77,7 +77,7 @@ def _check_stores() -> None:
         # A store that the script makes itself may be served late, by any process.
         of_group = sys._getframe(1).f_globals.get("__name__") == "torch.distributed.rendezvous"
         inherited = _started_at is not None and os.environ.get(AGENT) == str(True)
-        if of_group and inherited and not loopback_store.is_server(args, named):
+        if of_group and inherited and not guard.is_server(args, named):
             _find(host_name, port, limit)
         stock(self, host_name, port, *args, **named)
 

@@ -75,14 +75,15 @@ def begin(path: str, script: str, telling: Teller | None = None) -> None:
     with contextlib.suppress(Exception):
         if telling is not None:
             telling.listen()
+        from ...guard import torch_internals as guard
         from .. import calls, tracebacks
         from ..observe import p2p_record
-        from ..torch_internals import loopback_store, names, reducers
+        from ..torch_internals import names, reducers
         from . import children
 
         names.check()
         reducers.install()
-        loopback_store.install()  # before what notes its waits, which is called first
+        guard.install_loopback()  # before what notes its waits, which is called first
         p2p_record.install()
         children.install()
         tracebacks.scripts.add(script)

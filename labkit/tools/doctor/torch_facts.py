@@ -15,13 +15,13 @@ def gather() -> dict[str, Any]:
 
     The key "place" holds the facts that ``placement.place_ranks`` decides by.
     """
-    from ...launch import connection_guard
+    from ...guard import guarded, server
 
-    connection_guard.start()  # before torch starts threads
+    server.start()  # before torch starts threads
     import torch
     import torch.distributed as dist
 
-    from ...rank import gpus, guarded
+    from ...rank import gpus
     from ...rank.nccl_version import nccl_version
     from ...rank.setup import describe
     from ...wire.encoding import encode

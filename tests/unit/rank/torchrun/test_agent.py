@@ -79,7 +79,7 @@ def test_who_says_where_output_goes(option: str, own: bool) -> None:
 def test_a_program_that_is_no_script_of_python_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent.loopback_store, "install", lambda: None)
+    monkeypatch.setattr(agent.guard, "install_loopback", lambda: None)
     monkeypatch.setattr(agent.logging, "disable", lambda level: None)
     args = agent.read(["--no-python", "echo", "Hello"], NO_CELL)
     agent.prepare(args, tmp_path)
@@ -99,7 +99,7 @@ def test_a_program_that_is_no_script_of_python_is_left_alone(
 
 
 def test_a_cell_has_its_name(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent.loopback_store, "install", lambda: None)
+    monkeypatch.setattr(agent.guard, "install_loopback", lambda: None)
     monkeypatch.setattr(agent.logging, "disable", lambda level: None)
     monkeypatch.setenv("LABKIT_CELL", "In[7]")
     args = agent.read(["--tee=3"], script)
@@ -117,7 +117,7 @@ def test_several_nodes_keep_their_address(tmp_path: Path, monkeypatch: pytest.Mo
     def fail() -> None:
         raise AssertionError
 
-    monkeypatch.setattr(agent.loopback_store, "install", fail)
+    monkeypatch.setattr(agent.guard, "install_loopback", fail)
     monkeypatch.setattr(agent.logging, "disable", lambda level: None)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     args = agent.read(["--nnodes=2", __file__], NO_CELL)

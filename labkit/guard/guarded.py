@@ -1,6 +1,6 @@
 """Start threads whose connections the guard accepts, from processes of this user only.
 
-``launch/connection_guard`` says what this is and why. A filter of seccomp belongs to the thread
+``server`` says what this is and why. A filter of seccomp belongs to the thread
 that lays it upon itself and to those that this one starts: what listens is made in a thread that
 lives only for that, and the rank's other threads (cells, subprocesses, a learner's own servers)
 know of no filter.
@@ -18,8 +18,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ..wire import guard
-
 Result = TypeVar("Result")
 
 
@@ -31,6 +29,16 @@ class _Machine(NamedTuple):
     accept: int
     accept4: int
 
+
+#: Environment variable of a rank: the number of the socket where it registers, and the server's
+#: process.
+ENV = "LABKIT_GUARD"
+#: A registration: the rank's process, the number of a file there, which the server tries to have
+#: as well, and the number of the system call accept4. The files sent with it: the notifications
+#: of the thread's filter, the process, a pipe for the answer.
+REGISTRATION = struct.Struct("=iii")
+#: The answers: its connections are looked at from now on; this system does not let the server.
+WELCOME, REFUSED = b"+", b"-"
 
 _MACHINES = {
     "x86_64": _Machine(0xC000003E, 317, 43, 288),
@@ -71,7 +79,7 @@ class _Refused(Exception):
 def install() -> None:
     """Learn from the environment where the guard is, and take it out of there."""
     global _line, _guard, _owner
-    if found := os.environ.pop(guard.ENV, ""):
+    if found := os.environ.pop(ENV, ""):
         number, pid = map(int, found.split(","))
         _line, _guard, _owner = socket.socket(fileno=number), pid, os.getpid()
 
@@ -163,7 +171,7 @@ def _register() -> None:
     files = [notifications, process, theirs]
     try:
         with contextlib.suppress(OSError):  # nobody is there: no answer comes either
-            message = guard.REGISTRATION.pack(os.getpid(), answer, machine.accept4)
+            message = REGISTRATION.pack(os.getpid(), answer, machine.accept4)
             socket.send_fds(_line, [message], files)
         while files:
             os.close(files.pop())
@@ -173,7 +181,7 @@ def _register() -> None:
             os.close(file)
     if not found:
         raise GuardEnded
-    if found == guard.REFUSED:
+    if found == REFUSED:
         raise _Refused("this system lets no process have the sockets of another")
 
 

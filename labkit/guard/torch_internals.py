@@ -1,7 +1,7 @@
-"""Let torch's store, gloo and RPC talk to processes of this user only.
+"""Let torch's store, gloo and RPC talk to processes of this user only, on loopback where asked.
 
 Each of them listens at a port of this host, and lets everybody in who connects. So what listens
-is made in a guarded thread (``rank.guarded``): the server of a ``TCPStore``, gloo's devices, the
+is made in a guarded thread (``guarded``): the server of a ``TCPStore``, gloo's devices, the
 transports of RPC's agent. Whatever waits for other ranks while it is made stays in the thread
 that calls it, where the deadlock watch sees it and what ends it is as before.
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -21,11 +22,21 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from ...wire import peers
-from ...wire.connections import list_connections
-from .. import guarded
-from . import names, rpc
+from . import guarded, peers
 
+#: What starts an agent of RPC, and the settings that say by which ways it is reached.
+START, OPTIONS, WAYS = "_set_and_start_rpc_agent", "TensorPipeRpcBackendOptions", "_transports"
+#: By TCP alone. Within a host an agent listens by a Unix socket too, which has no file and so no
+#: permissions, and stops listening when somebody is refused there.
+TCP = ("uv",)
+#: What this rests on, as ``labkit.rank.torch_internals.names`` lists its own.
+NAMES = (
+    "ProcessGroupGloo.create_default_device",
+    "ProcessGroupGloo.create_device",
+    "ProcessGroupGloo._Options",
+    f"api.{START}",
+    f"options.{OPTIONS}",
+)
 #: torch's own functions, which ours call
 stock: dict[str, Callable[..., Any]] = {}
 _Gloo: Any = getattr(c10d, "ProcessGroupGloo", None)
@@ -43,14 +54,29 @@ _STORE = (
 _INTERFACES = "GLOO_SOCKET_IFNAME"
 
 
-def install() -> None:
-    """Begin to do so; once, before the first store and the first group are made."""
-    if stock or not names.is_on("guard"):
+def install(list_connections: Callable[[], Iterable[Sequence[Any]]]) -> None:
+    """Begin to do so; once, before the first store and the first group are made.
+
+    Parameters
+    ----------
+    list_connections
+        Lists this process's TCP connections: file, own address, the other end's address.
+    """
+    if stock:
         return
+    stock["connections"] = list_connections
     stock["store"], stock["gloo"] = dist.TCPStore.__init__, _Gloo.__init__
-    rpc.install()
     dist.TCPStore.__init__ = tcp_store  # type: ignore[method-assign]
     _Gloo.__init__ = process_group_gloo
+    api = sys.modules.get("torch.distributed.rpc.api")
+    options = getattr(sys.modules.get("torch.distributed.rpc.options"), OPTIONS, None)
+    if api is not None and options is not None:
+        stock["agent"], stock["options"] = getattr(api, START), options.__init__
+        setattr(api, START, start_agent)
+        options.__init__ = choose_ways
+
+
+# -- stores -------------------------------------------------------------------------------------
 
 
 def tcp_store(self: dist.TCPStore, host_name: str, port: int, *args: Any, **named: Any) -> None:
@@ -64,10 +90,7 @@ def tcp_store(self: dist.TCPStore, host_name: str, port: int, *args: Any, **name
     if not guarded.is_there():
         init(self, host_name, port, *args, **named)
         return
-    listener = _listen(host_name, port) if given.get("master_listen_fd") is None else None
-    if listener is not None:
-        port = listener.getsockname()[1]
-        given["master_listen_fd"] = listener.detach()
+    port = _listen(host_name, port, given)
     if not given.get("wait_for_workers", True):
         guarded.call(lambda: init(self, host_name, port, **given))
         return
@@ -80,15 +103,18 @@ def tcp_store(self: dist.TCPStore, host_name: str, port: int, *args: Any, **name
     init(self, host_name, server.port, **given)
 
 
-def _listen(host: str, port: int) -> socket.socket | None:
-    """Listen at an address of the loopback interface alone: torch does at every interface.
-
-    None for another address; and if the port is taken, for torch has the words for that.
+def _listen(host: str, port: int, given: dict[str, Any]) -> int:
+    """Listen for a store at an address of the loopback interface alone: torch does at every
+    interface. Returns the port; it is torch's to do for another address, and where the port is
+    taken, for torch has the words for that.
     """
-    if host.startswith("127."):
+    if (host == "localhost" or host.startswith("127.")) and given.get("master_listen_fd") is None:
+        address = "127.0.0.1" if host == "localhost" else host
         with suppress(OSError):
-            return socket.create_server((host, port), backlog=512)
-    return None
+            listener = socket.create_server((address, port), backlog=512)
+            port = listener.getsockname()[1]
+            given["master_listen_fd"] = listener.detach()
+    return port
 
 
 def _check_server(host: str, port: int) -> None:
@@ -99,7 +125,7 @@ def _check_server(host: str, port: int) -> None:
     DistNetworkError
         If it is.
     """
-    for _, own, other in list_connections():
+    for _, own, other in stock["connections"]():
         if other[1] == port:
             user = peers.find_user(other, own)
             # Root's is also what nobody has accepted yet, such as a look for the server.
@@ -108,6 +134,31 @@ def _check_server(host: str, port: int) -> None:
                     f"The store at {host}, port {port}, is served by a process of another user "
                     f"(number {user}), so this rank left it. Choose another MASTER_PORT."
                 )
+
+
+def install_loopback() -> None:
+    """Let stores that are served at an address of the loopback interface listen there alone, in
+    this process, which has no guard."""
+    if not stock:
+        stock["store"] = dist.TCPStore.__init__
+        dist.TCPStore.__init__ = loopback_store  # type: ignore[method-assign]
+
+
+def loopback_store(
+    self: dist.TCPStore, host_name: str, port: int, *args: Any, **named: Any
+) -> None:
+    """Do what ``TCPStore(...)`` does."""
+    if is_server(args, named) and len(args) < 6:
+        port = _listen(host_name, port, named)
+    stock["store"](self, host_name, port, *args, **named)
+
+
+def is_server(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Tell whether a ``TCPStore`` with these arguments, after host and port, serves a store."""
+    return bool(named.get("is_master", len(args) > 1 and args[1]))
+
+
+# -- gloo and RPC -------------------------------------------------------------------------------
 
 
 def process_group_gloo(
@@ -138,3 +189,15 @@ def _make_devices() -> list[Any]:
     if not interfaces:
         return [_Gloo.create_default_device()]
     return [_Gloo.create_device(interface=name) for name in interfaces.split(",")]
+
+
+def start_agent(agent: Any) -> None:
+    """Do what torch's function does, which meets the other ranks: they tell their addresses."""
+    guarded.call(lambda: stock["agent"](agent))
+
+
+def choose_ways(self: Any, **named: Any) -> None:
+    """Make an agent's settings, as torch does but for the ways by which it is reached."""
+    if guarded.is_there() and named.get(WAYS) is None:
+        named[WAYS] = list(TCP)
+    stock["options"](self, **named)

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from labkit.wire import peers
+from labkit.guard import peers
 
 
 @pytest.fixture(params=["127.0.0.1", "::", "::1"])

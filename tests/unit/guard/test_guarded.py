@@ -13,12 +13,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linu
 
 BEGIN = """
 import os, signal, socket, threading
-from labkit.launch import connection_guard
+from labkit.guard import server as connection_guard
 pid = connection_guard.start()
-from labkit.rank import guarded
-from labkit.wire import guard
+from labkit.guard import guarded
 guarded.install()
-assert guard.ENV not in os.environ
+assert guarded.ENV not in os.environ
 if guarded.why_open():
     print("open:", guarded.why_open())
     os._exit(0)

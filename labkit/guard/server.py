@@ -2,22 +2,10 @@
 
 TCP has no password, and neither have torch's store, gloo and RPC: whoever connects to a port that
 one of them listens at takes part. On a machine that people share, that may be anybody. So what
-listens for a rank runs in threads whose ``accept`` is answered here, in a process of its own
-(``labkit.rank.guarded`` makes such threads): this process accepts the connection, looks whose
-process is at the other end (``labkit.wire.peers``), closes that of a stranger before anybody has
-read a byte of it, and hands any other to the rank.
-
-The system's means for this is seccomp with "user notifications" (Linux 5.14, seccomp_unotify(2)):
-a filter that a thread lays upon itself, without any privilege, and that the threads it starts
-inherit. What was tried before it: a network namespace of the lab's own, which a rank can use in
-one thread only if the whole rank lives in a user namespace (files of others belong to "nobody"
-there, ``ssh`` and ``sudo`` refuse to work, subprocesses that a cell starts cannot meet its ranks),
-and which many systems do not allow to users; a ``FileStore``, whose waits nothing can end, and
-which leaves gloo's ports and RPC's open; gloo's own TLS, which still accepts whom it refuses
-later, so that a stranger's connection makes a group fail.
-
-This process must not be a thread of the rank: torch ends its threads, and waits for them, while
-it holds the interpreter, which an answer would need.
+listens for a rank runs in threads whose ``accept`` is answered here (``guarded`` makes them): this
+process accepts the connection, looks whose process is at the other end (``peers``), closes that
+of a stranger before anybody has read a byte of it, and hands any other to the rank. README.md
+says by which means, and what was tried before it.
 """
 
 from __future__ import annotations
@@ -29,6 +17,7 @@ import fcntl
 import os
 import resource
 import select
+import signal
 import socket
 import struct
 import sys
@@ -36,9 +25,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .. import times
-from ..wire import peers
-from ..wire.family import end_with_parent
-from ..wire.guard import ENV, REFUSED, REGISTRATION, WELCOME
+from . import peers
+from .guarded import ENV, REFUSED, REGISTRATION, WELCOME
 
 #: linux/seccomp.h: a notification has an id, a thread, flags; number, architecture, instruction
 #: and six arguments of the system call.
@@ -56,6 +44,7 @@ AT_ONCE = 100
 NO_ROOM = (errno.EMFILE, errno.ENFILE)
 #: The same number everywhere.
 _PIDFD_GETFD = 438
+_PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -73,7 +62,9 @@ def start() -> int | None:
     if pid == 0:
         code = 1
         try:
-            end_with_parent(parent)
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it ended before the line above
+                return None
             os.setsid()
             _keep_only(theirs.fileno())
             _allow_many_files()
