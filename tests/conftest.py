@@ -13,7 +13,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
-from labkit.launch import zygote_line
+from labkit.launch import zygote_client
 from labkit.wire import python_threads
 from tests.support.alarm import alarm
 from tests.support.events import HANG_SECONDS, Gate, Marks, until
@@ -70,7 +70,7 @@ def shell() -> Iterator[InteractiveShell]:
 def cold() -> Iterator[None]:
     """Let labs of a file start without the session's zygote: below their notebook's process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(zygote_line.VARIABLE, raising=False)
+        patch.delenv(zygote_client.VARIABLE, raising=False)
         yield
 
 

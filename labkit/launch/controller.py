@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from ipyparallel.controller.app import IPController
-from traitlets import Unicode, default
+from traitlets import Unicode
 from traitlets.config import Config
 
 from .. import times
 from ..wire.family import leave
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
-from . import hub_internals, import_path, ipyparallel_internals
-from .app_log import skip_unwritten
+from . import hub_internals, ipyparallel_internals
+from .application import LabApplication, skip_unwritten
 
 
-class LabController(IPController):
+class LabController(LabApplication, IPController):
     """An IPController that lives in a single process and can listen on unix sockets.
 
     Stock, the heart monitor is a child process that outlives a killed controller, and engines
@@ -57,14 +57,8 @@ class LabController(IPController):
         made.HeartMonitor.max_heartmonitor_misses = misses
         return made
 
-    @default("work_dir")
-    def _default_work_dir(self) -> str:
-        """Stay here: stock, it is where ipyparallel was imported, which a zygote may have done."""
-        return os.getcwd()
-
     def initialize(self, argv: list[str] | None = None) -> None:
-        with import_path.closed():
-            super().initialize(argv)
+        super().initialize(argv)
         skip_unwritten(self.log)
 
     def init_hub(self) -> None:

@@ -5,22 +5,60 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import zmq
 from ipyparallel.engine.app import IPEngine
-from traitlets import Bool, Unicode, default
+from traitlets import Bool, Unicode
 
 from .. import times
 from ..wire import python_threads
 from . import import_path, ipyparallel_internals
-from .app_log import skip_unwritten
-from .handshakes import Handshakes
+from .application import LabApplication, skip_unwritten
 
 
-class LabEngine(IPEngine):
+class Handshakes:
+    """Count the connections that some sockets begin, and wait until they are made.
+
+    ZeroMQ connects in a thread of its own, and drops what is sent to an engine before that.
+
+    Parameters
+    ----------
+    connect
+        What connects a socket with an address: ``connect(socket, url)``.
+    """
+
+    def __init__(self, connect: Callable[..., None]) -> None:
+        self._connect = connect
+        self._begun: dict[zmq.Socket, int] = {}
+
+    def connect(self, socket: zmq.Socket, url: str, *arguments: Any, **named: Any) -> None:
+        """Connect a socket, as the function does that was given."""
+        socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)  # the same one each time
+        self._begun[socket] = self._begun.get(socket, 0) + 1
+        self._connect(socket, url, *arguments, **named)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all connections are made, and watch them no longer; tell whether they are."""
+        deadline = time.monotonic() + seconds
+        waits = [self._wait(socket, count, deadline) for socket, count in self._begun.items()]
+        self._begun.clear()
+        return all(waits)
+
+    def _wait(self, socket: zmq.Socket, count: int, deadline: float) -> bool:
+        with socket.get_monitor_socket() as events:
+            while count and events.poll(max(0, int(1000 * (deadline - time.monotonic())))):
+                events.recv_multipart()
+                count -= 1
+            socket.disable_monitor()
+        return not count
+
+
+class LabEngine(LabApplication, IPEngine):
     """An engine without a nanny process: the warm process watches it instead.
 
     It answers signal requests itself, from its control thread, so ``Client.send_signal`` works
@@ -32,18 +70,12 @@ class LabEngine(IPEngine):
     id_file = Unicode(config=True, help="A link to make, whose target is the id that the hub gave.")
     says_ready = Bool(config=True, help="Whether to tell the hub when all is there: it listens.")
 
-    @default("work_dir")
-    def _default_work_dir(self) -> str:
-        """Stay here: stock, it is where ipyparallel was imported, which a zygote may have done."""
-        return os.getcwd()
-
     def initialize(self, argv: list[str] | None = None) -> None:
         # IPython's packages warn of each other while an engine is made. Where the user has made
         # warnings errors, that is meant for cells, which run later.
         self._starting = contextlib.ExitStack()
         self._starting.enter_context(warnings.catch_warnings(action="ignore"))
-        with import_path.closed():
-            super().initialize(argv)
+        super().initialize(argv)
 
     def before_registration(self, connect: Callable[..., None]) -> Callable[..., None]:
         """Do what has to be done before sockets connect."""

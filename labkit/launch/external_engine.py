@@ -169,7 +169,7 @@ def _run(argv: list[str], registration: int, parent: int) -> None:
         end_with_parent(parent)
         os.setsid()
         _enter_work_folder()
-        from .warm_process import PRELOAD
+        from .zygote_client import PRELOAD
 
         import_without_debugger()
         for module in PRELOAD:  # before the controller counts this rank as ready

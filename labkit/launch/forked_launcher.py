@@ -16,10 +16,9 @@ from ..wire.exit_code import describe_exit
 from ..wire.machine import has_gpu
 from ..wire.protocol import CLIENT
 from . import preconditions
-from .ahead import CONTROLLER, QUIET
 from .ipp_launchers import LabkitControllerLauncher, LabkitEngineSetLauncher
 from .launcher import Launcher
-from .warm_process import WarmProcess
+from .warm_process import CONTROLLER, QUIET, WarmProcess
 
 
 class ForkedLauncher(Launcher):

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ..errors import StartError
 from ..guard import trust
@@ -46,29 +45,6 @@ def without_working_folder() -> Iterator[None]:
     finally:
         for i, entry in taken:
             sys.path.insert(i, entry)
-
-
-class _Closed(list[str]):
-    """A path that does not take the working folder."""
-
-    def insert(self, index: Any, entry: str) -> None:
-        if entry != WORKING_FOLDER:
-            super().insert(index, entry)
-
-
-@contextmanager
-def closed() -> Iterator[None]:
-    """Let nobody put the working folder on the path meanwhile.
-
-    ipyparallel's controllers and engines do so twice while they start, before all else.
-    """
-    path = sys.path
-    sys.path = _Closed(path)
-    try:
-        yield
-    finally:
-        path[:] = sys.path
-        sys.path = path
 
 
 def add_working_folder() -> None:

@@ -34,10 +34,9 @@ from traitlets import Float, List, Unicode
 
 from .. import times
 from ..wire.protocol import RANK_HINT, RECORD_FOLDER
-from . import ahead
-from .ahead import CONTROLLER
 from .exit_notice import unregister
-from .warm_process import PRELOAD, Child, WarmProcess
+from .warm_process import CONTROLLER, Child, WarmProcess
+from .zygote_client import PRELOAD
 
 #: Characters of a log to read for ``get_output``, which returns the last ``output_limit`` lines.
 OUTPUT_CHARACTERS = 1 << 18
@@ -197,7 +196,7 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
     async def start(self) -> int:
         warm = self.get_warm()
         if not warm.adopt(CONTROLLER, self._exited):
-            argv = [*ahead.arguments(warm.root), *self.controller_args]
+            argv = [*warm.controller_arguments, *self.controller_args]
             warm.fork(CONTROLLER, "controller", argv, self.get_env(), self._exited)
         result = self.notify_start(0)
         await self._wait_for_forks()

@@ -18,7 +18,7 @@ import ipyparallel as ipp
 
 from .. import times
 from . import ipyparallel_internals
-from .ahead import profile_folder
+from .private_folder import PROFILE
 
 
 class Launcher(ABC):
@@ -58,7 +58,7 @@ class Launcher(ABC):
 
     def _make_cluster(self, root: Path, **settings: Any) -> None:
         """Make the ``ipyparallel.Cluster``, with its files in ``root``; nothing starts yet."""
-        profile = profile_folder(root)
+        profile = root / PROFILE
         with contextlib.suppress(FileExistsError):
             profile.mkdir(mode=0o700)
         self.cluster = ipp.Cluster(

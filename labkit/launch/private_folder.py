@@ -17,6 +17,8 @@ from ..errors import StartError
 from ..guard import trust
 
 PREFIX = "labkit-"
+#: What the folder of ipyparallel's files is called in there.
+PROFILE = "profile"
 #: Longest name of a folder in bytes: a unix socket's has at most 107, ours add "/zmq:65535".
 MAX_LENGTH = 96
 

@@ -6,6 +6,7 @@ the two could not be told apart: what cannot be set afterwards has to be the sam
 
 from __future__ import annotations
 
+import ctypes
 import fnmatch
 import os
 import resource
@@ -16,8 +17,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-from . import cpp_log
 
 #: Variables that nothing reads while it is being imported: they may differ.
 FREE = (
@@ -51,6 +50,9 @@ FREE = (
     "TORCH_FR_BUFFER_SIZE",  # by the recorder, when a process makes its first group
     "TORCH_NCCL_TRACE_BUFFER_SIZE",  # its former name
 )
+#: The level of the log of torch's C++, which reads it when it is imported, and can again by
+#: ``c10::initLogging()``, as its library calls it.
+CPP_LOG_LEVEL, _INITIALIZER = "TORCH_CPP_LOG_LEVEL", "_ZN3c1011initLoggingEv"
 #: Of a process's state as the kernel has it: users, groups, rights.
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap")
 _PACKAGE = Path(__file__).parents[1]
@@ -104,14 +106,30 @@ def adapt(environment: Mapping[str, str]) -> None:
     torch, threads = sys.modules.get("torch"), environment.get("OMP_NUM_THREADS", "")
     if torch is not None and threads:
         torch.set_num_threads(int(threads.partition(",")[0]))
-    if cpp_log.VARIABLE in environment:
-        cpp_log.read_again()
+    if CPP_LOG_LEVEL in environment and (initialize := _find_log_initializer()) is not None:
+        initialize()
 
 
 def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """Name the variables in which two environments differ, those in ``FREE`` left out."""
+    """Name the variables in which two environments differ, those left out that may."""
+    free = [*FREE, CPP_LOG_LEVEL] if _find_log_initializer() and CPP_LOG_LEVEL in other else FREE
     names = sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
-    return [n for n in names if not any(fnmatch.fnmatchcase(n, free) for free in FREE)]
+    return [n for n in names if not any(fnmatch.fnmatchcase(n, pattern) for pattern in free)]
+
+
+def _find_log_initializer() -> Any:
+    """Return the function of torch's C++ that reads the level, None where there is none here."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.__file__ is None:
+        return None
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    except OSError:
+        return None
+    function = getattr(library, _INITIALIZER, None)
+    if function is not None:
+        function.restype = None
+    return function
 
 
 def _limits() -> dict[str, tuple[int, int]]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from .. import times
 from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
-from . import import_path, torchrun_owner, zygote_line
+from . import import_path, torchrun_owner, zygote_client
 from .private_folder import PrivateFolder, sweep
 from .warm_process import Process
 
@@ -141,7 +141,7 @@ def _ask(
     """Ask somebody who has imported torch; None if nobody has."""
     with open(folder / torchrun_owner.LOG, "wb") as log:
         files = [theirs.fileno(), log.fileno()]
-        return zygote_line.ask(zygote_line.TORCHRUN, [str(folder), *words], environment, files)
+        return zygote_client.ask(zygote_client.TORCHRUN, [str(folder), *words], environment, files)
 
 
 def _begin(

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,8 @@ from .. import times
 from ..errors import LabError, LabStopped
 from ..wire.exit_code import describe_exit
 from ..wire.forked import ForkedProcess, receive, send
-from . import private_folder, zygote_line
+from . import private_folder, zygote_client
+from .zygote_client import PRELOAD, forget_in_children
 
 #: One that this process has started, or that a zygote has forked for it.
 Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
@@ -34,14 +34,10 @@ _log = logging.getLogger(__name__)
 _SERVER = f"{__package__}.fork_server"
 _server_log = logging.getLogger(_SERVER)
 
-#: Imported once in the warm process and shared by every rank.
-PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
-
-
-def fork_is_safe() -> bool:
-    """Tell whether ranks can be forked here (Linux; not macOS, whose system libraries may
-    start threads on import, and not Windows, which has no fork)."""
-    return sys.platform == "linux"
+#: What it calls the controller.
+CONTROLLER = "controller"
+#: What the controller and the ranks write is shown when a start fails: not all that they log.
+QUIET = ["--log-level=30"]
 
 
 @dataclass
@@ -155,6 +151,23 @@ class WarmProcess:
         """Ask for a child that somebody else will :meth:`adopt`; returns at once."""
         self.fork(name, kind, argv, env)
         self._ahead.add(name)
+
+    def fork_controller(self) -> None:
+        """Ask for the controller before this process has imported ipyparallel; returns at once.
+
+        The controller takes as long to be there as the import does. ipyparallel's launcher then
+        finds it and asks for none (``ipp_launchers.LabkitControllerLauncher``).
+        """
+        profile = self.root / private_folder.PROFILE
+        profile.mkdir(mode=0o700)
+        # As ipyparallel's launchers tell it: the profile of a cluster without a name.
+        env = {"IPP_CLUSTER_ID": "", "IPP_PROFILE_DIR": str(profile)}
+        self.fork_ahead(CONTROLLER, "controller", [*self.controller_arguments, *QUIET], env)
+
+    @property
+    def controller_arguments(self) -> list[str]:
+        """What a controller is started with that the warm process forks."""
+        return [f"--LabController.socket_folder={self.root}/zmq"]
 
     def adopt(self, name: str, on_exit: Callable[[int, int], None]) -> bool:
         """Take a child that was forked ahead; tell whether there is one.
@@ -314,7 +327,7 @@ def _begin(
             env = {
                 **os.environ,
                 **private_folder.home_variables(folder.path),
-                **zygote_line.ONE_THREAD,
+                **zygote_client.ONE_THREAD,
                 **environment,
             }
             process = ask(args, env, [theirs.fileno(), log.fileno()]) or subprocess.Popen(
@@ -335,20 +348,8 @@ def _begin(
 
 
 def _ask_zygote(*args: Any) -> Process | None:
-    return zygote_line.ask(zygote_line.WARM, *args)
+    return zygote_client.ask(zygote_client.WARM, *args)
 
 
 def _ask_nobody(*_: object) -> None:
     """Know of no process that has imported all."""
-
-
-def forget_in_children(line: socket.socket) -> None:
-    """Let no process that this one forks keep a socket open after the end of this one."""
-    known = weakref.ref(line)
-
-    def close() -> None:
-        sock = known()
-        if sock is not None and sock.fileno() >= 0:
-            os.close(sock.detach())  # close() would wait for the reader's file object
-
-    os.register_at_fork(after_in_child=close)

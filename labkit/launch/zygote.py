@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.family import leave
-from . import cpp_log, fork_server, surroundings, torchrun_owner
+from . import fork_server, surroundings, torchrun_owner
 from .forker import Forker, Job, close_others, run, write_to
-from .zygote_line import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM
+from .zygote_client import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM
 
 #: What a child runs, by kind: called with the number of its line and the request's argv, it
 #: returns what that process or one that it has forked is to do.
@@ -54,8 +54,6 @@ class Zygote(Forker):
         # What is said for this process is what is meant where nothing is said.
         other = {**ONE_THREAD, **request["environment"]}
         names = surroundings.differing(self.environment, other)
-        if cpp_log.VARIABLE in other and cpp_log.can_be_read_again():
-            names = [name for name in names if name != cpp_log.VARIABLE]
         if names:
             return f"other variables there: {', '.join(names)}"
         return "" if request["kind"] in KINDS else "it forks no such thing"

@@ -16,8 +16,9 @@ import psutil
 
 from .. import interrupts, log, variables
 from ..errors import Interrupted, StartError, UsageError
-from ..launch import ahead, import_path, ipyparallel_internals, placement, preconditions
-from ..launch.warm_process import PRELOAD, WarmProcess, fork_is_safe
+from ..launch import import_path, ipyparallel_internals, placement, preconditions
+from ..launch.warm_process import WarmProcess
+from ..launch.zygote_client import PRELOAD, fork_is_safe
 from ..rank_names import red
 from ..wire import cell_functions
 from ..wire.features import sentences
@@ -134,7 +135,7 @@ def choose_launcher(
     if engines == "local" and fork_is_safe():
         warm = WarmProcess.start((*PRELOAD, *preload), thread_settings(n))
         try:
-            ahead.fork_controller(warm)
+            warm.fork_controller()
             # Only now: it imports ipyparallel, which takes a while.
             from ..launch.forked_launcher import ForkedLauncher
         except BaseException:

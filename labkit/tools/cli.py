@@ -90,7 +90,7 @@ def lab(
     """
     _check_versions()
     from ..course import delivery
-    from ..launch import zygote_owner
+    from ..launch import zygote_client
     from . import environment, jupyterlab
 
     if warning := jupyterlab.warn_of_root():
@@ -100,7 +100,7 @@ def lab(
     if warning := jupyterlab.warn_of_others(directory):
         typer.echo(f"labkit: {warning}", err=True)
     # It belongs to what this process becomes.
-    _ = zygote_owner.Zygote.start(environment.kernel_environment(), survive_exec=True)
+    _ = zygote_client.Zygote.start(environment.kernel_environment(), survive_exec=True)
     environment.become(jupyterlab.command(directory, port=port, browser=browser, extra=context.obj))
 
 
@@ -127,7 +127,7 @@ def run(
 ) -> None:
     """Run a notebook here in the terminal and write an executed copy of it."""
     _check_versions()
-    from ..launch import zygote_owner
+    from ..launch import zygote_client
     from . import environment, run_notebook, run_progress
 
     target = output or notebook.with_name(f"{notebook.stem}.executed.ipynb")
@@ -138,7 +138,7 @@ def run(
         failures: list[run_notebook.Failure] = []
         with (
             run_progress.RunView(notebook.name, cells, verbose=verbose) as view,
-            zygote_owner.running(environment.kernel_environment()),
+            zygote_client.running(environment.kernel_environment()),
         ):
             ended = run_notebook.execute(
                 nb,

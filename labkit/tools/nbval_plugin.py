@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from .. import times
-from ..launch.zygote_owner import Zygote
+from ..launch.zygote_client import Zygote
 from ..notebook.live import LIVE
 from ..wire.features import Feature, Missing, find_missing_in_sources
 from .environment import encryption

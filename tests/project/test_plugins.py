@@ -52,7 +52,7 @@ REFUSED = """
 import logging
 
 def test_one():
-    logging.getLogger("labkit.launch.zygote_line").info("the zygote has refused: other code there")
+    logging.getLogger("labkit.launch.zygote_client").info("the zygote has refused: other code")
 """
 
 
@@ -61,4 +61,4 @@ def test_what_the_zygote_has_refused_is_said_at_the_end(tmp_path: Path, workers:
     (tmp_path / "test_a.py").write_text(REFUSED)
     done = run(tmp_path, *workers, "-p", "tests.support.warm_start")
     assert done.returncode == 0
-    assert "refused by the zygote: 1 × other code there" in done.stdout
+    assert "refused by the zygote: 1 × other code" in done.stdout

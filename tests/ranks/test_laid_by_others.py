@@ -107,7 +107,7 @@ def test_a_lab_imports_nothing_from_a_working_folder_of_others(
 
 
 def test_the_path_of_the_notebook_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    from labkit.launch import import_path
+    from labkit.launch import application, import_path
 
     monkeypatch.setattr(sys, "path", ["/a", "", "/b", os.getcwd(), "/c"])
     path = sys.path
@@ -116,7 +116,7 @@ def test_the_path_of_the_notebook_stays_as_it_was(monkeypatch: pytest.MonkeyPatc
         path.append("/d")
     assert sys.path is path
     assert path == ["/a", "", "/b", os.getcwd(), "/c", "/d"]
-    with import_path.closed():
+    with application.closed_path():
         sys.path.insert(0, "")
         sys.path.insert(0, "/e")
     assert sys.path is path

@@ -19,8 +19,8 @@ from torch.distributed import run as torchrun
 
 import labkit
 from labkit.errors import Interrupted, LabError, RankDied, UsageError
-from labkit.launch import zygote_line
-from labkit.launch.zygote_owner import Zygote
+from labkit.launch import zygote_client
+from labkit.launch.zygote_client import Zygote
 from tests.bench.child import is_alive
 from tests.support.alarm import alarm
 from tests.support.events import HANG_SECONDS, once, press_stop
@@ -49,7 +49,7 @@ def zygote() -> Iterator[Zygote]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the processes come to be: forked, or started as in a terminal."""
     if request.param == "started":
-        monkeypatch.delenv(zygote_line.VARIABLE)
+        monkeypatch.delenv(zygote_client.VARIABLE)
     return request.param
 
 
@@ -409,7 +409,7 @@ print(json.dumps(facts, indent=1, default=str))
 
 def test_a_forked_worker_finds_what_one_that_is_started_finds(cell, monkeypatch):
     forked, _ = cell(FACTS)
-    monkeypatch.delenv(zygote_line.VARIABLE)
+    monkeypatch.delenv(zygote_client.VARIABLE)
     started, _ = cell(FACTS)
     assert forked == started
 

@@ -15,7 +15,7 @@ import pytest
 
 import labkit
 from labkit import times
-from labkit.launch import zygote_line
+from labkit.launch import zygote_client
 from labkit.launch.warm_process import WarmProcess
 from labkit.wire import forked
 from labkit.wire.exit_code import describe_exit
@@ -136,7 +136,7 @@ def test_what_torch_itself_sets_when_it_compiles_changes_nothing(zygote, monkeyp
 
 
 def test_other_code_asks_for_another_process(zygote, monkeypatch):
-    monkeypatch.setattr(zygote_line.surroundings, "_code", lambda: ["changed since"])
+    monkeypatch.setattr(zygote_client.surroundings, "_code", lambda: ["changed since"])
     with warm() as process:
         assert isinstance(process.process, subprocess.Popen)
 
@@ -164,7 +164,7 @@ def test_it_imports_nothing_again(zygote):
 
     from_it = min(cost() for _ in range(3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(zygote_line.VARIABLE)
+        patch.delenv(zygote_client.VARIABLE)
         alone = cost()
     assert from_it < alone / 5
 
@@ -230,11 +230,11 @@ def test_one_that_is_stopped_is_not_waited_for(monkeypatch, eventually):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_it_ends_with_its_owner_and_labs_with_theirs(tmp_path, monkeypatch, eventually, how):
-    monkeypatch.delenv(zygote_line.VARIABLE, raising=False)
+    monkeypatch.delenv(zygote_client.VARIABLE, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     owner = (
         "import os, subprocess, sys, time\n"
-        "from labkit.launch.zygote_owner import Zygote\n"
+        "from labkit.launch.zygote_client import Zygote\n"
         "zygote = Zygote.start()\n"
         "lab = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE)\n"
         "print(zygote.process.pid, lab.pid, lab.stdout.readline().decode(), flush=True)\n"
@@ -261,13 +261,13 @@ def test_it_ends_with_its_owner_and_labs_with_theirs(tmp_path, monkeypatch, even
 
 def test_a_folder_of_somebody_else_is_not_entered(zygote, tmp_path, monkeypatch):
     tmp_path.chmod(0o777)
-    monkeypatch.setenv(zygote_line.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(zygote_client.VARIABLE, str(tmp_path))
     with warm() as process:
         assert isinstance(process.process, subprocess.Popen)
 
 
 def test_what_is_no_request_costs_it_nothing(zygote):
-    where = str(zygote.folder.path / zygote_line.SOCKET)
+    where = str(zygote.folder.path / zygote_client.SOCKET)
     for data in (
         b"",
         b"\x00",

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from labkit.launch import zygote_line
-from labkit.launch.zygote_owner import Zygote
+from labkit.launch import zygote_client
+from labkit.launch.zygote_client import Zygote
 from labkit.tools import nbval_plugin
 
 TESTS = Path(__file__).parents[1]
@@ -36,13 +36,13 @@ class _Refusals(logging.Handler):
     """Count what the zygote has refused, where that is logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if (text := record.getMessage()).startswith(zygote_line.REFUSED):
-            refusals[text.removeprefix(zygote_line.REFUSED)] += 1
+        if (text := record.getMessage()).startswith(zygote_client.REFUSED):
+            refusals[text.removeprefix(zygote_client.REFUSED)] += 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Listen to what is said of the zygote in this process."""
-    logger = logging.getLogger(zygote_line.__name__)
+    logger = logging.getLogger(zygote_client.__name__)
     logger.setLevel(logging.INFO)
     logger.addHandler(_Refusals())
 
@@ -64,7 +64,7 @@ def wait_until_ready(zygote: Zygote) -> None:
     first step of an optimizer imports that then on each of its ranks, which takes a busy machine as
     long as an exercise has time.
     """
-    ready, deadline = zygote.folder.path / zygote_line.READY, time.monotonic() + READY_SECONDS
+    ready, deadline = zygote.folder.path / zygote_client.READY, time.monotonic() + READY_SECONDS
     while not ready.exists() and zygote.process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
 

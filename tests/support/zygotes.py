@@ -8,24 +8,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from labkit.launch import zygote_line
-from labkit.launch.zygote_owner import Zygote
+from labkit.launch import zygote_client
+from labkit.launch.zygote_client import Zygote
 from tests.support.warm_start import wait_until_ready
 
 
 @contextlib.contextmanager
 def started(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Iterator[Zygote]:
     """A zygote of our own, ready; the variables are those of its process."""
-    monkeypatch.delenv(zygote_line.VARIABLE, raising=False)
+    monkeypatch.delenv(zygote_client.VARIABLE, raising=False)
     with monkeypatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
         zygote = Zygote.start()
     assert zygote is not None
-    os.environ[zygote_line.VARIABLE] = str(zygote.folder.path)  # the patch has taken it away
+    os.environ[zygote_client.VARIABLE] = str(zygote.folder.path)  # the patch has taken it away
     try:
         wait_until_ready(zygote)
-        assert (zygote.folder.path / zygote_line.READY).exists()
+        assert (zygote.folder.path / zygote_client.READY).exists()
         yield zygote
     finally:
         zygote.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from labkit import times
-from labkit.launch import zygote_line
+from labkit.launch import zygote_client
 
 #: Modules and programs that are, or start, a rank or a kernel.
 SLOW = {
@@ -36,7 +36,7 @@ SLOW = {
 @pytest.fixture(autouse=True)
 def _no_rank_or_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a test that starts a rank or a kernel; a plain ``python -c`` is fine."""
-    monkeypatch.delenv(zygote_line.VARIABLE, raising=False)  # which would start it in its stead
+    monkeypatch.delenv(zygote_client.VARIABLE, raising=False)  # which would start it in its stead
     start = subprocess.Popen.__init__
 
     def checked(self: Any, args: Any, *rest: Any, **options: Any) -> None:

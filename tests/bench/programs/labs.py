@@ -10,8 +10,7 @@ import sys
 import time
 
 import labkit
-from labkit.launch.zygote_line import READY
-from labkit.launch.zygote_owner import Zygote
+from labkit.launch.zygote_client import READY, Zygote
 
 
 def check():

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 import labkit
 from labkit.course import material
-from labkit.launch import zygote_owner
+from labkit.launch import zygote_client
 from labkit.tools import environment
 from labkit.tools.cli import app
 from labkit.tools.doctor import examine
@@ -31,7 +31,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Collect the programs that a command would turn into, instead of doing so."""
     commands: list[list[str]] = []
     monkeypatch.setattr(environment, "become", lambda argv: commands.append(list(argv)))
-    monkeypatch.setattr(zygote_owner.Zygote, "start", lambda *_, **__: None)
+    monkeypatch.setattr(zygote_client.Zygote, "start", lambda *_, **__: None)
     return commands
 
 
@@ -129,7 +129,7 @@ def test_lab_has_a_zygote_that_belongs_to_what_it_becomes(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(
-        zygote_owner.Zygote, "start", lambda *_, survive_exec: asked.append(survive_exec)
+        zygote_client.Zygote, "start", lambda *_, survive_exec: asked.append(survive_exec)
     )
     assert labkit_command("lab", tmp_path / "mine").exit_code == 0
     assert asked == [True]

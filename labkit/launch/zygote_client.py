@@ -1,4 +1,4 @@
-"""Start a zygote and end with it.
+"""Start a zygote, and ask the one that there is to fork what would have to import torch first.
 
 A zygote belongs to what many labs are started in, one after the other or side by side: a
 JupyterLab server, a run of notebooks or tests. The variable ``LABKIT_ZYGOTE`` names its folder to
@@ -10,20 +10,39 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from .. import times
 from ..errors import StartError
-from . import private_folder
-from .warm_process import PRELOAD, forget_in_children, fork_is_safe
-from .zygote_line import ONE_THREAD, VARIABLE
+from ..guard import trust
+from ..wire import forked
+from ..wire.forked import ForkedProcess
+from . import private_folder, surroundings
 
-#: What is imported beside ``PRELOAD``, where it is installed: the course's notebooks ask for it.
+_log = logging.getLogger(__name__)
+
+#: Imported once in a warm process and shared by every rank.
+PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
+#: What a zygote imports beside, where it is installed: the course's notebooks ask for it.
 MORE = ("torchvision",)
+
+#: Names the folder of the zygote to the processes that may ask it.
+VARIABLE = "LABKIT_ZYGOTE"
+#: The names of its socket in there, and of the file that says that all is imported.
+SOCKET, READY = "zygote", "ready"
+#: What it forks: the warm process of a lab, or what owns one run of torchrun.
+WARM, TORCHRUN = "warm", "torchrun"
+#: How the log says that it has forked nothing.
+REFUSED = "the zygote has refused: "
+#: Variables of a zygote: a library that starts threads when it is imported makes forks unsafe.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class Zygote:
@@ -102,3 +121,66 @@ def running(environment: Mapping[str, str]) -> Iterator[None]:
     finally:
         if zygote is not None:
             zygote.close()
+
+
+def ask(
+    kind: str, argv: Sequence[str], environment: Mapping[str, str], files: Sequence[int]
+) -> ForkedProcess | None:
+    """Ask the zygote of this process for another one; None if there is none, or not for us.
+
+    Parameters
+    ----------
+    kind
+        What is to be forked: ``WARM`` or ``TORCHRUN``.
+    argv
+        What it is started with, but for the first number.
+    environment
+        Its variables.
+    files
+        Its end of the line to its owner, and its log.
+
+    Raises
+    ------
+    TimeoutError
+        If the zygote is there and does not answer: it may still do what was asked for.
+    """
+    folder = os.environ.get(VARIABLE, "")
+    if not folder or trust.why_not(folder):
+        return None
+    request = {
+        "kind": kind,
+        "argv": list(argv),
+        "environment": dict(environment),
+        "surroundings": surroundings.describe(),
+        "settings": surroundings.describe_settings(),
+    }
+    try:
+        is_ready = Path(folder, READY).exists()
+        seconds = times.ZYGOTE_ANSWER.seconds() if is_ready else times.ZYGOTE_IMPORTED
+        return forked.ask(str(Path(folder) / SOCKET), request, files, seconds)
+    except forked.Refused as refusal:
+        _log.info("%s%s", REFUSED, refusal)
+    except TimeoutError:
+        _log.info("the zygote does not answer")
+        raise
+    except (OSError, EOFError) as error:  # it is not there, or not ready
+        _log.debug("no zygote: %s", error)
+    return None
+
+
+def fork_is_safe() -> bool:
+    """Tell whether ranks can be forked here (Linux; not macOS, whose system libraries may
+    start threads on import, and not Windows, which has no fork)."""
+    return sys.platform == "linux"
+
+
+def forget_in_children(line: socket.socket) -> None:
+    """Let no process that this one forks keep a socket open after the end of this one."""
+    known = weakref.ref(line)
+
+    def close() -> None:
+        sock = known()
+        if sock is not None and sock.fileno() >= 0:
+            os.close(sock.detach())  # close() would wait for the reader's file object
+
+    os.register_at_fork(after_in_child=close)

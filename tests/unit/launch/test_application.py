@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from labkit.launch.app_log import skip_unwritten
+from labkit.launch.application import skip_unwritten
 
 
 @pytest.fixture

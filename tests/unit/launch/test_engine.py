@@ -7,7 +7,7 @@ import time
 import pytest
 import zmq
 
-from labkit.launch.handshakes import Handshakes
+from labkit.launch.engine import Handshakes
 
 
 @pytest.fixture
