@@ -13,10 +13,13 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from functools import cache
 
 from .. import times
-from .connections import Address, read_address, table
+
+#: Host and port.
+Address = tuple[str, int]
 
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _ESTABLISHED = 1
@@ -146,3 +149,25 @@ def _read_tables(own: _End, other: _End) -> int | None:
         if ends == [own, other] and int(row[3], 16) == _ESTABLISHED:
             return int(row[7]) if int(row[9]) else None
     return None
+
+
+def table(process: int | str) -> Iterator[list[str]]:
+    """Yield the rows of ``/proc/net/tcp`` and ``tcp6`` in a process's network, but for those of
+    sockets that listen: both addresses are columns 1 and 2, then state (3), user (7), inode (9)."""
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{process}/net/{name}") as lines:
+            next(lines)
+            yield from (row for row in map(str.split, lines) if not row[2].endswith(":0000"))
+
+
+def read_address(text: str) -> Address:
+    """Read an address as the kernel writes it: words of 32 bits in the machine's order."""
+    words, _, port = text.partition(":")
+    packed = b"".join(struct.pack("=I", int(words[i : i + 8], 16)) for i in range(0, len(words), 8))
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    return plain(socket.inet_ntop(family, packed), int(port, 16))
+
+
+def plain(host: str, port: int) -> Address:
+    """Write an IPv4 address the same way whether its socket is IPv4 or IPv6."""
+    return host.removeprefix("::ffff:"), port

@@ -25,7 +25,7 @@ from traitlets.config import Config
 from .. import times
 from ..wire.family import leave
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
-from . import hub_internals, ipyparallel_internals
+from . import hub_internals
 from .application import LabApplication, skip_unwritten
 
 
@@ -67,17 +67,17 @@ class LabController(LabApplication, IPController):
         self.update_config(settings)
         given = {name for section in self.section_names() for name in self.config[section]}
         free = not given & {"ip", "transport", "location"}
-        if self.socket_folder and free and ipyparallel_internals.has_unix_sockets():
+        if self.socket_folder and free and hub_internals.has_unix_sockets():
             self.transport, self.ip, self.location = "ipc", self.socket_folder, "127.0.0.1"
         with (
-            ipyparallel_internals.without_pause(IPController),
-            ipyparallel_internals.with_subscribers(IPController),
+            hub_internals.without_pause(IPController),
+            hub_internals.with_subscribers(IPController),
         ):
             super().init_hub()
-        ipyparallel_internals.measure_heartbeats_in_thread(self)
-        ipyparallel_internals.on_client(self.hub, self._note_client)
-        ipyparallel_internals.hear_ready(self.hub)
-        ipyparallel_internals.hold_news(self.hub, times.NEWS_HEARD.seconds())
+        hub_internals.measure_heartbeats_in_thread(self)
+        hub_internals.on_client(self.hub, self._note_client)
+        hub_internals.hear_ready(self.hub)
+        hub_internals.hold_news(self.hub, times.NEWS_HEARD.seconds())
         hub_internals.note_ids_only(self.hub)
 
     def get_python_scheduler_args(
@@ -96,7 +96,7 @@ class LabController(LabApplication, IPController):
                 (Path(self.socket_folder).parent / f"{CLIENT}{session}").touch()
 
 
-ipyparallel_internals.use_unix_sockets(LabController)
+hub_internals.use_unix_sockets(LabController)
 
 
 class OwnedController(LabController):
@@ -110,7 +110,7 @@ class OwnedController(LabController):
     def init_hub(self) -> None:
         super().init_hub()
         # Before the hub's own notice: whoever waits for the rank then knows already.
-        ipyparallel_internals.add_notice(self.hub, "labkit_exit", _describe_exit)
+        hub_internals.add_notice(self.hub, "labkit_exit", _describe_exit)
 
 
 def _describe_exit(content: Mapping[str, Any]) -> dict[str, Any]:

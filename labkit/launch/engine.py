@@ -17,7 +17,7 @@ from traitlets import Bool, Unicode
 
 from .. import times
 from ..wire import python_threads
-from . import import_path, ipyparallel_internals
+from . import engine_internals, import_path
 from .application import LabApplication, skip_unwritten
 
 
@@ -86,7 +86,7 @@ class LabEngine(LabApplication, IPEngine):
         """Do what has to wait for the id that the hub gives."""
         self._starting.close()
         skip_unwritten(self.log)
-        ipyparallel_internals.answer_control(self.kernel, "signal_request", self._signal_request)
+        engine_internals.answer_control(self.kernel, "signal_request", self._signal_request)
         if self.id_file:
             with contextlib.suppress(OSError):
                 # A link's target needs no room of its own: this works on a full disk too.
@@ -94,7 +94,7 @@ class LabEngine(LabApplication, IPEngine):
         if self.may_import_from_here():
             import_path.add_working_folder()
         if self.says_ready and self._handshakes.wait(times.ENGINE_CONNECTED.seconds()):
-            ipyparallel_internals.say_ready(self)
+            engine_internals.say_ready(self)
 
     def start(self) -> None:
         """Run until told to stop. A task of a cell's that is left by ``sys.exit`` takes its event
@@ -117,7 +117,7 @@ class LabEngine(LabApplication, IPEngine):
     def end_now(self) -> None:
         """End now: run exit handlers, but leave torch's and zmq's teardown to the system."""
         self.restore_output()
-        ipyparallel_internals.run_exit_functions()
+        engine_internals.run_exit_functions()
         os._exit(0)
 
     def _signal_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
@@ -130,15 +130,15 @@ class LabEngine(LabApplication, IPEngine):
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
         if signum != signal.SIGINT:
             # The reply has to leave before a deadly signal arrives, or the client waits for ever.
-            ipyparallel_internals.call_later(self.kernel, 0.05, self.obey, signum)
+            engine_internals.call_later(self.kernel, 0.05, self.obey, signum)
 
     def obey(self, signum: int) -> None:
         """Send this process a signal."""
         os.kill(os.getpid(), signum)
 
 
-ipyparallel_internals.on_registered(LabEngine, "before_registration", "after_registration")
-ipyparallel_internals.on_sigterm(LabEngine, "end_now")
+engine_internals.on_registered(LabEngine, "before_registration", "after_registration")
+engine_internals.on_sigterm(LabEngine, "end_now")
 
 
 def _is_from_users(error: BaseException) -> bool:

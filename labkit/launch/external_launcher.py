@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from .. import times
 from ..wire.machine import has_gpu
-from . import external, external_state, private_folder
+from . import external, ipyparallel_internals, private_folder, slurm, ssh
 from .launcher import Launcher
 
 
@@ -53,10 +54,10 @@ class ExternalLauncher(Launcher):
 
     def why_not_coming(self, size: int) -> str:
         if time.monotonic() > self._next_look:
-            if why := external_state.trouble(self.engine_set):
+            if why := trouble(self.engine_set):
                 return f"{why}{self.log()}"
             self._next_look = time.monotonic() + times.LAUNCHER_LOOK
-        if external_state.any_ended(self.engine_set):
+        if any_ended(self.engine_set):
             return (
                 f'engines="{self.engines}" ended at start-up before all {size} ranks '
                 f"were there{self.log()}"
@@ -64,16 +65,11 @@ class ExternalLauncher(Launcher):
         return ""
 
     def delay(self) -> str:
-        return external_state.delay(self.engine_set)
+        launcher = self.engine_set
+        return slurm.delay(launcher.job_id) if has_job(launcher) else ""
 
     def refusal(self, error: Exception) -> str:
-        return external_state.refusal(error)
-
-    def check_preload(self) -> None:
-        pass
-
-    def why_no_controller(self) -> str:
-        return ""
+        return slurm.refusal(error) or ssh.refusal(error)
 
     def remedy(self, ranks: Sequence[int]) -> str:
         return "lab.restart() gives you fresh ranks."
@@ -87,14 +83,14 @@ class ExternalLauncher(Launcher):
     def end_ranks(self, client: Any) -> None:
         """End the ranks by way of the controller: on hosts of ipyparallel's own launchers that
         is much quicker than one connection each, and blocked ranks end too."""
-        if external_state.has_job(self.engine_set):
+        if has_job(self.engine_set):
             return  # to cancel it is one command
         deadline = time.monotonic() + times.EXTERNAL_ENDED.seconds()
         with contextlib.suppress(Exception):
             client.send_signal("SIGKILL", targets="all", block=False)
             while client.ids and time.monotonic() < deadline:
                 time.sleep(times.EXTERNAL_END_LOOK)
-        external_state.forget_ended(self.engine_set, deadline)
+        forget_ended(self.engine_set, deadline)
 
     def end(self) -> None:
         if self.cluster is not None:
@@ -103,3 +99,57 @@ class ExternalLauncher(Launcher):
             self._forget_cluster()
         if self._folder is not None:
             self._folder.remove()
+
+
+# -- how a launcher of ipyparallel fares ---------------------------------------------------------
+
+
+def has_job(launcher: Any) -> bool:
+    """Tell whether the ranks of a launcher are a job of Slurm."""
+    from ipyparallel.cluster.launcher import SlurmEngineSetLauncher
+
+    return isinstance(launcher, SlurmEngineSetLauncher) and bool(launcher.job_id)
+
+
+def trouble(launcher: Any) -> str:
+    """Say why the ranks of a launcher will not come, "" if they may. Takes milliseconds."""
+    if not has_job(launcher):
+        return ""
+    log = Path(launcher.output_file)
+    return slurm.trouble(
+        launcher.job_id, log.read_text("utf-8", errors="replace") if log.exists() else ""
+    )
+
+
+def any_ended(launcher: Any) -> bool:
+    """Tell whether a process has ended that a launcher of ipyparallel has started.
+
+    Each is followed by a thread, which ends with it. What the launcher itself says comes late:
+    it hears of an end when its event loop runs, in a plain Python program only now and then.
+    """
+    if launcher is None:
+        return False
+    if ipyparallel_internals.has_stopped(launcher):
+        return True
+    threads = map(ipyparallel_internals.thread_of, _processes(launcher).values())
+    return any(thread is not None and not thread.is_alive() for thread in threads)
+
+
+def forget_ended(launcher: Any, deadline: float) -> None:
+    """Wait for the processes of a launcher up to ``deadline``; let it forget those that ended.
+
+    To stop one, ipyparallel opens several connections to its host, also if it is gone.
+    """
+    for key, one in _processes(launcher).items():
+        thread = ipyparallel_internals.thread_of(one)
+        if thread is None or one is launcher:
+            continue
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if not thread.is_alive():
+            ipyparallel_internals.forget(one)
+            launcher.launchers.pop(key, None)
+
+
+def _processes(launcher: Any) -> dict[str, Any]:
+    """Return the launchers of single processes behind a launcher of a set."""
+    return dict(getattr(launcher, "launchers", {"": launcher}))

@@ -227,25 +227,6 @@ class LabkitControllerLauncher(_WarmLauncher, ControllerLauncher):
         """Return None while the controller runs, then its exit code."""
         return self.warm.children[CONTROLLER].code if self.warm is not None else "unknown"
 
-    async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
-        """Return what clients and engines need to connect, as soon as it is written."""
-        seconds = self.connection_info_timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds if seconds >= 0 else float("inf")
-        info: dict[str, Any] = {}
-        while time.monotonic() < deadline:
-            try:
-                for kind, path in self.connection_files.items():
-                    with open(path) as file:
-                        info[kind] = json.load(file)
-                return info
-            except (FileNotFoundError, ValueError):  # not there yet, or half written
-                if self.poll() is not None:
-                    raise RuntimeError(
-                        f"The controller ended at start-up:\n{self.get_output()}"
-                    ) from None
-                await asyncio.sleep(times.FILE_LOOK)
-        raise TimeoutError(f"The controller was not ready after {seconds} s")
-
     def _read_output(self) -> str:
         return self._read_log(CONTROLLER)
 

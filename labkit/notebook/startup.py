@@ -137,7 +137,7 @@ def choose_launcher(
         try:
             warm.fork_controller()
             # Only now: it imports ipyparallel, which takes a while.
-            from ..launch.forked_launcher import ForkedLauncher
+            from ..launch.launcher import ForkedLauncher
         except BaseException:
             warm.close()
             raise

@@ -11,13 +11,12 @@ import errno
 import os
 import socket
 import stat
-import struct
 import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-#: Host and port.
-Address = tuple[str, int]
+from ..guard.peers import Address, plain, read_address, table
+
 #: The own address of one end, and the other's.
 Pair = tuple[Address, Address]
 
@@ -104,30 +103,8 @@ def _sockets(pid: int) -> Iterator[tuple[str, int]]:
                 yield target[8:-1], int(fd)
 
 
-def table(process: int | str) -> Iterator[list[str]]:
-    """Yield the rows of ``/proc/net/tcp`` and ``tcp6`` in a process's network, but for those of
-    sockets that listen: both addresses are columns 1 and 2, then state (3), user (7), inode (9)."""
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{process}/net/{name}") as lines:
-            next(lines)
-            yield from (row for row in map(str.split, lines) if not row[2].endswith(":0000"))
-
-
-def read_address(text: str) -> Address:
-    """Read an address as the kernel writes it: words of 32 bits in the machine's order."""
-    words, _, port = text.partition(":")
-    packed = b"".join(struct.pack("=I", int(words[i : i + 8], 16)) for i in range(0, len(words), 8))
-    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    return plain(socket.inet_ntop(family, packed), int(port, 16))
-
-
 def _ask_psutil(pid: int) -> list[Connection]:
     import psutil  # which takes 10 ms, of a process that may only want the rest of this
 
     found = psutil.Process(pid).net_connections("tcp")
     return [Connection(c.fd, plain(*c.laddr), plain(*c.raddr)) for c in found if c.raddr]
-
-
-def plain(host: str, port: int) -> Address:
-    """Write an IPv4 address the same way whether its socket is IPv4 or IPv6."""
-    return host.removeprefix("::ffff:"), port

@@ -10,7 +10,7 @@ import pytest
 
 import labkit
 from labkit import LabError, times
-from labkit.launch import forked_launcher, ipp_launchers
+from labkit.launch import ipp_launchers, launcher
 from labkit.wire import errands
 from tests.conftest import descendants, warm_processes
 from tests.support.cells import inside
@@ -54,7 +54,7 @@ def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch, gate):
 def test_gpus_are_counted_in_a_child(lab4, monkeypatch):
     import torch
 
-    monkeypatch.setattr(forked_launcher, "has_gpu", lambda: True)
+    monkeypatch.setattr(launcher, "has_gpu", lambda: True)
     assert inside(lab4).cluster.launcher.count_gpus() == torch.cuda.device_count()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import labkit
 from labkit import LabError
-from labkit.launch import forked_launcher
+from labkit.launch import launcher
 from labkit.notebook import startup
 from tests.conftest import descendants, fill_disk
 from tests.support import fake_gpus
@@ -85,7 +85,7 @@ def test_threads_are_shared_unless_the_user_says(monkeypatch):
 def test_a_driver_that_is_too_old_is_one_sentence_and_the_lab_works(monkeypatch, capsys):
     monkeypatch.setenv(fake_gpus.VARIABLE, "gpus=2 driver=12.4")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(forked_launcher, "has_gpu", lambda: True)
+    monkeypatch.setattr(launcher, "has_gpu", lambda: True)
     with labkit.start(preload=["tests.support.fake_gpus"]) as lab:
         (said,) = capsys.readouterr().out.splitlines()
         assert re.fullmatch(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from labkit.clock import Clock
-from labkit.launch.forked_launcher import ForkedLauncher
+from labkit.launch.launcher import ForkedLauncher
 from labkit.runtime.output import LateOutput, Output
 from labkit.runtime.request import Request
 

@@ -23,7 +23,8 @@ import sys
 from typing import NamedTuple
 
 from ... import times
-from ...wire.connections import Address, borrow, list_connections, plain
+from ...guard.peers import Address, plain
+from ...wire.connections import borrow, list_connections
 from . import cpu_clock
 
 log = logging.getLogger("labkit")

@@ -16,7 +16,7 @@ from ...course import datasets, material
 from ...errors import LabError
 from ...files import reason
 from ...launch.private_folder import PREFIX, check_place
-from ...launch.warm_process import fork_is_safe
+from ...launch.zygote_client import fork_is_safe
 from ...notebook import startup
 from ...wire.machine import count_cores
 from . import software

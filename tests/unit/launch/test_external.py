@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labkit import LabError
-from labkit.launch import external, external_state, ssh
+from labkit.launch import external, external_launcher, ssh
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_process_that_ended_is_seen_and_forgotten() -> None:
 
     launchers = {"h1/0": process(alive=True), "h2/0": process(alive=False)}
     both = SimpleNamespace(state="running", stop_data={}, launchers=launchers)
-    assert external_state.any_ended(both)
-    external_state.forget_ended(both, 0.0)
+    assert external_launcher.any_ended(both)
+    external_launcher.forget_ended(both, 0.0)
     assert list(launchers) == ["h1/0"]
-    assert not external_state.any_ended(both)
+    assert not external_launcher.any_ended(both)

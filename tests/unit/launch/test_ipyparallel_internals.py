@@ -162,7 +162,7 @@ def test_the_magics_are_there_without_docstrings(option: list[str]) -> None:
 ENDS = """
 import atexit, os, weakref
 import torch
-from labkit.launch import ipyparallel_internals
+from labkit.launch import engine_internals
 class Thing: pass
 things = [Thing(), Thing()]
 atexit.register(print, "handler")
@@ -173,7 +173,7 @@ def told(*args): print("torch's")
 told.__module__ = torch.library.Library.__module__
 weakref.finalize(things[1], told)
 assert any(i.func is torch.library._del_library for i in weakref.finalize._registry.values())
-ipyparallel_internals.run_exit_functions()
+engine_internals.run_exit_functions()
 assert any(i.func is torch.library._del_library for i in weakref.finalize._registry.values())
 os._exit(0)
 """

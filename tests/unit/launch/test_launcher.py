@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from labkit import LabError, times
-from labkit.launch import external_launcher, external_state, forked_launcher
+from labkit.launch import external_launcher
+from labkit.launch import launcher as launchers
 from labkit.launch.external_launcher import ExternalLauncher
-from labkit.launch.forked_launcher import ForkedLauncher
-from labkit.launch.launcher import Launcher
+from labkit.launch.launcher import ForkedLauncher, Launcher
 
 
 def warm_process(*, ended: bool = False, **settings: Any) -> Any:
@@ -80,8 +80,8 @@ def test_an_external_launcher_is_asked_for_trouble_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(external_state, "trouble", lambda engines: asked.append(engines) or "")
-    monkeypatch.setattr(external_state, "any_ended", lambda engines: False)
+    monkeypatch.setattr(external_launcher, "trouble", lambda engines: asked.append(engines) or "")
+    monkeypatch.setattr(external_launcher, "any_ended", lambda engines: False)
     launcher = ExternalLauncher("slurm", {})
     let_run(launcher)
     assert [launcher.why_not_coming(2) for _ in range(3)] == [""] * 3
@@ -89,14 +89,14 @@ def test_an_external_launcher_is_asked_for_trouble_now_and_then(
     monkeypatch.setattr(times, "LAUNCHER_LOOK", 0)
     launcher = ExternalLauncher("slurm", {})
     let_run(launcher, output="no such partition")
-    monkeypatch.setattr(external_state, "trouble", lambda engines: "Slurm cannot run job 7")
+    monkeypatch.setattr(external_launcher, "trouble", lambda engines: "Slurm cannot run job 7")
     assert launcher.why_not_coming(2) == (
         "Slurm cannot run job 7; its log ends:\nno such partition"
     )
 
 
 def test_an_external_launcher_whose_process_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_state, "any_ended", lambda engines: True)
+    monkeypatch.setattr(external_launcher, "any_ended", lambda engines: True)
     launcher = ExternalLauncher("mpi", {})
     let_run(launcher)
     assert launcher.why_not_coming(4) == (
@@ -105,7 +105,7 @@ def test_an_external_launcher_whose_process_ended_is_named(monkeypatch: pytest.M
 
 
 def test_without_a_gpu_nothing_is_started_to_count_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (forked_launcher, external_launcher):
+    for module in (launchers, external_launcher):
         monkeypatch.setattr(module, "has_gpu", lambda: False)
     assert ForkedLauncher(warm_process()).count_gpus() == 0  # it has no fork() here
     assert ExternalLauncher("mpi", {}).count_gpus() == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zmq
 
-from labkit.launch.ipyparallel_internals import hold_news
+from labkit.launch.hub_internals import hold_news
 
 
 class Hub:

@@ -15,7 +15,7 @@ from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
 from labkit.deadlock.needs import Situation
 from labkit.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
-from labkit.launch.forked_launcher import ForkedLauncher
+from labkit.launch.launcher import ForkedLauncher
 from labkit.runtime import diagnosis
 from labkit.runtime.diagnosis import (
     Ending,
