@@ -137,8 +137,9 @@ class Forker(ABC):
                 send(line, {"name": name, "refused": reason})
             else:
                 self.children[pid] = (name, line)
-                files.append(os.pidfd_open(pid))
-                send(line, {"name": name, "pid": pid}, files[-1:])
+                pidfds = [] if line is self.owner else [os.pidfd_open(pid)]
+                files += pidfds
+                send(line, {"name": name, "pid": pid}, pidfds)
         _close(files)
         if reason and line is not self.owner:
             line.close()

@@ -47,7 +47,6 @@ class Child:
     name: str
     on_exit: Callable[[int, int], None] | None = None  #: called with (pid, exit code)
     pid: int | None = None
-    pidfd: int = -1
     code: int | None = None
     started: threading.Event = field(default_factory=threading.Event)
     exited: threading.Event = field(default_factory=threading.Event)
@@ -97,9 +96,9 @@ class WarmProcess:
         """
         private_folder.sweep()
         try:
-            folder, process, ours = _begin(preload, environment or {}, _ask_zygote)
+            folder, process, ours = _begin(preload, environment or {}, zygote_client.ask)
         except TimeoutError:  # it may still use the folder: another one is needed
-            folder, process, ours = _begin(preload, environment or {}, _ask_nobody)
+            folder, process, ours = _begin(preload, environment or {}, lambda *_: None)
         forget_in_children(ours)
         warm = cls(folder, process, ours)
         how = "starts" if isinstance(process, subprocess.Popen) else "is forked by the zygote"
@@ -186,16 +185,19 @@ class WarmProcess:
         return True
 
     def signal(self, name: str, signum: int) -> bool:
-        """Send a signal to a child; tell whether it runs."""
+        """Send a signal to a child; tell whether it runs.
+
+        Its end is heard within milliseconds: nothing else has the process id by then.
+        """
         _log.debug("sends signal %d to %s", signum, name)
         child = self.children[name]
         child.started.wait(times.FORKED)
-        with self._ends:
-            if child.exited.is_set():
-                return False
-            with contextlib.suppress(ProcessLookupError):  # it has ended this moment
-                signal.pidfd_send_signal(child.pidfd, signum)
-        return True
+        if child.exited.is_set() or child.pid is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signum)
+            return True
+        return False
 
     def signal_process(self, pid: int, signum: int) -> bool:
         """Send a signal to a child, by its process id; tell whether it runs."""
@@ -260,8 +262,7 @@ class WarmProcess:
     def _read(self) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                files: list[int] = []
-                self._take(receive(self._sock, files), files)
+                self._take(receive(self._sock, []))
         self._sock.close()
         code = self.process.wait()
         _log.info("warm process %d has ended with %s", self.process.pid, describe_exit(code))
@@ -274,7 +275,7 @@ class WarmProcess:
         if code:  # it could not tidy up itself
             self.folder.remove()
 
-    def _take(self, news: dict[str, Any], files: list[int]) -> None:
+    def _take(self, news: dict[str, Any]) -> None:
         if "ready" in news:
             self.problems = news["ready"]
             _log.info(
@@ -288,7 +289,7 @@ class WarmProcess:
         else:
             child = self.children[news["name"]]
             if "pid" in news:
-                child.pid, child.pidfd = news["pid"], files.pop()
+                child.pid = news["pid"]
                 _log.debug("%s runs as process %d", child.name, child.pid)
                 child.started.set()
             elif "code" in news:
@@ -305,8 +306,6 @@ class WarmProcess:
         with self._ends:
             child.exited.set()
             on_exit = child.on_exit
-            if child.pidfd >= 0:
-                os.close(child.pidfd)
         child.started.set()
         if on_exit is not None:
             on_exit(pid, code)
@@ -330,7 +329,8 @@ def _begin(
                 **zygote_client.ONE_THREAD,
                 **environment,
             }
-            process = ask(args, env, [theirs.fileno(), log.fileno()]) or subprocess.Popen(
+            files = [theirs.fileno(), log.fileno()]
+            process = ask(zygote_client.WARM, args, env, files) or subprocess.Popen(
                 # -P: a stray random.py in the learner's folder must not be taken for Python's own.
                 [sys.executable, "-P", "-m", _SERVER, str(theirs.fileno()), *args],
                 stdin=subprocess.DEVNULL,
@@ -345,11 +345,3 @@ def _begin(
         folder.remove()
         raise
     return folder, process, ours
-
-
-def _ask_zygote(*args: Any) -> Process | None:
-    return zygote_client.ask(zygote_client.WARM, *args)
-
-
-def _ask_nobody(*_: object) -> None:
-    """Know of no process that has imported all."""

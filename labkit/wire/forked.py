@@ -2,7 +2,7 @@
 
 Whoever forks (``launch.forker``) listens at a unix socket. A process that wants a child connects
 there and sends one request, JSON behind its length, with files. The owner of such a process has a
-line to it, on which requests have names.
+line to it, on which requests have names; there the pidfd is left out.
 
     -> {"name": "3", ...}
     <- {"name": "3", "pid": 4711}, with a pidfd as its file;  or {"name": "3", "refused": "why"}
