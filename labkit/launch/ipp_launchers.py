@@ -165,7 +165,7 @@ class _WarmLauncher(BaseLauncher):
         child.started.wait(times.FORKED)
         return {
             **super().to_dict(),
-            "pid": child.pid,
+            "pid": child.pid or -1,
             "output_file": str(self.warm.log_file(name)),
             **more,
         }

@@ -23,7 +23,7 @@ from .. import times
 from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
 from . import import_path, torchrun_owner, zygote_client
 from .private_folder import PrivateFolder, sweep
-from .warm_process import Process
+from .zygote_client import Process
 
 
 @dataclass(frozen=True)
@@ -74,26 +74,23 @@ class Torchrun:
         variables
             For the environment of torchrun and its workers, beside those of this process.
         """
-        ours, theirs = socket.socketpair()
+        path = folder.path
+        (path / LOGS).mkdir()
+        if script is not None:
+            (path / SCRIPT).write_text(script, encoding="utf-8")
+        environment = {**_environment(), **variables, CELL: cell}
+        agent = [sys.executable, "-P", "-m", torchrun_owner.AGENT, str(path), *words]
+        command = [torchrun_owner.__name__, str(path), *agent]
+
+        def begin(*, alone: bool = False) -> tuple[Process, socket.socket]:
+            argv, log = [str(path), *words], path / torchrun_owner.LOG
+            kind = zygote_client.TORCHRUN
+            return zygote_client.start(kind, argv, command, environment, log, alone=alone)
+
         try:
-            path = folder.path
-            (path / LOGS).mkdir()
-            if script is not None:
-                (path / SCRIPT).write_text(script, encoding="utf-8")
-            environment = {**_environment(), **variables, CELL: cell}
-            try:
-                process: Process | None = _ask(theirs, path, words, environment)
-            except TimeoutError:  # what may still begin finds its line closed
-                ours.close()
-                theirs.close()
-                ours, theirs = socket.socketpair()
-                process = None
-            with theirs:
-                process = process or _begin(theirs, path, words, environment)
-        except BaseException:
-            ours.close()
-            raise
-        return cls(folder, process, ours)
+            return cls(folder, *begin())
+        except TimeoutError:  # what may still begin finds its line closed
+            return cls(folder, *begin(alone=True))
 
     @property
     def path(self) -> Path:
@@ -133,32 +130,6 @@ class Torchrun:
                 if text:
                     return "\n".join(text.splitlines()[-lines:])
         return ""
-
-
-def _ask(
-    theirs: socket.socket, folder: Path, words: Sequence[str], environment: Mapping[str, str]
-) -> Process | None:
-    """Ask somebody who has imported torch; None if nobody has."""
-    with open(folder / torchrun_owner.LOG, "wb") as log:
-        files = [theirs.fileno(), log.fileno()]
-        return zygote_client.ask(zygote_client.TORCHRUN, [str(folder), *words], environment, files)
-
-
-def _begin(
-    theirs: socket.socket, folder: Path, words: Sequence[str], environment: Mapping[str, str]
-) -> Process:
-    agent = [sys.executable, "-P", "-m", "labkit.rank.torchrun.agent", str(folder), *words]
-    owner = [sys.executable, "-P", "-m", torchrun_owner.__name__]
-    with open(folder / torchrun_owner.LOG, "wb") as log:
-        return subprocess.Popen(
-            [*owner, str(theirs.fileno()), str(folder), *agent],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
 
 
 def make_folder() -> PrivateFolder:

@@ -12,23 +12,19 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from .. import times
 from ..errors import LabError, LabStopped
 from ..wire.exit_code import describe_exit
-from ..wire.forked import ForkedProcess, receive, send
+from ..wire.forked import receive, send
 from . import private_folder, zygote_client
-from .zygote_client import PRELOAD, forget_in_children
-
-#: One that this process has started, or that a zygote has forked for it.
-Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
+from .zygote_client import PRELOAD, Process, forget_in_children
 
 _log = logging.getLogger(__name__)
 _SERVER = f"{__package__}.fork_server"
@@ -96,9 +92,9 @@ class WarmProcess:
         """
         private_folder.sweep()
         try:
-            folder, process, ours = _begin(preload, environment or {}, zygote_client.ask)
+            folder, process, ours = _begin(preload, environment or {})
         except TimeoutError:  # it may still use the folder: another one is needed
-            folder, process, ours = _begin(preload, environment or {}, lambda *_: None)
+            folder, process, ours = _begin(preload, environment or {}, alone=True)
         forget_in_children(ours)
         warm = cls(folder, process, ours)
         how = "starts" if isinstance(process, subprocess.Popen) else "is forked by the zygote"
@@ -312,36 +308,21 @@ class WarmProcess:
 
 
 def _begin(
-    preload: Sequence[str], environment: Mapping[str, str], ask: Callable[..., Process | None]
+    preload: Sequence[str], environment: Mapping[str, str], *, alone: bool = False
 ) -> tuple[private_folder.PrivateFolder, Process, socket.socket]:
-    """Make a folder and start a warm process in it; return both and our end of the line to it.
-
-    ``ask`` asks somebody who has one ready.
-    """
+    """Make a folder and start a warm process in it; return both and our end of the line to it."""
     folder = private_folder.PrivateFolder()
-    ours, theirs = socket.socketpair()
     args = [str(folder.path), *preload]
+    env = {
+        **os.environ,
+        **private_folder.home_variables(folder.path),
+        **zygote_client.ONE_THREAD,
+        **environment,
+    }
     try:
-        with open(folder.path / "warm.log", "wb") as log, theirs:
-            env = {
-                **os.environ,
-                **private_folder.home_variables(folder.path),
-                **zygote_client.ONE_THREAD,
-                **environment,
-            }
-            files = [theirs.fileno(), log.fileno()]
-            process = ask(zygote_client.WARM, args, env, files) or subprocess.Popen(
-                # -P: a stray random.py in the learner's folder must not be taken for Python's own.
-                [sys.executable, "-P", "-m", _SERVER, str(theirs.fileno()), *args],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=env,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+        return folder, *zygote_client.start(
+            zygote_client.WARM, args, [_SERVER, *args], env, folder.path / "warm.log", alone=alone
+        )
     except BaseException:
-        ours.close()
         folder.remove()
         raise
-    return folder, process, ours

@@ -18,6 +18,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from .. import times
 from ..errors import StartError
@@ -28,6 +29,8 @@ from . import private_folder, surroundings
 
 _log = logging.getLogger(__name__)
 
+#: A process that this one has started, or that a zygote has forked for it.
+Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
 #: Imported once in a warm process and shared by every rank.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.preload")
 #: What a zygote imports beside, where it is installed: the course's notebooks ask for it.
@@ -121,6 +124,54 @@ def running(environment: Mapping[str, str]) -> Iterator[None]:
     finally:
         if zygote is not None:
             zygote.close()
+
+
+def start(
+    kind: str,
+    argv: Sequence[str],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    alone: bool = False,
+) -> tuple[Process, socket.socket]:
+    """Start a process with a line to this one: forked by the zygote, where that does it for us.
+
+    Parameters
+    ----------
+    kind, argv
+        What the zygote is asked for, see :func:`ask`.
+    command
+        A module, and what follows the line's number, for a process that is started anew.
+    environment, log
+        Its variables, and where it writes.
+    alone
+        Whether no zygote is to be asked.
+
+    Raises
+    ------
+    TimeoutError
+        If the zygote is there and does not answer: it may still do what was asked for.
+    """
+    ours, theirs = socket.socketpair()
+    module, *rest = command
+    try:
+        with open(log, "wb") as file, theirs:
+            files = [theirs.fileno(), file.fileno()]
+            forked_one = None if alone else ask(kind, argv, environment, files)
+            return forked_one or subprocess.Popen(
+                # -P: a stray random.py in the learner's folder must not be taken for Python's own.
+                [sys.executable, "-P", "-m", module, str(theirs.fileno()), *rest],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            ), ours
+    except BaseException:
+        ours.close()
+        raise
 
 
 def ask(
