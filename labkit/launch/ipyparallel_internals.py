@@ -67,7 +67,6 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ),
             'a rank of engines="mpi", "slurm" or "ssh" that ends at start-up is noticed late',
         ),
-        ),
     },
     "ipykernel": engine_internals.FEATURES["ipykernel"],
     "Python": engine_internals.FEATURES["Python"],
