@@ -319,12 +319,6 @@ INTERRUPT_AGAIN = 0.05
 CHILDREN_ENDED = Bound(1.0)
 #: The limit of a receive that is to fail.
 RECEIVE_FAILS = 0.001
-#: A rank that waits in a ``FileStore`` comes back by itself.
-FILE_STORE_LEFT = Bound(0.05)
-#: The store's file is away: a ``FileStore`` looks every 10 ms.
-FILE_STORE_AWAY = Bound(0.1)
-#: All of these tries, and between looks at the rank.
-FILE_STORE_FREED, FILE_STORE_LOOK = Bound(1.0), 0.01
 #: Torch searches for a store by itself, in C++, where the limit is shorter than this.
 STORE_SEARCHED = 60.0
 #: A longer limit leaves this to torch, for the error that it raises at the end.

@@ -24,7 +24,6 @@ from . import (
     control,
     debugger_internals,
     ended_groups,
-    file_stores,
     forks,
     gpus,
     interrupts,
@@ -36,7 +35,6 @@ from . import (
     person,
     process_group,
     quiet,
-    read_once,
     spare_files,
     streams,
     tracebacks,
@@ -127,7 +125,6 @@ def assign(
     tracebacks.install(shell)
     tracebacks.explainers.append(ended_groups.explain)
     leaving.install(shell)
-    read_once.install(shell)
     streams.install(shell.kernel.session)
     # In this order: what is wrapped last is called first. A store or a group is to be noted by the
     # call that the watch knows, around the one that keeps strangers from what listens in it.
@@ -136,7 +133,6 @@ def assign(
         guard.install(list_connections)
     p2p_record.install()
     last_receives.install()
-    file_stores.install()
     connecting.install()
     backend_plugins.install()
     reducers.install()

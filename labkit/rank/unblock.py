@@ -1,8 +1,7 @@
 """Free a rank that is blocked: end its connections with the other ranks, or send to it.
 
 Each way reaches other waits: what waits on a connection ends with it, NCCL is aborted, a store's
-server, the connecting of a group, what is large and a ``FileStore`` are given up where they are
-waited for.
+server and the connecting of a group are given up where they are waited for.
 
 A receive from any rank is tied to no connection, so the end of them all does not reach it; one
 byte does. And gloo does not read a connection any more, not even its end, where a message has come
@@ -20,8 +19,8 @@ import torch
 
 from .. import times
 from ..wire.connections import Pair, borrow, list_connections
-from . import file_stores, large_waits, process_group
-from .observe import p2p_record, sampler
+from . import process_group
+from .observe import p2p_record
 from .torch_internals import connecting, groups, rendezvous
 
 
@@ -29,13 +28,7 @@ def free(pairs: Collection[Pair]) -> int:
     """Free this rank from whatever it waits for, as far as that is with the connections of these
     (own, other) addresses or with none; return how many waits there may have been."""
     return (
-        shut(pairs)
-        + expire()
-        + process_group.abort()
-        + rendezvous.give_up()
-        + connecting.give_up()
-        + large_waits.give_up()
-        + file_stores.free(sampler.moves())
+        shut(pairs) + expire() + process_group.abort() + rendezvous.give_up() + connecting.give_up()
     )
 
 

@@ -67,7 +67,7 @@ WAITS = (
 #: Files of ``tests/ranks`` that always run: a lab is there, a cell runs, shows and sends what it
 #: should; what goes wrong is told, freed and forgotten.
 ALWAYS = (
-    "control|examples|few_messages|flight_recorder|lab|large_waits|magics|messages|nccl_manners|"
+    "control|examples|few_messages|flight_recorder|lab|magics|messages|nccl_manners|"
     "output|p2p_record|private|process_group|recovery|request|survey|too_long|too_short|"
     "trial|watchdog"
 )

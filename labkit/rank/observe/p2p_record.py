@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from ...wire.samples import MessageKey
-from .. import large_waits, steady
+from .. import steady
 from ..torch_internals import collectives, ended, groups, names, recorder
 from ..torch_internals import frames as torch_frames
 from ..torch_internals.groups import ProcessGroup, Work
@@ -134,7 +134,6 @@ def _noting_home(name: str) -> Callable[..., Work | None]:
         if work is not None:
             homes[work] = self.group_name
         call_details.note_call(self, name, args, work)
-        large_waits.note(self, call_details.tensors(args), work)
         return work
 
     issue.__name__ = name
@@ -156,7 +155,6 @@ def _note(
     number = counter[kind, peer, tag]
     message = Message(group.group_name, kind, peer, tag, number, group.rank())
     call_details.note_message(group, (kind, peer, tag, number), tensors, work, began)
-    large_waits.note(group, tensors, work)
     if work is not None:
         messages[work] = message
         _open[id(work)] = weakref.ref(work, partial(_drop, id(work), weakref.ref(group), message))
@@ -236,24 +234,9 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
     if (place := call_details.find_place()) is not None:
         places.append((*place, _group_of(self)))
     began = time.time_ns()
-    attempt = large_waits.begin(self, lambda: _wait(self, *timeout, **named))
-    if attempt is None:
-        result = stock["wait"](self, *timeout, **named)
-        _open.pop(id(self), None)
-    else:
-        try:
-            error = attempt.ended.get()
-        finally:
-            large_waits.end(attempt)
-        result = large_waits.result(attempt, error)
-    _note_wait(began, self)
-    return result
-
-
-def _wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
-    """Wait in a side thread."""
     result = stock["wait"](self, *timeout, **named)
     _open.pop(id(self), None)
+    _note_wait(began, self)
     return result
 
 

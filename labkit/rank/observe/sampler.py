@@ -261,17 +261,6 @@ def _spot(frame: FrameType) -> object:
     return (frame.f_code, frame.f_lasti, groups.count_made(), store_waits.calls)
 
 
-def moves() -> Callable[[], bool]:
-    """Return what tells whether the main thread has left the call that it is in now."""
-
-    def spot() -> object:
-        frame = main_frame()
-        return frame and _spot(frame)
-
-    before = spot()
-    return lambda: spot() != before
-
-
 def _awaits(frame: FrameType) -> bool:
     """Tell whether a cell awaits something: the main thread is in its event loop."""
     own = python_threads.frames(frame)

@@ -49,7 +49,6 @@ def test_nccl_pairs_messages_by_their_order_alone(
     monkeypatch.setattr(p2p_record, "posted", {})
     monkeypatch.setattr(p2p_record.groups, "backends", lambda group: (backend,))
     monkeypatch.setattr(p2p_record.call_details, "note_message", lambda *args: None)
-    monkeypatch.setattr(p2p_record.large_waits, "note", lambda *args: None)
     monkeypatch.setattr(p2p_record.ended, "check", lambda group: None)
     under_way: list[Any] = []
 
