@@ -18,11 +18,11 @@ from . import (
     interrupts,
     ipython_internals,
     leaving,
-    own_names,
+    names,
     process_group,
     tracebacks,
 )
-from .observe import cell_messages, p2p_record
+from .observe import cell_calls, p2p_record
 from .pickling import dump, explain
 
 #: In a cell that looks at the error of the one before.
@@ -42,7 +42,7 @@ def begin_cell(info: object = None) -> None:
     if DEBUG not in getattr(info, "raw_cell", ""):
         ipython_internals.forget_error()
     children.note()
-    cell_messages.begin()
+    cell_calls.begin()
 
 
 def end_cell(result: object = None) -> None:
@@ -52,7 +52,7 @@ def end_cell(result: object = None) -> None:
     debugger_internals.end()
     if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
         children.end(_later, tracebacks.get_shell().user_ns.values())
-    cell_messages.publish()
+    cell_calls.publish()
 
 
 def _later(seconds: float, function: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ def call(payload: bytes) -> Returned:
     ipython_internals.forget_error()
     p2p_record.places.clear()
     children.note()
-    cell_messages.begin()
+    cell_calls.begin()
     try:
         interrupts.begin()
         fn, args, kwargs = cloudpickle.loads(payload)
@@ -105,23 +105,23 @@ def call(payload: bytes) -> Returned:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             children.end(_later, tracebacks.get_shell().user_ns.values())
-        return _failed(error, own_names.explain(error, tracebacks.get_shell().user_ns))
+        return _failed(error, names.explain_missing(error, tracebacks.get_shell().user_ns))
     finally:
         running = False
         debugger_internals.end()
         ended_groups.end_call("lab.run", is_labs=process_group.is_formed())
-        cell_messages.publish()
+        cell_calls.publish()
 
 
 @interrupts.reaches
 def pull(name: str) -> Returned:
     """Return a variable of the cells, pickled; with dots in its name an attribute of one."""
     first, *path = name.split(".")
-    names = tracebacks.get_shell().user_ns
-    if first not in names:
+    known = tracebacks.get_shell().user_ns
+    if first not in known:
         return Returned("missing")
     try:
-        value = names[first]
+        value = known[first]
         for step, part in enumerate(path):
             if not hasattr(value, part):
                 owner = ".".join([first, *path[:step]])
@@ -149,9 +149,9 @@ def _give(value: Any, name: str = "") -> Returned:
 
 def delete(name: str) -> bool:
     """Delete a variable of the cells; return whether there was one."""
-    names = tracebacks.get_shell().user_ns
-    is_there = name in names
-    names.pop(name, None)
+    known = tracebacks.get_shell().user_ns
+    is_there = name in known
+    known.pop(name, None)
     return is_there
 
 

@@ -1,10 +1,15 @@
-"""Say which function serves each errand of the notebook."""
+"""Say which function serves each errand of the notebook.
+
+The warm process imports this, and by it all that runs on a rank: every fork has it then.
+"""
 
 from __future__ import annotations
 
 from ..wire import errands
-from . import calls, names, process_group, setup, spare_files
+from . import calls, debugger_internals, ipython_internals, names, process_group, setup, spare_files
 from .profile import profiler
+from .torch_internals import backend_plugins
+from .torch_internals import names as torch_names
 from .trial import trial
 
 errands.describe.served_by(setup.describe)
@@ -34,3 +39,9 @@ errands.may_fix_size.served_by(trial.may_fix_size)
 errands.end_trial.served_by(trial.end)
 
 errands.record.served_by(profiler.record_call)
+
+# Look at all names once here, not on every rank.
+backend_plugins.installed()
+debugger_internals.check()
+ipython_internals.check()
+torch_names.check()

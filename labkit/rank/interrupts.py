@@ -10,16 +10,19 @@ first step of an optimizer imports, takes seconds).
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import functools
 import os
 import signal
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from .. import times
-from ..wire import errands, python_threads
-from . import ipython_internals, stack_file, steady
+from ..wire import errands, python_threads, stack_file
+from ..wire.protocol import RECORD_FOLDER
+from . import ipython_internals, steady
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,7 +54,7 @@ def install(kernel: Any) -> None:
     if ipython_internals.control_loop(kernel) is not None:
         _later = functools.partial(ipython_internals.call_later, kernel)
     _runners.update(ipython_internals.codes_of_cells(kernel.shell))
-    stack_file.install()
+    write_stacks()
     ipython_internals.on_interrupt(kernel, _begin_request, handle)
 
 
@@ -60,7 +63,7 @@ def _begin_request() -> None:
     _begun = _early = False
     _request += 1
     _waits_since = 0.0
-    stack_file.begin_request()
+    _forget_stacks()
 
 
 def begin() -> None:
@@ -77,7 +80,7 @@ def handle(signum: int, frame: FrameType | None) -> None:
     runs = _in_code(frame)
     if runs and _waits_for_import(frame):
         return
-    stack_file.note_interrupt()
+    _note_interrupt()
     if runs:
         signal.default_int_handler(signum, frame)
     _early = not _begun
@@ -129,3 +132,36 @@ def _in_code(frame: FrameType | None) -> bool:
             return False  # labkit's own; a trial is one too, within a call
         frame = outer
     return False
+
+
+# -- where this rank stands, for the notebook to read -------------------------------------------
+
+_file: BinaryIO | None = None
+
+
+def write_stacks() -> None:
+    """Write the main thread's stack on a signal, and that of a crash, where there is a folder: how
+    the notebook learns where this rank stands while C code holds the interpreter."""
+    global _file
+    folder = os.environ.get(RECORD_FOLDER)
+    if not folder or stack_file.SIGNAL is None or not hasattr(faulthandler, "register"):
+        return
+    with contextlib.suppress(OSError):  # no room: a stop does not say then where the rank is
+        _file = open(stack_file.path_of(folder, os.getpid()), "ab", buffering=0)  # noqa: SIM115
+        # The stack of the thread that gets the signal: that of a process goes to the main one.
+        faulthandler.register(stack_file.SIGNAL, file=_file, all_threads=False)
+        faulthandler.enable(_file, all_threads=False)  # and of the thread that crashes
+
+
+def _forget_stacks() -> None:
+    """Forget what was written for an earlier request."""
+    if _file is not None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(_file.fileno(), 0)
+
+
+def _note_interrupt() -> None:
+    """Write down that Python has seen an interrupt."""
+    if _file is not None:
+        with contextlib.suppress(OSError):
+            _file.write(stack_file.SEEN.encode())

@@ -1,7 +1,8 @@
-"""Tell what a cell that is being written could say: what its names are on this rank."""
+"""Know the names of cells on this rank: what they are, and those that every cell begins with."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,16 @@ MOST = 500
 
 #: What a shell itself gives its cells: no variables.
 _of_shell: frozenset[str] = frozenset()
+#: What labkit gives to cells.
+_given: dict[str, Any] = {}
+
+#: What a function says instead, which does not see the names of cells.
+_INSTEAD = {
+    "rank": "write dist.get_rank()",
+    "world_size": "write dist.get_world_size()",
+    "torch": "write import torch in it",
+    "dist": "write import torch.distributed as dist in it",
+}
 
 
 def install(shell: Any, given: Mapping[str, Any]) -> None:
@@ -78,3 +89,56 @@ def explain(cell: str, cursor: int, detail: int) -> dict[str, str]:
     except KeyError:
         return {}
     return {kind: text for kind, text in found.items() if isinstance(text, str)}
+
+
+# -- what every cell begins with ------------------------------------------------------------------
+
+
+def give(shell: Any, names: Mapping[str, Any]) -> None:
+    """Set names for all cells to come."""
+    _given.update(names)
+    _put_back(shell)
+
+
+def keep(shell: Any) -> None:
+    """Tell a cell that gives one of the names another value, and put it back for the next cell.
+
+    Code from elsewhere does (``device = "cuda:0"``, ``for rank in range(world_size)``), and later
+    cells would take the wrong device, or all ranks be the same one.
+    """
+    shell.events.register("pre_run_cell", lambda info: _put_back(shell))
+    shell.events.register("post_run_cell", lambda result: _tell(shell))
+
+
+def _put_back(shell: Any) -> None:
+    shell.push(_given, interactive=False)
+
+
+def _tell(shell: Any) -> None:
+    """Say which names this cell has given away."""
+    names = shell.user_ns
+    other = [name for name, value in _given.items() if not _means(names.get(name), value)]
+    if other:
+        print(
+            f"This cell has changed {', '.join(other)}: in the next cell labkit's is back. Use "
+            "another name to keep yours.",
+            file=sys.stderr,
+        )
+
+
+def explain_missing(error: BaseException, names: Mapping[str, Any]) -> str:
+    """Say why a function of the notebook does not know a name that cells have, "" if none does."""
+    if not isinstance(error, NameError) or not error.name or error.name not in names:
+        return ""
+    instead = _INSTEAD.get(error.name, "run it in a %%px cell, or pass it as an argument")
+    return (
+        f"{error.name} is a name of the %%px cells, which a function of lab.run does not see: "
+        f"{instead}."
+    )
+
+
+def _means(found: object, given: object) -> bool:
+    """Tell whether a value is as good as the one that was given: a device may be a string."""
+    if isinstance(found, str) and not isinstance(given, int):
+        return found == str(given)
+    return found is given or (type(found) is type(given) and found == given)

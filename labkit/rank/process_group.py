@@ -17,7 +17,7 @@ from ..errors import LabError
 from ..rank_names import how_to_replace
 from ..wire.connections import list_connections
 from . import ended_groups, interrupts
-from .torch_internals import default_arguments, groups, meshes, rendezvous
+from .torch_internals import groups, rendezvous, stale
 
 NCCL = "nccl"
 #: What NCCL's threads in torch may do by themselves, unless the user has said.
@@ -180,10 +180,9 @@ def leave(by: str = "") -> None:
     global _store
     ended_groups.leave(by)
     if dist.is_initialized():
-        default_arguments.forget(groups.default())
+        stale.forget(groups.default())
         abort()  # without it NCCL ends a group together with ranks that may have aborted theirs
         dist.destroy_process_group()
-        meshes.forget()
     else:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the
         # ranks would give the next one different names, and never meet.

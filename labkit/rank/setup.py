@@ -21,17 +21,16 @@ from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import (
     calls,
+    children,
     control,
     debugger_internals,
     ended_groups,
-    forks,
     gpus,
     interrupts,
     ipython_internals,
     last_receives,
     leaving,
     memory,
-    own_names,
     person,
     process_group,
     quiet,
@@ -41,7 +40,6 @@ from . import (
 )
 from . import device as devices
 from . import names as variable_names
-from .nccl_version import nccl_version
 from .observe import p2p_record, traffic, unseen_calls
 from .torch_internals import (
     backend_plugins,
@@ -71,7 +69,7 @@ def describe() -> ProcessFacts:
         pid=os.getpid(),
         hint=next((hint for hint in hints if hint is not None), None),
         gpus=found,
-        nccl=nccl_version() if found else None,
+        nccl=gpus.nccl_version() if found else None,
         cores=count_cores(),
         missing=(
             *gpus.check(),
@@ -115,7 +113,7 @@ def assign(
     shell = tracebacks.get_shell()
     facts = {"rank": rank, "world_size": world_size, "device": target}
     given = {**facts, "torch": torch, "dist": dist}
-    own_names.give(shell, given)
+    variable_names.give(shell, given)
     if _assigned:
         return
     _assigned = True
@@ -138,7 +136,7 @@ def assign(
     reducers.install()
     if target.type == "cuda":
         unseen_calls.install()
-    forks.install()
+    children.install()
     interrupts.install(shell.kernel)
     interrupts.reaches(devices.finish)
     ipython_internals.at_end_of_cells(shell, devices.finish, interrupts.begin, leaving.as_error)
@@ -146,7 +144,7 @@ def assign(
         rendezvous.install()
     shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
     shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
-    own_names.keep(shell)
+    variable_names.keep(shell)
     shell.events.register("pre_run_cell", calls.begin_cell)
     shell.events.register("post_run_cell", calls.end_cell)
     shell.events.register("pre_run_cell", lambda info: ended_groups.begin_cell(info.raw_cell))

@@ -26,8 +26,7 @@ from ipykernel.iostream import OutStream
 
 from .. import times
 from ..wire.legible import packer
-from . import steady
-from .observe import system_call
+from . import os_threads, steady
 
 #: Flushes that are served at once in a row, and how many more of them each second.
 BURST, RATE = 1000, 100
@@ -60,7 +59,7 @@ class Tap:
 
     def waits(self) -> bool:
         """Tell whether the thread waits for more: it has given what it has read to the stream."""
-        return system_call.reads(self._thread.native_id)
+        return os_threads.reads(self._thread.native_id)
 
     def settle(self) -> None:
         """Wait until the thread has given all that is there to the stream, and waits for more."""

@@ -30,7 +30,7 @@ MODULES = (
     "ipyparallel.engine.app",
     "IPython.core.interactiveshell",
     "labkit.notebook.lab",
-    "labkit.rank.preload",
+    "labkit.rank.errands",
 )
 
 

@@ -14,7 +14,7 @@ import torch
 
 import labkit
 from labkit.launch.placement import NCCL_SHARES_GPU
-from labkit.rank.nccl_version import nccl_version
+from labkit.rank.gpus import nccl_version
 from tests.gpu import crash_stacks
 from tests.support import cells
 from tests.support.cells import run_cell

@@ -7,7 +7,7 @@ import torch
 
 import labkit
 from labkit.launch.placement import NCCL_SHARES_GPU
-from labkit.rank.nccl_version import nccl_version
+from labkit.rank.gpus import nccl_version
 from labkit.runtime.control import list_states
 from tests.support.cells import inside, run_cell
 

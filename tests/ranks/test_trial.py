@@ -102,13 +102,13 @@ def test_a_group_with_a_sum_that_is_not_done_is_left(lab4: labkit.Lab) -> None:
     lab4.reset()
     run_cell(
         lab4,
-        "from labkit.rank.torch_internals import groups, unused_groups\n"
+        "from labkit.rank.torch_internals import groups, trial_groups\n"
         "kept, counts = [dist.new_group()], []\n"
         "name = kept[0].group_name\n"
-        "unused_groups.destroy(kept, ())\n"
+        "trial_groups.destroy_unused(kept, ())\n"
         "kept.clear()\n"
         "for busy in ({name}, ()):\n"
-        "    unused_groups.destroy([], busy)\n"
+        "    trial_groups.destroy_unused([], busy)\n"
         "    counts.append(len(groups.groups()))",
     )
     assert lab4["counts"] == [[2, 1]] * 4

@@ -57,8 +57,8 @@ from torch.overrides import TorchFunctionMode
 
 import labkit
 from labkit.guard import guarded
-from labkit.rank import device
-from labkit.rank.observe import cpu_clock, device_wait, flight_recorder
+from labkit.rank import device, os_threads
+from labkit.rank.observe import device_wait, flight_recorder
 from labkit.rank.observe.p2p_record import Message
 from labkit.rank.torch_internals import groups as torch_groups
 from labkit.wire.samples import GroupKey
@@ -637,8 +637,8 @@ def install(options: Sequence[str]) -> None:
     replace(torch.autograd, "_engine_run_backward", _names["_running"](stock, Looks, look))
     replace(torch.Tensor, "register_hook", register_hook)
     replace(torch.cpu, "synchronize", synchronize)
-    replace(cpu_clock, "main_clock", main_clock)
-    replace(cpu_clock, "main_runs", main_runs)
+    replace(os_threads, "main_clock", main_clock)
+    replace(os_threads, "main_runs", main_runs)
     replace(device_wait, "in_torch", in_torch)
     replace(threading.Thread, "start", start_thread, "start_thread")
     Looks().__enter__()  # for the main thread, which outlives a fork

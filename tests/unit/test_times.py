@@ -96,7 +96,7 @@ WAITS = {"sleep", "pause", "wait", "wait_by", "wait_for", "wait_procs", "settime
 ARGUMENTS = {"timeout", "seconds", "linger", "patience"}
 #: What says so itself, and why.
 ALLOWED = {
-    "rank/torch_internals/stores.py": "torch's own default",
+    "rank/torch_internals/groups.py": "torch's own default",
     "figures/style.py": "units: seconds, milliseconds, microseconds",
 }
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from datetime import timedelta
 from types import FrameType
 
 import torch.distributed as dist
 
-from ... import times
+from ... import times, variables
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks
 from ..torch_internals import call_names, connecting, groups, names, reducers, rendezvous
 from ..torch_internals import frames as torch_frames
 from ..torch_internals.groups import ProcessGroup, Work
-from . import call_details, flight_recorder, meetings, p2p_record, store_waits, unseen_calls
+from . import call_details, flight_recorder, p2p_record, store_waits, unseen_calls
 
 
 def describe(frame: FrameType | None) -> Wait | None:
@@ -45,7 +46,7 @@ def _what(frames: list[FrameType]) -> Wait | None:
         return _monitored_barrier(top)
     maker = find_meeting(top)
     if maker is not None and names.is_on("meetings"):
-        return meetings.describe(maker, frames)
+        return _meeting(maker, frames)
     if store_waits.is_wait(top):
         return _store(top)
     if torch_frames.is_rpc(top):
@@ -77,6 +78,42 @@ def _monitored_barrier(top: FrameType) -> Wait | None:
     if not options:
         return _unknown(UNKNOWN_GROUP)
     return Wait("monitored_barrier", options, number=number)
+
+
+def _meeting(maker: FrameType, frames: list[FrameType]) -> Wait | None:
+    """Describe a wait in ``maker``, the call of ``init_process_group`` or of one that makes a
+    sub-group; None if it has a short time limit."""
+    if torch_frames.limit_of(maker, frames, timedelta(seconds=times.WATCHED_LIMIT)):
+        return None
+    if maker.f_code.co_name == "init_process_group":
+        return _init(maker)
+    return _new_group(frames)
+
+
+def _init(maker: FrameType) -> Wait:
+    size, rank = torch_frames.size_of(maker), torch_frames.rank_of(maker)
+    method = torch_frames.method_of(maker)
+    if size < 1 and (given := variables.place("WORLD_SIZE")) is not None:
+        size = given
+    if rank < 0 and (given := variables.place("RANK")) is not None:
+        rank = given
+    if method in ("", "env://"):
+        address = ":".join(os.environ.get(f"MASTER_{part}", "") for part in ("ADDR", "PORT"))
+        method = f"tcp://{address}" if address != ":" and not torch_frames.has_store(maker) else ""
+    return Wait("init", size=size, me=rank, at=method.replace("localhost", "127.0.0.1"))
+
+
+def _new_group(frames: list[FrameType]) -> Wait | None:
+    name, ranks, alone = torch_frames.group_made(frames)
+    world = flight_recorder.keys().get(groups.default().group_name)
+    making: GroupKey | None = (name, tuple(ranks)) if name and ranks else None
+    if torch_frames.meets_all(frames) and not alone:
+        making = None
+    if alone and making is not None:
+        return Wait("new_group", ((making, 0),), number=-1, making=making)
+    if world is None:
+        return None
+    return Wait("new_group", ((world, 0),), number=groups.count_made(), making=making)
 
 
 def _store(top: FrameType) -> Wait | None:

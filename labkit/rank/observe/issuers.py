@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from ...wire import python_threads
 from ...wire.samples import Issuer, Wait
-from .. import calls, ipython_internals, tracebacks
+from .. import calls, ipython_internals, os_threads, tracebacks
 from ..torch_internals import rpc
-from . import blocked_call, device_wait, flight_recorder, p2p_record, system_call
+from . import blocked_call, device_wait, flight_recorder, p2p_record
 
 #: Sentences about an issuer; {rank} is filled in where they are told.
 THREAD = "a thread of rank {{rank}} is alive: {}"
@@ -80,7 +80,7 @@ def _waits_for_lock(ident: int) -> bool:
     """Tell whether a thread waits in C, without a time limit, for another one."""
     tasks = (t.native_id for t in threading.enumerate() if t.ident == ident)
     task = next(tasks, None)
-    return task is not None and system_call.waits_for_lock(task)
+    return task is not None and os_threads.waits_for_lock(task)
 
 
 def _clock(ident: int) -> int:

@@ -22,18 +22,16 @@ from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import calls, device, ipython_internals, person, spare_files, steady, tracebacks
+from .. import calls, device, ipython_internals, os_threads, person, spare_files, steady, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
     blocked_call,
-    cpu_clock,
     device_wait,
     flight_recorder,
     issuers,
     p2p_record,
     store_waits,
-    system_call,
     traffic,
 )
 
@@ -58,7 +56,7 @@ class Looker:
         self._looked: dict[str, float] = {}  # what -> when
         self._spot: object = None
         self._wait: Wait | None = None
-        self._clock: cpu_clock.Clock | None = None
+        self._clock: os_threads.Clock | None = None
         self._traffic = traffic.Looks()
         self._threads = issuers.Threads()
         self._tell: Callable[[Watched], None] | None = None
@@ -123,7 +121,7 @@ class Looker:
         return times.KNOWN_WAIT_LOOK if told else times.MAIN_THREAD_LOOK
 
     def _look(self) -> None:
-        main = cpu_clock.main_clock()
+        main = os_threads.main_clock()
         ran, self._main = main - self._main, main
         frame = main_frame()
         if self._has_moved(frame, ran):
@@ -164,7 +162,7 @@ class Looker:
         polls = not meets and ran <= times.POLLING_NANOSECONDS and device_wait.is_wait(frame)
         if not meets and not polls:
             before, self._spot = self._spot, None
-            return bool(ran) or before is not None or cpu_clock.main_runs()
+            return bool(ran) or before is not None or os_threads.main_runs()
         spot = _spot(frame) if meets and frame else "device"
         before, self._spot = self._spot, spot
         return spot != before
@@ -190,11 +188,11 @@ class Looker:
                 doubt = "rank {rank} waits for something in its own process"
                 return dataclasses.replace(wait, doubt=doubt)
             return wait
-        if blocked_call.is_known(frame) or system_call.waits_for_time():
+        if blocked_call.is_known(frame) or os_threads.waits_for_time():
             return None
         if device_wait.is_pending():
             return device_wait.describe(frame)
-        if system_call.waits_for_lock() and not self._computes():
+        if os_threads.waits_for_lock() and not self._computes():
             where, line = tracebacks.innermost(frame) or ("", "")
             doubt = "rank {rank} waits for a lock, or for something in C"
             return Wait("thread", where=where, line=line, doubt=doubt)
@@ -202,9 +200,9 @@ class Looker:
 
     def _computes(self) -> bool:
         """Tell whether threads that are not Python's compute, for the main one that waits."""
-        clock = cpu_clock.read()
+        clock = os_threads.read()
         before, self._clock = self._clock, clock
-        return not cpu_clock.stood_still(before, clock)
+        return not os_threads.stood_still(before, clock)
 
     def _move(self, spot: object = None) -> None:
         """Note that the main thread has run, and polls at ``spot`` now."""

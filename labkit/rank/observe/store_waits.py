@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..torch_internals import names, stores
+from ..torch_internals import groups, names
 
 #: torch's own methods, which ours call
 stock: dict[str, Any] = {}
@@ -28,18 +28,18 @@ def install() -> None:
         return
     for function in (get, wait):
         name = function.__name__
-        stock[name] = getattr(stores.Store, name)
-        setattr(stores.Store, name, function)
+        stock[name] = getattr(dist.Store, name)
+        setattr(dist.Store, name, function)
     stock["open"] = dist.TCPStore.__init__
     setattr(dist.TCPStore, "__init__", TCPStore.__init__)  # noqa: B010
 
 
-def get(self: stores.Store, key: Any) -> Any:
+def get(self: dist.Store, key: Any) -> Any:
     _count()
     return stock["get"](self, key)
 
 
-def wait(self: stores.Store, keys: Any, *timeout: timedelta, **named: timedelta) -> Any:
+def wait(self: dist.Store, keys: Any, *timeout: timedelta, **named: timedelta) -> Any:
     _count()
     return stock["wait"](self, keys, *timeout, **named)
 
@@ -84,9 +84,9 @@ def limit_of(frame: FrameType) -> timedelta | None:
     """Return how long a call waits, None if torch does not say."""
     values = frame.f_locals
     if opens(frame):
-        return _limit(*values["given"], *values["named"].values()) or stores.LIMIT
+        return _limit(*values["given"], *values["named"].values()) or groups.STORE_LIMIT
     given = _limit(*values.get("timeout", ()), *values.get("named", {}).values())
-    return given or stores.limit(values["self"])
+    return given or groups.store_limit(values["self"])
 
 
 def _limit(*given: Any) -> timedelta | None:

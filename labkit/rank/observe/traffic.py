@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ... import times
 from ...guard.peers import Address, plain
 from ...wire.connections import borrow, list_connections
-from . import cpu_clock
+from .. import os_threads
 
 log = logging.getLogger("labkit")
 #: Bytes that wait in a socket: to go out (or to be acknowledged), and to be read.
@@ -67,10 +67,10 @@ class Looks:
         """Look once more."""
         # In this order the bytes are counted before the time is taken from which on it counts,
         # and after the time up to which it does.
-        threads = cpu_clock.carriers()
+        threads = os_threads.carriers()
         now = _Look(count_bytes(), threads)
         if self._now is None or self._now.bytes != now.bytes:
-            self._moved = {n: used for n, (used, _) in cpu_clock.carriers().movers.items()}
+            self._moved = {n: used for n, (used, _) in os_threads.carriers().movers.items()}
         for number, (used, _) in threads.movers.items():
             self._moved.setdefault(number, used)
         self._before, self._now = self._now, now
@@ -117,7 +117,7 @@ class Bytes(NamedTuple):
 
 class _Look(NamedTuple):
     bytes: Bytes
-    threads: cpu_clock.Carriers  #: that move them
+    threads: os_threads.Carriers  #: that move them
 
     def is_awake(self, number: int) -> bool:
         """Tell whether a thread of gloo's transport ran right then; it wakes up by chance too."""

@@ -1,4 +1,4 @@
-"""Let a rank be freed while gloo connects it with the other ranks of a new group.
+"""Make a rank that can be freed while gloo connects it with the other ranks of a new group.
 
 The constructor of ``ProcessGroupGloo`` waits in C++, deaf to interrupts, until each of the others
 is connected. Where they have to connect with this rank, it has no connection that could be shut;
@@ -8,17 +8,17 @@ constructor runs in a side thread, until the group's time limit at the most.
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
 
-from ..side_threads import Attempt, begin
-
 _stock: Callable[..., None] | None = None
-#: Those that are out.
-_attempts: list[Attempt] = []
+#: Of each constructor that runs: gets None when it has returned, or its error.
+_attempts: list[queue.SimpleQueue[BaseException | None]] = []
 
 
 def install() -> None:
@@ -31,25 +31,36 @@ def install() -> None:
 
 def connect(self: Any, *given: Any, **named: Any) -> None:
     """Do what torch's constructor does."""
-    attempt = Attempt(lambda: _stock(self, *given, **named))  # type: ignore[misc]
-    begin(attempt, "labkit connections")
-    _attempts.append(attempt)
+    # Its ``get`` is one call of C, which leaves this frame on top of the stack.
+    ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        assert _stock is not None
+        try:
+            _stock(self, *given, **named)
+        except BaseException as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    threading.Thread(target=run, name="labkit connections", daemon=True).start()
+    _attempts.append(ended)
     try:
-        error = attempt.ended.get()
+        error = ended.get()
     finally:
-        _attempts.remove(attempt)
+        _attempts.remove(ended)
     try:
         if error is not None:
             raise error
     finally:
-        del error, attempt  # an error keeps its frames, and they would keep it
+        del error  # it keeps its frames, and they would keep it
 
 
 def give_up() -> int:
     """Let what waits for a group to be connected fail; return how much there was."""
     found = list(_attempts)
-    for attempt in found:
-        attempt.ended.put(
+    for ended in found:
+        ended.put(
             dist.DistNetworkError("Connection closed: labkit ended the search for the other ranks.")
         )
     return len(found)

@@ -1,4 +1,4 @@
-"""Know this rank's process groups: torch has no public list of them."""
+"""Know this rank's process groups, of which torch has no public list, and its stores."""
 
 from __future__ import annotations
 
@@ -160,3 +160,15 @@ def issued_by(group: ProcessGroup, backend: str) -> int:
     """Return how many operations one backend of a group counts; 0 if torch does not say."""
     several = len(backends(group)) > 1
     return issued(part(group, backend) if several else group) or 0
+
+
+# -- stores ---------------------------------------------------------------------------------------
+
+#: How long a ``TCPStore`` waits that is given no limit.
+STORE_LIMIT = timedelta(minutes=5)
+
+
+def store_limit(store: dist.Store) -> timedelta | None:
+    """Return how long a store waits for a key, None if torch does not say."""
+    found = getattr(store, "timeout", None)
+    return found if isinstance(found, timedelta) else None

@@ -22,7 +22,7 @@ from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
 from .. import calls, device, memory, tracebacks
 from ..observe import flight_recorder
 from ..torch_internals import frames as torch_frames
-from ..torch_internals import groups, smaller_world, unused_groups
+from ..torch_internals import groups, trial_groups
 from . import call_counter, constants
 
 #: Where code stands that calls other ranks: torch's, and labkit's around it.
@@ -93,7 +93,7 @@ def _fewer(world_size: int, names: dict[str, Any]) -> Iterator[None]:
         (os.environ, "WORLD_SIZE", str(world_size)),
     )
     before = [place.get(name) for place, name, _ in places]
-    with smaller_world.world_of(world_size):
+    with trial_groups.world_of(world_size):
         try:
             for place, name, value in places:
                 place[name] = value
@@ -153,8 +153,8 @@ def _destroy_unused() -> None:
     if not flight_recorder.is_recording():
         return
     busy = {flight_recorder.home_of(part) for (part, _), _ in flight_recorder.pending()}
-    smaller_world.end(busy)
-    unused_groups.destroy((g for g in groups.groups() if g not in _before), busy)
+    trial_groups.destroy_made(busy)
+    trial_groups.destroy_unused((g for g in groups.groups() if g not in _before), busy)
 
 
 def _have_arrived(messages: Iterable[Any]) -> bool:

@@ -22,7 +22,7 @@ def gather() -> dict[str, Any]:
     import torch.distributed as dist
 
     from ...rank import gpus
-    from ...rank.nccl_version import nccl_version
+    from ...rank.gpus import nccl_version
     from ...rank.setup import describe
     from ...wire.encoding import encode
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from labkit.rank.nccl_version import nccl_version
+from labkit.rank.gpus import nccl_version
 from labkit.wire.machine import count_cores
 
 #: What the figures and the outputs depend on.

@@ -11,13 +11,13 @@ import threading
 
 import pytest
 
-from labkit.rank import forks
+from labkit.rank import children as forks
 
 #: Two cycles are left: one before the fork, one after it in either process. Each tells when it is
 #: collected.
 SCRIPT = """
 import gc, os
-from labkit.rank import forks
+from labkit.rank import children as forks
 
 class Cycle:
     def __init__(self, name):
@@ -65,7 +65,7 @@ def test_a_child_collects_only_what_it_made(before, enabled):
 #: A child that gets SIGTERM as it begins; the rank's handler would let it go on.
 ENDED = """
 import os, signal
-from labkit.rank import forks
+from labkit.rank import children as forks
 
 def rank_ends(*_):
     os.write(1, b"the rank's handler, ")

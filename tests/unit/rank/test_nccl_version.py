@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.rank import nccl_version as module
-from labkit.rank.nccl_version import loaded_version, nccl_version, split
+from labkit.rank import gpus as module
+from labkit.rank.gpus import loaded_version, nccl_version, split
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_newer_library_than_torchs_is_seen(monkeypatch):
 def test_an_nccl_inside_torch_has_torchs_version(monkeypatch):
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 28, 9, "+cuda13.0"))
-    monkeypatch.setattr(module, "LIBRARY", "libnccl-of-nobody.so.2")
+    monkeypatch.setattr(module, "NCCL", "libnccl-of-nobody.so.2")
     assert nccl_version() == (2, 28, 9)
 
 

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from labkit import times
+from labkit.rank import os_threads
 from labkit.rank.observe import (
     blocked_call,
-    cpu_clock,
     device_wait,
     issuers,
     sampler,
-    system_call,
 )
 from labkit.wire.requests import Watched
 from labkit.wire.samples import Issuer, Wait
@@ -39,14 +38,14 @@ class Rank:
         self.eyes._traffic = SimpleNamespace(look=lambda: None, is_still=lambda: True)
         self.eyes._computes = lambda: self.computes
         for module, name, value in (
-            (cpu_clock, "main_clock", lambda: self.main),
-            (cpu_clock, "main_runs", lambda: self.woken),
+            (os_threads, "main_clock", lambda: self.main),
+            (os_threads, "main_runs", lambda: self.woken),
             (blocked_call, "find_maker", lambda frame: None),
             (blocked_call, "describe", lambda frame: self.wait),
             (device_wait, "is_wait", lambda frame: False),
             (device_wait, "is_pending", lambda: False),
-            (system_call, "waits_for_time", lambda: self.sleeps),
-            (system_call, "waits_for_lock", lambda: self.locked),
+            (os_threads, "waits_for_time", lambda: self.sleeps),
+            (os_threads, "waits_for_lock", lambda: self.locked),
             (issuers, "others", lambda: iter(())),
             (sampler, "is_busy", lambda: self.busy),
             (sampler.torch_frames, "is_blind", lambda frame: self.blind),

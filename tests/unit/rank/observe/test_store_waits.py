@@ -11,14 +11,14 @@ import pytest
 import torch.distributed as dist
 
 from labkit.rank.observe import store_waits
-from labkit.rank.torch_internals import stores
+from labkit.rank.torch_internals import groups
 
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch):
     """Replace torch's methods for a test, and put them back."""
     for name in ("get", "wait"):
-        monkeypatch.setattr(stores.Store, name, getattr(stores.Store, name))
+        monkeypatch.setattr(dist.Store, name, getattr(dist.Store, name))
     monkeypatch.setattr(dist.TCPStore, "__init__", dist.TCPStore.__init__)
     monkeypatch.setattr(store_waits, "stock", {})
     store_waits.install()
@@ -75,7 +75,7 @@ def test_a_wait_has_several_keys_and_a_limit_of_its_own():
 def test_a_store_that_does_not_tell_its_limit_has_none_that_is_known(monkeypatch):
     store = dist.HashStore()
     with Asking(lambda: store.get("a"), store, "a") as asking:
-        monkeypatch.setattr(stores, "limit", lambda store: None)
+        monkeypatch.setattr(groups, "store_limit", lambda store: None)
         assert store_waits.limit_of(asking.frame) is None
 
 

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from labkit import times
-from labkit.rank.observe import cpu_clock, traffic
+from labkit.rank import os_threads
+from labkit.rank.observe import traffic
 from labkit.wire.connections import list_connections
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux")
@@ -146,9 +147,9 @@ def looks(monkeypatch):
         traffic, "count_bytes", lambda: traffic.Bytes(found.out, found.unread, found.moved)
     )
     monkeypatch.setattr(
-        cpu_clock,
+        os_threads,
         "carriers",
-        lambda: cpu_clock.Carriers(found.carried, found.runs, {7: (found.used, found.awake)}),
+        lambda: os_threads.Carriers(found.carried, found.runs, {7: (found.used, found.awake)}),
     )
     found.out = found.unread = found.moved = found.carried = found.used = 0
     found.runs = found.awake = False
@@ -240,7 +241,7 @@ def test_where_nobody_counts_what_is_carried_gloos_thread_never_runs_in_vain(loo
 
 def test_each_thread_of_gloos_has_to_run_in_vain(looks, monkeypatch):
     both = {1: (0, True), 2: (0, True)}
-    monkeypatch.setattr(cpu_clock, "carriers", lambda: cpu_clock.Carriers(0, False, dict(both)))
+    monkeypatch.setattr(os_threads, "carriers", lambda: os_threads.Carriers(0, False, dict(both)))
     look(looks)
     both[1] = (MUCH, True)
     look(looks)

@@ -1,4 +1,9 @@
-"""Put together which collectives this rank has issued in a cell, for the notebook to compare.
+"""Tell the notebook at the end of a cell what this rank has sent, received and issued in it.
+
+Gloo takes a message that is shorter than its receive's tensor for a complete one, and the bytes of
+any type for those of its own. Both ends are known in the notebook only, which would have to ask
+for them after every cell; so a rank that has posted some says so by itself, and all others cost
+nothing.
 
 Ranks match the collectives of a group by their numbers. Gloo counts messages too, so the number of
 a note (``collective_notes``) is what its Work has, less the messages posted before. Numbers that
@@ -8,6 +13,7 @@ is read, which takes a millisecond.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from weakref import WeakKeyDictionary
 
@@ -15,8 +21,12 @@ import torch
 import torch.distributed as dist
 
 from ...wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
-from ...wire.samples import TYPES, GroupKey
-from ..torch_internals import collectives, groups, names
+from ...wire.encoding import encode
+from ...wire.protocol import COLLECTIVES, MESSAGES
+from ...wire.samples import TYPES, Group, GroupKey, Sample
+from .. import quiet, tracebacks
+from ..torch_internals import collectives as torch_collectives
+from ..torch_internals import groups, names
 from ..torch_internals.groups import ProcessGroup
 from ..torch_internals.recorder import Issued
 from . import call_details, collective_notes, flight_recorder, p2p_record
@@ -28,6 +38,50 @@ _began: WeakKeyDictionary[ProcessGroup, dict[str, tuple[int, int]]] = WeakKeyDic
 
 
 def begin() -> None:
+    """Forget what was posted and issued before."""
+    call_details.fresh.clear()
+    _begin_collectives()
+
+
+def publish() -> None:
+    """Display the messages since ``begin`` for the notebook, if there are any; let the reply tell
+    of the collectives: most cells have some, and a display would cost two more messages."""
+    if not dist.is_initialized():
+        return
+    if call_details.fresh:
+        told = Sample(dist.get_rank(), "idle", groups=_messages())
+        tracebacks.get_shell().display_pub.publish({MESSAGES: encode(told)})
+    if (calls := collectives_of_cell()) is not None:
+        quiet.told[COLLECTIVES] = encode(calls)
+    begin()
+
+
+def _messages() -> dict[tuple[str, tuple[int, ...]], Group]:
+    """Describe the newest messages of each group, and how many were posted with their tags."""
+    found = {}
+    for group, ranks in groups.members().items():
+        if not (new := call_details.fresh.get(group, 0)):
+            continue
+        key = flight_recorder.key(group, ranks)
+        members = (*key[1], -1)  # so that number -1, any rank, stays -1
+        sizes = call_details.sizes_of(group, new)
+        tags = {tag for _, _, tag, _ in sizes}
+        posted = p2p_record.posted.get(group) or Counter()
+        found[key] = Group(
+            key=key,
+            last=-1,
+            entries={},
+            posted={(k, members[p], t): n for (k, p, t), n in posted.items() if t in tags},
+            barriers=0,
+            sizes={(k, members[p], t, n): size for (k, p, t, n), size in sizes.items()},
+        )
+    return found
+
+
+# -- collectives -----------------------------------------------------------------------------------
+
+
+def _begin_collectives() -> None:
     """Note where the numbers of each group stand."""
     collective_notes.noted.clear()
     _began.clear()
@@ -40,7 +94,7 @@ def _counted(group: ProcessGroup, backend: str) -> tuple[int, int]:
     return groups.issued_by(group, backend), collective_notes.count_others(group, backend)
 
 
-def collect() -> CellCalls | None:
+def collectives_of_cell() -> CellCalls | None:
     """Describe the newest collectives of each group since ``begin``, None if there are none."""
     if not names.is_on("collectives"):
         return None
@@ -122,7 +176,7 @@ def _kind_of(entry: Issued) -> Kind:
     """Describe what torch issued in C++."""
     types = collective_notes.shorten(TYPES.get(name, name) for name in entry.types)
     name = entry.name.rpartition(":")[2]
-    return Kind(collectives.plain_name(name), entry.backend, types, order=UNKNOWN)
+    return Kind(torch_collectives.plain_name(name), entry.backend, types, order=UNKNOWN)
 
 
 def _pack(first: int, last: int, kinds: dict[int, Kind]) -> Calls:

@@ -1,19 +1,30 @@
-"""Tell whether threads of a process that are not Python's compute."""
+"""Ask the system about this process's threads: their processor time, and where they stand.
+
+In which system call a thread is, Linux alone says; elsewhere nothing is known.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from ... import times
-from ..torch_internals.threads import POLLING, RUNNING, STORE, WATCHING
+from .. import times
 
 TASKS = "/proc/self/task"
+#: Torch's thread that serves the store to other ranks.
+STORE = "pt_tcpstore"
+#: gloo's transport wakes up every few milliseconds, data or not. Data keeps it running.
+POLLING = "gloo_tcp_loop"
+#: Those of gloo's threads that run the collectives.
+RUNNING = "pt_gloo_runloop"
+#: NCCL's threads that look at the clock now and then, whether there is work or not.
+WATCHING = ("pt_nccl_watchdg", "pt_nccl_heartbt")
 #: ZeroMQ's threads carry the answer to the very question; torch's store serves other ranks;
 #: NCCL's look at the clock.
 CARRIERS = ("ZMQ", STORE, *WATCHING)
@@ -131,3 +142,54 @@ def stood_still(before: Clock | None, now: Clock) -> bool:
     if before is None or now.runs or before.main != now.main:
         return False
     return now.others - before.others < times.IDLE_NANOSECONDS
+
+
+# -- the system call that a thread is in -----------------------------------------------------------
+
+#: Numbers of calls, by machine: a futex, and those that end after a time, or when something
+#: from outside comes.
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_OUTSIDE = {
+    "x86_64": {0, 35, 45, 47, 61, 230, 247},  # read nanosleep recv(2) wait4 clock_nanosleep waitid
+    "aarch64": {63, 101, 115, 207, 212, 260, 95},
+}
+_READ = {"x86_64": 0, "aarch64": 63}
+#: Place of a futex's time limit among its arguments.
+_LIMIT = 4
+
+
+def _current(task: int | None) -> list[str]:
+    """Return the number of a thread's call and its arguments; nothing if not known."""
+    try:
+        with open(f"/proc/self/task/{task or os.getpid()}/syscall") as file:
+            return file.read().split()
+    except OSError:
+        return []
+
+
+def reads(task: int | None) -> bool:
+    """Tell whether a thread waits for something to read."""
+    call = _current(task)
+    return bool(call) and call[0] == str(_READ.get(platform.machine(), -1))
+
+
+def waits_for_time(task: int | None = None) -> bool:
+    """Tell whether a thread sleeps, reads, or waits for a child process.
+
+    ``task`` is the system's number of the thread; None: the main one.
+    """
+    call = _current(task)
+    known = _OUTSIDE.get(platform.machine(), set())
+    if call[:1] and call[0].isdigit() and int(call[0]) in known:
+        return True
+    return _is_futex(call) and int(call[1 + _LIMIT - 1], 16) != 0
+
+
+def waits_for_lock(task: int | None = None) -> bool:
+    """Tell whether a thread (the main one) waits, without a time limit, for another thread."""
+    call = _current(task)
+    return _is_futex(call) and int(call[1 + _LIMIT - 1], 16) == 0
+
+
+def _is_futex(call: list[str]) -> bool:
+    return len(call) > _LIMIT and call[0] == str(_FUTEX.get(platform.machine(), -1))

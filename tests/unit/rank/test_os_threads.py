@@ -12,8 +12,8 @@ import time
 import pytest
 
 from labkit import times
-from labkit.rank.observe import cpu_clock
-from labkit.rank.observe.cpu_clock import Clock, stood_still
+from labkit.rank import os_threads
+from labkit.rank.os_threads import Clock, stood_still
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -37,10 +37,10 @@ def beside(look):
 def pairs(seconds=3.0):
     """Read the clock again and again; give each reading with the one before."""
     deadline = time.monotonic() + seconds
-    before = cpu_clock.read()
+    before = os_threads.read()
     while time.monotonic() < deadline:
         time.sleep(0.02)
-        now = cpu_clock.read()
+        now = os_threads.read()
         yield before, now
         before = now
 
@@ -83,9 +83,9 @@ def test_the_clock_stands_still_while_the_main_thread_waits():
 
 
 def test_the_clock_moves_while_the_main_thread_computes():
-    before = cpu_clock.main_clock()
+    before = os_threads.main_clock()
     compute(0.1)
-    assert cpu_clock.main_clock() - before > 10_000_000
+    assert os_threads.main_clock() - before > 10_000_000
 
 
 @linux
@@ -104,9 +104,9 @@ def test_the_time_of_another_python_thread_does_not_count():
     """It answers questions, so it would always run."""
 
     def look():
-        before = cpu_clock.read()
+        before = os_threads.read()
         compute(0.05)
-        return stood_still(before, cpu_clock.read())
+        return stood_still(before, os_threads.read())
 
     assert any(beside(look) for _ in range(20))
 
@@ -128,7 +128,7 @@ def test_zeromqs_threads_do_not_count(name):
 
 
 @linux
-@pytest.mark.parametrize("name", [cpu_clock.POLLING, *cpu_clock.WATCHING])
+@pytest.mark.parametrize("name", [os_threads.POLLING, *os_threads.WATCHING])
 def test_threads_that_only_poll_do_not_count(name):
     """Gloo's is busy with data or without, NCCL's look at the clock for ever."""
     with Foreign(name):
@@ -148,12 +148,12 @@ def test_a_foreign_thread_that_wakes_up_now_and_then_does_not_compute():
 
 @linux
 def test_the_time_of_gloos_collectives_is_read_apart():
-    before = cpu_clock.carriers()
-    with Foreign(cpu_clock.RUNNING):
-        while not (during := cpu_clock.carriers()).runs:
+    before = os_threads.carriers()
+    with Foreign(os_threads.RUNNING):
+        while not (during := os_threads.carriers()).runs:
             pass
         while during.carried - before.carried <= 10_000_000:
-            during = cpu_clock.carriers()
+            during = os_threads.carriers()
     assert during.movers.keys() == before.movers.keys()
     assert not before.runs
 
@@ -161,10 +161,10 @@ def test_the_time_of_gloos_collectives_is_read_apart():
 @linux
 def test_gloos_thread_that_moves_data_is_seen_awake():
     """Once it has the interpreter's lock, which the looks may keep from it for a while."""
-    with Foreign(cpu_clock.POLLING):
-        looks = [cpu_clock.carriers()]
+    with Foreign(os_threads.POLLING):
+        looks = [os_threads.carriers()]
         while not any(awake for _, awake in looks[-1].movers.values()):
-            looks.append(cpu_clock.carriers())
+            looks.append(os_threads.carriers())
     assert all(look.carried == looks[0].carried and not look.runs for look in looks)
 
 
@@ -175,9 +175,9 @@ def test_the_time_of_gloos_thread_that_moves_data_is_exact():
     def look():
         number = threading.get_native_id()
         with open(f"/proc/self/task/{number}/comm", "w") as file:
-            file.write(cpu_clock.POLLING)
+            file.write(os_threads.POLLING)
         before = time.thread_time_ns()
-        used, awake = cpu_clock.carriers().movers[number]
+        used, awake = os_threads.carriers().movers[number]
         return before, used, time.thread_time_ns(), awake
 
     before, used, after, awake = beside(look)
@@ -189,9 +189,9 @@ def test_the_time_of_gloos_thread_that_moves_data_is_exact():
 def test_a_main_thread_that_is_blocked_does_not_run_and_one_that_was_woken_does():
     def look():
         time.sleep(0.1)
-        return cpu_clock.main_runs()
+        return os_threads.main_runs()
 
-    assert cpu_clock.main_runs()
+    assert os_threads.main_runs()
     assert not beside(look)
 
 
@@ -199,9 +199,9 @@ def test_a_main_thread_that_is_blocked_does_not_run_and_one_that_was_woken_does(
 def test_the_main_thread_is_known_in_a_forked_process(monkeypatch):
     """Python keeps the number that the thread had in the parent (seen with 3.11)."""
     monkeypatch.setattr(threading.main_thread(), "_native_id", 2**22 + 1)
-    before = cpu_clock.read()
+    before = os_threads.read()
     compute(0.1)
-    assert cpu_clock.read().others - before.others < 10_000_000
+    assert os_threads.read().others - before.others < 10_000_000
 
 
 STILL = Clock(5, 7, False)
@@ -226,8 +226,8 @@ def test_stood_still(before, now, expected):
 def test_where_there_is_no_proc_only_the_main_thread_is_read(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(time, "pthread_getcpuclockid")
-    before = cpu_clock.read()
+    before = os_threads.read()
     compute(0.05)
-    now = cpu_clock.read()
+    now = os_threads.read()
     assert now.main > before.main
     assert now[1:] == (0, False)

@@ -8,7 +8,7 @@ import types
 import pytest
 import torch
 
-from labkit.rank.torch_internals import default_arguments
+from labkit.rank.torch_internals import stale
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_default_that_is_the_group_is_none(module):
         return group
 
     module.gather, module.elsewhere = gather, elsewhere
-    default_arguments.forget(group)
+    stale.forget(group)
     assert gather(0) == ("sum", None, None)
     assert elsewhere() is other
 
@@ -43,7 +43,7 @@ def test_methods_are_functions_too(module):
 
     made_here.__init__ = __init__
     module.Scaler = made_here
-    default_arguments.forget(group)
+    stale.forget(group)
     assert made_here().group is None
 
 
@@ -54,5 +54,5 @@ def test_defaults_that_cannot_be_compared_are_left_alone(module):
         return by
 
     module.scale = scale
-    default_arguments.forget(object())
+    stale.forget(object())
     assert scale() is twos

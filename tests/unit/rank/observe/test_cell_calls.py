@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from labkit.rank.observe import (
-    cell_collectives,
+    cell_calls,
     collective_notes,
     flight_recorder,
     p2p_record,
@@ -41,7 +41,7 @@ def rank(monkeypatch):
 
     for name in ("noted", "others"):
         monkeypatch.setattr(collective_notes, name, WeakKeyDictionary())
-    monkeypatch.setattr(cell_collectives, "_began", WeakKeyDictionary())
+    monkeypatch.setattr(cell_calls, "_began", WeakKeyDictionary())
     monkeypatch.setattr(p2p_record, "barriers", WeakKeyDictionary())
     monkeypatch.setattr(names, "is_on", lambda feature: True)
     monkeypatch.setattr(groups, "groups", lambda: [state.group])
@@ -49,7 +49,7 @@ def rank(monkeypatch):
     monkeypatch.setattr(groups, "backends", lambda group: state.backends)
     monkeypatch.setattr(groups, "issued_by", lambda group, backend: state.counted[backend])
     monkeypatch.setattr(flight_recorder, "entries", entries)
-    monkeypatch.setattr(cell_collectives.dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(cell_calls.dist, "get_rank", lambda: 1)
     return state
 
 
@@ -69,33 +69,33 @@ def send(rank):
 
 def collected(rank, key="0"):
     """Return the last number, and the line of each; -1 is unseen, "" was seen by torch alone."""
-    calls = cell_collectives.collect().groups[key, (0, 1)]
+    calls = cell_calls.collectives_of_cell().groups[key, (0, 1)]
     lines = [UNSEEN if n == UNSEEN else calls.kinds[n].where for n in calls.numbers]
     return calls.last, lines, calls.whole
 
 
 def test_a_cell_without_collectives_says_nothing(rank):
-    cell_collectives.begin()
-    assert cell_collectives.collect() is None
+    cell_calls._begin_collectives()
+    assert cell_calls.collectives_of_cell() is None
     send(rank)
-    assert cell_collectives.collect() is None
+    assert cell_calls.collectives_of_cell() is None
     assert rank.read == 0
 
 
 def test_numbers_leave_messages_out(rank):
     send(rank)
-    cell_collectives.begin()
+    cell_calls._begin_collectives()
     call(rank, 2)
     send(rank)
     call(rank, 3)
     assert collected(rank) == (12, ["In[7], line 2", "In[7], line 3"], True)
     assert rank.read == 0  # which takes a millisecond
-    cell_collectives.begin()
-    assert cell_collectives.collect() is None
+    cell_calls._begin_collectives()
+    assert cell_calls.collectives_of_cell() is None
 
 
 def test_what_torch_issued_itself_is_looked_up(rank):
-    cell_collectives.begin()
+    cell_calls._begin_collectives()
     call(rank, 2)
     rank.counted["gloo"] += 3
     rank.recorded = [
@@ -104,7 +104,7 @@ def test_what_torch_issued_itself_is_looked_up(rank):
         Issued("1", 14, 14, "gloo:all_reduce", 0, True),
     ]
     assert collected(rank) == (14, ["In[7], line 2", "", "", UNSEEN], True)
-    seen = cell_collectives.collect().groups["0", (0, 1)].kinds[1:]
+    seen = cell_calls.collectives_of_cell().groups["0", (0, 1)].kinds[1:]
     assert [(k.name, k.types, k.order, k.direct) for k in seen] == [
         ("all_reduce", ("float32",), UNKNOWN, False),
         ("all_gather", ("float16",), UNKNOWN, False),
@@ -112,7 +112,7 @@ def test_what_torch_issued_itself_is_looked_up(rank):
 
 
 def test_the_newest_are_told(rank):
-    cell_collectives.begin()
+    cell_calls._begin_collectives()
     for _ in range(collective_notes.KEPT + 5):
         call(rank, 2)
     last, lines, whole = collected(rank)
@@ -121,7 +121,7 @@ def test_the_newest_are_told(rank):
 
 
 def test_a_call_that_takes_several_numbers(rank):
-    cell_collectives.begin()
+    cell_calls._begin_collectives()
     rank.counted["gloo"] += 1
     call(rank, 2, method="reduce_scatter")
     assert collected(rank) == (12, ["In[7], line 2"] * 2, True)
@@ -129,7 +129,7 @@ def test_a_call_that_takes_several_numbers(rank):
 
 def test_after_a_monitored_barrier_the_recorder_is_not_asked(rank):
     p2p_record.barriers[rank.group] = 1
-    cell_collectives.begin()
+    cell_calls._begin_collectives()
     call(rank, 2)
     rank.counted["gloo"] += 1
     assert collected(rank) == (12, ["In[7], line 2", UNSEEN], True)
@@ -139,10 +139,10 @@ def test_after_a_monitored_barrier_the_recorder_is_not_asked(rank):
 def test_each_backend_of_a_group_has_its_numbers(rank):
     rank.backends, rank.counted = ("nccl", "gloo"), {"nccl": 3, "gloo": 7}
     send(rank)
-    cell_collectives.begin()
+    cell_calls._begin_collectives()
     call(rank, 2, backend="nccl")
     send(rank)
-    assert set(cell_collectives.collect().groups) == {("0", (0, 1))}
+    assert set(cell_calls.collectives_of_cell().groups) == {("0", (0, 1))}
     call(rank, 3)
     assert collected(rank) == (4, ["In[7], line 2"], True)
     assert collected(rank, "0 (gloo)") == (8, ["In[7], line 3"], True)

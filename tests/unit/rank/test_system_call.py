@@ -12,11 +12,11 @@ import time
 
 import pytest
 
-from labkit.rank.observe import system_call
+from labkit.rank import os_threads
 
 
 def _is_known() -> bool:
-    return bool(system_call._current(None)) and system_call.platform.machine() in system_call._FUTEX
+    return bool(os_threads._current(None)) and os_threads.platform.machine() in os_threads._FUTEX
 
 
 pytestmark = pytest.mark.skipif(not _is_known(), reason="the system does not say")
@@ -81,41 +81,41 @@ FROM_OUTSIDE = {
 @pytest.mark.parametrize("make", FROM_OUTSIDE.values(), ids=FROM_OUTSIDE)
 def test_what_ends_by_itself_or_from_outside(make):
     with Waiting(*make()) as waiting:
-        assert waiting.settles(system_call.waits_for_time)
-        assert not system_call.waits_for_lock(waiting.task)
+        assert waiting.settles(os_threads.waits_for_time)
+        assert not os_threads.waits_for_lock(waiting.task)
 
 
 @pytest.mark.parametrize("make", [lock, event], ids=["a lock", "an event"])
 def test_what_only_another_thread_ends(make):
     with Waiting(*make()) as waiting:
-        assert waiting.settles(system_call.waits_for_lock)
-        assert not system_call.waits_for_time(waiting.task)
+        assert waiting.settles(os_threads.waits_for_lock)
+        assert not os_threads.waits_for_time(waiting.task)
 
 
 def test_a_socket_that_is_polled_for_is_neither():
     """As gloo's connections are: another rank sends there."""
     reads, writes = os.pipe()
     with Waiting(lambda: select.select([reads], [], []), lambda: os.write(writes, b"x")) as waiting:
-        assert waiting.settles(lambda task: system_call._current(task)[:1] not in ([], ["running"]))
-        assert not system_call.waits_for_lock(waiting.task)
+        assert waiting.settles(lambda task: os_threads._current(task)[:1] not in ([], ["running"]))
+        assert not os_threads.waits_for_lock(waiting.task)
 
 
 def test_a_thread_that_runs_waits_for_nothing():
     with Waiting(lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)) as computing:
-        assert computing.settles(lambda task: system_call._current(task) == ["running"])
-        assert not system_call.waits_for_time(computing.task)
-        assert not system_call.waits_for_lock(computing.task)
+        assert computing.settles(lambda task: os_threads._current(task) == ["running"])
+        assert not os_threads.waits_for_time(computing.task)
+        assert not os_threads.waits_for_lock(computing.task)
 
 
 def test_the_main_thread_is_meant_where_no_other_is():
     code = (
         "import threading, time\n"
-        "from labkit.rank.observe import system_call\n"
+        "from labkit.rank import os_threads\n"
         "found = []\n"
         "def look():\n"
         "    while not found: \n"
         "        time.sleep(0.02)\n"
-        "        if system_call.waits_for_lock():\n"
+        "        if os_threads.waits_for_lock():\n"
         "            found.append('lock')\n"
         "            done.release()\n"
         "done = threading.Lock()\n"
@@ -130,9 +130,9 @@ def test_the_main_thread_is_meant_where_no_other_is():
 
 
 def test_where_the_system_does_not_say_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(system_call.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(os_threads.platform, "machine", lambda: "riscv64")
     with Waiting(*lock()) as waiting:
         time.sleep(0.1)
-        assert not system_call.waits_for_lock(waiting.task)
-        assert not system_call.waits_for_time(waiting.task)
-    assert not system_call.waits_for_lock(2**22 + 1)  # a thread that has ended
+        assert not os_threads.waits_for_lock(waiting.task)
+        assert not os_threads.waits_for_time(waiting.task)
+    assert not os_threads.waits_for_lock(2**22 + 1)  # a thread that has ended
