@@ -11,59 +11,63 @@ import cloudpickle
 
 from ..wire.outcome import Returned
 from . import (
+    activity,
     children,
     debugger_internals,
-    device,
-    ended_groups,
     interrupts,
     ipython_internals,
     leaving,
     names,
-    process_group,
     tracebacks,
 )
-from .observe import cell_calls, p2p_record
+from .observe import cell_calls, device, ended_groups, p2p_record
 from .pickling import dump, explain
 
 #: In a cell that looks at the error of the one before.
 DEBUG = "%debug"
-#: True while a function of `lab.run` runs here.
-running = False
-#: True while a cell runs here, also while it awaits something.
-in_cell = False
-#: The event loop of the main thread, which runs tasks between cells.
-loop: asyncio.AbstractEventLoop | None = None
+
+
+def install(shell: Any) -> None:
+    """Follow the cells of this rank, and note the event loop that this thread runs in, if any."""
+    shell.events.register("pre_run_cell", begin_cell)
+    shell.events.register("post_run_cell", end_cell)
+    with contextlib.suppress(RuntimeError):
+        activity.loop = asyncio.get_running_loop()
 
 
 def begin_cell(info: object = None) -> None:
     """Note that a cell begins."""
-    global in_cell
-    in_cell = True
-    if DEBUG not in getattr(info, "raw_cell", ""):
-        ipython_internals.forget_error()
-    children.note()
-    cell_calls.begin()
+    code = getattr(info, "raw_cell", "")
+    names.put_back(tracebacks.get_shell())
+    ipython_internals.forget_outputs(tracebacks.get_shell())
+    activity.in_cell = True
+    _begin(keeps_error=DEBUG in code)
+    ended_groups.begin_cell(code)
 
 
 def end_cell(result: object = None) -> None:
     """Note that a cell has ended."""
-    global in_cell
-    in_cell = False
+    shell = tracebacks.get_shell()
+    names.tell_changed(shell)
+    activity.in_cell = False
     debugger_internals.end()
     if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
-        children.end(_later, tracebacks.get_shell().user_ns.values())
+        children.end(_later, shell.user_ns.values())
     cell_calls.publish()
+    ended_groups.end_cell(shell.user_ns)
+
+
+def _begin(*, keeps_error: bool = False) -> None:
+    """Forget what belongs to earlier cells and calls."""
+    if not keeps_error:
+        ipython_internals.forget_error()
+    p2p_record.places.clear()
+    children.note()
+    cell_calls.begin()
 
 
 def _later(seconds: float, function: Callable[[], None]) -> None:
     ipython_internals.call_later(tracebacks.get_shell().kernel, seconds, function)
-
-
-def note_loop() -> None:
-    """Note the event loop that this thread runs in, if it does."""
-    global loop
-    with contextlib.suppress(RuntimeError):
-        loop = asyncio.get_running_loop()
 
 
 def _failed(error: BaseException, hint: str = "") -> Returned:
@@ -88,12 +92,8 @@ def _left(error: SystemExit) -> Returned:
 @interrupts.reaches
 def call(payload: bytes) -> Returned:
     """Call the pickled ``(function, args, kwargs)``; return its result, pickled, or its error."""
-    global running
-    running = True
-    ipython_internals.forget_error()
-    p2p_record.places.clear()
-    children.note()
-    cell_calls.begin()
+    activity.in_call = True
+    _begin()
     try:
         interrupts.begin()
         fn, args, kwargs = cloudpickle.loads(payload)
@@ -107,9 +107,9 @@ def call(payload: bytes) -> Returned:
             children.end(_later, tracebacks.get_shell().user_ns.values())
         return _failed(error, names.explain_missing(error, tracebacks.get_shell().user_ns))
     finally:
-        running = False
+        activity.in_call = False
         debugger_internals.end()
-        ended_groups.end_call("lab.run", is_labs=process_group.is_formed())
+        ended_groups.end_call("lab.run")
         cell_calls.publish()
 
 

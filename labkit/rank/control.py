@@ -31,7 +31,6 @@ from ..wire.requests import (
     Wake,
 )
 from . import (
-    ended_groups,
     ipython_internals,
     memory,
     person,
@@ -40,7 +39,7 @@ from . import (
     tracebacks,
     unblock,
 )
-from .observe import blocked_call, sampler
+from .observe import blocked_call, ended_groups, sampler
 
 
 def install(kernel: Any) -> None:
@@ -53,19 +52,19 @@ def install(kernel: Any) -> None:
     steady.keep(own)
     later = own.call_later
     ipython_internals.open_output(kernel)
-    answered = handlers(sampler.Looker(later))
+    answered = handlers(sampler.Sampler(later))
     ipython_internals.answer_control(
         kernel, {h.question.request: _receiver(kernel.session, h) for h in answered}
     )
 
 
-def handlers(eyes: sampler.Looker) -> list[Handler]:
+def handlers(own: sampler.Sampler) -> list[Handler]:
     """List how this rank answers each question."""
     return [
         AskBusy.answered_by(lambda asked: Busy(sampler.is_busy())),
         AskActivity.answered_by(lambda asked: look()),
-        AskWatch.answered_later(lambda asked, tell: eyes.watch(asked.known, tell)),
-        AskSample.answered_by(lambda asked: eyes.sample()),
+        AskWatch.answered_later(lambda asked, tell: own.watch(asked.known, tell)),
+        AskSample.answered_by(lambda asked: own.sample()),
         AskConnections.answered_by(lambda asked: _connections()),
         Shut.answered_by(lambda asked: Count(unblock.free(asked.pairs))),
         Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),

@@ -30,10 +30,10 @@ _INSTEAD = {
 }
 
 
-def install(shell: Any, given: Mapping[str, Any]) -> None:
-    """Note what a new shell has of its own; ``given`` is what labkit gives to cells."""
+def install(shell: Any) -> None:
+    """Note what a new shell has of its own."""
     global _of_shell
-    _of_shell = frozenset(shell.user_ns) - given.keys()
+    _of_shell = frozenset(shell.user_ns) - _given.keys()
 
 
 def list_names(modules: bool) -> list[str]:
@@ -97,24 +97,19 @@ def explain(cell: str, cursor: int, detail: int) -> dict[str, str]:
 def give(shell: Any, names: Mapping[str, Any]) -> None:
     """Set names for all cells to come."""
     _given.update(names)
-    _put_back(shell)
+    put_back(shell)
 
 
-def keep(shell: Any) -> None:
-    """Tell a cell that gives one of the names another value, and put it back for the next cell.
+def put_back(shell: Any) -> None:
+    """Give the names of every cell their values again.
 
-    Code from elsewhere does (``device = "cuda:0"``, ``for rank in range(world_size)``), and later
-    cells would take the wrong device, or all ranks be the same one.
+    Code from elsewhere gives them others (``device = "cuda:0"``, ``for rank in range(4)``), and
+    later cells would take the wrong device, or all ranks be the same one.
     """
-    shell.events.register("pre_run_cell", lambda info: _put_back(shell))
-    shell.events.register("post_run_cell", lambda result: _tell(shell))
-
-
-def _put_back(shell: Any) -> None:
     shell.push(_given, interactive=False)
 
 
-def _tell(shell: Any) -> None:
+def tell_changed(shell: Any) -> None:
     """Say which names this cell has given away."""
     names = shell.user_ns
     other = [name for name, value in _given.items() if not _means(names.get(name), value)]

@@ -12,14 +12,14 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import LabError
 from ..wire.asking import INPUT_REQUEST, InputRequest, May, refusal
 from ..wire.encoding import encode
 from ..wire.requests import GiveInput
-from . import ipython_internals, tracebacks
+from . import activity, ipython_internals, tracebacks
 
 #: Said after the stop button: a debugger that catches the interrupt would only ask again.
 STOPPED = "The cell was stopped while it asked."
@@ -39,16 +39,14 @@ _open: _Open | None = None
 _last = 0
 #: The cell or call that was stopped while it asked, by the id of its message.
 _stopped: object = None
-#: Tells whether a cell or a function of the notebook runs, set by :func:`install`.
-_runs: Callable[[], bool] = bool
 #: The process that this was for: one forked from it has neither channel.
 _home = 0
 
 
-def install(kernel: Any, runs: Callable[[], bool]) -> None:
-    """Let what reads from a person ask the notebook's; ``runs`` tells whether a request runs."""
-    global _runs, _home
-    _runs, _home = runs, os.getpid()
+def install(kernel: Any) -> None:
+    """Let what reads from a person ask the notebook's."""
+    global _home
+    _home = os.getpid()
     ipython_internals.take_input(kernel, read, read_secret)
     # Also where ipykernel puts nothing in their place: in a call of the notebook, in a thread.
     builtins.input = read
@@ -72,7 +70,9 @@ def check(call: str) -> None:
     request = _request()
     if _stopped is not None and _identity(request) == _stopped:
         raise LabError(STOPPED)
-    may = May.read(request.get("metadata", {}).get("label")) if _runs() else May.NOBODY
+    may = (
+        May.read(request.get("metadata", {}).get("label")) if activity.is_running() else May.NOBODY
+    )
     if may is not May.ASK:
         raise LabError(refusal(call, may))
 

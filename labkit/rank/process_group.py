@@ -16,7 +16,8 @@ import torch.distributed as dist
 from ..errors import LabError
 from ..rank_names import how_to_replace
 from ..wire.connections import list_connections
-from . import ended_groups, interrupts
+from . import interrupts
+from .observe import ended_groups
 from .torch_internals import groups, rendezvous, stale
 
 NCCL = "nccl"
@@ -157,6 +158,7 @@ def join(
         timeout=limit,
         device_id=target if backend == NCCL else None,
     )
+    ended_groups.note_joined()
 
 
 def name_for_torch(backend: str) -> str:
@@ -165,11 +167,6 @@ def name_for_torch(backend: str) -> str:
     A group of NCCL alone refuses tensors on the CPU; gloo takes those beside it.
     """
     return "cpu:gloo,cuda:nccl" if backend == NCCL else backend
-
-
-def is_formed() -> bool:
-    """Tell whether this rank has joined the lab's group, and labkit has not left it since."""
-    return _store is not None
 
 
 def leave(by: str = "") -> None:
@@ -181,7 +178,8 @@ def leave(by: str = "") -> None:
     ended_groups.leave(by)
     if dist.is_initialized():
         stale.forget(groups.default())
-        abort()  # without it NCCL ends a group together with ranks that may have aborted theirs
+        # Else NCCL ends a group together with ranks that may have aborted theirs.
+        groups.abort()
         dist.destroy_process_group()
     else:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the
@@ -189,17 +187,6 @@ def leave(by: str = "") -> None:
         groups.forget_made()
     rendezvous.end()
     _store = None
-
-
-def abort() -> int:
-    """Abort NCCL in this rank's groups, which frees it from their collectives; return in how many.
-
-    Gloo has no working abort: see ``unblock``.
-    """
-    backends = [backend for pg in groups.groups() if (backend := groups.nccl(pg)) is not None]
-    for backend in backends:
-        backend.abort()
-    return len(backends)
 
 
 def loopback_only() -> None:

@@ -12,43 +12,23 @@ import torch.distributed as dist
 
 from .. import variables
 from ..errors import LabError
-from ..guard import guarded
-from ..guard import torch_internals as guard
-from ..wire import cell_functions
-from ..wire.connections import list_connections
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import (
-    calls,
-    children,
-    control,
     debugger_internals,
-    ended_groups,
     gpus,
-    interrupts,
     ipython_internals,
-    last_receives,
-    leaving,
     memory,
-    person,
+    names,
+    patches,
     process_group,
-    quiet,
     spare_files,
-    streams,
     tracebacks,
 )
-from . import device as devices
-from . import names as variable_names
-from .observe import p2p_record, traffic, unseen_calls
-from .torch_internals import (
-    backend_plugins,
-    connecting,
-    names,
-    reducers,
-    rendezvous,
-    reprs,
-)
+from .observe import device as devices
+from .observe import traffic
+from .torch_internals import names as torch_names
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -73,7 +53,7 @@ def describe() -> ProcessFacts:
         cores=count_cores(),
         missing=(
             *gpus.check(),
-            *names.check(),
+            *torch_names.check(),
             *ipython_internals.check(),
             *debugger_internals.check(),
         ),
@@ -99,67 +79,19 @@ def assign(
     use_environment(environment)
     if not dist.is_initialized():
         traffic.leave_out_notebook()
-    if address:
-        process_group.use_address(address)
-    else:
-        process_group.loopback_only()
+    process_group.use_address(address) if address else process_group.loopback_only()
     _use_threads(variables.threads() or threads)
-    target = torch.device(device)
+    target = memory.device = torch.device(device)
     if target.type == "cuda":
         devices.use_blocking_sync(target)  # before anything makes a context
         torch.cuda.set_device(target)
-    memory.device = target
-    reprs.install(target)
     shell = tracebacks.get_shell()
     facts = {"rank": rank, "world_size": world_size, "device": target}
-    given = {**facts, "torch": torch, "dist": dist}
-    variable_names.give(shell, given)
-    if _assigned:
-        return
-    _assigned = True
-    spare_files.keep(process_group.count_files(world_size))
-    variable_names.install(shell, given)
-    cell_functions.send_whole()
-    tracebacks.install(shell)
-    tracebacks.explainers.append(ended_groups.explain)
-    leaving.install(shell)
-    streams.install(shell.kernel.session)
-    # In this order: what is wrapped last is called first. A store or a group is to be noted by the
-    # call that the watch knows, around the one that keeps strangers from what listens in it.
-    guarded.install()
-    if names.is_on("guard"):
-        guard.install(list_connections)
-    p2p_record.install()
-    last_receives.install()
-    connecting.install()
-    backend_plugins.install()
-    reducers.install()
-    if target.type == "cuda":
-        unseen_calls.install()
-    children.install()
-    interrupts.install(shell.kernel)
-    interrupts.reaches(devices.finish)
-    ipython_internals.at_end_of_cells(shell, devices.finish, interrupts.begin, leaving.as_error)
-    if names.is_on("meeting again"):
-        rendezvous.install()
-    shell.events.register("pre_run_cell", lambda info: p2p_record.places.clear())
-    shell.events.register("pre_run_cell", lambda info: ipython_internals.forget_outputs(shell))
-    variable_names.keep(shell)
-    shell.events.register("pre_run_cell", calls.begin_cell)
-    shell.events.register("post_run_cell", calls.end_cell)
-    shell.events.register("pre_run_cell", lambda info: ended_groups.begin_cell(info.raw_cell))
-    shell.events.register(
-        "post_run_cell",
-        lambda _: ended_groups.end_cell(shell.user_ns, is_labs=process_group.is_formed()),
-    )
-    calls.note_loop()
-    person.install(shell.kernel, lambda: calls.running or calls.in_cell)
-    debugger_internals.install(shell)
-    ipython_internals.note_sessions(shell.kernel)
-    ipython_internals.let_cells_await(shell.kernel)
-    ipython_internals.name_errors(shell.kernel)
-    quiet.install(shell.kernel)
-    control.install(shell.kernel)
+    names.give(shell, {**facts, "torch": torch, "dist": dist})
+    if not _assigned:
+        _assigned = True
+        spare_files.keep(process_group.count_files(world_size))
+        patches.apply(patches.Rank(shell, target))
 
 
 def use_environment(environment: Mapping[str, str]) -> None:

@@ -52,8 +52,12 @@ def get_shell() -> Any:
     return ZMQInteractiveShell.instance()
 
 
-def install(shell: Any) -> None:
-    """Make this engine name cells after the notebook's, and format errors and warnings."""
+def install(shell: Any, explain: Callable[[BaseException], None]) -> None:
+    """Make this engine name cells after the notebook's, and format errors and warnings.
+
+    ``explain`` is called with each error before that, and may change what it says.
+    """
+    explainers.append(explain)
     ipython_internals.name_cells(shell, find_name)
     ipython_internals.format_errors(shell, format_exception)
     warnings.formatwarning = format_warning

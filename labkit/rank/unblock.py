@@ -19,7 +19,6 @@ import torch
 
 from .. import times
 from ..wire.connections import Pair, borrow, list_connections
-from . import process_group
 from .observe import p2p_record
 from .torch_internals import connecting, groups, rendezvous
 
@@ -27,9 +26,7 @@ from .torch_internals import connecting, groups, rendezvous
 def free(pairs: Collection[Pair]) -> int:
     """Free this rank from whatever it waits for, as far as that is with the connections of these
     (own, other) addresses or with none; return how many waits there may have been."""
-    return (
-        shut(pairs) + expire() + process_group.abort() + rendezvous.give_up() + connecting.give_up()
-    )
+    return shut(pairs) + expire() + groups.abort() + rendezvous.give_up() + connecting.give_up()
 
 
 def shut(pairs: Collection[Pair]) -> int:

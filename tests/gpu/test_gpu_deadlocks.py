@@ -164,14 +164,17 @@ def test_a_cell_ends_when_its_work_on_the_gpu_has_ended(lab: labkit.Lab) -> None
 def test_what_is_done_is_not_pending(lab: labkit.Lab) -> None:
     """A batch too, though the recorder never says so of its messages."""
     test_a_batch_of_messages_is_done(lab)
-    code = "from labkit.rank import device as D\nD.uses_device(), D.pending(), D.pending_messages()"
+    code = (
+        "from labkit.rank.observe import device as D\n"
+        "D.uses_device(), D.pending(), D.pending_messages()"
+    )
     assert values(lab, code) == [(True, (), ())] * len(lab)
 
 
 @needs_gpu
 def test_what_was_given_is_pending_until_it_is_done(lab: labkit.Lab) -> None:
     code = (
-        "from labkit.rank import device as D\n"
+        "from labkit.rank.observe import device as D\n"
         "x = torch.ones(1, device=device)\n"
         "torch.cuda._sleep(2_000_000_000)\n"
         "work = dist.all_reduce(x, async_op=True)\n"

@@ -57,8 +57,8 @@ from torch.overrides import TorchFunctionMode
 
 import labkit
 from labkit.guard import guarded
-from labkit.rank import device, os_threads
-from labkit.rank.observe import device_wait, flight_recorder
+from labkit.rank import os_threads
+from labkit.rank.observe import device, device_wait, flight_recorder
 from labkit.rank.observe.p2p_record import Message
 from labkit.rank.torch_internals import groups as torch_groups
 from labkit.wire.samples import GroupKey
@@ -195,7 +195,7 @@ _carry = _names["_carry"]
 
 
 class Manners:
-    """The device queue of a rank, for labkit; see ``labkit.rank.device.Queue``."""
+    """The device queue of a rank, for labkit; see ``labkit.rank.observe.device.Queue``."""
 
     def __init__(self) -> None:
         self.given: list[Given] = []  #: oldest first

@@ -6,10 +6,10 @@ from types import FrameType
 
 from ...wire import python_threads
 from ...wire.samples import Message, Wait
-from .. import device, tracebacks
+from .. import tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups
-from . import blocked_call, call_details, flight_recorder, p2p_record, unseen_calls
+from . import blocked_call, call_details, device, flight_recorder, p2p_record, unseen_calls
 from .p2p_record import Message as Noted
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ...wire import python_threads
 from ...wire.samples import Issuer, Wait
-from .. import calls, ipython_internals, os_threads, tracebacks
+from .. import activity, ipython_internals, os_threads, tracebacks
 from ..torch_internals import rpc
 from . import blocked_call, device_wait, flight_recorder, p2p_record
 
@@ -93,7 +93,7 @@ def _clock(ident: int) -> int:
 
 def others() -> Iterator[Issuer]:
     """Yield what may issue calls beside threads: tasks, timers, handlers, futures, agents."""
-    loop = calls.loop
+    loop = activity.loop
     if loop is not None:
         for task in ipython_internals.tasks_of_users(loop):
             yield Issuer(TASK.format(task), when_idle=True)

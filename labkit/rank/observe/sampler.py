@@ -22,11 +22,12 @@ from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import calls, device, ipython_internals, os_threads, person, spare_files, steady, tracebacks
+from .. import activity, ipython_internals, os_threads, person, spare_files, steady, tracebacks
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
     blocked_call,
+    device,
     device_wait,
     flight_recorder,
     issuers,
@@ -38,8 +39,68 @@ from . import (
 log = logging.getLogger("labkit")
 
 
-class Looker:
-    """What is known of the main thread.
+class MainThread:
+    """Tell whether the main thread has moved between two looks at it."""
+
+    def __init__(self) -> None:
+        self._clock = -1
+        #: in which call it asks again and again whether something has come; None: in none
+        self._polls_at: object = None
+        self.since = 0.0  #: when it was seen to move last
+
+    def moved(self, frame: FrameType | None) -> bool:
+        """Return whether it has run since the look before.
+
+        One that only asks again and again whether the others have come counts as standing still,
+        as much of the processor as that takes (a ``FileStore`` reads a file a hundred times a
+        second): torch does so in a store, when a group or an RPC agent is made, NCCL when it
+        connects with the others in the first call, labkit when a GPU is to end.
+        """
+        clock = os_threads.main_clock()
+        ran, self._clock = clock - self._clock, clock
+        before, self._polls_at = self._polls_at, _polls_at(frame, ran)
+        if self._polls_at is None:
+            has_moved = bool(ran) or before is not None or os_threads.main_runs()
+        else:
+            has_moved = self._polls_at != before
+        if has_moved:
+            self.since = steady.now()
+        return has_moved
+
+    def polls(self) -> bool:
+        """Return whether it asks again and again whether something has come."""
+        return self._polls_at is not None
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return numbers that stay the same as long as it does not move."""
+        if self._polls_at is None:
+            return (self._clock,)
+        return (0, groups.count_made(), store_waits.calls, *device.progress())
+
+
+def _polls_at(frame: FrameType | None, ran: int) -> object:
+    """Return what stays the same for as long as a thread polls in one call, None if it does not.
+
+    Its frame does not stay the same: Python makes a new object of it at each look.
+    """
+    if frame is not None and (_meets(frame) or device_wait.holds(frame)):
+        return (frame.f_code, frame.f_lasti, groups.count_made(), store_waits.calls)
+    if ran <= times.POLLING_NANOSECONDS and device_wait.is_wait(frame):
+        return "device"
+    return None
+
+
+def _meets(frame: FrameType) -> bool:
+    """Tell whether a thread asks others in C++, through a store: nothing else runs there."""
+    return (
+        blocked_call.find_meeting(frame) is not None
+        or store_waits.is_wait(frame)
+        or torch_frames.is_rpc_start(frame)
+    )
+
+
+class Sampler:
+    """What is known of this rank.
 
     Parameters
     ----------
@@ -49,12 +110,10 @@ class Looker:
 
     def __init__(self, later: Callable[[float, Callable[[], None]], Any]) -> None:
         self._later = later
-        self._looking = False
+        self._is_on = False
         self._until = 0.0
-        self._main = -1
-        self._since = 0.0
-        self._looked: dict[str, float] = {}  # what -> when
-        self._spot: object = None
+        self._main = MainThread()
+        self._sampled: dict[str, float] = {}  # what -> when
         self._wait: Wait | None = None
         self._clock: os_threads.Clock | None = None
         self._traffic = traffic.Looks()
@@ -73,11 +132,11 @@ class Looker:
         if self._tell is not None:
             self._tell(Watched(None))
         self._tell, self._known = tell, known
-        self._keep_looking()
+        self._go_on()
 
     def sample(self) -> Sample:
         """Say what the main thread does, what it waits for and what this rank has provided."""
-        self._keep_looking()
+        self._go_on()
         self._look()
         if not is_busy():  # its event loop may run, and threads of it live
             self._look_at_threads()
@@ -87,17 +146,17 @@ class Looker:
 
     # -- looks ------------------------------------------------------------------------------
 
-    def _keep_looking(self) -> None:
+    def _go_on(self) -> None:
         self._until = steady.now() + times.LOOKS_LINGER
-        if not self._looking:
-            self._looking = True
+        if not self._is_on:
+            self._is_on = True
             self._tick()
 
     def _tick(self) -> None:
         over = steady.now() - self._until
         idle = over > 0 and not is_busy()
         if over > 0 and (self._tell is None or (idle and over > times.QUESTION_DROPPED)):
-            self._looking = False
+            self._is_on = False
             self._forget()
             return
         try:
@@ -114,20 +173,15 @@ class Looker:
             log.exception("labkit could not tell what this rank waits for")
             self._forget()
         finally:
-            self._later(self._pause(), self._tick)
-
-    def _pause(self) -> float:
-        told = self._wait is not None and self._stamp() == self._known
-        return times.KNOWN_WAIT_LOOK if told else times.MAIN_THREAD_LOOK
+            told = self._wait is not None and self._stamp() == self._known
+            self._later(times.KNOWN_WAIT_LOOK if told else times.MAIN_THREAD_LOOK, self._tick)
 
     def _look(self) -> None:
-        main = os_threads.main_clock()
-        ran, self._main = main - self._main, main
         frame = main_frame()
-        if self._has_moved(frame, ran):
-            self._move(self._spot)
+        if self._main.moved(frame):
+            self._forget()
             return
-        if steady.now() - self._since < times.MAIN_THREAD_LOOK / 2:
+        if steady.now() - self._main.since < times.MAIN_THREAD_LOOK / 2:
             return
         self._look_at_threads()
         self._wait = self._describe(frame)
@@ -146,26 +200,9 @@ class Looker:
         """Tell whether the last look at something is some time ago: two of one moment say nothing
         of what moves."""
         now = steady.now()
-        if due := now - self._looked.get(what, 0.0) >= times.MAIN_THREAD_LOOK / 2:
-            self._looked[what] = now
+        if due := now - self._sampled.get(what, 0.0) >= times.MAIN_THREAD_LOOK / 2:
+            self._sampled[what] = now
         return due
-
-    def _has_moved(self, frame: FrameType | None, ran: int) -> bool:
-        """Tell whether the main thread has run since the look before.
-
-        One that only asks again and again whether the others have come counts as standing still,
-        as much of the processor as that takes (a ``FileStore`` reads a file a hundred times a
-        second): torch does so in a store, when a group or an RPC agent is made, NCCL when it
-        connects with the others in the first call, labkit when a GPU is to end.
-        """
-        meets = frame is not None and (_meets(frame) or device_wait.holds(frame))
-        polls = not meets and ran <= times.POLLING_NANOSECONDS and device_wait.is_wait(frame)
-        if not meets and not polls:
-            before, self._spot = self._spot, None
-            return bool(ran) or before is not None or os_threads.main_runs()
-        spot = _spot(frame) if meets and frame else "device"
-        before, self._spot = self._spot, spot
-        return spot != before
 
     def _describe(self, frame: FrameType | None) -> Wait | None:
         """Say what a main thread that stands still waits for, None for no other rank."""
@@ -181,7 +218,7 @@ class Looker:
             return _awaiting()
         wait = blocked_call.describe(frame)
         if wait is not None:
-            blind = torch_frames.is_blind(frame) and self._spot is None
+            blind = torch_frames.is_blind(frame) and not self._main.polls()
             if blind and self._computes():
                 return None
             if wait.kind == "thread" and self._threads.is_alone():
@@ -204,26 +241,17 @@ class Looker:
         before, self._clock = self._clock, clock
         return not os_threads.stood_still(before, clock)
 
-    def _move(self, spot: object = None) -> None:
-        """Note that the main thread has run, and polls at ``spot`` now."""
-        self._spot = spot
-        self._forget()
-        self._since = steady.now()
-
     def _forget(self) -> None:
         self._wait, self._clock = None, None
 
     def _stamp(self) -> tuple[int, ...]:
         """Return numbers that stay the same as long as nothing that waits has run."""
-        if self._spot is None:
-            return (self._main, *self._threads.stamp())
-        polled = (groups.count_made(), store_waits.calls, *device.progress())
-        return (0, *polled, *self._threads.stamp())
+        return (*self._main.stamp(), *self._threads.stamp())
 
     def _sample(self) -> Sample:
         wait = self._wait
         if wait is not None:
-            wait = dataclasses.replace(wait, seconds=round(steady.now() - self._since, 1))
+            wait = dataclasses.replace(wait, seconds=round(steady.now() - self._main.since, 1))
         joined = dist.is_initialized()
         state = "waiting" if wait else "computing" if is_busy() else "idle"
         others: tuple[Issuer, ...] = ()
@@ -244,30 +272,15 @@ class Looker:
         )
 
 
-def _meets(frame: FrameType) -> bool:
-    """Tell whether a thread asks others in C++, through a store: nothing else runs there."""
-    return (
-        blocked_call.find_meeting(frame) is not None
-        or store_waits.is_wait(frame)
-        or torch_frames.is_rpc_start(frame)
-    )
-
-
-def _spot(frame: FrameType) -> object:
-    """Return what stays the same for as long as a thread is in one call; its frame does not, of
-    which Python makes a new object at each look."""
-    return (frame.f_code, frame.f_lasti, groups.count_made(), store_waits.calls)
-
-
 def _awaits(frame: FrameType) -> bool:
     """Tell whether a cell awaits something: the main thread is in its event loop."""
     own = python_threads.frames(frame)
-    return calls.in_cell and all(python_threads.package(f.f_code.co_filename) for f in own)
+    return activity.in_cell and all(python_threads.package(f.f_code.co_filename) for f in own)
 
 
 def _awaiting() -> Wait | None:
     """Describe what a cell awaits; None if it may be a time that comes by itself."""
-    if calls.loop is None or ipython_internals.sleeps(calls.loop):
+    if activity.loop is None or ipython_internals.sleeps(activity.loop):
         return None
     return Wait("thread", doubt="the cell of rank {rank} awaits something")
 
@@ -285,7 +298,7 @@ def main_frame() -> FrameType | None:
 
 def is_busy() -> bool:
     """Tell whether the main thread runs anything: a cell, a function of a notebook, a task."""
-    if calls.running or calls.in_cell:
+    if activity.is_running():
         return True
     own = python_threads.frames(main_frame())
     return any(python_threads.package(f.f_code.co_filename) == "" for f in own)

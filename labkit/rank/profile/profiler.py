@@ -27,8 +27,8 @@ from torch.profiler import ProfilerActivity, profile
 from ... import times
 from ...errors import LabError
 from ...wire.recording import Recording
-from .. import device, leaving, process_group, tracebacks
-from ..observe import flight_recorder, p2p_record
+from .. import leaving, process_group, tracebacks
+from ..observe import device, flight_recorder, p2p_record
 from ..torch_internals import profiling
 from . import classify, clocks, marks
 

@@ -139,6 +139,17 @@ def nccl(group: ProcessGroup) -> Any:
     return found
 
 
+def abort() -> int:
+    """Abort NCCL in this rank's groups, which frees it from their collectives; return in how many.
+
+    Gloo has no working abort: see ``unblock``.
+    """
+    found = [backend for group in groups() if (backend := nccl(group)) is not None]
+    for backend in found:
+        backend.abort()
+    return len(found)
+
+
 def failure(backend: Any) -> str:
     """Return what NCCL's watchdog has found wrong with a backend ("TIMEOUT", "COMM_ERROR"), ""
     if nothing, or if this torch does not say."""

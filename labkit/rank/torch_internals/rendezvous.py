@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ... import times
-from . import groups
+from . import groups, names
 
 #: What tells that torchrun's agent serves the store; it stays from group to group.
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"
@@ -49,7 +49,7 @@ _search: _Search | None = None
 def install() -> None:
     """Begin to do so; call it before the first process group is formed."""
     global _stock
-    if _stock is not None:
+    if _stock is not None or not names.is_on("meeting again"):
         return
     _stock = c10d.rendezvous
     forget_all = c10d._unregister_all_process_groups
@@ -128,9 +128,9 @@ def _find_place(url: str, rank: int) -> tuple[tuple[str, int], int] | None:
         parsed = urlparse(url)
         query = dict(pair.split("=") for pair in parsed.query.split("&") if pair)
         if parsed.scheme == "env":
-            names = os.environ
-            number = rank if rank >= 0 else int(query.get("rank") or names["RANK"])
-            return (names["MASTER_ADDR"], int(names["MASTER_PORT"])), number
+            given = os.environ
+            number = rank if rank >= 0 else int(query.get("rank") or given["RANK"])
+            return (given["MASTER_ADDR"], int(given["MASTER_PORT"])), number
         if parsed.scheme == "tcp" and parsed.hostname and parsed.port:
             number = rank if rank >= 0 else int(query["rank"])
             return (parsed.hostname, parsed.port), number

@@ -76,7 +76,7 @@ def begin(path: str, script: str, telling: Teller | None = None) -> None:
         if telling is not None:
             telling.listen()
         from ...guard import torch_internals as guard
-        from .. import calls, tracebacks
+        from .. import activity, tracebacks
         from ..observe import p2p_record
         from ..torch_internals import names, reducers
         from . import children
@@ -87,7 +87,7 @@ def begin(path: str, script: str, telling: Teller | None = None) -> None:
         p2p_record.install()
         children.install()
         tracebacks.scripts.add(script)
-        calls.running = True
+        activity.in_call = True
         _start(path)
 
 
@@ -118,14 +118,14 @@ def end() -> None:
 
 async def _serve(path: str) -> None:
     from .. import control
-    from ..observe.sampler import Looker
+    from ..observe.sampler import Sampler
 
     reader, writer = await asyncio.open_unix_connection(path)
     names = ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
     rank, size, attempt = (int(os.environ.get(name, "0")) for name in names)
     _write(writer, encode(Hello(rank, size, attempt, os.getpid())))
-    looker = Looker(asyncio.get_running_loop().call_later)
-    handlers = {str(h.question.request): h for h in control.handlers(looker)}
+    own = Sampler(asyncio.get_running_loop().call_later)
+    handlers = {str(h.question.request): h for h in control.handlers(own)}
     async for line in reader:
         message = json.loads(line)
         _reply(writer, message["id"], handlers[message["request"]], message["content"])

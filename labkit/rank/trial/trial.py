@@ -19,8 +19,9 @@ from ... import times
 from ...errors import LabError
 from ...wire.kinds import kind_of
 from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
-from .. import calls, device, memory, tracebacks
-from ..observe import flight_recorder
+from .. import memory, tracebacks
+from ..observe import device, flight_recorder
+from ..pickling import dump
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, trial_groups
 from . import call_counter, constants
@@ -121,7 +122,7 @@ def _is_of_trial(error: Exception) -> bool:
 def _sendable(value: Any, answer: Any) -> Any:
     """Return a value, or what to say of one that cannot be sent to the notebook."""
     try:
-        calls.dump(value)
+        dump(value)
     except Exception as error:
         own = answer if isinstance(answer, Watched) else Watched(lambda: value)
         return replace(unusable(error, own), returned=kind_of(own.last if own.ended else value))

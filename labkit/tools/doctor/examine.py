@@ -161,6 +161,6 @@ def examine(progress: Callable[[str], object] = lambda topic: None) -> list[Find
     progress("torch and GPUs")
     facts = software.torch_facts()
     findings += [*software.check_torch(facts), software.check_features(facts)]
-    findings.append(software.check_strangers(facts))
+    findings += [software.check_patches(facts), software.check_strangers(facts)]
     progress("machine")
     return [*findings, *(check() for check in CHECKS)]

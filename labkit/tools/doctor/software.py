@@ -108,6 +108,12 @@ def check_features(facts: Mapping[str, Any]) -> Finding:
     return Finding("features", state, " ".join(sentences(missing)))
 
 
+def check_patches(facts: Mapping[str, Any]) -> Finding:
+    """List what labkit replaces in other libraries, in the processes of ranks only."""
+    told = [f"{what} ({library})" for library, what in facts.get("patches", ())]
+    return Finding("patches", "ok", f"{len(told)} on each rank: {'; '.join(told)}")
+
+
 def check_strangers(facts: Mapping[str, Any]) -> Finding:
     """Say whether other users of this machine are kept out of groups, remote calls and output."""
     title, why = "other users", facts.get("open", "torch cannot be used")

@@ -21,7 +21,7 @@ def gather() -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
-    from ...rank import gpus
+    from ...rank import gpus, patches
     from ...rank.gpus import nccl_version
     from ...rank.setup import describe
     from ...wire.encoding import encode
@@ -36,6 +36,7 @@ def gather() -> dict[str, Any]:
         "gloo": dist.is_gloo_available(),
         "gpus": [],
         "no_gpu": gpus.why_none(),
+        "patches": [(patch.library, patch.what) for patch in patches.in_order(patches.PATCHES)],
     }
     guarded.install()
     facts["open"] = guarded.why_open()

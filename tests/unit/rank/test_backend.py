@@ -72,7 +72,7 @@ def test_only_the_nccl_part_of_a_group_is_aborted(monkeypatch: pytest.MonkeyPatc
     ]
     monkeypatch.setattr(groups, "groups", lambda: made)
     monkeypatch.setattr(dist, "get_backend", lambda group: group.backend)
-    assert process_group.abort() == 1
+    assert groups.abort() == 1
     assert aborted == ["cuda of both"]
 
 

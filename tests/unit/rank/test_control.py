@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labkit.rank import control
-from labkit.rank.observe.sampler import Looker
+from labkit.rank.observe.sampler import Sampler
 from labkit.wire.encoding import encode
 from labkit.wire.requests import REFUSED, REPLY, AskWatch, Count, Question, Request, Shut, Watched
 
@@ -39,7 +39,7 @@ def kernel() -> Kernel:
 
 
 def test_every_request_has_a_handler_a_question_and_an_answer() -> None:
-    asked = [h.question for h in control.handlers(Looker(lambda seconds, function: None))]
+    asked = [h.question for h in control.handlers(Sampler(lambda seconds, function: None))]
     assert sorted(q.request for q in asked) == sorted(Request)
     assert Question.kinds == {q.request: q for q in asked}
     assert all(is_dataclass(q) and is_dataclass(q.answer) for q in asked)

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from labkit.launch import placement
-from labkit.rank import calls, control, process_group, setup, tracebacks
+from labkit.rank import activity, calls, control, process_group, setup, tracebacks
 
 
 def raise_from(code, name="In[7]"):
@@ -71,7 +71,7 @@ def test_call_returns_value_or_error():
     kind, (name, message, lines) = calls.call(cloudpickle.dumps((lambda: 1 / 0, (), {})))
     assert (kind, name, message) == ("error", "ZeroDivisionError", "division by zero")
     assert lines[0] == "ZeroDivisionError: division by zero"
-    assert calls.running is False
+    assert activity.in_call is False
 
 
 def test_look_takes_a_thread_for_busy_if_it_runs_code_of_the_users(monkeypatch):

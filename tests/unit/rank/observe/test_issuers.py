@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit.rank import calls, ipython_internals, tracebacks
+from labkit.rank import activity, ipython_internals, tracebacks
 from labkit.rank.observe import blocked_call, device_wait, flight_recorder, issuers, p2p_record
 from labkit.rank.torch_internals import rpc
 from labkit.wire import python_threads
@@ -21,7 +21,7 @@ from labkit.wire.samples import Issuer, Wait
 @pytest.fixture(autouse=True)
 def _nothing_else(monkeypatch):
     """Let this process have nothing that may issue calls, but what a test gives it."""
-    monkeypatch.setattr(calls, "loop", None)
+    monkeypatch.setattr(activity, "loop", None)
     monkeypatch.setattr(rpc, "is_called", lambda: False)
     monkeypatch.setattr(p2p_record, "futures", [])
     monkeypatch.setattr(tracebacks, "get_shell", lambda: SimpleNamespace(kernel=None))
@@ -152,9 +152,9 @@ def test_tasks_and_timers_of_the_users_act_while_the_rank_is_idle(monkeypatch):
         """Do nothing."""
 
     async def look():
-        monkeypatch.setattr(calls, "loop", asyncio.get_running_loop())
+        monkeypatch.setattr(activity, "loop", asyncio.get_running_loop())
         task = asyncio.create_task(tick())
-        timer = calls.loop.call_later(60, ring)
+        timer = activity.loop.call_later(60, ring)
         await asyncio.sleep(0)
         found = list(issuers.others())
         task.cancel()

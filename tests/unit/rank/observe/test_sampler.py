@@ -28,7 +28,7 @@ class Rank:
         self.clocks = ()  #: of other threads that wait
         self.others = []  #: issuers
         self.pending = []
-        self.eyes = sampler.Looker(lambda seconds, function: self.pending.append(function))
+        self.eyes = sampler.Sampler(lambda seconds, function: self.pending.append(function))
         self.eyes._threads = SimpleNamespace(
             look=lambda: None,
             stamp=lambda: self.clocks,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from labkit.deadlock.message import describe
-from labkit.rank import device
-from labkit.rank.observe import call_details, device_wait, flight_recorder, unseen_calls
+from labkit.rank.observe import call_details, device, device_wait, flight_recorder, unseen_calls
 from labkit.rank.observe.unseen_calls import FORWARD, Call, find, noting
 from labkit.rank.torch_internals.recorder import Issued
 from labkit.wire.samples import Entry

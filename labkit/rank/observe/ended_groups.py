@@ -17,20 +17,28 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..wire import torch_texts
-from . import tracebacks
-from .observe import p2p_record
-from .torch_internals import ended
+from ...wire import torch_texts
+from .. import tracebacks
+from ..torch_internals import ended
+from . import p2p_record
 
 #: Said of a group of the lab's that a cell has ended, now and with the next error.
 LEFT = "{} ended the lab's process group; lab.reset() forms it again."
 
+#: Whether labkit has formed the default group, and has not left it since.
+_is_formed = False
 #: The cell that runs, or ran last: "In[7]".
 _cell = ""
 #: Which cell a variable of the cells has its value from: name -> identity of the value, cell.
 _bound: dict[str, tuple[int, str]] = {}
 #: The sentence that says how the learner's program has ended the lab's group, "" if it has not.
 left = ""
+
+
+def note_joined() -> None:
+    """Note that labkit has formed the default group."""
+    global _is_formed
+    _is_formed = True
 
 
 def begin_cell(code: str) -> None:
@@ -40,30 +48,22 @@ def begin_cell(code: str) -> None:
     ended.note_destroyed("")  # by labkit, between cells
 
 
-def end_cell(names: dict[str, Any], *, is_labs: bool) -> None:
-    """Note what a cell has made of its names, and which groups it has ended.
-
-    Parameters
-    ----------
-    names
-        The cells' names.
-    is_labs
-        Whether labkit has formed the default group.
-    """
+def end_cell(names: dict[str, Any]) -> None:
+    """Note what a cell has made of its names, and which groups it has ended."""
     for name, value in names.items():
         known = _bound.get(name)
         if known is None or known[0] != id(value):
             _bound[name] = id(value), _cell
-    end_call(_cell, is_labs=is_labs)
+    end_call(_cell)
 
 
-def end_call(what: str, *, is_labs: bool) -> None:
+def end_call(what: str) -> None:
     """Note which groups a cell, or a function of ``lab.run``, has ended; say so of the lab's."""
     global left
     ended.note_destroyed(f"dist.destroy_process_group() in {what}")
     if dist.is_initialized():
         left = ""
-    elif is_labs and not left:
+    elif _is_formed and not left:
         left = LEFT.format(what)
         print(left, file=sys.stderr)
 
@@ -71,7 +71,8 @@ def end_call(what: str, *, is_labs: bool) -> None:
 def leave(by: str) -> None:
     """Note that this rank leaves all its groups: ``by`` says through what: "lab.reset()", or
     "the deadlock", of the last cell."""
-    global left
+    global left, _is_formed
+    _is_formed = False
     how = by if by.endswith(")") else f"{by or 'what happened'} in {_cell or 'a cell'}"
     ended.note_works([*p2p_record.homes, *p2p_record.messages], how)
     ended.note_all(how, _explain_model)

@@ -19,8 +19,8 @@ import pytest
 import torch
 from torch.distributed import distributed_c10d
 
-from labkit.rank import device, ipython_internals, last_receives, memory
-from labkit.rank.observe import device_wait, flight_recorder, p2p_record
+from labkit.rank import ipython_internals, last_receives, memory
+from labkit.rank.observe import device, device_wait, flight_recorder, p2p_record
 from labkit.rank.observe.p2p_record import Message
 from labkit.rank.torch_internals import frames as torch_frames
 from labkit.rank.torch_internals import recorder

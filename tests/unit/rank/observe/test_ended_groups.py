@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.rank import ended_groups, tracebacks
+from labkit.rank import tracebacks
+from labkit.rank.observe import ended_groups
 from labkit.rank.torch_internals import ended
 from labkit.wire import torch_texts
 
@@ -41,7 +42,7 @@ def made_in(cell, names, **things):
     """Let a cell make things."""
     ended_groups.begin_cell(f"#px {cell}\n")
     names.update(things)
-    ended_groups.end_cell(names, is_labs=False)
+    ended_groups.end_cell(names)
 
 
 def test_a_variable_has_the_cell_that_gave_it_its_value(names):

@@ -17,12 +17,12 @@ from typing import Protocol
 
 import torch
 
-from .. import times
-from ..wire.samples import GroupKey
-from . import memory
-from .observe import flight_recorder
-from .observe.p2p_record import Message
-from .torch_internals import groups
+from ... import times
+from ...wire.samples import GroupKey
+from .. import memory
+from ..torch_internals import groups
+from . import flight_recorder
+from .p2p_record import Message
 
 log = logging.getLogger("labkit")
 
