@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 #: A process that this one has started, or that a zygote has forked for it.
 Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
 #: Imported once in a warm process and shared by every rank.
-PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.errands")
+PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "labkit.rank.setup")
 #: What a zygote imports beside, where it is installed: the course's notebooks ask for it.
 MORE = ("torchvision",)
 

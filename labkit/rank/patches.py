@@ -58,6 +58,11 @@ def _end_of_cells(rank: Rank) -> None:
     ipython_internals.at_end_of_cells(rank.shell, device.finish, interrupts.begin, leaving.as_error)
 
 
+def _record(rank: Rank) -> None:
+    p2p_record.install()
+    p2p_record.write_receives()
+
+
 def _backwards(rank: Rank) -> None:
     if rank.device.type == "cuda":
         unseen_calls.install()
@@ -111,7 +116,7 @@ PATCHES = (
         "record",
         "torch",
         "calls are noted, and refused in a group that has ended",
-        lambda rank: p2p_record.install(),
+        _record,
         needs=("guard",),  # what is noted is the call of the cell, not the guard's
     ),
     Patch(

@@ -1,4 +1,7 @@
-"""Say who this process is, and give a cell the names it works with."""
+"""Say who this process is, give a cell the names it works with, and serve the notebook's errands.
+
+The warm process imports this, and by it all that runs on a rank: every fork has it then.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ import torch.distributed as dist
 
 from .. import variables
 from ..errors import LabError
+from ..wire import errands
 from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import (
+    calls,
     debugger_internals,
     gpus,
     ipython_internals,
@@ -28,7 +33,10 @@ from . import (
 )
 from .observe import device as devices
 from .observe import traffic
+from .profile import profiler
+from .torch_internals import backend_plugins
 from .torch_internals import names as torch_names
+from .trial import trial
 
 #: Where a launcher tells a process its place among the others, first found first.
 HINTS = (RANK_HINT, "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -115,3 +123,38 @@ def _use_threads(number: int) -> None:
 def write_gpu_count(path: str) -> None:
     """Write the number of GPUs to a file: run in a child, so that the parent meets no driver."""
     Path(path).write_text(str(len(gpus.find())))
+
+
+errands.describe.served_by(describe)
+errands.assign.served_by(assign)
+
+errands.find_address.served_by(process_group.find_address)
+errands.address_towards.served_by(process_group.address_towards)
+errands.address.served_by(process_group.address)
+errands.open_store.served_by(spare_files.lent_to(process_group.open_store))
+errands.reserve_port.served_by(process_group.reserve_port)
+errands.export.served_by(process_group.export)
+errands.join.served_by(spare_files.lent_to(process_group.join))
+errands.leave.served_by(process_group.leave)
+
+errands.call.served_by(calls.call)
+errands.pull.served_by(calls.pull)
+errands.push.served_by(calls.push)
+errands.delete.served_by(calls.delete)
+errands.list_names.served_by(names.list_names)
+
+errands.complete.served_by(names.complete)
+errands.explain.served_by(names.explain)
+
+errands.prepare_trial.served_by(trial.prepare)
+errands.run_trial.served_by(trial.run)
+errands.may_fix_size.served_by(trial.may_fix_size)
+errands.end_trial.served_by(trial.end)
+
+errands.record.served_by(profiler.record_call)
+
+# Look at all names once here, not on every rank.
+backend_plugins.installed()
+debugger_internals.check()
+ipython_internals.check()
+torch_names.check()

@@ -1,7 +1,7 @@
 """Short functions that the notebook lets ranks run, by their signatures.
 
 Here they have no body: calling one gives a :class:`Call`, which ``runtime.cluster`` sends to a
-rank, where :func:`on_rank` runs what ``rank.errands`` serves it by. Both sides are checked
+rank, where :func:`on_rank` runs what ``rank.setup`` serves it by. Both sides are checked
 against the one signature.
 """
 # mypy: disable-error-code="empty-body"

@@ -30,7 +30,7 @@ MODULES = (
     "ipyparallel.engine.app",
     "IPython.core.interactiveshell",
     "labkit.notebook.lab",
-    "labkit.rank.errands",
+    "labkit.rank.setup",
 )
 
 

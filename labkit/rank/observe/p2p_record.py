@@ -24,7 +24,10 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+import torch.distributed as dist
 
+from ...wire.last_receives import Book, Receive, path_of
+from ...wire.protocol import RECORD_FOLDER
 from ...wire.samples import MessageKey
 from .. import steady
 from ..torch_internals import collectives, ended, groups, names, recorder
@@ -97,6 +100,9 @@ futures: list[tuple[Any, str, int | None]] = []
 
 #: torch's own methods, which ours call
 stock: dict[str, Any] = {}
+#: Where each receive is written down before torch posts it: gloo aborts a rank that gets more than
+#: its tensor holds, which then cannot tell any more.
+_book: Book | None = None
 
 
 def install() -> None:
@@ -125,6 +131,15 @@ def install() -> None:
             stock[name] = getattr(owner, name)
             setattr(owner, name, function)
     store_waits.install()
+
+
+def write_receives() -> None:
+    """Begin to write receives down, where there is a folder for it."""
+    global _book
+    folder = os.environ.get(RECORD_FOLDER)
+    if _book is None and folder and "recv" in stock:
+        with contextlib.suppress(OSError):  # no room: the cause of a death is then less exact
+            _book = Book(path_of(folder, os.getpid()))
 
 
 def _noting_home(name: str) -> Callable[..., Work | None]:
@@ -190,6 +205,7 @@ def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
 
 def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
+    _write_receive(self, "recv", tensors, peer, tag)
     began = time.time_ns()
     work = stock["recv"](self, tensors, peer, tag)
     return _note(self, "recv", peer, tag, began, tensors, work)
@@ -197,9 +213,28 @@ def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
 
 def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     ended.check(self)
+    _write_receive(self, "recv_any", tensors, -1, tag)
     began = time.time_ns()
     work = stock["recv_anysource"](self, tensors, tag)
     return _note(self, "recv_any", -1, tag, began, tensors, work)
+
+
+def _write_receive(
+    group: ProcessGroup, kind: str, tensors: Sequence[torch.Tensor], peer: int, tag: int
+) -> None:
+    if _book is None:
+        return
+    try:
+        world = dist.get_global_rank(group, peer) if peer >= 0 else -1
+    except (RuntimeError, ValueError):  # a group that torch does not list
+        return
+    counted = posted.get(group)
+    tag = tag_of(group, tensors, tag)
+    number = 1 + (counted[kind, peer, tag] if counted is not None else 0)
+    dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
+    place = call_details.describe(call_details.find_place())
+    count = sum(t.numel() for t in tensors)
+    _book.note(Receive(world, tag, number, count, dtype, *place))
 
 
 def tag_of(group: ProcessGroup, tensors: Sequence[torch.Tensor], tag: int) -> int:

@@ -82,7 +82,6 @@ _MEETINGS = (*map(path, MEETINGS), os.path.join(_HERE, "rendezvous.py"))
 _PASSING = (
     guard.__file__,
     guarded.__file__,
-    os.path.join(os.path.dirname(_HERE), "last_receives.py"),
 )
 
 

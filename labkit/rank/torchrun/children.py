@@ -9,11 +9,14 @@ A forked process has what was installed in the worker; a spawned one gets it wit
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -49,8 +52,6 @@ def _reduce(process: Any) -> tuple[Any, ...]:
 def _arrive(place: str, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Make the ``Process`` in the process that it stands for."""
     global _started_at
-    from .watch import call_after_torch
-
     _started_at = place
     call_after_torch(_check_stores)
     return make(*args)
@@ -104,3 +105,39 @@ def _find(host: str, port: int, limit: timedelta | None) -> None:
         "process of the script does. Take one launcher: torchrun without mp.spawn, or mp.spawn "
         "without torchrun."
     )
+
+
+# -- when torch is there -------------------------------------------------------------------------
+
+
+class _AfterTorch(MetaPathFinder):
+    """Call a function when torch has been imported."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            stock = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                del loader.exec_module
+                stock(module)
+                self._function()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def call_after_torch(function: Callable[[], None]) -> None:
+    """Call a function when torch has been imported: now if it has, as in a process that is forked
+    as ranks are."""
+    if "torch" in sys.modules:
+        function()
+    else:
+        sys.meta_path.insert(0, _AfterTorch(function))

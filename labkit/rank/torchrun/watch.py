@@ -9,48 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
-import sys
 import threading
-from collections.abc import Callable
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from typing import Any
 
 from ... import times
 from ...wire.encoding import ProtocolError, decode, encode
 from ...wire.requests import REFUSED, Handler
 from ...wire.torchrun import Hello
+from . import children
 from .training import Teller
 
 _thread: threading.Thread | None = None
 _runner: asyncio.Runner | None = None
-
-
-class _AfterTorch(MetaPathFinder):
-    """Call a function when torch has been imported."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        loader: Any = spec and spec.loader
-        if loader is not None:
-            stock = loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                del loader.exec_module
-                stock(module)
-                self._function()
-
-            loader.exec_module = exec_module
-        return spec
 
 
 def begin_with_torch(path: str, script: str, telling: Teller | None = None) -> None:
@@ -58,16 +30,7 @@ def begin_with_torch(path: str, script: str, telling: Teller | None = None) -> N
 
     ``script`` is the file name of the code whose lines are told; ``telling`` begins then, too.
     """
-    call_after_torch(lambda: begin(path, script, telling))
-
-
-def call_after_torch(function: Callable[[], None]) -> None:
-    """Call a function when torch has been imported: now if it has, as in a process that is forked
-    as ranks are."""
-    if "torch" in sys.modules:
-        function()
-    else:
-        sys.meta_path.insert(0, _AfterTorch(function))
+    children.call_after_torch(lambda: begin(path, script, telling))
 
 
 def begin(path: str, script: str, telling: Teller | None = None) -> None:
@@ -79,7 +42,6 @@ def begin(path: str, script: str, telling: Teller | None = None) -> None:
         from .. import activity, tracebacks
         from ..observe import p2p_record
         from ..torch_internals import names, reducers
-        from . import children
 
         names.check()
         reducers.install()

@@ -17,14 +17,19 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
+import psutil
+
+from ... import times
 from ...wire.family import end_by_signal, end_with_parent, leave
 from ...wire.torchrun import DONE, ERROR, ERROR_FILE, FAILED, RANK
-from . import others, training, watch
+from . import training, watch
 
 #: An error is printed, as Python does; or kept for the notebook, which shows each error once.
 PRINT, KEEP = "print", "keep"
@@ -32,6 +37,8 @@ PRINT, KEEP = "print", "keep"
 SAFE_PATH = "PYTHONSAFEPATH"
 
 
+#: A process that may still meet an error.
+_AT_WORK = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 #: The folder of what runs on a rank.
 _RANK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -59,7 +66,7 @@ def main(argv: list[str]) -> None:
         else:
             said = _brief(kind.__name__, str(error))
             _note(ERROR, json.dumps({"type": kind.__name__, "message": said, "text": text}))
-            others.wait(os.getppid(), _have_ended, int(agent))
+            _wait_for_others(os.getppid(), _have_ended, int(agent))
         # Python ends the latter by the signal that it stands for.
         code.append(FAILED if kind is not KeyboardInterrupt else -signal.SIGINT)
 
@@ -134,6 +141,71 @@ def _have_ended() -> bool:
     everyone = Path(place).parent.parent
     told = sum(1 for name in (ERROR, DONE) for _ in everyone.glob(f"*/{name}"))
     return told >= int(os.environ["LOCAL_WORLD_SIZE"])
+
+
+def _wait_for_others(parent: int, have_ended: Callable[[], bool], agent: int = 0) -> None:
+    """Wait until the other workers have ended, or none of them can be expected to soon.
+
+    torchrun ends them all as soon as it sees that one has gone. Which of them have told of the same
+    error by then would be chance, and more so on a busy machine.
+
+    Parameters
+    ----------
+    parent
+        The process id of the workers' parent.
+    have_ended
+        Tells whether all have ended, as far as they say so.
+    agent
+        The process id of torchrun, which is no worker: the parent, or another child of it.
+    """
+    found: dict[int, _Other] = {}
+    expected = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1
+    deadline = time.monotonic() + times.OTHERS_ENDED.seconds()
+    while not have_ended() and time.monotonic() < deadline:
+        for process in _others(parent, agent):
+            found.setdefault(process.pid, _Other(process)).look()
+        all_there = len(found) >= expected  # on a busy machine one may still have to be forked
+        if all_there and not any(other.may_follow() for other in found.values()):
+            return
+        time.sleep(times.OTHERS_LOOK)
+
+
+def _others(parent: int, agent: int) -> list[psutil.Process]:
+    try:
+        family = psutil.Process(parent).children()
+        return [p for p in family if p.pid not in (os.getpid(), agent)]
+    except psutil.Error:
+        return []
+
+
+class _Other:
+    """Another worker, as the system sees it."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+        self._first = self._last = -1.0  # seconds of processor time
+        self._moved = time.monotonic()
+
+    def look(self) -> None:
+        try:
+            with self._process.oneshot():
+                used, status = self._process.cpu_times(), self._process.status()
+        except psutil.Error:
+            return
+        seconds = used.user + used.system
+        if self._first < 0:
+            self._first = seconds
+        if seconds != self._last or status in _AT_WORK:
+            self._moved = time.monotonic()
+        self._last = seconds
+
+    def may_follow(self) -> bool:
+        """Tell whether it may be on its way to the same error."""
+        idle = time.monotonic() - self._moved
+        return (
+            idle < times.OTHER_IDLE.seconds()
+            and self._last - self._first < times.OTHER_COMPUTED.seconds()
+        )
 
 
 def _note(name: str, text: str) -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from labkit.rank import errands as on_ranks
+from labkit.rank import setup as on_ranks
 from labkit.wire import errands
 from labkit.wire.errands import Call, Errand, on_rank
 

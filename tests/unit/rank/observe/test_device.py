@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch.distributed import distributed_c10d
 
-from labkit.rank import ipython_internals, last_receives, memory
+from labkit.rank import ipython_internals, memory
 from labkit.rank.observe import device, device_wait, flight_recorder, p2p_record
 from labkit.rank.observe.p2p_record import Message
 from labkit.rank.torch_internals import frames as torch_frames
@@ -354,7 +354,7 @@ def test_a_thread_is_held_where_nccl_or_cuda_spins(monkeypatch: pytest.MonkeyPat
     assert held(0, pending=False) == [False] * 7
     assert held(4, pending=True) == [True] * 5 + [False] * 2
     assert held(0, pending=True) == [False] * 3 + [True] * 2 + [False] * 2
-    passes_on = Frame(last_receives.__file__)
+    passes_on = Frame(torch_frames._PASSING[0])
     passes_on.f_back = connects[0]
     assert torch_frames.skip(passes_on) is connects[0]  # type: ignore[arg-type, comparison-overlap]
     monkeypatch.setattr(device.queue, "is_used", lambda: False)

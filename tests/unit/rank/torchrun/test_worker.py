@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from labkit import times
-from labkit.rank.torchrun import others
+from labkit.rank.torchrun import worker
 
 BUSY = "while True: pass"
 ASLEEP = "import time; time.sleep(60)"
@@ -30,7 +30,7 @@ def other(request: pytest.FixtureRequest) -> Iterator[psutil.Process]:
 
 def wait(have_ended=lambda: False) -> float:
     began = time.monotonic()
-    others.wait(os.getpid(), have_ended)
+    worker._wait_for_others(os.getpid(), have_ended)
     return time.monotonic() - began
 
 
