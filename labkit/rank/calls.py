@@ -13,7 +13,7 @@ from ..wire.outcome import Returned
 from . import (
     activity,
     children,
-    debugger_internals,
+    debugger,
     interrupts,
     ipython_internals,
     leaving,
@@ -50,7 +50,7 @@ def end_cell(result: object = None) -> None:
     shell = tracebacks.get_shell()
     names.tell_changed(shell)
     activity.in_cell = False
-    debugger_internals.end()
+    debugger.end()
     if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
         children.end(_later, shell.user_ns.values())
     cell_calls.publish()
@@ -108,7 +108,7 @@ def call(payload: bytes) -> Returned:
         return _failed(error, names.explain_missing(error, tracebacks.get_shell().user_ns))
     finally:
         activity.in_call = False
-        debugger_internals.end()
+        debugger.end()
         ended_groups.end_call("lab.run")
         cell_calls.publish()
 

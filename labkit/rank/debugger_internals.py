@@ -1,76 +1,24 @@
-"""Open a debugger where a cell calls ``breakpoint()`` or ``%debug``: IPython's, for cells.
-
-IPython's own does not know the names of cells, stops between two statements of a cell in what
-runs them, goes on with the cell after the stop button, and takes SIGINT for itself.
-"""
+"""Be IPython's debugger, for cells. Imported when one is first opened."""
 
 from __future__ import annotations
 
-import pdb
 import sys
-from collections.abc import Callable
-from functools import cache
 from types import FrameType
 from typing import Any
 
+from IPython.core.debugger import Pdb
+
 from ..errors import LabError
 from ..wire import python_threads
-from ..wire.features import Feature, Missing, find_missing_in_sources
-from . import ipython_internals, person, tracebacks
-
-#: What rests on which names, by library.
-FEATURES: dict[str, dict[str, Feature]] = {
-    "IPython": {
-        "debugger": Feature(
-            ("Pdb.interaction", "Pdb.hidden_frames", "Pdb.stop_here"),
-            "breakpoint() on a rank opens Python's own debugger, which shows no line of a cell",
-        ),
-    },
-}
-_FILES = {"Pdb": ("IPython", "core/debugger.py")}
+from . import person, tracebacks
 
 #: Whether Python's debugger stops at the line that opens it, not at the next one: the last
 #: statement of a cell has none.
 STOPS_AT_ONCE = sys.version_info >= (3, 13)
-#: The debugger that was opened last; its trace ends with the cell.
-_last: Any = None
-
-
-@cache
-def check() -> tuple[Missing, ...]:
-    """Return the features that are off with the versions that are installed here."""
-    return find_missing_in_sources(FEATURES, _FILES)
 
 
 class DebuggerQuit(LabError):
     """Say that a person has left the debugger, which ends the cell on this rank."""
-
-
-def install(shell: Any) -> None:
-    """Let ``breakpoint()``, ``pdb.set_trace()`` and ``%debug`` open this debugger."""
-    if check():
-        return
-    # breakpoint() looks it up there, unless PYTHONBREAKPOINT names another one.
-    pdb.set_trace = set_trace
-    ipython_internals.use_debugger(shell, lambda: _debugger()())
-
-
-def set_trace(*, header: str | None = None, **named: Any) -> None:
-    """Open the debugger in the frame that calls this."""
-    person.check("breakpoint()")
-    opened = _debugger()()
-    if header is not None:
-        opened.message(header)
-    opened.set_trace(sys._getframe().f_back, **named)
-
-
-def end() -> None:
-    """Trace no more: the cell has ended, and the next one is not to be stopped in."""
-    global _last
-    if _last is not None:
-        _last.over = True
-        _last = None
-        sys.settrace(None)
 
 
 def is_users(frame: FrameType) -> bool:
@@ -84,84 +32,75 @@ def _is_top(frame: FrameType) -> bool:
     return frame.f_code.co_name == "<module>" and tracebacks.is_cell(frame.f_code.co_filename)
 
 
-@cache
-def _debugger() -> Callable[[], Any]:
-    """Return the class of the debugger, made when it is first needed: IPython's takes its time."""
-    from IPython.core.debugger import Pdb
+class Debugger(Pdb):
+    """IPython's debugger, in a cell of a rank."""
 
-    class Debugger(Pdb):
-        """IPython's debugger, in a cell of a rank."""
+    over = False  # its cell has ended
+    stopped = False  # by the stop button
 
-        over = False  # its cell has ended
-        stopped = False  # by the stop button
+    def __init__(self) -> None:
+        # SIGINT is the stop button here, no command of the debugger's.
+        super().__init__(nosigint=True)
 
-        def __init__(self) -> None:
-            # SIGINT is the stop button here, no command of the debugger's.
-            super().__init__(nosigint=True)
+    def canonic(self, filename: str) -> str:
+        """Leave the name of a cell as it is: it is no path."""
+        is_cell = tracebacks.is_cell(filename)
+        return filename if is_cell else str(super().canonic(filename))
 
-        def canonic(self, filename: str) -> str:
-            """Leave the name of a cell as it is: it is no path."""
-            is_cell = tracebacks.is_cell(filename)
-            return filename if is_cell else str(super().canonic(filename))
+    def set_trace(self, frame: FrameType | None = None, **named: Any) -> None:
+        """Stop in a frame, at the line that it is in."""
+        super().set_trace(frame, **named)
+        if STOPS_AT_ONCE or frame is None:
+            return
+        sys.settrace(None)
+        self.interaction(frame, None)
+        if frame.f_trace is not None:  # it is to stop again
+            sys.settrace(self.trace_dispatch)
 
-        def set_trace(self, frame: FrameType | None = None, **named: Any) -> None:
-            """Stop in a frame, at the line that it is in."""
-            global _last
-            _last = self
-            super().set_trace(frame, **named)
-            if STOPS_AT_ONCE or frame is None:
-                return
+    def stop_here(self, frame: FrameType) -> bool:
+        """Tell whether to stop in a frame: never in what runs the statements of a cell."""
+        if self.over or not any(map(is_users, python_threads.frames(frame))):
+            return False
+        return bool(super().stop_here(frame))
+
+    def user_call(self, frame: FrameType, argument_list: None) -> None:
+        """Stop where a function begins; a statement of a cell begins at its line."""
+        if not _is_top(frame):
+            super().user_call(frame, argument_list)
+
+    def user_return(self, frame: FrameType, return_value: Any) -> None:
+        """Stop where a function returns; not at the end of a statement of a cell."""
+        if not _is_top(frame):
+            super().user_return(frame, return_value)
+
+    def cmdloop(self, intro: Any = None) -> None:
+        """Read and obey commands."""
+        try:
+            super().cmdloop(intro)
+        except KeyboardInterrupt:  # IPython would go on with the cell
+            self.stopped = True
+
+    def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
+        """Let a person look round, at a line of a cell or (without ``frame``) at an error.
+
+        Raises
+        ------
+        DebuggerQuit
+            If they left it with ``q``.
+        KeyboardInterrupt
+            If they pressed stop.
+        """
+        person.check("breakpoint()" if frame is not None else "%debug")
+        super().interaction(frame, tb_or_exc)
+        if self.stopped:
             sys.settrace(None)
-            self.interaction(frame, None)
-            if frame.f_trace is not None:  # it is to stop again
-                sys.settrace(self.trace_dispatch)
+            raise KeyboardInterrupt
+        if self.quitting and frame is not None:
+            sys.settrace(None)
+            raise DebuggerQuit("the debugger was left with q, which ends the cell here.")
 
-        def stop_here(self, frame: FrameType) -> bool:
-            """Tell whether to stop in a frame: never in what runs the statements of a cell."""
-            if self.over or not any(map(is_users, python_threads.frames(frame))):
-                return False
-            return bool(super().stop_here(frame))
-
-        def user_call(self, frame: FrameType, argument_list: None) -> None:
-            """Stop where a function begins; a statement of a cell begins at its line."""
-            if not _is_top(frame):
-                super().user_call(frame, argument_list)
-
-        def user_return(self, frame: FrameType, return_value: Any) -> None:
-            """Stop where a function returns; not at the end of a statement of a cell."""
-            if not _is_top(frame):
-                super().user_return(frame, return_value)
-
-        def cmdloop(self, intro: Any = None) -> None:
-            """Read and obey commands."""
-            try:
-                super().cmdloop(intro)
-            except KeyboardInterrupt:  # IPython would go on with the cell
-                self.stopped = True
-
-        def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
-            """Let a person look round, at a line of a cell or (without ``frame``) at an error.
-
-            Raises
-            ------
-            DebuggerQuit
-                If they left it with ``q``.
-            KeyboardInterrupt
-                If they pressed stop.
-            """
-            person.check("breakpoint()" if frame is not None else "%debug")
-            super().interaction(frame, tb_or_exc)
-            if self.stopped:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-            if self.quitting and frame is not None:
-                sys.settrace(None)
-                raise DebuggerQuit("the debugger was left with q, which ends the cell here.")
-
-        def hidden_frames(self, stack: list[tuple[FrameType, int]]) -> list[Any]:
-            """Tell which frames ``where`` and ``up`` leave out: also all that calls the cell."""
-            hidden: list[Any] = super().hidden_frames(stack)
-            first = next((i for i, (frame, _) in enumerate(stack) if is_users(frame)), 0)
-            return [True if i < first else h for i, h in enumerate(hidden)]
-
-    return Debugger
+    def hidden_frames(self, stack: list[tuple[FrameType, int]]) -> list[Any]:
+        """Tell which frames ``where`` and ``up`` leave out: also all that calls the cell."""
+        hidden: list[Any] = super().hidden_frames(stack)
+        first = next((i for i, (frame, _) in enumerate(stack) if is_users(frame)), 0)
+        return [True if i < first else h for i, h in enumerate(hidden)]

@@ -6,7 +6,6 @@ below then do less, and stop nothing.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import signal
@@ -20,7 +19,6 @@ from weakref import WeakKeyDictionary
 
 from IPython.core import interactiveshell
 
-from ..wire import python_threads
 from ..wire.features import Feature, Missing, find_missing_in_sources
 
 #: What rests on which names, by library.
@@ -77,6 +75,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
             ("InteractiveShell.debugger_cls",),
             "%debug on a rank shows no line of a cell, and asks on after the stop button",
         ),
+        "debugger": Feature(
+            ("Pdb.interaction", "Pdb.hidden_frames", "Pdb.stop_here"),
+            "breakpoint() on a rank opens Python's own debugger, which shows no line of a cell",
+        ),
     },
 }
 
@@ -88,6 +90,7 @@ _FILES = {
     "ZMQInteractiveShell": ("ipykernel", "zmqshell.py"),
     "AutoFormattedTB": ("IPython", "core/ultratb.py"),
     "HistoryManager": ("IPython", "core/history.py"),
+    "Pdb": ("IPython", "core/debugger.py"),
     "BuiltinTrap": ("IPython", "core/builtin_trap.py"),
 }
 
@@ -96,6 +99,11 @@ _FILES = {
 def check() -> tuple[Missing, ...]:
     """Return the features that are off with the versions that are installed here."""
     return find_missing_in_sources(FEATURES, _FILES)
+
+
+def is_on(feature: str) -> bool:
+    """Tell whether these versions have what a feature rests on."""
+    return all(missing.feature != feature for missing in check())
 
 
 # -- the control channel ------------------------------------------------------------------------
@@ -257,72 +265,6 @@ _sessions: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 def is_shared(kernel: Any) -> bool:
     """Tell whether a kernel has served more than one client since ``note_sessions``."""
     return len(_sessions.get(kernel, ())) > 1
-
-
-def tasks_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Name the tasks of the user's that wait in an event loop."""
-    tasks = [t for t in asyncio.all_tasks(loop) if not t.done()]
-    own = (t.get_coro() for t in tasks if _is_users_task(t.get_coro()))
-    return [getattr(coroutine, "__qualname__", repr(coroutine)) for coroutine in own]
-
-
-def _is_users_task(coroutine: Any, cells: bool = False) -> bool:
-    """Tell whether a task is the user's; with ``cells``, one that runs a cell is too."""
-    files = []
-    while (code := getattr(coroutine, "cr_code", None)) is not None:
-        files.append(code.co_filename)
-        coroutine = coroutine.cr_await
-    packages = [python_threads.package(file) for file in files]
-    began = next((p for p in packages if p != "python"), "")
-    return "" in packages and (cells or began not in python_threads.HARMLESS)
-
-
-def timers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Name the functions of the user's that an event loop is going to call."""
-    # Tornado's timers are functions of its own, with the user's among the arguments.
-    called = [
-        f
-        for handle in _scheduled(loop)
-        if not handle.cancelled()
-        for f in (handle._callback, *(handle._args or ()))
-    ]
-    return [_called(f) for f in called if python_threads.may_issue(f)]
-
-
-def readers_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Name the functions of the user's that an event loop calls when a file has something to read
-    or can be written to, or when a signal comes."""
-    handles = list((getattr(loop, "_signal_handlers", None) or {}).values())
-    files: Mapping[int, Any] = getattr(getattr(loop, "_selector", None), "get_map", dict)() or {}
-    for key in list(files.values()):
-        handles += [h for h in key.data or () if h is not None]
-    called = [f for handle in handles for f in (handle._callback, *(handle._args or ()))]
-    return [_called(f) for f in called if python_threads.may_issue(f)]
-
-
-def _called(function: Any) -> str:
-    function = getattr(function, "func", function)  # functools.partial
-    return getattr(function, "__name__", repr(function))
-
-
-def sleeps(loop: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether a cell or a task waits in an event loop for a time to come, as asyncio.sleep
-    does. The engine's own tasks do so for ever."""
-    own = [t for t in asyncio.all_tasks(loop) if not _is_users_task(t.get_coro(), cells=True)]
-    awaited = [getattr(task, "_fut_waiter", None) for task in own]
-    for handle in _scheduled(loop):
-        named = getattr(handle._callback, "__name__", "")
-        if named in _WAKERS and not any(f in (handle._args or ()) for f in awaited):
-            return True
-    return False
-
-
-#: What asyncio's own functions that wait for a time call then.
-_WAKERS = ("_set_result_unless_cancelled", "_release_waiter", "_on_timeout")
-
-
-def _scheduled(loop: asyncio.AbstractEventLoop) -> list[Any]:
-    return [*getattr(loop, "_scheduled", ()), *getattr(loop, "_ready", ())]
 
 
 # -- cells and their errors ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ from . import (
     calls,
     children,
     control,
-    debugger_internals,
+    debugger,
     interrupts,
     ipython_internals,
     leaving,
@@ -189,7 +189,7 @@ PATCHES = (
         "debugger",
         "pdb, IPython",
         "breakpoint() and %debug ask in the notebook",
-        lambda rank: debugger_internals.install(rank.shell),
+        lambda rank: debugger.install(rank.shell),
         needs=("errors", "input"),
     ),
     Patch(

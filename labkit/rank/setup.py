@@ -20,8 +20,8 @@ from ..wire.machine import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import (
+    asyncio_internals,
     calls,
-    debugger_internals,
     gpus,
     ipython_internals,
     memory,
@@ -63,7 +63,7 @@ def describe() -> ProcessFacts:
             *gpus.check(),
             *torch_names.check(),
             *ipython_internals.check(),
-            *debugger_internals.check(),
+            *asyncio_internals.check(),
         ),
     )
 
@@ -155,6 +155,6 @@ errands.record.served_by(profiler.record_call)
 
 # Look at all names once here, not on every rank.
 backend_plugins.installed()
-debugger_internals.check()
+asyncio_internals.check()
 ipython_internals.check()
 torch_names.check()

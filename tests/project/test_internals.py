@@ -6,17 +6,12 @@ import ast
 from pathlib import Path
 
 import labkit
-from labkit.launch import (
-    engine_internals,
-    few_messages,
-    hub_internals,
-    ipyparallel_internals,
-)
-from labkit.rank import debugger_internals, ipython_internals
+from labkit.launch import engine_internals, few_messages, hub_internals, ipyparallel_internals
+from labkit.rank import asyncio_internals, debugger_internals, ipython_internals
 
 PACKAGE = Path(labkit.__file__).parent
-MODULES = (ipyparallel_internals, ipython_internals, debugger_internals)
-PARTS = (few_messages, hub_internals, engine_internals)
+MODULES = (ipyparallel_internals, ipython_internals, asyncio_internals)
+PARTS = (few_messages, hub_internals, engine_internals, debugger_internals)
 OWN = {Path(module.__file__ or "") for module in (*MODULES, *PARTS)}
 #: Also what something public is called: an output of a notebook's cell (nbformat).
 PUBLIC = {"outputs"}

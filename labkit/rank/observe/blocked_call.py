@@ -8,8 +8,6 @@ import sys
 from datetime import timedelta
 from types import FrameType
 
-import torch.distributed as dist
-
 from ... import times, variables
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
@@ -52,7 +50,7 @@ def _what(frames: list[FrameType]) -> Wait | None:
     if torch_frames.is_rpc(top):
         return _unknown("an answer to a remote call may still come")
     if torch_frames.is_blind(top):
-        found = _collective(_of_no_other_thread(flight_recorder.pending(), frames), frames)
+        found = _collective(_of_no_other_thread(flight_recorder.pending(), frames))
         if found is None and torch_frames.is_distributed(top):
             return _unknown(_why_unknown())
         return found
@@ -136,14 +134,14 @@ def _option(group: str, number: int) -> tuple[tuple[GroupKey, int], ...]:
     return () if key is None else ((key, number),)
 
 
-def _collective(options: tuple[tuple[GroupKey, int], ...], frames: list[FrameType]) -> Wait | None:
+def _collective(options: tuple[tuple[GroupKey, int], ...]) -> Wait | None:
     if not options:
         return None
     known = {str(group.group_name): group for group in groups.members()}
     homes = [flight_recorder.home_of(key[0]) for key, _ in options]
     if all(gives_up(known[home]) for home in homes if home in known):
         return None
-    return Wait("collective", options, root=_root(frames))
+    return Wait("collective", options)
 
 
 def _of_no_other_thread(
@@ -210,8 +208,9 @@ def _work(frames: list[FrameType]) -> Wait | None:
     options = _options(work)
     if not options:
         return _unobserved(work, issued)
-    found = _collective(options, frames)
-    return found and dataclasses.replace(found, issued=issued)
+    found, root = _collective(options), call_details.roots.get(work)
+    known = None if root is None else options[0][0][1][root]
+    return found and dataclasses.replace(found, issued=issued, root=known)
 
 
 #: Of a group that is in none of torch's lists.
@@ -256,21 +255,7 @@ def gives_up(group: ProcessGroup) -> bool:
 def name_and_root(frame: FrameType) -> tuple[str, int | None]:
     """Return the name of the call that a thread is in, and the root that it gives, if any."""
     frames = list(python_threads.frames(frame))
-    return _call(frames), _root(frames)
-
-
-def _root(frames: list[FrameType]) -> int | None:
-    """Find the source or destination of a rooted collective among the arguments of the call."""
-    for frame in frames[1:4]:
-        found = torch_frames.root_of(frame)
-        if found is None:
-            continue
-        group, in_group, in_world = found
-        if in_group is not None:  # resolved by then, whichever the caller gave
-            return dist.get_global_rank(group or groups.default(), in_group)
-        if in_world is not None:
-            return in_world
-    return None
+    return _call(frames), next(filter(None.__ne__, map(p2p_record.root_given, frames[:4])), None)
 
 
 #: Files of labkit's that stand between torch's Python and its C++.

@@ -47,6 +47,8 @@ sizes: WeakKeyDictionary[ProcessGroup, dict[MessageKey, tuple[int, str, Place | 
 )
 #: group -> messages noted since the cell began
 fresh: WeakKeyDictionary[ProcessGroup, int] = WeakKeyDictionary()
+#: the root (in the group) of the call that a Work came from, if it has one
+roots: WeakKeyDictionary[Work, int] = WeakKeyDictionary()
 #: where the call stood that a Work came from
 origins: WeakKeyDictionary[Work, Place] = WeakKeyDictionary()
 
@@ -72,18 +74,21 @@ def _find_call() -> tuple[Place | None, bool]:
 def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | None) -> None:
     """Note a collective that has just been issued by the method ``name`` with ``args``."""
     place, direct = _find_call()
+    root, splits = ends(group, name, args)
     if work is not None and place is not None:
         origins[work] = place
+    if work is not None and root is not None:
+        roots[work] = root
     backend = groups.serving(group, tensors(args))
     operation = None if work is None else groups.operation(work)
     if operation is None:
         operation = groups.issued(group)
     if operation is None:
         return
-    call = Call(place, *_ends(group, name, args))
+    call = Call(place, root, splits)
     _keep(calls.setdefault(group, {}), (backend, operation), call)
-    root = -1 if call.root is None else call.root
-    collective_notes.note(group, name, args, backend, operation, (root, place, direct))
+    own_root = -1 if root is None else root
+    collective_notes.note(group, name, args, backend, operation, (own_root, place, direct))
 
 
 def tensors(args: Sequence[Any]) -> list[torch.Tensor]:
@@ -97,7 +102,7 @@ def tensors(args: Sequence[Any]) -> list[torch.Tensor]:
     return []
 
 
-def _ends(
+def ends(
     group: ProcessGroup, name: str, args: Sequence[Any]
 ) -> tuple[int | None, tuple[tuple[int, ...], tuple[int, ...]] | None]:
     """Return the root and the splits that a method was given."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ...wire import python_threads
 from ...wire.samples import Issuer, Wait
-from .. import activity, ipython_internals, os_threads, tracebacks
+from .. import activity, asyncio_internals, ipython_internals, os_threads, tracebacks
 from ..torch_internals import rpc
 from . import blocked_call, device_wait, flight_recorder, p2p_record
 
@@ -95,11 +95,11 @@ def others() -> Iterator[Issuer]:
     """Yield what may issue calls beside threads: tasks, timers, handlers, futures, agents."""
     loop = activity.loop
     if loop is not None:
-        for task in ipython_internals.tasks_of_users(loop):
+        for task in asyncio_internals.tasks_of_users(loop):
             yield Issuer(TASK.format(task), when_idle=True)
-        for timer in ipython_internals.timers_of_users(loop):
+        for timer in asyncio_internals.timers_of_users(loop):
             yield Issuer(TIMER.format(timer), when_idle=True)
-        for reader in ipython_internals.readers_of_users(loop):
+        for reader in asyncio_internals.readers_of_users(loop):
             yield Issuer(READER.format(reader), when_idle=True)
     for name in _handlers():
         yield Issuer(HANDLER.format(name), when_idle=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -152,7 +152,21 @@ def _noting_home(name: str) -> Callable[..., Work | None]:
         return work
 
     issue.__name__ = name
+    _issuing.add(issue.__code__)
     return issue
+
+
+#: The code of our functions that issue collectives.
+_issuing: set[CodeType] = set()
+
+
+def root_given(frame: FrameType) -> int | None:
+    """Return the root (in the world) of the collective that a frame is about to issue, if any."""
+    if frame.f_code not in _issuing:
+        return None
+    about = frame.f_locals
+    root, _ = call_details.ends(about["self"], about["name"], about["args"])
+    return None if root is None else dist.get_global_rank(about["self"], root)
 
 
 def _set_group_name(self: ProcessGroup, name: str) -> None:

@@ -22,7 +22,15 @@ from ... import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait
-from .. import activity, ipython_internals, os_threads, person, spare_files, steady, tracebacks
+from .. import (
+    activity,
+    asyncio_internals,
+    os_threads,
+    person,
+    spare_files,
+    steady,
+    tracebacks,
+)
 from ..torch_internals import frames as torch_frames
 from ..torch_internals import groups, names
 from . import (
@@ -280,7 +288,7 @@ def _awaits(frame: FrameType) -> bool:
 
 def _awaiting() -> Wait | None:
     """Describe what a cell awaits; None if it may be a time that comes by itself."""
-    if activity.loop is None or ipython_internals.sleeps(activity.loop):
+    if activity.loop is None or asyncio_internals.sleeps(activity.loop):
         return None
     return Wait("thread", doubt="the cell of rank {rank} awaits something")
 

@@ -26,6 +26,8 @@ _ended: WeakKeyDictionary[ProcessGroup, str] = WeakKeyDictionary()
 _worlds: WeakSet[ProcessGroup] = WeakSet()
 #: Handles of calls that were under way in such a group, and with what that ended.
 _works: WeakKeyDictionary[Work, str] = WeakKeyDictionary()
+#: Models that say so when they are called.
+_refusing: WeakSet[torch.nn.Module] = WeakSet()
 _explain: Explain | None = None
 #: With what the last groups ended that labkit has left.
 _last = ""
@@ -61,8 +63,9 @@ def note_all(how: str, explain: Explain) -> None:
         _ended.setdefault(group, how)
         _known.discard(group)
     for model in reducers.models():
-        if _refuse not in model._forward_pre_hooks.values():
+        if model not in _refusing:
             model.register_forward_pre_hook(_refuse)
+            _refusing.add(model)
     if len(groups.members()) > 1:  # there are sub-groups, which meshes may name
         module = sys.modules.get("torch.distributed.device_mesh")
         if module is not None:  # torch keeps no list of meshes: this takes some 50 ms

@@ -5,31 +5,32 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from types import FrameType
-from typing import Any
 
 import torch
 from torch.distributed import distributed_c10d as c10d
 
 from ...guard import guarded
 from ...guard import torch_internals as guard
-from ...wire.protocol import FROM_ROOT, ROOTED
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 C10D = c10d.__file__
 #: Where torch waits in C++ for collectives that it issued itself: DDP, functional collectives.
+BLIND_PRIVATE = (
+    "_ops.py",
+    "distributed/_functional_collectives.py",
+    "distributed/_composable/",
+)
 BLIND = (
+    *BLIND_PRIVATE,
     "autograd/graph.py",
     "autograd/__init__.py",
     "autograd/function.py",
     "nn/parallel/",
     "futures/",
-    "_ops.py",
     "distributed/distributed_c10d.py",
     "distributed/utils.py",
-    "distributed/_functional_collectives.py",
     "distributed/algorithms/",
     "distributed/fsdp/",
-    "distributed/_composable/",
     "distributed/tensor/",
 )
 #: Where ranks meet to make a group, through the store.
@@ -54,17 +55,11 @@ PLUMBING = (
     "wait_tensor",
     "wait",
 )
-#: The variable of ``init_process_group`` that has the world size.
+#: Arguments of ``init_process_group``, and of the functions that make a sub-group.
 SIZE = "world_size"
-#: Others of its variables, and of the functions that make a sub-group.
 RANK, METHOD, LIMIT = "rank", "init_method", "timeout"
 ALONE, NAME = "use_local_synchronization", "group_name"
 BARRIER = "_store_based_barrier"
-#: A rooted collective's variables for its root: in the world and, resolved from it, in the group.
-ENDS = {name: "src" if name in FROM_ROOT else "dst" for name in ROOTED}
-IN_GROUP = "group_"
-#: Its variable for the group.
-GROUP = "group"
 
 
 def path(part: str) -> str:
@@ -198,18 +193,3 @@ def is_rpc_start(frame: FrameType) -> bool:
             return True
         outer = outer.f_back
     return False
-
-
-def root_of(frame: FrameType) -> tuple[Any, int | None, int | None] | None:
-    """Return the group of a rooted collective (None: the default one) and its root, as rank in
-    the group and in the world as far as they are known; None if the frame is no such call."""
-    code = frame.f_code
-    if code.co_filename != C10D or code.co_name not in ENDS:
-        return None
-    values, end = frame.f_locals, ENDS[code.co_name]
-    in_group, in_world = values.get(IN_GROUP + end), values.get(end)
-    return (
-        values.get(GROUP),
-        in_group if isinstance(in_group, int) else None,
-        in_world if isinstance(in_world, int) else None,
-    )

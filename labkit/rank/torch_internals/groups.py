@@ -70,11 +70,6 @@ def forget_made() -> None:
         _world().group_count = 0
 
 
-def default_store() -> dist.Store:
-    """Return the store of the default group."""
-    return c10d._get_default_store()
-
-
 def operation(work: Work) -> int | None:
     """Return the number that the flight recorder has for a work as ``op_id``.
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ...guard import torch_internals as guard
-from ...wire.features import Feature, Missing, find_missing
+from ...wire.features import Feature, Missing, find_missing, is_defined
 from . import collectives, frames, profiling, recorder
 
 #: Functions of torch.distributed that an exercise can limit and forbid.
@@ -35,9 +35,9 @@ COUNTED = (
     "isend",
     "irecv",
 )
-#: Names of other kinds than attributes: a variable in a function of torch.distributed; the method
-#: of ``ProcessGroup`` that such a function ends in; a file or folder of torch.
-VARIABLE, METHOD, FILE = "{} in {}", "the method behind {}", "torch/{}"
+#: Names of other kinds than attributes: the methods of ``ProcessGroup`` that these functions end
+#: in; a file or folder of torch.
+METHODS, FILE = "ProcessGroup's methods", "torch/{}"
 
 FEATURES = {
     "deadlocks": Feature(
@@ -59,36 +59,22 @@ FEATURES = {
         ("ProcessGroup.monitored_barrier",), "deadlocks in monitored_barrier are not named"
     ),
     "meetings": Feature(
-        (
-            "_world.group_count",
-            *(f"distributed_c10d.{name}" for name in frames.MAKERS),
-            *map(FILE.format, frames.MEETINGS),
-            *(
-                VARIABLE.format(name, "init_process_group")
-                for name in (frames.SIZE, frames.RANK, frames.METHOD, frames.LIMIT)
-            ),
-            VARIABLE.format(frames.ALONE, "new_group"),
-        ),
+        ("_world.group_count", "distributed_c10d._store_based_barrier"),
         "deadlocks in init_process_group and new_group are not named",
     ),
     "inside": Feature(
-        tuple(map(FILE.format, frames.BLIND)),
-        "some deadlocks inside DDP, FSDP and functional collectives are not named",
+        tuple(map(FILE.format, frames.BLIND_PRIVATE)),
+        "some deadlocks inside FSDP and functional collectives are not named",
     ),
-    "roots": Feature(
-        tuple(
-            VARIABLE.format(variable, function)
-            for function, end in frames.ENDS.items()
-            for variable in (end, frames.IN_GROUP + end, frames.GROUP)
-        ),
-        "some deadlocks in broadcast, scatter, reduce and gather are not named",
+    "calls": Feature(
+        ("Module._wrapped_call_impl",), "a wait inside a module is named by torch's own function"
     ),
     "works": Feature(
         ("Work._get_sequence_number",),
         "some deadlocks in asynchronous collectives are not named",
     ),
     "limits": Feature(
-        ("ProcessGroup._get_backend",),
+        ("ProcessGroup._get_backend", "ProcessGroupGloo._Options._timeout"),
         "deadlocks are suspected only, since a group may have a time limit of its own",
     ),
     "futures": Feature(
@@ -122,7 +108,7 @@ FEATURES = {
     ),
     "counting": Feature(
         (
-            *map(METHOD.format, COUNTED),
+            METHODS,
             "_distributed_c10d.Backend",
             *(f"_c10d_functional.{names[0]}" for names in collectives.OPERATORS.values()),
         ),
@@ -132,6 +118,22 @@ FEATURES = {
         ("_world.group_count", "distributed_c10d._update_default_pg"),
         "an exercise's answer that is right with one number of ranks only is accepted",
     ),
+    "agents": Feature(
+        ("api._is_current_rpc_agent_set",),
+        "deadlocks are suspected only, since a rank may be called by RPC",
+    ),
+    "plug-ins": Feature(
+        ("Backend._ensure_backend_registered",),
+        "each group takes its ranks 10 ms more, in which torch looks for plug-ins",
+    ),
+    "stale": Feature(
+        (
+            "_C._clear_DTensor_sharding_propagator_cache",
+            FILE.format("distributed/tensor/_api.py: _op_dispatcher"),
+            FILE.format("distributed/device_mesh.py: _dim_group_names"),
+        ),
+        "after a repair a DTensor may name a group that is gone",
+    ),
     "reprs": Feature(
         ("_tensor_str._add_suffixes",),
         "each rank shows its tensors on a GPU with their device, equal ones too",
@@ -139,7 +141,11 @@ FEATURES = {
 }
 #: Names that an older torch does not have. What rests on them is a little less there, as it has
 #: always been: nothing to tell at each start.
-SINCE = {"Work._get_sequence_number": "2.15"}
+SINCE = {
+    "Work._get_sequence_number": "2.15",
+    "Backend._ensure_backend_registered": "2.15",
+    "_C._clear_DTensor_sharding_propagator_cache": "2.15",
+}
 #: Off with "deadlocks", as parts of it.
 DEADLOCKS = (
     "deadlocks",
@@ -149,7 +155,6 @@ DEADLOCKS = (
     "barriers",
     "meetings",
     "inside",
-    "roots",
     "works",
     "limits",
     "futures",
@@ -158,6 +163,9 @@ DEADLOCKS = (
 
 #: Where the owner of an attribute is.
 _OWNERS = {
+    "Backend": "distributed.Backend",
+    "Module": "nn.Module",
+    "_C": "_C",
     "ProcessGroup": "distributed.ProcessGroup",
     "Work": "distributed.Work",
     "Store": "distributed.Store",
@@ -213,12 +221,11 @@ def _is_new(name: str) -> bool:
 def is_there(name: str) -> bool:
     """Tell whether this torch has a name of ``FEATURES``."""
     if name.startswith(FILE.format("")):
-        return os.path.exists(frames.path(name.removeprefix(FILE.format(""))))
-    if name.startswith(METHOD.format("")):
-        return _has_method(name.removeprefix(METHOD.format("")))
-    if " in " in name:
-        variable, function = name.split(" in ")
-        return variable in getattr(_code(function), "co_varnames", ())
+        file, _, attribute = name.removeprefix(FILE.format("")).partition(": ")
+        is_file = os.path.exists(frames.path(file))
+        return is_defined(attribute, "torch", file) if attribute else is_file
+    if name == METHODS:
+        return all(map(has_method, COUNTED))
     owner, attribute = name.split(".", 1)
     return find(f"{_OWNERS[owner]}.{attribute}") is not None or _is_set(owner, attribute)
 
@@ -235,7 +242,7 @@ def _code(function: str) -> CodeType | None:
     return getattr(unwrap(found), "__code__", None) if found else None
 
 
-def _has_method(function: str) -> bool:
+def has_method(function: str) -> bool:
     """Tell whether a function of torch.distributed calls a method that labkit knows."""
     called = getattr(_code(function), "co_names", ())
     methods = (*collectives.MESSAGES, *(m for own in collectives.METHODS.values() for m in own))

@@ -13,7 +13,7 @@ import pytest
 import torch.distributed as dist
 from tornado.ioloop import IOLoop, PeriodicCallback
 
-from labkit.rank.ipython_internals import readers_of_users, timers_of_users
+from labkit.rank.asyncio_internals import readers_of_users, timers_of_users
 
 
 def send() -> None:

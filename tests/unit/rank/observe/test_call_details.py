@@ -73,31 +73,31 @@ ROOT = SimpleNamespace(rootRank=1)
 
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
 def test_the_root_is_in_the_options_of_a_rooted_call(name):
-    assert call_details._ends(Group(), name, ([], ROOT)) == (1, None)
-    assert call_details._ends(Group(), name, ([],)) == (None, None)
+    assert call_details.ends(Group(), name, ([], ROOT)) == (1, None)
+    assert call_details.ends(Group(), name, ([],)) == (None, None)
 
 
 def test_a_call_without_a_root_has_none():
-    assert call_details._ends(Group(), "allreduce", ([], ROOT)) == (None, None)
+    assert call_details.ends(Group(), "allreduce", ([], ROOT)) == (None, None)
 
 
 def test_splits_are_counted_in_elements():
     """Rows of an all_to_all_single have elements of their own: here 3."""
     out, own = torch.zeros(4, 3), torch.zeros(5, 3)
     to, back = [2, 3], [1, 3]
-    found = call_details._ends(Group(), "alltoall_base", (out, own, back, to))
+    found = call_details.ends(Group(), "alltoall_base", (out, own, back, to))
     assert found == (None, ((6, 9), (3, 9)))
 
 
 def test_splits_that_were_not_given_are_equal():
     out, own = torch.zeros(4), torch.zeros(4)
-    found = call_details._ends(Group(), "alltoall_base", (out, own, [], []))
+    found = call_details.ends(Group(), "alltoall_base", (out, own, [], []))
     assert found == (None, ((2, 2), (2, 2)))
 
 
 def test_splits_of_lists_are_the_sizes_of_their_tensors():
     out, own = [torch.zeros(1), torch.zeros(2, 2)], [torch.zeros(3), torch.zeros(0)]
-    assert call_details._ends(Group(), "alltoall", (out, own)) == (None, ((3, 0), (1, 4)))
+    assert call_details.ends(Group(), "alltoall", (out, own)) == (None, ((3, 0), (1, 4)))
 
 
 def test_the_sizes_of_messages_are_counted_over_their_tensors():

@@ -32,21 +32,19 @@ def afresh(monkeypatch):
 
 def hide(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Change torch so that a name of ``FEATURES`` is gone, whatever kind of name it is."""
-    if name.startswith("torch/"):
+    if ": " in name:
+        gone = name.rpartition(": ")[2]
+        stock_defined = names.is_defined
+        monkeypatch.setattr(
+            names, "is_defined", lambda own, *where: own != gone and stock_defined(own, *where)
+        )
+    elif name.startswith("torch/"):
         part = name.removeprefix("torch/")
         stock = names.os.path.exists
         gone = frames.path(part)
         monkeypatch.setattr(names.os.path, "exists", lambda path: path != gone and stock(path))
-    elif name.startswith("the method behind "):
-        function = name.removeprefix("the method behind ")
-        replace_code(monkeypatch, function, co_names=lambda names: ("renamed",) * len(names))
-    elif " in " in name:
-        variable, function = name.split(" in ")
-        replace_code(
-            monkeypatch,
-            function,
-            co_varnames=lambda known: tuple("renamed" if v == variable else v for v in known),
-        )
+    elif name == names.METHODS:
+        replace_code(monkeypatch, "gather", co_names=lambda names: ("renamed",) * len(names))
     else:
         owner, attribute = name.split(".", 1)
         path = f"{names._OWNERS[owner]}.{attribute}"
@@ -56,6 +54,8 @@ def hide(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             monkeypatch.setattr(found, "__init__", lambda self: None)
         elif owner == "_c10d_functional":  # torch.ops makes what is not there
             monkeypatch.setattr(found, last, None)
+        elif isinstance(found, type):
+            monkeypatch.delattr(next(c for c in found.__mro__ if last in vars(c)), last)
         elif last in vars(found):
             monkeypatch.delattr(found, last)
         else:  # of an object: its class has it
@@ -76,12 +76,22 @@ def test_this_torch_has_them_all():
     assert all(map(names.is_on, names.FEATURES))
 
 
+def test_this_torch_has_the_public_files_and_functions_too():
+    parts = (*frames.BLIND, *frames.MEETINGS)
+    assert all(names.os.path.exists(frames.path(part)) for part in parts)
+    assert all(map(names.has_method, names.COUNTED))
+    makers = [names._code(maker).co_varnames for maker in frames.MAKERS[:2]]
+    assert {frames.SIZE, frames.RANK, frames.METHOD, frames.LIMIT} <= set(makers[0])
+    assert frames.ALONE in makers[1]
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_a_name_that_is_gone_turns_its_features_off_and_no_others(monkeypatch, name):
     hide(monkeypatch, name)
     missing = {one.feature: one for one in names.check()}
-    # a function takes its variables along, a method what ends in it
+    # a method takes along what ends in it
     along = {n for n in EVERY if name.rpartition(".")[2] in n.split()[-1]}
+    along |= {names.METHODS} if name.startswith("ProcessGroup.") else set()
     own = {key for key, feature in names.FEATURES.items() if name in feature.names}
     for key in own:
         assert name in missing[key].names
