@@ -52,7 +52,7 @@ def end_cell(result: object = None) -> None:
     activity.in_cell = False
     debugger.end()
     if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
-        children.end(_later, shell.user_ns.values())
+        children.end(_later)
     cell_calls.publish()
     ended_groups.end_cell(shell.user_ns)
 
@@ -104,7 +104,7 @@ def call(payload: bytes) -> Returned:
         return _left(error)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
-            children.end(_later, tracebacks.get_shell().user_ns.values())
+            children.end(_later)
         return _failed(error, names.explain_missing(error, tracebacks.get_shell().user_ns))
     finally:
         activity.in_call = False

@@ -9,13 +9,8 @@ between two instructions only, so one that comes just before a wait for a semaph
 whoever ends a pool of processes would wait for ever. Until the child has the system's way again, a
 SIGTERM waits.
 
-After a stop, the processes end that the cell has started and not waited for.
-
-Ctrl-C in a terminal reaches all processes that a program has started; a stop reaches the rank
-only. What ``mp.spawn`` or ``mp.Process`` has started would go on, and could hold a port or a GPU.
-Daemons (workers of a DataLoader or a Pool) end with the object that has started them, which the
-error of the stop keeps alive: they are ended as well, unless a variable of the cells leads to them.
-Left alone is what was not started by ``multiprocessing``, as a server in the background.
+After a stop, the processes end that the cell has started with ``multiprocessing``: Ctrl-C in a
+terminal reaches them too, a stop reaches the rank only. They could hold a port or a GPU.
 """
 
 from __future__ import annotations
@@ -26,17 +21,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
-from types import FrameType, FunctionType, ModuleType, TracebackType
-from typing import Any
 
 from .. import times
-
-#: Objects that a search for what holds a process looks at: a fifth of a second.
-LOOKED_AT = 300_000
-_LEADS_ON = (ModuleType, type, FrameType, TracebackType)
-_MACHINERY = {"IPython", "ipykernel", "ipyparallel", "labkit", "traitlets"}
 
 #: Those that were there when the cell began.
 _before: set[BaseProcess] = set()
@@ -48,45 +36,13 @@ def note() -> None:
     _before = set(multiprocessing.active_children())
 
 
-def end(later: Callable[[float, Callable[[], None]], object], variables: Iterable[object]) -> None:
-    """End those that were started since, daemons that some variables lead to left out.
-
-    ``later`` calls a function after some seconds.
-    """
+def end(later: Callable[[float, Callable[[], None]], object]) -> None:
+    """End those that were started since; ``later`` calls a function after some seconds."""
     started = set(multiprocessing.active_children()) - _before
+    # Torch raises an error in the rank if a worker of a DataLoader is killed. SIGTERM ends it well.
     daemons = {p for p in started if p.daemon}
     _end([*started - daemons], (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), later)
-    # Torch raises an error in the rank if a worker of a DataLoader is killed. SIGTERM ends it well.
-    if daemons:
-        _end([*daemons - _reached(variables, daemons)], (signal.SIGINT, signal.SIGTERM), later)
-
-
-def _reached(variables: Iterable[object], wanted: set[BaseProcess]) -> set[BaseProcess]:
-    """Return which processes some variables lead to; all of them if there is too much to look at.
-
-    Modules, and what belongs to the notebook's machinery, lead to everything and hold nothing.
-    """
-    todo, seen, found = [v for v in variables if gc.is_tracked(v)], set[int](), set[BaseProcess]()
-    while todo and found != wanted:
-        if len(seen) > LOOKED_AT:
-            return wanted
-        value = todo.pop()
-        if id(value) in seen or isinstance(value, _LEADS_ON) or _is_machinery(value):
-            continue
-        seen.add(id(value))
-        if isinstance(value, BaseProcess):
-            found |= {p for p in wanted if p is value}
-        inner: Any = (
-            (value.__closure__, value.__defaults__, value.__kwdefaults__)
-            if isinstance(value, FunctionType)
-            else gc.get_referents(value)
-        )
-        todo += filter(gc.is_tracked, inner)
-    return found
-
-
-def _is_machinery(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] in _MACHINERY
+    _end([*daemons], (signal.SIGINT, signal.SIGTERM), later)
 
 
 def _end(

@@ -177,10 +177,10 @@ def leave(by: str = "") -> None:
     global _store
     ended_groups.leave(by)
     if dist.is_initialized():
-        stale.forget(groups.default())
         # Else NCCL ends a group together with ranks that may have aborted theirs.
         groups.abort()
         dist.destroy_process_group()
+        stale.forget_meshes()
     else:
         # Torch names groups by counting. One that failed here may not have failed elsewhere: the
         # ranks would give the next one different names, and never meet.

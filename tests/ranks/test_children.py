@@ -1,4 +1,4 @@
-"""Workers that a stopped cell has started end, unless a variable of the cells has them."""
+"""Workers that a stopped cell has started end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 import labkit
-from tests.support.cells import finish_cell, inside, results, run_cell, send_cell
+from tests.support.cells import finish_cell, inside, run_cell, send_cell
 from tests.support.events import Marks, stop_pressed, until
 
 DATA = """
@@ -60,30 +60,3 @@ def test_workers_end_with_the_stop(lab: labkit.Lab, tmp_path: Path, code: str) -
         assert isinstance(finish_cell(sent).error, labkit.Interrupted)
     # From outside: a cell could let Python collect them, which blocks the rank until they end.
     until(lambda: not any(children(lab)))
-
-
-HELD = {
-    "an iterator": "it = iter(D.DataLoader(Data(), 1, num_workers=2)); next(it)",
-    "persistent workers": (
-        "loader = D.DataLoader(Data(), 1, num_workers=2, persistent_workers=True)\n"
-        "it = iter(loader); next(it); del it"
-    ),
-    "a pool": "pool = mp.get_context('fork').Pool(2); pool.map(abs, [1, -1])",
-}
-AFTER = {
-    "an iterator": "len(list(it))",
-    "persistent workers": "len(list(loader)) - 1",
-    # A pool that nobody ends may wait for itself: its last reference can be one of its threads'.
-    "a pool": "found = sum(pool.map(abs, [3, -4])); pool.terminate(); pool.join(); found",
-}
-
-
-@pytest.mark.parametrize("name", HELD)
-def test_workers_of_a_variable_stay(lab: labkit.Lab, tmp_path: Path, name: str) -> None:
-    marks = Marks(tmp_path)
-    run_cell(lab, DATA.format(mark=marks.make()))
-    with stop_pressed(lambda states: marks.count() == 2):
-        sent = send_cell(lab, f"{HELD[name]}\n{marks.make()}\ntime.sleep(1000)")
-        assert isinstance(finish_cell(sent).error, labkit.Interrupted)
-    assert results(run_cell(lab, AFTER[name])) == ["7", "7"]
-    run_cell(lab, "it = loader = pool = None")

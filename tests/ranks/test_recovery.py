@@ -329,17 +329,6 @@ def test_ranks_that_made_unlike_numbers_of_groups_before_an_error_are_put_in_ste
     keeps_marks(lab, [0, 1, 2, 3])
 
 
-def test_what_torch_imported_while_a_group_was_there_knows_the_next_one(lab):
-    """Its functions' defaults name the default group of the moment of their import."""
-    gather = "import torch.distributed.nn.functional as nnf\nlen(nnf.all_gather(torch.ones(1)))"
-    assert run(lab, gather) == ["4"] * 4
-    interrupted(lab, SLOW, THREE_WAIT)
-    usable(lab)
-    assert run(lab, gather) == ["4"] * 4
-    code = "nnf.reduce_scatter(torch.ones(1), list(torch.ones(4, 1))).item()"
-    assert run(lab, code) == ["4.0"] * 4
-
-
 def test_a_sharded_tensor_of_the_next_group_has_its_mesh(lab):
     """Torch remembers results for an equal mesh, whose groups are gone, or others by now."""
     code = """
