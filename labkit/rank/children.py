@@ -1,13 +1,9 @@
 """Look after the processes that cells start: what they are to begin with, and how they end.
 
-A child that a rank forks, such as a worker of a data loader, leaves the rank's garbage alone. A
-process group that the rank has left may be garbage that Python has not collected yet: the traceback
-of an error keeps it in a cycle. If the child collects it, the group's destructor waits for gloo's
-threads, which no fork takes along, and the child hangs or is aborted. And it ends with SIGTERM, as
-elsewhere. The engine's handler would run the rank's exit functions in it; and Python runs handlers
-between two instructions only, so one that comes just before a wait for a semaphore is never run:
-whoever ends a pool of processes would wait for ever. Until the child has the system's way again, a
-SIGTERM waits.
+A child that a rank forks leaves the rank's garbage alone: a process group in it would wait, in its
+destructor, for gloo's threads, which no fork takes along. And it ends with SIGTERM, as elsewhere:
+the engine's handler would run the rank's exit functions, and Python would never run one that comes
+just before a wait for a semaphore. Until the child has the system's way again, a SIGTERM waits.
 
 After a stop, the processes end that the cell has started with ``multiprocessing``: Ctrl-C in a
 terminal reaches them too, a stop reaches the rank only. They could hold a port or a GPU.

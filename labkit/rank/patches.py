@@ -53,11 +53,6 @@ class Patch:
     needs: tuple[str, ...] = ()  #: names of those that come before
 
 
-def _end_of_cells(rank: Rank) -> None:
-    interrupts.reaches(device.finish)
-    ipython_internals.at_end_of_cells(rank.shell, device.finish, interrupts.begin, leaving.as_error)
-
-
 def _record(rank: Rank) -> None:
     p2p_record.install()
     p2p_record.write_receives()
@@ -74,157 +69,82 @@ def _guard(rank: Rank) -> None:
         guard.install(list_connections)
 
 
+def _ends(rank: Rank) -> None:
+    interrupts.reaches(device.finish)
+    ipython_internals.at_end_of_cells(rank.shell, device.finish, interrupts.begin, leaving.as_error)
+
+
+def _errors(rank: Rank) -> None:
+    tracebacks.install(rank.shell, ended_groups.explain)
+
+
+def _shell(install: Callable[[Any], object]) -> Callable[[Rank], object]:
+    return lambda rank: install(rank.shell)
+
+
+def _kernel(install: Callable[[Any], object]) -> Callable[[Rank], object]:
+    return lambda rank: install(rank.shell.kernel)
+
+
+def _alone(install: Callable[[], object]) -> Callable[[Rank], object]:
+    return lambda rank: install()
+
+
+# fmt: off
 PATCHES = (
-    Patch(
-        "cell functions",
-        "cloudpickle",
-        "functions of cells are sent whole",
-        lambda rank: cell_functions.send_whole(),
-    ),
-    Patch(
-        "cell names",
-        "IPython",
-        "the names that cells have are told apart from the shell's own",
-        lambda rank: names.install(rank.shell),
-    ),
-    Patch(
-        "errors",
-        "IPython, warnings, tqdm",
-        "cells have their names; errors, warnings and bars are short",
-        lambda rank: tracebacks.install(rank.shell, ended_groups.explain),
-    ),
-    Patch(
-        "exit",
-        "IPython, builtins",
-        "exit() ends the cell and not the rank",
-        lambda rank: leaving.install(rank.shell),
-        needs=("errors", "cell names"),
-    ),
-    Patch(
-        "streams",
-        "ipykernel",
-        "flushes that have nothing to send wait for nothing",
-        lambda rank: streams.install(rank.shell.kernel.session),
-    ),
-    Patch(
-        "guard",
-        "torch",
-        "what listens lets this user's processes in only",
-        _guard,
-    ),
-    Patch(
-        "record",
-        "torch",
-        "calls are noted, and refused in a group that has ended",
-        _record,
-        needs=("guard",),  # what is noted is the call of the cell, not the guard's
-    ),
-    Patch(
-        "connecting",
-        "torch",
-        "a group is connected in a side thread, which can be given up",
-        lambda rank: connecting.install(),
-        needs=("guard",),  # which makes its sockets in that thread
-    ),
-    Patch(
-        "backends",
-        "torch",
-        "plug-ins of backends are searched for once",
-        lambda rank: backend_plugins.install(),
-    ),
-    Patch(
-        "reducers",
-        "torch",
-        "DDP models are noted, and their groups live as long as they",
-        lambda rank: reducers.install(),
-    ),
-    Patch(
-        "backwards", "torch", "on a GPU, calls that issue collectives in C++ are noted", _backwards
-    ),
-    Patch(
-        "rendezvous",
-        "torch",
-        "init_process_group meets again at a port it had before",
-        lambda rank: rendezvous.install(),
-    ),
-    Patch(
-        "tensors",
-        "torch",
-        "tensors on the rank's own GPU are shown without it",
-        lambda rank: reprs.install(rank.device),
-    ),
-    Patch(
-        "forks",
-        "os",
-        "a forked child collects none of the rank's garbage, and ends with SIGTERM",
-        lambda rank: children.install(),
-    ),
-    Patch(
-        "interrupts",
-        "ipykernel",
-        "SIGINT reaches the code of cells only",
-        lambda rank: interrupts.install(rank.shell.kernel),
-    ),
-    Patch(
-        "ends of cells",
-        "IPython",
-        "a cell ends when its GPU has ended",
-        _end_of_cells,
-        needs=("interrupts", "exit"),  # it wraps the code that interrupts know
-    ),
-    Patch(
-        "cells",
-        "IPython",
-        "what a cell begins and ends with",
-        lambda rank: calls.install(rank.shell),
-        needs=("errors", "record"),
-    ),
-    Patch(
-        "input",
-        "ipykernel, builtins, getpass",
-        "input() asks in the notebook",
-        lambda rank: person.install(rank.shell.kernel),
-    ),
-    Patch(
-        "debugger",
-        "pdb, IPython",
-        "breakpoint() and %debug ask in the notebook",
-        lambda rank: debugger.install(rank.shell),
-        needs=("errors", "input"),
-    ),
-    Patch(
-        "clients",
-        "ipykernel",
-        "whose requests are served is noted",
-        lambda rank: ipython_internals.note_sessions(rank.shell.kernel),
-    ),
-    Patch(
-        "awaiting",
-        "ipykernel",
-        "a cell can await",
-        lambda rank: ipython_internals.let_cells_await(rank.shell.kernel),
-    ),
-    Patch(
-        "replies",
-        "ipykernel",
-        "a reply names the error of a value that could not be shown",
-        lambda rank: ipython_internals.name_errors(rank.shell.kernel),
-    ),
-    Patch(
-        "messages",
-        "ipykernel",
-        "of each request the notebook hears what it uses",
-        lambda rank: quiet.install(rank.shell.kernel),
-        needs=("streams", "replies"),  # it adds to a reply that is complete
-    ),
-    Patch(
-        "control",
-        "ipykernel",
-        "the control channel answers the notebook's questions",
-        lambda rank: control.install(rank.shell.kernel),
-        needs=("cells", "input", "record"),
-    ),
+    Patch("cell functions", "cloudpickle", "functions of cells are sent whole",
+          _alone(cell_functions.send_whole)),
+    Patch("cell names", "IPython", "the names that cells have are told apart from the shell's own",
+          _shell(names.install)),
+    Patch("errors", "IPython, warnings, tqdm",
+          "cells have their names; errors, warnings and bars are short", _errors),
+    Patch("exit", "IPython, builtins", "exit() ends the cell and not the rank",
+          _shell(leaving.install), needs=("errors", "cell names")),
+    Patch("streams", "ipykernel", "flushes that have nothing to send wait for nothing",
+          lambda rank: streams.install(rank.shell.kernel.session)),
+    Patch("guard", "torch", "what listens lets this user's processes in only", _guard),
+    # What is noted is the call of the cell, not the guard's.
+    Patch("record", "torch", "calls are noted, and refused in a group that has ended",
+          _record, needs=("guard",)),
+    # The guard makes its sockets in the side thread.
+    Patch("connecting", "torch", "a group is connected in a side thread, which can be given up",
+          _alone(connecting.install), needs=("guard",)),
+    Patch("backends", "torch", "plug-ins of backends are searched for once",
+          _alone(backend_plugins.install)),
+    Patch("reducers", "torch", "DDP models are noted, and their groups live as long as they",
+          _alone(reducers.install)),
+    Patch("backwards", "torch", "on a GPU, calls that issue collectives in C++ are noted",
+          _backwards),
+    Patch("rendezvous", "torch", "init_process_group meets again at a port it had before",
+          _alone(rendezvous.install)),
+    Patch("tensors", "torch", "tensors on the rank's own GPU are shown without it",
+          lambda rank: reprs.install(rank.device)),
+    Patch("forks", "os",
+          "a forked child collects none of the rank's garbage, and ends with SIGTERM",
+          _alone(children.install)),
+    Patch("interrupts", "ipykernel", "SIGINT reaches the code of cells only",
+          _kernel(interrupts.install)),
+    # It wraps the code that interrupts know.
+    Patch("ends of cells", "IPython", "a cell ends when its GPU has ended",
+          _ends, needs=("interrupts", "exit")),
+    Patch("cells", "IPython", "what a cell begins and ends with",
+          _shell(calls.install), needs=("errors", "record")),
+    Patch("input", "ipykernel, builtins, getpass", "input() asks in the notebook",
+          _kernel(person.install)),
+    Patch("debugger", "pdb, IPython", "breakpoint() and %debug ask in the notebook",
+          _shell(debugger.install), needs=("errors", "input")),
+    Patch("clients", "ipykernel", "whose requests are served is noted",
+          _kernel(ipython_internals.note_sessions)),
+    Patch("awaiting", "ipykernel", "a cell can await", _kernel(ipython_internals.let_cells_await)),
+    Patch("replies", "ipykernel", "a reply names the error of a value that could not be shown",
+          _kernel(ipython_internals.name_errors)),
+    # It adds to a reply that is complete.
+    Patch("messages", "ipykernel", "of each request the notebook hears what it uses",
+          _kernel(quiet.install), needs=("streams", "replies")),
+    Patch("control", "ipykernel", "the control channel answers the notebook's questions",
+          _kernel(control.install), needs=("cells", "input", "record")),
 )
+# fmt: on
 
 
 def in_order(patches: Iterable[Patch]) -> list[Patch]:

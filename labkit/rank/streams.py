@@ -1,15 +1,10 @@
 """Let a rank flush its output as often as it likes, and wait for none that has nothing to send.
 
-Each flush of ipykernel's streams is a message and waits for another thread: 160 µs here and 400 µs
-in the notebook's kernel. A bar that is flushed with each of half a million steps took 70 s so, and
-the end of its output came too late to be shown.
-
-The first flushes are served at once, so what a rank says last before it dies is seen. One that
-flushes thousands of times in a second is served every ``times.FLUSHED`` instead, as one that never
-flushes is, and before anything else leaves the rank: results, pictures, the end of the cell.
-
-ipykernel flushes both streams twice at the end of each request. Where neither Python nor C code
-has written anything since the last flush, there is nothing to wait for.
+Each flush of ipykernel's streams is a message and waits for another thread: a bar that is flushed
+with each of half a million steps took 70 s. The first flushes are served at once, so what a rank
+says last before it dies is seen; after thousands in a second one is served every
+``times.FLUSHED``, and before anything else leaves the rank. Where nothing was written since the
+last flush, as at the end of most requests, there is nothing to wait for.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ _carry = _names["_carry"]
 
 
 class Manners:
-    """The device queue of a rank, for labkit; see ``labkit.rank.observe.device.Queue``."""
+    """The device queue of a rank, for labkit; see ``labkit.rank.observe.device.Cuda``."""
 
     def __init__(self) -> None:
         self.given: list[Given] = []  #: oldest first

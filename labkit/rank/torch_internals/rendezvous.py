@@ -1,14 +1,10 @@
 """Let ``init_process_group`` by ``env://`` and ``tcp://`` meet again at a port it had before.
 
 Rank 0 serves the store at that port, and torch ends the server with the last object that knows the
-group: a DDP model in a variable, or in a reference cycle, keeps it for the group that is formed
-next, with the addresses of the last one in it. And a rank that is early connects to the server of
-the group that rank 0 is still about to leave. In a script both are rare; in a notebook a cell that
-forms a group, trains and leaves it is run again in the same processes.
-
-So here the server on rank 0 ends when the group is destroyed, and a rank waits for that end
-before it looks for the next server. What torch does is the same otherwise. The wait, unlike
-torch's own search for a server, can be interrupted.
+group: a DDP model in a variable keeps it for the next group, with the addresses of the last one in
+it. And a rank that is early connects to the server that rank 0 is still about to leave. So here
+the server ends when the group is destroyed, and a rank waits for that end, in a way that can be
+interrupted, before it looks for the next one.
 """
 
 from __future__ import annotations
