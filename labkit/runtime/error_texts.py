@@ -12,10 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..rank_names import bold_label, fold, has_rate, how_to_replace, label, red
-from .cluster import RankCluster
+
+if TYPE_CHECKING:  # a check that shows a wrong answer needs no ipyparallel
+    from .cluster import RankCluster
 
 #: Name, message and formatted lines of what a rank raised.
 Raised = tuple[str, str, list[str]]

@@ -293,7 +293,7 @@ def test_a_rank_that_crashes_says_where(tmp_path, code):
         [
             sys.executable,
             "-c",
-            "import sys; from labkit.rank import stack_file; stack_file.install()\n"
+            "import sys; from labkit.rank import interrupts; interrupts.write_stacks()\n"
             "exec(compile(sys.argv[1], 'In[7]', 'exec'))",
             code,
         ],
