@@ -6,16 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, would_give
 
 
 def trial(answer: Callable[[], Any], here: Here) -> Any:
-    """Ask for the neighbour."""
     return answer()
 
 
 def expected(world_size: int) -> list[int]:
     """Count on by one, and begin again at the end."""
     return [(r + 1) % world_size for r in range(world_size)]
+
+
+def _each(named: Callable[[int, int], int]) -> Predicate:
+    """Return the predicate of ranks that each name ``named(rank, n)``."""
+    return would_give(lambda n: [named(r, n) for r in range(n)])
 
 
 EXERCISE = Exercise(
@@ -27,29 +32,21 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "The last rank names a rank that does not exist: after the last one comes rank 0.",
-            when=lambda yours, expected, n: yours == [r + 1 for r in range(n)],
+            when=_each(lambda r, n: r + 1),
             hint="Which ranks are there in a world of four? What is the largest rank + 1?",
         ),
         Mistake(
             "That is the neighbour on the other side: the next rank is one more, not one less.",
-            when=lambda yours, expected, n: (
-                yours in ([(r - 1) % n for r in range(n)], [r - 1 for r in range(n)])
-            ),
+            when=_each(lambda r, n: (r - 1) % n) | _each(lambda r, n: r - 1),
         ),
         Mistake(
             "That is the rank itself, not its neighbour.",
-            when=lambda yours, expected, n: yours == list(range(n)),
+            when=_each(lambda r, n: r),
         ),
         Mistake(
             "You divide by the wrong number: the ranks go from 0 to world_size - 1, so counting "
             "begins again at world_size.",
-            when=lambda yours, expected, n: (
-                yours
-                in (
-                    [(r + 1) % (n - 1) for r in range(n)],
-                    [(r + 1) % (n + 1) for r in range(n)],
-                )
-            ),
+            when=_each(lambda r, n: (r + 1) % (n + 1)) | _each(lambda r, n: (r + 1) % (n - 1)),
         ),
         Mistake(
             "Every rank returns the same number: start from rank, which is different on each.",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import When, some_rank, would_give
 
 #: Rows of the batches: four ranks divide none of the first three evenly, and of the second and
 #: third not all get the same with three or two ranks.
@@ -37,7 +37,6 @@ def _shown(part: Any, batch: torch.Tensor) -> Any:
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    """Ask for this rank's part of some batches: the numbers of its rows."""
     parts = []
     for length in LENGTHS:
         batch = _batch(length, here.device)
@@ -50,44 +49,28 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
     return parts
 
 
+def _taken(take: Callable[[list[int], int, int], list[int]]) -> Callable[[int], list[Any]]:
+    """Return what each rank has if it takes ``take(rows, rank, n)``."""
+    return lambda n: [[take(list(range(length)), r, n) for length in LENGTHS] for r in range(n)]
+
+
 def _divided(begin: Callable[[int, int, int], int]) -> Callable[[int], list[Any]]:
     """Return what each rank takes if its part goes from ``begin(length, rank, n)`` to where the
     next one begins."""
-
-    def parts(n: int) -> list[Any]:
-        return [
-            [
-                list(range(length))[begin(length, r, n) : begin(length, r + 1, n)]
-                for length in LENGTHS
-            ]
-            for r in range(n)
-        ]
-
-    return parts
+    return _taken(lambda rows, r, n: rows[begin(len(rows), r, n) : begin(len(rows), r + 1, n)])
 
 
 expected = _divided(lambda length, r, n: r * (length // n) + min(r, length % n))
 
 
-def _last_takes_the_rest(length: int, rank: int, n: int) -> int:
-    return length if rank == n else rank * (length // n)
-
-
-def _each(take: Callable[[list[int], int, int], list[int]]) -> When:
-    """Return the predicate of ``take(rows, rank, n)`` in place of the right part."""
-    return would_give(
-        lambda n: [[take(list(range(length)), r, n) for length in LENGTHS] for r in range(n)]
-    )
-
-
 def _any(text: str) -> When:
     """Return the predicate of parts of which one is described with this text."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        parts = [part for mine in yours for part in ([mine] if isinstance(mine, str) else mine)]
-        return any(isinstance(part, str) and text in part for part in parts)
-
-    return when
+    return some_rank(
+        lambda mine, its: any(
+            isinstance(part, str) and text in part
+            for part in ([mine] if isinstance(mine, str) else mine)
+        )
+    )
 
 
 EXERCISE = Exercise(
@@ -100,7 +83,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "Every rank takes the whole batch: which rows a rank takes has to depend on rank.",
-            when=_each(lambda rows, r, n: rows),
+            when=would_give(_taken(lambda rows, r, n: rows)),
         ),
         Mistake(
             "The parts are rounded down to the same length, so the last rows of the batch are on "
@@ -111,7 +94,7 @@ EXERCISE = Exercise(
         Mistake(
             "The last rank takes all that is left over: with 7 rows and four ranks it has 4 rows, "
             "and the others 1. The lengths may differ by one row only.",
-            when=would_give(_divided(_last_takes_the_rest)),
+            when=would_give(_divided(lambda length, r, n: length if r == n else r * (length // n))),
             hint="len(batch) % world_size rows are left over. Give one each to the first ranks.",
         ),
         Mistake(
@@ -129,7 +112,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank takes every world_size-th row. It should take consecutive rows: rank 0 the "
             "first ones.",
-            when=_each(lambda rows, r, n: rows[r::n]),
+            when=would_give(_taken(lambda rows, r, n: rows[r::n])),
         ),
         Mistake(
             "batch[rank] is a single row, and there is none if the batch has fewer rows than "

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import Predicate, would_give
 from .reduced import left_by_reduce
 
 
@@ -19,7 +18,6 @@ def _brought(rank: int) -> torch.Tensor:
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
-    """Average two numbers per rank."""
     return answer(_brought(here.rank).to(here.device))
 
 
@@ -28,7 +26,6 @@ def _sum(world_size: int) -> torch.Tensor:
 
 
 def expected(world_size: int) -> list[torch.Tensor]:
-    """Average all ranks' tensors in one process."""
     return [_sum(world_size) / world_size] * world_size
 
 
@@ -36,11 +33,16 @@ def _reduced(yours: Any, expected: Any, n: int) -> bool:
     return left_by_reduce([mine * n for mine in yours], [_brought(r) for r in range(n)])
 
 
-def _with_another_op(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the ranks' numbers were put together by another operation."""
-    brought = torch.stack([_brought(r) for r in range(n)])
-    found = (brought.amax(0), brought.amin(0), brought.prod(0))
-    return any(same(yours, [value / by] * n) for value in found for by in (1, n))
+def _all_give(combine: Callable[[torch.Tensor], torch.Tensor]) -> Predicate:
+    """Return the predicate of ranks that all have ``combine(what all bring)``, divided by their
+    number or not."""
+    give = lambda n: combine(torch.stack([_brought(r) for r in range(n)]))  # noqa: E731
+    return would_give(lambda n: [give(n)] * n) | would_give(lambda n: [give(n) / n] * n)
+
+
+def _each_gives(change: Callable[[torch.Tensor, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of ranks that have ``change(what it brings, n)`` each."""
+    return would_give(lambda n: [change(_brought(r), n) for r in range(n)])
 
 
 EXERCISE = Exercise(
@@ -75,24 +77,11 @@ EXERCISE = Exercise(
             "x.mean() is the mean of the numbers in one tensor. The average over the ranks keeps "
             "the two numbers apart: add up each of them over the ranks, then divide by the number "
             "of ranks.",
-            when=lambda yours, expected, n: any(
-                same(yours, [value] * n if not isinstance(value, list) else value)
-                for value in (
-                    (_sum(n) / n).mean(),
-                    _sum(n).mean(),
-                    [_brought(r).mean() for r in range(n)],
-                )
-            ),
+            when=_all_give(lambda all: all.sum(0).mean()) | _each_gives(lambda x, n: x.mean()),
         ),
         Mistake(
             "Each rank still has its own numbers: nothing was added up over the ranks.",
-            when=lambda yours, expected, n: (
-                n > 1
-                and (
-                    same(yours, [_brought(r) for r in range(n)])
-                    or same(yours, [_brought(r) / n for r in range(n)])
-                )
-            ),
+            when=_each_gives(lambda x, n: x) | _each_gives(lambda x, n: x / n),
         ),
         Mistake(
             "One collective is enough: one all_reduce adds up both numbers, on all ranks.",
@@ -101,7 +90,9 @@ EXERCISE = Exercise(
         Mistake(
             "This is the ranks' largest, smallest or product. An average needs their sum, which is "
             "what dist.all_reduce gives without op=; then divide by world_size.",
-            when=_with_another_op,
+            when=_all_give(lambda all: all.amax(0))
+            | _all_give(lambda all: all.amin(0))
+            | _all_give(lambda all: all.prod(0)),
         ),
     ),
     hints=(

@@ -10,7 +10,7 @@ import torch
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import Predicate, every_rank, would_give
 from .reduced import left_by_reduce
 
 #: The calls, and on which of n ranks their flag is True: not equally often on all, or ranks that
@@ -34,11 +34,10 @@ def _count(flag: Callable[[int, int], bool], n: int) -> int:
 
 
 def expected(world_size: int) -> list[list[int]]:
-    """Count them in one process."""
     return [[_count(flag, world_size) for flag in FLAGS.values()]] * world_size
 
 
-def _each(give: Callable[[Callable[[int, int], bool], int, int], Any]) -> Any:
+def _each(give: Callable[[Callable[[int, int], bool], int, int], Any]) -> Predicate:
     """Return the predicate of ``give(flag, rank, n)`` in place of the right count."""
     return would_give(lambda n: [[give(flag, r, n) for flag in FLAGS.values()] for r in range(n)])
 
@@ -75,9 +74,7 @@ EXERCISE = Exercise(
         Mistake(
             "That says whether flag is True on any rank, not on how many: a tensor of bool cannot "
             "count, and MAX does not add.",
-            when=lambda yours, expected, n: all(
-                [float(y) for y in mine] == [float(e > 0) for e in expected[0]] for mine in yours
-            ),
+            when=every_rank(lambda mine, its: [float(y) for y in mine] == [e > 0 for e in its]),
         ),
         Mistake(
             "dist.all_reduce adds up tensors: make one from the flag.",
