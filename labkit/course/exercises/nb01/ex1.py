@@ -10,12 +10,12 @@ import torch
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
 from .messages import (
     ENTRIES,
+    NO_TENSOR,
+    OTHER_DTYPE,
     OVERWRITTEN,
     brought,
     changes_only_x,
     gives,
-    has_no_tensor,
-    has_other_dtype,
     played,
     try_cases,
 )
@@ -35,7 +35,6 @@ def _sum_to(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.stack(list(xs[: rank + 1])).sum(0, dtype=xs[0].dtype)
 
 
-#: Add up in one process.
 expected = played(_sum_to)
 
 
@@ -97,16 +96,8 @@ EXERCISE = Exercise(
             "rank - 1, and the last rank sends to nobody.",
             stuck=r"waits? in send to rank .*: a receive of ranks? .*is missing",
         ),
-        Mistake(
-            "The dtype of the buffer or of the result differs from that of x. torch.empty_like(x) "
-            "has the shape, the dtype and the device of x; torch.zeros(x.shape) is float32.",
-            when=has_other_dtype,
-            raises=r"result type \w+ can't be cast|Died: signal 6",
-        ),
-        Mistake(
-            "Return a tensor like x, not a list or a number.",
-            when=has_no_tensor,
-        ),
+        OTHER_DTYPE,
+        NO_TENSOR,
         Mistake(
             "The sums are right, but x was changed: += and add_ work in place. Add into a copy "
             "(x.clone()), or write x + before.",
@@ -127,10 +118,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Your own x is missing: each rank returns what it received plus its own x.",
-            when=lambda *found: (
-                gives(lambda xs, r: _sum_to(xs, r - 1) if r else xs[0])(*found)
-                or gives(lambda xs, r: _sum_to(xs, r) - xs[r])(*found)
-            ),
+            when=gives(lambda xs, r: _sum_to(xs, r - 1) if r else xs[0])
+            | gives(lambda xs, r: _sum_to(xs, r) - xs[r]),
         ),
         Mistake(
             "Every rank returns its own x: the sum that it received is not in the result. Return "

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
+from ...mistakes import Predicate, some_rank
 from .messages import (
     CASES,
+    NOT_WAITED_FOR,
+    OTHER_DTYPE,
     brought,
-    comes_too_early,
     gives,
     has_no_tensor,
-    has_other_dtype,
-    is_overwritten,
     played,
     try_cases,
 )
@@ -51,16 +51,9 @@ def _from_peer(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
     return None if peer is None else xs[peer]
 
 
-def _own(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
-    return None if _from_peer(xs, rank) is None else xs[rank]
-
-
-def _neighbours(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor | None:
-    return None if _from_peer(xs, rank) is None else xs[rank ^ 1]
-
-
-def _changes_x(yours: Any, expected: Any, world_size: int) -> bool:
-    return not all(value[-1] for value in yours if value is not None)
+def _gives_that_of(chosen: Callable[[int], int]) -> Predicate:
+    """Return the predicate of ranks with a partner that return the x of ``chosen(rank)``."""
+    return gives(lambda xs, r: None if _from_peer(xs, r) is None else xs[chosen(r)])
 
 
 EXERCISE = Exercise(
@@ -94,41 +87,27 @@ EXERCISE = Exercise(
             "wait(), so the loop never ends: call wait() instead.",
             stuck=r"is_completed\(\)",
         ),
-        Mistake(
-            "The buffer's dtype differs from that of x. torch.empty_like(x) has the shape and the "
-            "dtype of x; torch.zeros(x.shape) is float32.",
-            when=has_other_dtype,
-            raises=r"Died: signal 6",
-        ),
+        OTHER_DTYPE,
         Mistake(
             "Return the tensor that irecv has filled, not a Work and not a list.",
             when=has_no_tensor,
             raises=r"cannot pickle '.*Work' object",
         ),
-        Mistake(
-            "The result was read before the message had arrived: the function returned without "
-            "waiting for its irecv.",
-            when=comes_too_early,
-        ),
-        Mistake(
-            "x was overwritten (with -7) before it had been sent: the function returned without "
-            "waiting for its isend.",
-            when=is_overwritten,
-        ),
+        *NOT_WAITED_FOR,
         Mistake(
             "x was changed: it belongs to the caller, and the send may still be reading it. "
             "Receive into a separate buffer, and return that.",
-            when=_changes_x,
+            when=some_rank(lambda mine, its: mine is not None and not mine[-1]),
         ),
         Mistake(
             "You return your own x. What the other rank sent is in the buffer that irecv has "
             "filled.",
-            when=gives(_own),
+            when=_gives_that_of(lambda rank: rank),
         ),
         Mistake(
             "The partner is not always the neighbour: exchange with the rank that is passed as "
             "peer.",
-            when=gives(_neighbours),
+            when=_gives_that_of(lambda rank: rank ^ 1),
         ),
     ),
     hints=(

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
+from ...mistakes import every_rank
 from .messages import (
     ENTRIES,
+    NO_TENSOR,
+    NOT_WAITED_FOR,
+    OTHER_DTYPE,
     brought,
     changes_only_x,
-    comes_too_early,
     gives,
-    has_no_tensor,
-    has_other_dtype,
-    is_overwritten,
     played,
     try_cases,
 )
@@ -26,22 +26,7 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
     return try_cases(answer, here, [x.to(here.device) for x in brought(here.rank)])
 
 
-#: Shift in one process.
 expected = played(lambda xs, r: xs[r - 1])
-
-
-def _into_x(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether no x is as it was, and no result is right."""
-    return all(
-        not mine[-1] and mine[:-1] != right[:-1]
-        for mine, right in zip(yours, expected, strict=True)
-    )
-
-
-def _other_way(yours: Any, expected: Any, world_size: int) -> bool:
-    return world_size > 2 and gives(lambda xs, r: xs[(r + 1) % len(xs)])(
-        yours, expected, world_size
-    )
 
 
 EXERCISE = Exercise(
@@ -76,17 +61,8 @@ EXERCISE = Exercise(
             "let one rank send first.",
             stuck=r"Cause: Every one of them waits to receive before it sends",
         ),
-        Mistake(
-            "The buffer's dtype differs from that of x. torch.empty_like(x) has the shape, the "
-            "dtype and the device of x; torch.zeros(x.shape) is float32.",
-            when=has_other_dtype,
-            raises=r"Died: signal 6",
-        ),
-        Mistake(
-            "Return a tensor like x, not a Work, a list or a number.",
-            when=has_no_tensor,
-            raises=r"cannot pickle '.*Work' object",
-        ),
+        OTHER_DTYPE,
+        NO_TENSOR,
         Mistake(
             "The results are right, but x was changed: receive into a separate buffer.",
             when=changes_only_x,
@@ -98,7 +74,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The two tensors are swapped: isend takes x, irecv takes the buffer.",
-            when=_into_x,
+            when=every_rank(lambda mine, its: not mine[-1] and mine[:-1] != its[:-1]),
         ),
         Mistake(
             "Only rank 0 is wrong: the ring is not closed. The last rank sends to rank 0, and "
@@ -110,24 +86,12 @@ EXERCISE = Exercise(
         Mistake(
             "Nothing comes from another rank: roll moves the numbers inside of this rank's x. "
             "Send x, and receive what the rank before sends.",
-            when=lambda *found: (
-                gives(lambda xs, r: xs[r].roll(1, 0))(*found)
-                or gives(lambda xs, r: xs[r].roll(-1, 0))(*found)
-            ),
+            when=gives(lambda xs, r: xs[r].roll(1, 0)) | gives(lambda xs, r: xs[r].roll(-1, 0)),
         ),
-        Mistake(
-            "Some ranks return numbers that no rank passed to shift: wait for every Work before "
-            "you read its buffer.",
-            when=comes_too_early,
-        ),
-        Mistake(
-            "x was overwritten (with -7) before it had been sent: wait for every Work before you "
-            "return, also for that of the isend.",
-            when=is_overwritten,
-        ),
+        *NOT_WAITED_FOR,
         Mistake(
             "The tensors move in the wrong direction: send to rank + 1 and receive from rank - 1.",
-            when=_other_way,
+            when=gives(lambda xs, r: xs[(r + 1) % len(xs)]),
         ),
         Mistake(
             "You return your own x. The neighbour's x is in the buffer that you received into.",

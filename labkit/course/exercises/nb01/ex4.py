@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import any_of
+from ...mistakes import Predicate
 from .messages import (
+    CHANGES_X,
     ENTRIES,
     LATE_SECONDS,
     brought,
-    changes_only_x,
     gives,
     has_no_tensor,
     has_other_dtype,
@@ -40,7 +39,6 @@ def _brought(rank: int) -> list[torch.Tensor]:
     return brought(rank)[1:]
 
 
-#: Stack the rows in one process.
 expected = played(lambda xs, r: None if r else torch.stack(list(xs)), _brought)
 
 
@@ -75,7 +73,7 @@ def _too_early(yours: Any, expected: Any, n: int) -> bool:
     return len(rows) == n and len(shapes) == 1 and any(row not in _own(n) for row in rows)
 
 
-def _on_rank_0(build: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:
+def _on_rank_0(build: Callable[[list[torch.Tensor]], torch.Tensor]) -> Predicate:
     return gives(lambda xs, r: None if r else build(list(xs)), _brought)
 
 
@@ -120,10 +118,7 @@ EXERCISE = Exercise(
             "Ranks other than 0 have to return None.",
             when=lambda yours, expected, n: any(v is not None for v in yours[1:]),
         ),
-        Mistake(
-            "The rows are right, but x was changed.",
-            when=changes_only_x,
-        ),
+        CHANGES_X,
         Mistake(
             "Rank 0's own row comes last. Row r belongs to rank r, so it has to come first.",
             when=_on_rank_0(lambda xs: torch.stack([*xs[1:], xs[0]])),
@@ -136,7 +131,8 @@ EXERCISE = Exercise(
         Mistake(
             "The ranks' tensors are stacked along the wrong dimension: the new dimension has to "
             "be the first (dim=0), so that row r is the x of rank r.",
-            when=any_of(*(_on_rank_0(partial(torch.stack, dim=dim)) for dim in (1, 2))),
+            when=_on_rank_0(lambda xs: torch.stack(xs, dim=1))
+            | _on_rank_0(lambda xs: torch.stack(xs, dim=2)),
         ),
         Mistake(
             "The rows are flattened. Each row has the shape of x, so the result has the shape "
@@ -146,7 +142,7 @@ EXERCISE = Exercise(
         Mistake(
             "The ranks' tensors are joined end to end in one dimension: torch.stack adds a new "
             "dimension, torch.cat does not.",
-            when=_on_rank_0(lambda xs: torch.cat(list(xs))),
+            when=_on_rank_0(torch.cat),
         ),
         Mistake(
             "The rows of the other ranks are all the same: every message was received into the "

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate
 from ...slips import Formula
 
 #: Bytes and the α (seconds) and β (seconds per byte) that they are timed with: a slow connection,
@@ -37,8 +38,15 @@ def expected() -> list[list[float]]:
     return [[alpha, beta] for _, _, alpha, beta in CASES]
 
 
-def _slope(n1: float, t1: float, n2: float, t2: float) -> float:
-    return (t2 - t1) / (n2 - n1)
+def _off(place: int, wrong: Callable[[float, float, float, float], float]) -> Predicate:
+    """Return the predicate of a wrong α (place 0) or β (place 1) in the cases with a latency."""
+
+    @Predicate
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        pairs = zip(yours[:2], CASES[:2], strict=True)
+        return all(abs(pair[place] - wrong(*_arguments(case))) < 1e-9 for pair, case in pairs)
+
+    return when
 
 
 EXERCISE = Exercise(
@@ -60,52 +68,27 @@ EXERCISE = Exercise(
         Mistake(
             "Your β is the time per byte of one message alone, as if α were 0. β is the "
             "additional time per additional byte.",
-            when=lambda yours, expected, n: any(
-                all(
-                    isinstance(pair, list)
-                    and abs(pair[1] - _arguments(case)[k] / _arguments(case)[k - 1]) < 1e-9
-                    for pair, case in zip(yours[:2], CASES[:2], strict=True)
-                )
-                for k in (1, 3)
-            ),
+            when=_off(1, lambda n1, t1, n2, t2: t1 / n1) | _off(1, lambda n1, t1, n2, t2: t2 / n2),
         ),
         Mistake(
             "Your β is a rate, in bytes per second, but it has to be in seconds per byte: the "
             "difference of the times is the numerator.",
-            when=lambda yours, expected, n: all(
-                isinstance(pair, list)
-                and pair[1]
-                and abs(1 / pair[1] - _slope(*_arguments(case))) < 1e-9
-                for pair, case in zip(yours[:2], CASES[:2], strict=True)
-            ),
+            when=_off(1, lambda n1, t1, n2, t2: (n2 - n1) / (t2 - t1)),
         ),
         Mistake(
             "Your β has the wrong sign: subtract times and sizes in the same order.",
-            when=lambda yours, expected, n: all(
-                isinstance(pair, list) and abs(pair[1] + _slope(*_arguments(case))) < 1e-9
-                for pair, case in zip(yours[:2], CASES[:2], strict=True)
-            ),
+            when=_off(1, lambda n1, t1, n2, t2: (t1 - t2) / (n2 - n1)),
         ),
         Mistake(
             "Your β is 0 in every case: // and int() round down, and a byte takes far less than a "
             "second.",
-            when=lambda yours, expected, n: all(
-                isinstance(pair, list | tuple) and pair[1] == 0 for pair in yours
-            ),
+            when=lambda yours, expected, n: all(beta == 0 for _, beta in yours),
         ),
         Mistake(
             "Your α is the whole time of a message: subtract the time that its bytes take.",
-            when=lambda yours, expected, n: any(
-                all(
-                    isinstance(pair, list) and abs(pair[0] - time(*_arguments(case))) < 1e-9
-                    for pair, case in zip(yours[:2], CASES[:2], strict=True)
-                )
-                for time in (
-                    lambda n1, t1, n2, t2: t1,
-                    lambda n1, t1, n2, t2: t2,
-                    lambda n1, t1, n2, t2: min(t1, t2),
-                )
-            ),
+            when=_off(0, lambda n1, t1, n2, t2: t1)
+            | _off(0, lambda n1, t1, n2, t2: t2)
+            | _off(0, lambda n1, t1, n2, t2: min(t1, t2)),
         ),
         Mistake(
             "The first message may be the larger one: do not assume that it is the smaller one.",

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
+from ...mistakes import Predicate
 from .messages import (
+    CHANGES_X,
+    NO_TENSOR,
     OVERWRITTEN,
-    changes_only_x,
     gives,
-    has_no_tensor,
     has_other_dtype,
     played,
     try_cases,
@@ -35,36 +36,28 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any] | None
     return try_cases(answer, here, _signals(here.rank))
 
 
-def _padded(before: torch.Tensor | None, x: torch.Tensor, after: torch.Tensor | None) -> Any:
-    zero = torch.zeros(1, dtype=x.dtype)
-    return torch.cat([zero if before is None else before, x, zero if after is None else after])
+def _with_halo(
+    xs: Sequence[torch.Tensor], rank: int, left: int = -1, right: int = 0, ring: bool = False
+) -> torch.Tensor:
+    """Return a rank's x between the number at ``left`` of the rank before and that at ``right`` of
+    the rank after."""
+    zero, n = torch.zeros_like(xs[rank][0]), len(xs)
+    before = xs[rank - 1][left] if rank or ring else zero
+    after = xs[(rank + 1) % n][right] if rank < n - 1 or ring else zero
+    return torch.stack([before, *xs[rank], after])
 
 
-def _with_halo(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
-    return _padded(
-        xs[rank - 1][-1:] if rank else None,
-        xs[rank],
-        xs[rank + 1][:1] if rank < len(xs) - 1 else None,
-    )
-
-
-#: Add the halo in one process.
 expected = played(_with_halo, _signals)
 
 
-def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Any:
+def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Predicate:
     return gives(give, _signals)
 
 
-def _ring(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
-    return _padded(xs[rank - 1][-1:], xs[rank], xs[(rank + 1) % len(xs)][:1])
-
-
-def _other_ends(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
-    return _padded(
-        xs[rank - 1][:1] if rank else None,
-        xs[rank],
-        xs[rank + 1][-1:] if rank < len(xs) - 1 else None,
+def _keeps(*kept: bool) -> Predicate:
+    """Return the predicate of a result in which the halo before, x or that after is 0."""
+    return _gives(
+        lambda xs, r: _with_halo(xs, r) * torch.tensor([kept[0], *[True] * len(xs[r]), kept[1]])
     )
 
 
@@ -119,34 +112,21 @@ EXERCISE = Exercise(
             "each receive takes one, and all are of x's dtype (dtype=x.dtype).",
             raises=r"Died: signal 6",
         ),
-        Mistake(
-            "Return one tensor, not a list or a tuple.",
-            when=has_no_tensor,
-        ),
-        Mistake(
-            "The results are right, but x was changed.",
-            when=changes_only_x,
-        ),
+        NO_TENSOR,
+        CHANGES_X,
         Mistake(
             "All halos are 0: no number of a neighbour is in the result. Send numbers of x, and "
             "receive them into padded.",
-            when=_gives(lambda xs, r: _padded(None, xs[r], None)),
+            when=_keeps(False, False),
         ),
         Mistake(
             "Only one side has its halo. Each cut needs two messages, one in each direction.",
-            when=lambda yours, expected, n: (
-                _gives(lambda xs, r: _padded(xs[r - 1][-1:] if r else None, xs[r], None))(
-                    yours, expected, n
-                )
-                or _gives(
-                    lambda xs, r: _padded(None, xs[r], xs[r + 1][:1] if r < len(xs) - 1 else None)
-                )(yours, expected, n)
-            ),
+            when=_keeps(True, False) | _keeps(False, True),
         ),
         Mistake(
             "The halo comes from the wrong end of the neighbour: take the last number of the rank "
             "before, and the first number of the rank after.",
-            when=_gives(_other_ends),
+            when=_gives(lambda xs, r: _with_halo(xs, r, left=0, right=-1)),
         ),
         Mistake(
             "The two halos are swapped: the number from the rank before goes to the front, the "
@@ -155,7 +135,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The first and the last rank are not neighbours: the signal has a 0 at both ends.",
-            when=_gives(_ring),
+            when=_gives(lambda xs, r: _with_halo(xs, r, ring=True)),
         ),
         Mistake(
             "A message was not complete when the function returned: wait for every Work, of sends "

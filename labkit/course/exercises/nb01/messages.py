@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ...exercise import Here
-from ...mistakes import When, would_give
+from ...exercise import Here, Mistake
+from ...mistakes import Predicate, every_rank, some_rank, would_give
 
 #: What a rank brings in each case of a trial.
 CASES = ("x: two float32 numbers", "x: int32 of shape [2, 1]")
@@ -83,7 +83,7 @@ def played(
     return play
 
 
-def gives(give: Give, bring: Callable[[int], list[torch.Tensor]] = brought) -> When:
+def gives(give: Give, bring: Callable[[int], list[torch.Tensor]] = brought) -> Predicate:
     """Return the predicate of a mistake by which rank r returns ``give(xs, r)``."""
     return would_give(played(give, bring))
 
@@ -94,33 +94,34 @@ def items(yours: Sequence[Any]) -> list[Any]:
     return [item for value in values for item in value if item is not None]
 
 
-def has_other_dtype(yours: Any, expected: Any, world_size: int) -> bool:
+@some_rank
+def has_other_dtype(mine: Any, its: Any) -> bool:
     """Tell whether a rank returned a tensor of the expected shape, but of another dtype than x."""
-    gave = [pair for pair in zip(yours, expected, strict=True) if None not in pair]
-    return any(
-        isinstance(mine, torch.Tensor) and its is not None and mine.shape == torch.tensor(its).shape
-        for value, right in gave
-        for mine, its in zip(value[:-1], right[:-1], strict=True)
+    return None not in (mine, its) and any(
+        isinstance(m, torch.Tensor) and i is not None and m.shape == torch.tensor(i).shape
+        for m, i in zip(mine[:-1], its[:-1], strict=True)
     )
 
 
+@Predicate
 def has_no_tensor(yours: Any, expected: Any, world_size: int) -> bool:
     """Tell whether a rank returned something that is neither a tensor nor None."""
     return any(isinstance(item, str) for item in items(yours))
 
 
-def changes_only_x(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether all results are right, and an x is not as it was."""
-    pairs = [pair for pair in zip(yours, expected, strict=True) if pair != (None, None)]
-    right = all(mine[:-1] == theirs[:-1] for mine, theirs in pairs)
-    return right and not all(mine[-1] for mine, _ in pairs)
+#: An x is not as it was, and all results are right.
+changes_only_x = some_rank(lambda mine, its: mine is not None and not mine[-1]) & every_rank(
+    lambda mine, its: mine is its is None or mine[:-1] == its[:-1]
+)
 
 
+@Predicate
 def is_overwritten(yours: Any, expected: Any, world_size: int) -> bool:
     """Tell whether a rank returned what the trial wrote into a tensor after the answer's end."""
     return any(numbers(item) == {OVERWRITTEN} for item in items(yours))
 
 
+@Predicate
 def comes_too_early(yours: Any, expected: Any, world_size: int) -> bool:
     """Tell whether a rank returned numbers that no rank has brought, and that are not what the
     trial wrote afterwards."""
@@ -137,3 +138,30 @@ def comes_too_early(yours: Any, expected: Any, world_size: int) -> bool:
 def numbers(item: Any) -> set[float]:
     """Return the numbers of a list of numbers, or of lists of them."""
     return set().union(*map(numbers, item)) if isinstance(item, list) else {item}
+
+
+OTHER_DTYPE = Mistake(
+    "The dtype of the buffer or of the result differs from that of x. torch.empty_like(x) has the "
+    "shape, the dtype and the device of x; torch.zeros(x.shape) is float32.",
+    when=has_other_dtype,
+    raises=r"result type \w+ can't be cast|Died: signal 6",
+)
+NO_TENSOR = Mistake(
+    "Return one tensor, not a Work, a list or a number.",
+    when=has_no_tensor,
+    raises=r"cannot pickle '.*Work' object",
+)
+CHANGES_X = Mistake("The results are right, but x was changed.", when=changes_only_x)
+#: Of a message that was started and not waited for.
+NOT_WAITED_FOR = (
+    Mistake(
+        "The result was read before the message had arrived: the function returned without "
+        "waiting for its irecv.",
+        when=comes_too_early,
+    ),
+    Mistake(
+        "x was overwritten (with -7) before it had been sent: the function returned without "
+        "waiting for its isend.",
+        when=is_overwritten,
+    ),
+)
