@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import any_of, near, would_give
+from ...mistakes import Predicate, near, would_give
 from .samples import LENGTHS, numbers, shares
 
 CALLS = range(len(LENGTHS))
@@ -21,7 +21,6 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
 
 
 def expected(world_size: int) -> list[list[float]]:
-    """Average all samples in one process."""
     return [[_all(call, world_size).mean().item() for call in CALLS]] * world_size
 
 
@@ -29,30 +28,19 @@ def _all(call: int, n: int) -> torch.Tensor:
     return torch.cat([numbers(call, rank) for rank in range(n)])
 
 
-def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[float]]]:
-    """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
-    return lambda n: [[play(call, rank, n).item() for call in CALLS] for rank in range(n)]
+def _each(play: Callable[[int, int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of ``play(call, rank, n)`` on every rank."""
+    return would_give(
+        lambda n: [[play(call, rank, n).item() for call in CALLS] for rank in range(n)]
+    )
 
 
-def _mean_of_means(call: int, rank: int, n: int) -> torch.Tensor:
-    return torch.stack([numbers(call, r).mean() for r in range(n)]).mean()
+def _means(call: int, n: int) -> torch.Tensor:
+    return torch.stack([numbers(call, r).mean() for r in range(n)])
 
 
-def _mean_of_means_or_0(call: int, rank: int, n: int) -> torch.Tensor:
-    means = [torch.nan_to_num(numbers(call, r).mean()) for r in range(n)]
-    return torch.stack(means).mean()
-
-
-def _total_by_own_count(times: Callable[[int], int]) -> Callable[[int, int, int], torch.Tensor]:
-    def play(call: int, rank: int, n: int) -> torch.Tensor:
-        return _all(call, n).sum() / torch.tensor(float(len(numbers(call, rank)) * times(n)))
-
-    return play
-
-
-def _on_one_rank(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    """Tell whether exactly one rank is right."""
-    return n > 1 and [near(*pair) for pair in zip(yours, expected, strict=True)].count(True) == 1
+def _count(call: int, rank: int) -> torch.Tensor:
+    return torch.tensor(float(len(numbers(call, rank))))
 
 
 EXERCISE = Exercise(
@@ -68,36 +56,37 @@ EXERCISE = Exercise(
             "That is the mean of the ranks' means: a rank with two samples counts as much as a "
             "rank with five, and a rank with none has no mean. Add up the samples, and add "
             "up their counts.",
-            when=any_of(would_give(_each(_mean_of_means)), would_give(_each(_mean_of_means_or_0))),
+            when=_each(lambda call, rank, n: _means(call, n).mean())
+            | _each(lambda call, rank, n: _means(call, n).nan_to_num().mean()),
         ),
         Mistake(
             "The sum is divided by the number of ranks. Divide it by the number of samples on all "
             "ranks.",
-            when=would_give(_each(lambda call, rank, n: _all(call, n).sum() / n)),
+            when=_each(lambda call, rank, n: _all(call, n).sum() / n),
         ),
         Mistake(
             "Each rank divides the sum by its own number of samples times the number of ranks. "
             "That is the number of all samples only if every rank has the same number; let the "
             "ranks add up their counts too.",
-            when=would_give(_each(_total_by_own_count(lambda n: n))),
+            when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank) / n),
         ),
         Mistake(
             "Each rank divides the sum over all ranks by its own number of samples; let the ranks "
             "add up their counts too.",
-            when=would_give(_each(_total_by_own_count(lambda n: 1))),
+            when=_each(lambda call, rank, n: _all(call, n).sum() / _count(call, rank)),
         ),
         Mistake(
             "That is the sum of all samples. Divide it by the number of samples on all ranks.",
-            when=would_give(_each(lambda call, rank, n: _all(call, n).sum())),
+            when=_each(lambda call, rank, n: _all(call, n).sum()),
         ),
         Mistake(
             "Each rank averages only its own samples: nothing was sent between ranks.",
-            when=would_give(_each(lambda call, rank, n: numbers(call, rank).mean())),
+            when=_each(lambda call, rank, n: numbers(call, rank).mean()),
         ),
         Mistake(
             "Only one rank has the mean of all samples. reduce and gather leave their result on "
             "the destination only; which collective leaves it on every rank?",
-            when=_on_one_rank,
+            when=lambda yours, expected, n: n > 1 and sum(map(near, yours, expected)) == 1,
         ),
         Mistake(
             "The ranks pass tensors of different lengths to the collective. Pass something of the "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import parts, would_give
+from ...mistakes import Predicate, every_rank, some_rank, would_give
 from .samples import LARGE
 
 FLOAT, WHOLE = 4, 8  #: bytes
@@ -40,7 +40,7 @@ def expected(world_size: int) -> list[list[Any]]:
             for rank in range(world_size)]  # fmt: skip
 
 
-def _each(play: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Callable[..., Any]:
+def _each(play: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Predicate:
     """Tell whether every rank gives ``play(matrix, rank)``, and keeps its row or not."""
     return would_give(
         lambda n: [[*(play(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
@@ -48,17 +48,21 @@ def _each(play: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) ->
     )  # fmt: skip
 
 
-def _right_but_flat(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    """Tell whether the numbers are right, in another shape, or in a list of tensors."""
+_columns_are_right = every_rank(lambda mine, its: same(mine[:2], its[:2]))
 
-    def flat(value: Any) -> Any:
-        joined = torch.cat([v.flatten() for v in value]) if isinstance(value, list) else value
-        return joined.flatten()
 
-    flattened = [[flat(y[k]) for k in range(2)] for y in yours]
-    return same(flattened, [e[:2] for e in expected]) and not same(
-        [y[:2] for y in yours], [e[:2] for e in expected]
+def _flat(column: Any) -> torch.Tensor:
+    """Return the numbers of a tensor, or of a list of tensors."""
+    return (
+        torch.cat([_flat(part) for part in column])
+        if isinstance(column, list)
+        else column.flatten()
     )
+
+
+@every_rank
+def _numbers_are_right(mine: Any, its: Any) -> bool:
+    return same([_flat(column) for column in mine[:2]], its[:2])
 
 
 EXERCISE = Exercise(
@@ -82,7 +86,7 @@ EXERCISE = Exercise(
         Mistake(
             "The numbers are right, but the shape is not: join them into one tensor of n numbers "
             "(torch.cat).",
-            when=_right_but_flat,
+            when=lambda *found: _numbers_are_right(*found) and not _columns_are_right(*found),
         ),
         Mistake(
             "Every rank has the sum of the rows. An all_reduce adds, but here numbers only change "
@@ -91,14 +95,12 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The column is right, but row was changed: receive into a separate tensor.",
-            when=lambda yours, expected, n: (
-                same([y[:2] for y in yours], [e[:2] for e in expected]) and False in parts(yours, 2)
-            ),
+            when=_columns_are_right & some_rank(lambda mine, its: mine[2] is False),
         ),
         Mistake(
             "The call has written into row, and your tensor for the result is unchanged: the "
             "first argument is the tensor for the result, the second is what you send.",
-            when=lambda yours, expected, n: n > 1 and not any(parts(yours, 2)),
+            when=lambda yours, expected, n: n > 1 and not any(y[2] for y in yours),
         ),
         Mistake(
             "The tensor for the result holds floats, but row holds integers: both need the same "

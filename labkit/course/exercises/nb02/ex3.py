@@ -25,7 +25,6 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
 
 
 def expected(world_size: int) -> list[list[Any]]:
-    """Put all of them together in one process."""
     return _each(lambda call, rank, n: torch.cat(_all(call, n)))(world_size)
 
 

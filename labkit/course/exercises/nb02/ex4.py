@@ -43,10 +43,6 @@ def expected(world_size: int) -> list[list[torch.Tensor]]:
     return [[_held(call, src) for call, src in enumerate(_sources(world_size))]] * world_size
 
 
-def _own(rank: int) -> list[torch.Tensor]:
-    return [_held(call, rank) for call in range(3)]
-
-
 def _kept(yours: Sequence[Any], expected: Sequence[Any], n: int) -> list[bool]:
     """Tell for each rank but the source of the first call whether it has what it had."""
     source = _sources(n)[0]
@@ -83,7 +79,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is what rank 0 had. The chain begins at src, whichever rank that is.",
-            when=would_give(lambda n: [_own(0)] * n),
+            when=would_give(lambda n: [[_held(call, 0) for call in range(3)]] * n),
         ),
         Mistake(
             "Every rank still has its own numbers in x. Receive into x itself, or copy into it "
