@@ -9,17 +9,8 @@ from typing import Any
 import torch
 
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import When, would_give
-from .ring import (
-    EXCHANGE,
-    FLOAT,
-    ITEM,
-    LATE,
-    OUTSIDE,
-    SENDS_FIRST,
-    on_some_rank,
-    power_of_ten,
-)
+from ...mistakes import When, some_rank, would_give
+from .ring import EXCHANGE, FLOAT, ITEM, LATE, OUTSIDE, SENDS_FIRST, power_of_ten
 
 CHANGED = "x has changed"
 ITSELF = "x itself"
@@ -60,20 +51,14 @@ def _would(counts: Counts) -> Callable[[int], list[list[Any]]]:
     def total(kind: Callable[[int], torch.Tensor], rank: int, n: int) -> torch.Tensor | None:
         if rank >= n:
             return None
-        start = torch.zeros_like(kind(0))
-        return sum((c * kind(r) for r, c in enumerate(counts(rank, n))), start=start)
+        return torch.stack([c * kind(r) for r, c in enumerate(counts(rank, n))]).sum(0)
 
     return lambda n: [
         [total(_digits, r, n), total(_table, r, n), total(_digits, r, n - 1)] for r in range(n)
     ]
 
 
-def _all(rank: int, n: int) -> list[int]:
-    return [1] * n
-
-
-def expected(n: int) -> list[list[Any]]:
-    return _would(_all)(n)
+expected = _would(lambda rank, n: [1] * n)
 
 
 def labels(n: int) -> list[str]:
@@ -99,7 +84,8 @@ def _gives(counts: Counts) -> When:
 
 
 def _some_twice(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    """Tell whether some rank added up n numbers of ranks, but not one of each."""
+    """Tell whether some rank added up n numbers of ranks, but not one of each: at once, or when
+    rank 0 was late."""
 
     def odd(total: Any) -> bool:
         digits = [int(digit) for digit in str(int(total.view(-1)[0]))]
@@ -110,10 +96,10 @@ def _some_twice(yours: Sequence[Any], expected: Any, n: int) -> bool:
         chosen = combinations_with_replacement(range(n), n)
         return factor in {sum(4.0**r for r in ranks) for ranks in chosen if len({*ranks}) < n}
 
-    if on_some_rank(yours, lambda y: odd(y[0])):
+    if any(odd(y[0]) for y in yours):
         return True
     first_right = all(y[0].equal(e[0]) for y, e in zip(yours, expected, strict=True))
-    return first_right and on_some_rank(yours, lambda y: late(y[1]))
+    return first_right and any(late(y[1]) for y in yours)
 
 
 EXERCISE = Exercise(
@@ -127,21 +113,18 @@ EXERCISE = Exercise(
     forbids=COLLECTIVES,
     goals=(
         Goal("messages sent", most=lambda n: 2 * (n - 1) + (n - 2)),
-        Goal(
-            "bytes sent",
-            most=lambda n: (n - 1) * (2 * ITEM + 6 * FLOAT) + (n - 2) * 2 * ITEM,
-        ),
+        Goal("bytes sent", most=lambda n: (n - 1) * (2 * ITEM + 6 * FLOAT) + (n - 2) * 2 * ITEM),
     ),
     mistakes=(
         SENDS_FIRST,
         OUTSIDE,
         Mistake(
             "naive_ring returns None: return the sum.",
-            when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[0] is None),
+            when=some_rank(lambda mine, its: mine[0] is None),
         ),
         Mistake(
             "It changes x, which belongs to the caller: add into a copy, such as x.clone().",
-            when=lambda yours, expected, n: on_some_rank(yours, lambda y: CHANGED in y[:2]),
+            when=some_rank(lambda mine, its: CHANGED in mine[:2]),
         ),
         Mistake(
             "The result is your own x: what arrives has to be added to the sum that is returned.",

@@ -8,21 +8,21 @@ from typing import Any
 
 import torch
 
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
+from ...exercise import COLLECTIVES, Exercise, Here, Mistake
+from ...mistakes import Predicate
 from .ring import (
     EXCHANGE,
-    FLOAT,
     IN_PLACE,
-    ITEM,
-    NOT_TRIED,
     OUTSIDE,
     SENDS_FIRST,
+    STEP_GOALS,
     UNEQUAL,
     Chunk,
-    Held,
     cut,
+    first_is,
     play_ring,
+    step_labels,
+    try_steps,
     uneven,
 )
 
@@ -48,60 +48,33 @@ def _into(rank: int, step: int, n: int) -> int:
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Take all steps, with equal chunks; if that was right, with unequal ones in a smaller ring."""
-    n, m = here.world_size, here.world_size - 1
-    x = _even(here.rank, n).to(here.device)
-    _run(answer, cut(x, [1] * n), torch.full((ROOM,), -1, device=here.device))
-    if here.rank >= m:
-        return [x, None]
-    if not x.cpu().equal(_play(_out, _into)(n)[here.rank]):
-        return [x, NOT_TRIED]
-    y = _uneven(here.rank, m).to(here.device)
-    _run(answer, cut(y, uneven(m)), torch.full((ROOM,), -1.0, device=here.device))
-    return [x, y]
+    def run(chunks: list[torch.Tensor]) -> None:
+        buffer = chunks[0].new_full((ROOM,), -1)
+        for step in range(len(chunks) - 1):
+            answer(chunks, step, buffer)
+
+    return try_steps(run, here, _even, _uneven, _right)
 
 
-def _run(answer: Callable[..., Any], chunks: list[torch.Tensor], buffer: torch.Tensor) -> None:
-    for step in range(len(chunks) - 1):
-        answer(chunks, step, buffer)
+def _right(n: int) -> list[torch.Tensor]:
+    return _played(n, _out, _into)
 
 
-def _play(out: Chunk, into: Chunk, *, add: bool = True) -> Callable[[int], list[torch.Tensor]]:
+def _played(n: int, out: Chunk, into: Chunk, *, add: bool = True) -> list[torch.Tensor]:
     """Return each rank's tensor after all steps with equal chunks."""
-
-    def play(n: int) -> list[torch.Tensor]:
-        held: Held = [cut(_even(rank, n), [1] * n) for rank in range(n)]
-        return play_ring(held, out, into, add=add)
-
-    return play
+    return play_ring([cut(_even(rank, n), [1] * n) for rank in range(n)], out, into, add=add)
 
 
 def expected(n: int) -> list[list[Any]]:
     m = n - 1
-    held: Held = [cut(_uneven(rank, m), uneven(m)) for rank in range(m)]
-    smaller = play_ring(held, _out, _into, add=True)
-    return [[x, smaller[r] if r < m else None] for r, x in enumerate(_play(_out, _into)(n))]
+    held = [cut(_uneven(rank, m), uneven(m)) for rank in range(m)]
+    smaller = [*play_ring(held, _out, _into, add=True), None]
+    return [[x, y] for x, y in zip(_right(n), smaller, strict=True)]
 
 
-def labels(n: int) -> list[str]:
-    return [f"x after all steps, n = {n}", f"unequal chunks, n = {n - 1}"]
-
-
-def _gives(play: Callable[[int], list[torch.Tensor]]) -> When:
-    """Return the predicate of a mistake that gives these tensors with equal chunks."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        first, wrong = [y[0] for y in yours], play(n)
-        return near(first, wrong) and not near([e[0] for e in expected], wrong)
-
-    return when
-
-
-def most_bytes(n: int) -> int:
-    """Return the bytes of the rank that sends most."""
-    m = n - 1
-    lengths = uneven(m)
-    return (n - 1) * ITEM + (sum(lengths) - min(lengths, default=0)) * FLOAT
+def _gives(out: Chunk, into: Chunk, *, add: bool = True) -> Predicate:
+    """Return the predicate of a mistake that is played through with equal chunks."""
+    return first_is(lambda n: _played(n, out, into, add=add))
 
 
 EXERCISE = Exercise(
@@ -111,12 +84,9 @@ EXERCISE = Exercise(
     setup=EXCHANGE,
     trial=trial,
     expected=expected,
-    entries=labels,
+    entries=step_labels,
     forbids=COLLECTIVES,
-    goals=(
-        Goal("messages sent", most=lambda n: (n - 1) + max(n - 2, 0)),
-        Goal("bytes sent", most=most_bytes),
-    ),
+    goals=STEP_GOALS,
     mistakes=(
         SENDS_FIRST,
         OUTSIDE,
@@ -133,32 +103,32 @@ EXERCISE = Exercise(
         ),
         Mistake(
             IN_PLACE,
-            when=_gives(lambda n: [_even(r, n) for r in range(n)]),
+            when=first_is(lambda n: [_even(r, n) for r in range(n)]),
         ),
         Mistake(
             "What arrives replaces your chunk. In this half it is added to it: receive into the "
             "buffer, then +=.",
-            when=_gives(_play(_out, _into, add=False)),
+            when=_gives(_out, _into, add=False),
         ),
         Mistake(
             "Rank r ends with chunk r + 1: everything is shifted by one chunk. In step 0 rank r "
             "sends chunk r - 1 and adds to chunk r - 2.",
-            when=_gives(_play(lambda r, k, n: r - k, lambda r, k, n: r - k - 1)),
+            when=_gives(lambda r, k, n: r - k, lambda r, k, n: r - k - 1),
         ),
         Mistake(
             "You send the same chunk in every step, so no sum gets farther than one rank. In the "
             "next step send the chunk that you have just added to.",
-            when=_gives(_play(lambda r, k, n: r - 1, lambda r, k, n: r - 2)),
+            when=_gives(lambda r, k, n: r - 1, lambda r, k, n: r - 2),
         ),
         Mistake(
             "You add to the chunk that you send. What arrives is the chunk that your left "
             "neighbour sends, one before yours: add it to your chunk of the same number.",
-            when=_gives(_play(_out, _out)),
+            when=_gives(_out, _out),
         ),
         Mistake(
             "The chunk numbers go up, with + step. Send the chunk that you have just added to: "
             "rank - 1, then rank - 2, rank - 3, …",
-            when=_gives(_play(lambda r, k, n: r + k - 1, lambda r, k, n: r + k - 2)),
+            when=_gives(lambda r, k, n: r + k - 1, lambda r, k, n: r + k - 2),
         ),
     ),
     hints=(

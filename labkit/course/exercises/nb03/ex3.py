@@ -7,22 +7,21 @@ from typing import Any
 
 import torch
 
-from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
+from ...exercise import COLLECTIVES, Exercise, Here, Mistake
+from ...mistakes import Predicate, some_rank
 from .ring import (
     EXCHANGE,
-    FLOAT,
     IN_PLACE,
-    ITEM,
-    NOT_TRIED,
     OUTSIDE,
     SENDS_FIRST,
+    STEP_GOALS,
     UNEQUAL,
     Chunk,
-    Held,
     cut,
-    on_some_rank,
+    first_is,
     play_ring,
+    step_labels,
+    try_steps,
     uneven,
 )
 
@@ -42,54 +41,29 @@ def _uneven(rank: int, n: int) -> torch.Tensor:
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Take all steps, with equal chunks; if that was right, with unequal ones in a smaller ring."""
-    n, m = here.world_size, here.world_size - 1
-    x = _even(here.rank, n).to(here.device)
-    _run(answer, cut(x, [1] * n))
-    if here.rank >= m:
-        return [x, None]
-    if not x.cpu().equal(_finished(n)):
-        return [x, NOT_TRIED]
-    y = _uneven(here.rank, m).to(here.device)
-    _run(answer, cut(y, uneven(m)))
-    return [x, y]
+    def run(chunks: list[torch.Tensor]) -> None:
+        for step in range(len(chunks) - 1):
+            answer(chunks, step)
+
+    return try_steps(run, here, _even, _uneven, _finished)
 
 
-def _run(answer: Callable[..., Any], chunks: list[torch.Tensor]) -> None:
-    for step in range(len(chunks) - 1):
-        answer(chunks, step)
-
-
-def _finished(n: int) -> torch.Tensor:
-    return 10 * torch.arange(1, n + 1)
+def _finished(n: int) -> list[torch.Tensor]:
+    return [10 * torch.arange(1, n + 1)] * n
 
 
 def expected(n: int) -> list[list[Any]]:
     m = n - 1
     parts = [cut(_uneven(rank, m), uneven(m))[rank] for rank in range(m)]
     smaller = torch.cat(parts) if parts else None
-    return [[_finished(n), smaller if rank < m else None] for rank in range(n)]
+    return [[x, smaller if rank < m else None] for rank, x in enumerate(_finished(n))]
 
 
-def labels(n: int) -> list[str]:
-    return [f"x after all steps, n = {n}", f"unequal chunks, n = {n - 1}"]
-
-
-def _gives(out: Chunk, into: Chunk, *, add: bool = False) -> When:
+def _gives(out: Chunk, into: Chunk, *, add: bool = False) -> Predicate:
     """Return the predicate of a mistake that is played through with equal chunks."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        held: Held = [cut(_even(rank, n), [1] * n) for rank in range(n)]
-        wrong = play_ring(held, out, into, add=add)
-        return near([y[0] for y in yours], wrong) and not near([e[0] for e in expected], wrong)
-
-    return when
-
-
-def most_bytes(n: int) -> int:
-    """Return the bytes of the rank that sends most."""
-    lengths = uneven(n - 1)
-    return (n - 1) * ITEM + (sum(lengths) - min(lengths, default=0)) * FLOAT
+    return first_is(
+        lambda n: play_ring([cut(_even(r, n), [1] * n) for r in range(n)], out, into, add=add)
+    )
 
 
 EXERCISE = Exercise(
@@ -99,12 +73,9 @@ EXERCISE = Exercise(
     setup=EXCHANGE,
     trial=trial,
     expected=expected,
-    entries=labels,
+    entries=step_labels,
     forbids=COLLECTIVES,
-    goals=(
-        Goal("messages sent", most=lambda n: (n - 1) + max(n - 2, 0)),
-        Goal("bytes sent", most=most_bytes),
-    ),
+    goals=STEP_GOALS,
     mistakes=(
         SENDS_FIRST,
         OUTSIDE,
@@ -116,9 +87,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             IN_PLACE,
-            when=lambda yours, expected, n: near(
-                [y[0] for y in yours], [_even(r, n) for r in range(n)]
-            ),
+            when=first_is(lambda n: [_even(r, n) for r in range(n)]),
         ),
         Mistake(
             "You add what arrives. A finished chunk has every rank's part already: it replaces "
@@ -143,7 +112,7 @@ EXERCISE = Exercise(
         Mistake(
             "Some chunks are still unfinished (-1): put what arrives into the chunk of the same "
             "number as on the rank that sent it.",
-            when=lambda yours, expected, n: on_some_rank(yours, lambda y: bool((y[0] == -1).any())),
+            when=some_rank(lambda mine, its: bool((mine[0] == -1).any())),
         ),
     ),
     hints=(

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from ...compare import same
 from ...exercise import COLLECTIVES, Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
-from .ring import (
-    ENDED,
-    EXCHANGE,
-    FLOAT,
-    ITEM,
-    NOT_TRIED,
-    SENDS_FIRST,
-    UNEQUAL,
-    on_some_rank,
-)
+from ...mistakes import some_rank
+from .ring import ENDED, EXCHANGE, FLOAT, ITEM, NOT_TRIED, SENDS_FIRST, UNEQUAL, first_is, play_ring
 
 #: What 03-2 and 03-3 have made.
 HALVES = """
@@ -93,10 +84,6 @@ def labels(n: int) -> list[str]:
     ]
 
 
-def most_messages(n: int) -> int:
-    return 4 * (n - 1) + 2 * max(n - 2, 0)
-
-
 def most_bytes(n: int) -> int:
     """Return what the largest sender needs: every chunk but the smallest, twice, of each tensor."""
     single = 1 - 1 // (n - 1) if n > 1 else 0
@@ -106,36 +93,22 @@ def most_bytes(n: int) -> int:
     )  # fmt: skip
 
 
-def _matrices(play: Callable[[int], Sequence[torch.Tensor]]) -> When:
-    """Return the predicate of a mistake that leaves these matrices."""
-    return lambda yours, expected, n: near([y[0] for y in yours], list(play(n)))
-
-
 def _half_done(n: int) -> list[torch.Tensor]:
-    """Play reduce-scatter alone: chunk c on rank r has the parts of the ranks c + 1, …, r."""
+    """Play reduce-scatter alone."""
     held = [list(_matrix(rank).view(-1).tensor_split(n)) for rank in range(n)]
-    done = []
-    for rank in range(n):
-        chunks = []
-        for c in range(n):
-            steps = (rank - c - 1) % n
-            parts = [held[(rank - k) % n][c] for k in range(steps + 1)]
-            chunks.append(sum(parts[1:], start=parts[0]))
-        done.append(torch.cat(chunks).view(ROWS, COLUMNS))
-    return done
+    rows = play_ring(held, lambda r, k, n: r - k - 1, lambda r, k, n: r - k - 2, add=True)
+    return [row.view(ROWS, COLUMNS) for row in rows]
 
 
-def _partial(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    """Tell whether on some rank an element is the sum of some ranks only, each at most once."""
-    factors = torch.arange(1, SIZE + 1).view(ROWS, COLUMNS)
-
-    def some_only(x: torch.Tensor) -> bool:
-        digits = {d for sums in (x.cpu() // factors).view(-1).tolist() for d in str(sums)}
-        return bool((x.cpu() % factors == 0).all()) and digits <= {"0", "1"} and "0" in digits
-
-    return on_some_rank(yours, lambda y: some_only(y[0])) or on_some_rank(
-        yours, lambda y: len({len(str(v)) for v in (y[0].cpu() // factors).view(-1).tolist()}) > 1
-    )
+@some_rank
+def _partial(mine: Any, its: Any) -> bool:
+    """Tell whether an element is the sum of some ranks only, each at most once, or of fewer ranks
+    than another."""
+    x, factors = mine[0].cpu(), _matrix(0)
+    sums = [str(s) for s in (x // factors).view(-1).tolist()]
+    digits = set("".join(sums))
+    some_only = bool((x % factors == 0).all()) and digits <= {"0", "1"} and "0" in digits
+    return some_only or len(set(map(len, sums))) > 1
 
 
 def _rest_is_left(yours: Any, expected: Any, n: int) -> bool:
@@ -160,7 +133,7 @@ EXERCISE = Exercise(
     entries=labels,
     forbids=COLLECTIVES,
     goals=(
-        Goal("messages sent", most=most_messages),
+        Goal("messages sent", most=lambda n: 4 * (n - 1) + 2 * max(n - 2, 0)),
         Goal("bytes sent", most=most_bytes),
     ),
     mistakes=(
@@ -185,12 +158,12 @@ EXERCISE = Exercise(
         Mistake(
             "x is unchanged: the sum has to be in x itself. view and tensor_split share x's "
             "memory; clone, and a new tensor that you return, do not.",
-            when=_matrices(lambda n: [_matrix(r) for r in range(n)]),
+            when=first_is(lambda n: [_matrix(r) for r in range(n)]),
         ),
         Mistake(
             "One chunk on each rank is finished and the others are partial sums: this is "
             "reduce-scatter. The all-gather is missing.",
-            when=_matrices(_half_done),
+            when=first_is(_half_done),
         ),
         Mistake(
             "The last elements are left out where n does not divide their number: tensor_split and "
@@ -205,7 +178,7 @@ EXERCISE = Exercise(
         Mistake(
             "The sums are right, but nothing was received into the buffer that the caller passed: "
             "make one only if buffer is None.",
-            when=lambda yours, expected, n: on_some_rank(yours, lambda y: y[2] is False),
+            when=some_rank(lambda mine, its: mine[2] is False),
         ),
         Mistake(
             "The sum is right, but you send too many bytes. Cut the elements as one row, "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, any_of, near
+from ...mistakes import Predicate, near, would_give
 
 METHODS = ("parameter_server", "naive_ring", "ring_all_reduce", "recursive_doubling")
 #: Numbers of ranks and sizes: some that n does not divide; recursive doubling wants powers of two.
@@ -37,34 +37,20 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(*case) for case in CASES]
 
 
-def _pairs(formulas: dict[str, Formula]) -> list[tuple[float, float]]:
-    found = []
-    for method, n, size in CASES:
-        messages, part = formulas[method](n)
-        found.append((messages, messages * part * size))
-    return found
+def _pair(formula: Formula, n: int, size: int) -> tuple[float, float]:
+    messages, part = formula(n)
+    return messages, messages * part * size
 
 
 def expected() -> list[Any]:
-    return _pairs(RIGHT)
+    return [_pair(RIGHT[method], n, size) for method, n, size in CASES]
 
 
-def _at(method: str, wrong: Formula) -> When:
+def _at(method: str, wrong: Formula) -> Predicate:
     """Return the predicate of a wrong formula for one of the methods, whatever the others are."""
-    mine = [i for i, case in enumerate(CASES) if case[0] == method]
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        pairs = _pairs({**RIGHT, method: wrong})
-        return all(near(yours[i], pairs[i]) for i in mine)
-
-    return when
-
-
-def _bytes_of_one(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the bytes are those of one message, not of all."""
-    return all(
-        near(y, (messages, total / messages))
-        for y, (messages, total) in zip(yours, expected, strict=True)
+    mine = [(i, n, size) for i, (its, n, size) in enumerate(CASES) if its == method]
+    return Predicate(
+        lambda yours, expected, _: all(near(yours[i], _pair(wrong, n, size)) for i, n, size in mine)
     )
 
 
@@ -79,7 +65,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "cost returns nothing for one of the methods.",
-            when=lambda yours, expected, n: any(y is None for y in yours),
+            when=lambda yours, expected, n: None in yours,
             raises=r"cannot access local variable '(?:messages|part)'",
         ),
         Mistake(
@@ -88,7 +74,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "You return the bytes of one message: return those of all messages together.",
-            when=_bytes_of_one,
+            when=would_give(
+                lambda n: [(messages, size / messages) for messages, size in expected()]
+            ),
         ),
         Mistake(
             "You count one direction of the server only. It receives n - 1 tensors first, and "
@@ -130,18 +118,11 @@ EXERCISE = Exercise(
         Mistake(
             "Recursive doubling sends while it receives, and the distance doubles in every step: "
             "it takes log2(n) steps, two for four ranks, three for eight.",
-            when=any_of(
-                *(
-                    _at("recursive_doubling", wrong)
-                    for wrong in (
-                        lambda n: (2 * _log2(n), 1),
-                        lambda n: (n - 1, 1),
-                        lambda n: (n // 2, 1),
-                        lambda n: (n, 1),
-                        lambda n: (n.bit_length(), 1),
-                    )
-                )
-            ),
+            when=_at("recursive_doubling", lambda n: (2 * _log2(n), 1))
+            | _at("recursive_doubling", lambda n: (n - 1, 1))
+            | _at("recursive_doubling", lambda n: (n // 2, 1))
+            | _at("recursive_doubling", lambda n: (n, 1))
+            | _at("recursive_doubling", lambda n: (n.bit_length(), 1)),
         ),
         Mistake(
             "In recursive doubling every message is the whole tensor; no step halves it.",

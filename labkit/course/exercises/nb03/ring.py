@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ...exercise import Mistake
+from ...exercise import Goal, Here, Mistake
+from ...mistakes import Predicate, near
 
 #: Bytes of an element of the trials' integers, and of their floats.
 ITEM, FLOAT = 8, 4
@@ -41,11 +42,6 @@ Held = list[list[torch.Tensor]]
 def power_of_ten(rank: int, length: int) -> torch.Tensor:
     """Return ``length`` times 10**rank."""
     return torch.full((length,), 10**rank)
-
-
-def on_some_rank(yours: Sequence[Any], kind: Callable[[Any], bool]) -> bool:
-    """Tell whether the result of some rank is of this kind."""
-    return any(kind(y) for y in yours)
 
 
 def cut(x: torch.Tensor, lengths: Sequence[int]) -> list[torch.Tensor]:
@@ -78,6 +74,58 @@ def play_ring(held: Held, out: Chunk, into: Chunk, *, add: bool) -> list[torch.T
             held[rank][place] = sent[rank - 1] + (held[rank][place] if add else 0)
     return [torch.cat(chunks) for chunks in held]
 
+
+def first_is(play: Callable[[int], Sequence[torch.Tensor]]) -> Predicate:
+    """Return the predicate of a mistake that gives ``play(n)`` in the first part of a trial."""
+
+    @Predicate
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        wrong = list(play(n))
+        return near([y[0] for y in yours], wrong) and not near([e[0] for e in expected], wrong)
+
+    return when
+
+
+#: A trial's tensor: ``bring(rank, n)``.
+Bring = Callable[[int, int], torch.Tensor]
+
+
+def try_steps(
+    run: Callable[[list[torch.Tensor]], None],
+    here: Here,
+    even: Bring,
+    uneven_x: Bring,
+    right: Callable[[int], Sequence[torch.Tensor]],
+) -> list[Any]:
+    """Run all steps with equal chunks; if that gave ``right(n)``, with unequal ones in a smaller
+    ring."""
+    n, m = here.world_size, here.world_size - 1
+    x = even(here.rank, n).to(here.device)
+    run(cut(x, [1] * n))
+    if here.rank >= m:
+        return [x, None]
+    if not x.cpu().equal(right(n)[here.rank]):
+        return [x, NOT_TRIED]
+    y = uneven_x(here.rank, m).to(here.device)
+    run(cut(y, uneven(m)))
+    return [x, y]
+
+
+def step_labels(n: int) -> list[str]:
+    return [f"x after all steps, n = {n}", f"unequal chunks, n = {n - 1}"]
+
+
+def _most_bytes(n: int) -> int:
+    """Return the bytes of the rank that sends most."""
+    lengths = uneven(n - 1)
+    return (n - 1) * ITEM + (sum(lengths) - min(lengths, default=0)) * FLOAT
+
+
+#: What these steps may cost.
+STEP_GOALS = (
+    Goal("messages sent", most=lambda n: (n - 1) + max(n - 2, 0)),
+    Goal("bytes sent", most=_most_bytes),
+)
 
 #: How a rank talks to its neighbours in all of these: defined by the notebook.
 EXCHANGE = """
