@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import every_rank, some_rank, would_give
 
 DOUBLE = 8  #: bytes
 
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
         Mistake(
             "It changes vector: broadcast and all_reduce write their result into the tensor that "
             "they are given. Pass them a copy, vector.clone().",
-            when=lambda yours, expected, n: any(isinstance(y, str) for y in yours),
+            when=some_rank(lambda mine, its: mine == CHANGED),
         ),
         Mistake(
             "Each rank knows only whether its own vector equals rank 0's. Combine the ranks' "
@@ -107,7 +107,7 @@ EXERCISE = Exercise(
         Mistake(
             "It always returns True: one rank that agrees is enough for that, as with MAX, and "
             "rank 0 always agrees with itself. All ranks must agree: reduce with MIN.",
-            when=lambda yours, expected, n: all(y == [True] * len(CASES) for y in yours),
+            when=every_rank(lambda mine, its: mine == [True] * len(CASES)),
         ),
         Mistake(
             "It adds up the ranks' answers, as all_reduce does by default: a sum of 1 means that "
@@ -121,14 +121,12 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "It compares sums: the same numbers in a different order have the same sum.",
-            when=lambda yours, expected, n: all(y[:4] == [True, False, True, False] for y in yours),
+            when=every_rank(lambda mine, its: mine[:4] == [True, False, True, False]),
         ),
         Mistake(
             "It returns True for vectors that differ in their last bit, as torch.allclose does. "
             "Ranks in step hold the same bits: compare with torch.equal.",
-            when=lambda yours, expected, n: all(
-                y == [True, False, False, False, True, False] for y in yours
-            ),
+            when=every_rank(lambda mine, its: mine == [True, False, False, False, True, False]),
         ),
         Mistake(
             "It is False where all vectors are equal, and True where they differ but have the "

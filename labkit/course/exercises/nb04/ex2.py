@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...compare import same
 from ...exercise import Exercise, Goal, Here, Mistake
 from ...mistakes import When
 
@@ -44,7 +45,6 @@ def _flat(net: nn.Module) -> torch.Tensor:
 
 
 def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
-    """Average the gradients; return the weight's and the bias's."""
     net = _net([here.rank], here.world_size, here.device)
     answer(net, _count(here.rank))
     return [round(number, 6) for number in _flat(net).tolist()]  # the last digits may vary
@@ -58,11 +58,9 @@ def expected(n: int) -> list[list[float]]:
 def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> When:
     """Return the predicate of ``mix(own gradients, rank, n)`` on each rank."""
 
-    def when(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
+    def when(yours: Any, expected: Any, n: int) -> bool:
         own = [_flat(_net([r], n)) for r in range(n)]
-        return all(
-            torch.allclose(own[0].new_tensor(y), mix(own, r, n)) for r, y in enumerate(yours)
-        )
+        return same(yours, [mix(own, r, n).tolist() for r in range(n)])
 
     return when
 
@@ -70,11 +68,6 @@ def _weighted(mix: Callable[[list[torch.Tensor], int, int], torch.Tensor]) -> Wh
 def _total(own: list[torch.Tensor]) -> torch.Tensor:
     """Add up the sums over each rank's images."""
     return torch.stack([_count(r) * g for r, g in enumerate(own)]).sum(0)
-
-
-def _first_only(own: list[torch.Tensor], rank: int, n: int) -> torch.Tensor:
-    mean = _flat(_net(range(n), n))
-    return torch.cat([mean[:1], own[rank][1:]])
 
 
 EXERCISE = Exercise(
@@ -89,7 +82,9 @@ EXERCISE = Exercise(
         Mistake(
             "Only the first parameter's gradient is the mean; the others are those of each rank. "
             "Do the same for every parameter of net.parameters().",
-            when=_weighted(_first_only),
+            when=_weighted(
+                lambda own, rank, n: torch.cat([_flat(_net(range(n), n))[:1], own[rank][1:]])
+            ),
         ),
         Mistake(
             "This is the mean of the ranks' means: a rank with one image counts as much as one "

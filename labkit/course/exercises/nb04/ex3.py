@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 #: compute, size, buckets, alpha, beta: calls that take longer than a bucket's gradients, and
@@ -39,10 +39,9 @@ def expected() -> list[float]:
     return [_end(*case) for case in CASES]
 
 
-def _by(*formulas: Callable[[float, float, int, float, float], float]) -> When:
-    """Return the predicate of wrong formulas of compute, size, buckets, alpha and beta."""
-    wrong = [[formula(*case) for case in CASES] for formula in formulas]
-    return lambda yours, expected, n: any(near(yours, values) for values in wrong)
+def _by(formula: Callable[[float, float, int, float, float], float]) -> Predicate:
+    """Return the predicate of a wrong formula of compute, size, buckets, alpha and beta."""
+    return would_give(lambda n: [formula(*case) for case in CASES])
 
 
 EXERCISE = Exercise(
@@ -77,10 +76,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Every bucket is a call, so α is paid once per bucket.",
-            when=_by(
-                lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s),
-                lambda t, s, b, x, y: _end(t, s, b, x / b, y),
-            ),
+            when=_by(lambda t, s, b, x, y: max(t + x + y * s / b, t / b + x + y * s))
+            | _by(lambda t, s, b, x, y: _end(t, s, b, x / b, y)),
         ),
         Mistake(
             "These are the seconds after the end of backward(). Count from its beginning.",

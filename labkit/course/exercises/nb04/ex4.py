@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate, every_rank, some_rank
 from ...trial_tools import noted
 from . import averaging
 from .averaging import AGAIN, CAP, MEAN, OLD, OTHER, OWN, STEPS, SUM
@@ -64,35 +64,18 @@ def expected(n: int) -> list[list[Any]]:
     return [[True, BYTES, [2, 0], *[MEAN] * STEPS, MEAN]] * n
 
 
-def _some(place: int, *wrong: Any) -> When:
-    """Return the predicate of one of these values in one place, on some rank."""
-    return lambda yours, expected, n: any(
-        isinstance(y, list) and len(y) > place and y[place] in wrong for y in yours
-    )
-
-
-def _pair(*wrong: str) -> When:
+def _pair(*wrong: str) -> Predicate:
     """Return the predicate of these gradients in the opposite order, on some rank, where the chain
     is in order."""
-    return lambda yours, expected, n: (
-        all(y[:5] == e[:5] for y, e in zip(yours, expected, strict=True))
-        and any(y[5] in wrong for y in yours)
+    return every_rank(lambda mine, its: mine[:5] == its[:5]) & some_rank(
+        lambda mine, its: mine[5] in wrong
     )
 
 
-def _marked(kind: Callable[[int, int], bool]) -> When:
-    """Return the predicate of what was started and waited for, the same on all ranks."""
-    return lambda yours, expected, n: all(kind(*y[2]) for y in yours)
-
-
-def _more_calls(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    return all(len(y[1]) > len(BYTES) and sum(y[1]) == sum(BYTES) for y in yours)
-
-
-def _only(*wrong: str) -> When:
+def _only(*wrong: str) -> Predicate:
     """Return the predicate of these gradients in the first step, on all ranks, after all-reduces
     of the right buckets."""
-    return lambda yours, expected, n: all(y[3] in wrong and y[1] == BYTES for y in yours)
+    return every_rank(lambda mine, its: mine[3] in wrong and mine[1] == BYTES)
 
 
 EXERCISE = Exercise(
@@ -118,12 +101,12 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The ranks begin with different weights: overlapped has to broadcast rank 0's first.",
-            when=_some(0, False),
+            when=some_rank(lambda mine, its: not mine[0]),
         ),
         Mistake(
             "After the second step the gradients are the means of the first: forget at the end "
             "of a step what was started, or nothing is started in the next.",
-            when=_some(4, OLD),
+            when=some_rank(lambda mine, its: mine[4] == OLD),
         ),
         Mistake(
             "Each rank keeps its own gradients: a mean that is in flat has to be copied back, by "
@@ -138,19 +121,19 @@ EXERCISE = Exercise(
         Mistake(
             "Nothing is started before backward() has ended: give every parameter a hook, which "
             "calls start as soon as a bucket is full.",
-            when=lambda yours, expected, n: all(
-                y[2] == [0, 0] and y[1] in ([], BYTES) for y in yours
-            ),
+            when=every_rank(lambda mine, its: mine[2] == [0, 0] and mine[1] in ([], BYTES)),
         ),
         Mistake(
             "The hook waits for its all-reduce, and backward() waits for the hook: nothing "
             "overlaps. Start in the hook, finish in the function that you return.",
-            when=_marked(lambda started, waited: waited > 0),
+            when=every_rank(lambda mine, its: mine[2][1] > 0),
         ),
         Mistake(
             "There is a call per parameter. The buckets are those of cut(net, cap), with one call "
             "each.",
-            when=_more_calls,
+            when=every_rank(
+                lambda mine, its: len(mine[1]) > len(BYTES) and sum(mine[1]) == sum(BYTES)
+            ),
         ),
         Mistake(
             "The gradients are wrong where ranks have them in different orders: each rank started "
