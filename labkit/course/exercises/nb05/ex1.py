@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import parts
+from ...mistakes import every_rank, parts, some_rank
 from .launched import launched, renumbered
 
 
@@ -39,7 +39,6 @@ def trial(answer: Callable[[Callable[[], float]], float], here: Here) -> list[An
 
 
 def expected(world_size: int) -> list[list[Any]]:
-    """Add up in one process."""
     total = world_size * (world_size + 1) / 2
     return [
         [rank, total, total + 0.5, False,
@@ -71,7 +70,7 @@ EXERCISE = Exercise(
             "The group of the first call was still there at the second: destroy_process_group is "
             "missing, or comes after the return.",
             raises=r"initialize the default process group twice",
-            when=lambda yours, expected, n: True in parts(yours, 3),
+            when=some_rank(lambda mine, its: mine[3] is True),
         ),
         Mistake(
             "The group took the numbers that you passed, and not those in the environment: leave "
@@ -81,9 +80,8 @@ EXERCISE = Exercise(
         Mistake(
             "run has to return what work has returned, unchanged: keep it until you have left the "
             "group.",
-            when=lambda yours, expected, n: (
-                parts(yours, 1) == parts(expected, 1) and parts(yours, 2) != parts(expected, 2)
-            ),
+            when=every_rank(lambda mine, its: mine[1] == its[1])
+            & some_rank(lambda mine, its: mine[2] != its[2]),
         ),
         Mistake(
             "NCCL adds up tensors on GPUs only, and the tensor of work is on the CPU here. Leave "

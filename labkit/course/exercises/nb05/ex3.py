@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import parts
+from ...mistakes import Predicate, some_rank, would_give
 from .launched import launched
 
 
@@ -62,11 +62,15 @@ def _numbered(**right: int) -> Iterator[None]:
 
 
 def expected(world_size: int) -> list[list[Any]]:
-    """Return the local rank, the numbers in the group, and the sum over all of it."""
     return [
         [local_numbers(rank, world_size)[0], rank, world_size, 2.0**world_size - 1]
         for rank in range(world_size)
     ]
+
+
+def _returns(wrong: Callable[[int, int], int]) -> Predicate:
+    """Return the predicate of the right group, and of ``wrong(rank, n)`` as the GPU."""
+    return would_give(lambda n: [[wrong(r, n), *its[1:]] for r, its in enumerate(expected(n))])
 
 
 EXERCISE = Exercise(
@@ -86,26 +90,20 @@ EXERCISE = Exercise(
         Mistake(
             "The group is right, but you return the rank as the number of the GPU. GPUs are "
             "numbered per node, and the second node does not have that many.",
-            when=lambda yours, expected, n: (
-                [y[1:] for y in yours] == [e[1:] for e in expected]
-                and parts(yours, 0) == list(range(n))
-            ),
+            when=_returns(lambda rank, n: rank),
         ),
         Mistake(
             "The group is right, and the GPU is right as long as all nodes have equally many "
             "processes. They may differ: read LOCAL_RANK instead.",
-            when=lambda yours, expected, n: (
-                [y[1:] for y in yours] == [e[1:] for e in expected]
-                and parts(yours, 0) == [r % local_numbers(r, n)[1] for r in range(n)]
-            ),
+            when=_returns(lambda rank, n: rank % local_numbers(rank, n)[1]),
         ),
         Mistake(
             "The number of the GPU is a str: wrap it in int(…).",
-            when=lambda yours, expected, n: any(isinstance(gpu, str) for gpu in parts(yours, 0)),
+            when=some_rank(lambda mine, its: isinstance(mine[0], str)),
         ),
         Mistake(
             "There is no group after join: join has to form it, and the check leaves it.",
-            when=lambda yours, expected, n: "no group" in parts(yours, 1),
+            when=some_rank(lambda mine, its: mine[1] == "no group"),
         ),
     ),
     setup="import os",

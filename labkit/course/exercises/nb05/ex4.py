@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from statistics import mean
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import Predicate, would_give
 
 #: What is asked: for each rank the seconds before each of its collectives.
 ASKED: tuple[tuple[tuple[float, ...], ...], ...] = (
@@ -21,30 +23,25 @@ ASKED: tuple[tuple[tuple[float, ...], ...], ...] = (
 
 
 def trial(answer: Callable[[list[list[float]]], float], here: Here) -> list[Any]:
-    """Ask for the longest wait of each run."""
     return [answer([list(row) for row in seconds]) for seconds in ASKED]
 
 
-def _waits(seconds: tuple[tuple[float, ...], ...]) -> float:
-    longest = 0.0
-    for step in range(len(seconds[0])):
-        times = sorted(row[step] for row in seconds)
-        longest = max(longest, times[-1] - times[0])
-    return longest
+def _waits(seconds: Sequence[Sequence[float]]) -> list[float]:
+    """Return how long the first rank waits for the last one in each collective."""
+    return [max(step) - min(step) for step in zip(*seconds, strict=True)]
 
 
 def expected() -> list[float]:
-    """Let the last rank of each step release the first."""
-    return [_waits(seconds) for seconds in ASKED]
+    return [max(_waits(seconds), default=0.0) for seconds in ASKED]
 
 
-def _all(seconds: tuple[tuple[float, ...], ...]) -> list[float]:
+def _all(seconds: Sequence[Sequence[float]]) -> list[float]:
     return [time for row in seconds for time in row]
 
 
-def _clocks(seconds: tuple[tuple[float, ...], ...]) -> list[list[float]]:
-    """Return when each rank would come to each collective if nobody waited."""
-    return [[sum(row[: k + 1]) for k in range(len(row))] for row in seconds]
+def _each(wrong: Callable[[Sequence[Sequence[float]]], Sequence[float]]) -> Predicate:
+    """Return the predicate of the largest of ``wrong(seconds)`` for each run."""
+    return would_give(lambda n: [max(wrong(seconds), default=0.0) for seconds in ASKED])
 
 
 EXERCISE = Exercise(
@@ -61,43 +58,26 @@ EXERCISE = Exercise(
         Mistake(
             "You let delays add up. All ranks leave a collective together, so the next step "
             "begins without a delay.",
-            when=would_give(
-                lambda n: [_waits(tuple(map(tuple, _clocks(seconds)))) for seconds in ASKED]
-            ),
+            when=_each(lambda seconds: _waits([list(accumulate(row)) for row in seconds])),
         ),
         Mistake(
             "That is the longest time that a rank computes. A rank waits only for the difference "
             "between the last rank's time and its own.",
-            when=would_give(lambda n: [max(_all(seconds), default=0.0) for seconds in ASKED]),
+            when=_each(_all),
         ),
         Mistake(
             "You compare times of different collectives: take the difference within each one.",
-            when=would_give(
-                lambda n: [
-                    max(_all(seconds), default=0.0) - min(_all(seconds), default=0.0)
-                    for seconds in ASKED
-                ]
-            ),
+            when=_each(lambda seconds: _waits([[time] for time in _all(seconds)])),
         ),
         Mistake(
             "That is the sum of the waits. A time limit starts again with each collective.",
-            when=would_give(
-                lambda n: [
-                    sum(max(step) - min(step) for step in zip(*seconds, strict=True))
-                    for seconds in ASKED
-                ]
-            ),
+            when=_each(lambda seconds: [sum(_waits(seconds))]),
         ),
         Mistake(
             "You take the difference within each rank, between its collectives. A wait is the "
             "difference between ranks, within one collective: transpose the table with "
             "zip(*seconds).",
-            when=would_give(
-                lambda n: [
-                    max((max(row) - min(row) for row in seconds if row), default=0.0)
-                    for seconds in ASKED
-                ]
-            ),
+            when=_each(lambda seconds: [max(row) - min(row) for row in seconds if row]),
         ),
         Mistake(
             "max has got nothing to choose from. A run may have no collective at all: then nobody "
@@ -107,12 +87,7 @@ EXERCISE = Exercise(
         Mistake(
             "The rank that waits longest is the first to arrive, the one with the smallest time: "
             "subtract that, not the mean.",
-            when=would_give(
-                lambda n: [
-                    max((max(s) - sum(s) / len(s) for s in zip(*seconds, strict=True)), default=0.0)
-                    for seconds in ASKED
-                ]
-            ),
+            when=_each(lambda seconds: [max(s) - mean(s) for s in zip(*seconds, strict=True)]),
         ),
     ),
     hints=(
