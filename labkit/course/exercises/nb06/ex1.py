@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...compare import same
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import every_rank
 from .reducer_steps import IN_A_HOOK, LENGTH, STEPS, TOO_EARLY, Steps, gradient, started
 
 
@@ -38,32 +38,6 @@ def expected(n: int) -> list[list[dict[str, Any]]]:
         }
 
     return [[right(step, rank) for step in range(len(STEPS))] for rank in range(n)]
-
-
-def _on_every_rank(holds: Callable[[list[dict[str, Any]], Any, int], bool]) -> When:
-    """Return the predicate that is true if ``holds(yours, expected, rank)`` is on every rank."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return all(holds(own, expected[rank], rank) for rank, own in enumerate(yours))
-
-    return when
-
-
-def _out_of_turn(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
-    return bool(yours[2]["order"] == started(2, rank, turns=False)[-1])
-
-
-def _only_in_finish(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
-    own = yours[0]
-    return not any(own["started after each gradient"]) and bool(own["order"])
-
-
-def _never(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
-    return not yours[0]["order"]
-
-
-def _once(yours: list[dict[str, Any]], expected: Any, rank: int) -> bool:
-    return same(yours[0], expected[0]) and not same(yours[1], expected[1])
 
 
 EXERCISE = Exercise(
@@ -100,22 +74,26 @@ EXERCISE = Exercise(
             "A bucket is started as soon as it is ready, even before its turn. Ranks whose "
             "gradients arrive in different orders would then mix up their buckets: bucket k "
             "starts only after buckets 0 to k - 1.",
-            when=_on_every_rank(_out_of_turn),
+            when=every_rank(lambda mine, its: mine[2]["order"] == started(2, 0, turns=False)[-1]),
         ),
         Mistake(
             "All buckets are started in finish(), when backward() has ended, so nothing overlaps. "
             "Start each bucket in a hook.",
-            when=_on_every_rank(_only_in_finish),
+            when=every_rank(
+                lambda mine, its: (
+                    not any(mine[0]["started after each gradient"]) and bool(mine[0]["order"])
+                )
+            ),
         ),
         Mistake(
             "No bucket was ever started. If your hooks are made in a loop, each needs a k of its "
             "own: lambda p, k=k: … keeps the value, lambda p: … sees the loop's last one.",
-            when=_on_every_rank(_never),
+            when=every_rank(lambda mine, its: not mine[0]["order"]),
         ),
         Mistake(
             "The first step is right, the second is not: finish() has to reset what you have "
             "counted and started.",
-            when=_on_every_rank(_once),
+            when=every_rank(lambda mine, its: same(mine[0], its[0]) and not same(mine[1], its[1])),
         ),
     ),
     hints=(

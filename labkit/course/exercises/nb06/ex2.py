@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import Predicate, would_give
 
 #: How many images each rank has in each call; rank 4 as many as rank 0.
 IMAGES = ((1, 2, 3, 4), (5, 1, 4, 2))
@@ -67,6 +67,14 @@ def expected(n: int) -> list[list[torch.Tensor]]:
     return _all(n, lambda call, r: n / _images(call, n))
 
 
+def _each(factor: Callable[[int, int, int], float]) -> Predicate:
+    """Return the predicate of losses that are multiplied by ``factor(own, all, n)``: the numbers of
+    images on the rank and on all ranks, and that of ranks."""
+    return would_give(
+        lambda n: _all(n, lambda call, r: factor(_count(call, r), _images(call, n), n))
+    )
+
+
 EXERCISE = Exercise(
     id="06-2",
     title="Weigh unequal batches",
@@ -84,36 +92,32 @@ EXERCISE = Exercise(
             "This is the mean over the rank's own images, so an image on a rank with few of them "
             "counts more than one on a rank with many. Divide by the number of images on all "
             "ranks.",
-            when=would_give(lambda n: _all(n, lambda call, r: 1 / _count(call, r))),
+            when=_each(lambda own, all, n: 1 / own),
         ),
         Mistake(
             "The gradient is too small by a factor of world_size: DDP also divides by the number "
             "of ranks, so multiply by world_size.",
-            when=would_give(lambda n: _all(n, lambda call, r: 1 / _images(call, n))),
+            when=_each(lambda own, all, n: 1 / all),
         ),
         Mistake(
             "This is the sum of the images' losses, so the gradient grows with the batch. Divide "
             "by the number of images on all ranks.",
-            when=would_give(lambda n: _all(n, lambda call, r: 1)),
+            when=_each(lambda own, all, n: 1),
         ),
         Mistake(
             "You divide by world_size times this rank's number of images, as if all ranks had "
             "equally many. Add up the numbers over the ranks, with all_reduce.",
-            when=would_give(lambda n: _all(n, lambda call, r: 1 / (n * _count(call, r)))),
+            when=_each(lambda own, all, n: 1 / (n * own)),
         ),
         Mistake(
             "You divide twice: F.cross_entropy has already divided by the rank's own number of "
             'images. Use its sum, reduction="sum".',
-            when=would_give(
-                lambda n: _all(n, lambda call, r: n / _images(call, n) / _count(call, r))
-            ),
+            when=_each(lambda own, all, n: n / all / own),
         ),
         Mistake(
             "The factor is upside down: the more of all images a rank has, the more its mean "
             "counts. Multiply by its own number, and divide by that of all ranks.",
-            when=would_give(
-                lambda n: _all(n, lambda call, r: _images(call, n) / n / _count(call, r) ** 2)
-            ),
+            when=_each(lambda own, all, n: all / n / own**2),
         ),
     ),
     hints=(

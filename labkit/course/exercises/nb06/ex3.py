@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from statistics import mean
 from typing import Any
 
 from ....timeline.timeline import Timeline
@@ -80,12 +81,6 @@ def expected() -> list[tuple[int, str]]:
     return [culprit for _, culprit, _ in CASES]
 
 
-def _work(timeline: Timeline, kind: str, rank: int) -> float:
-    """Return how long a rank worked, without the time in which it waited for communication."""
-    blocked = timeline.seconds("blocked", rank) if kind == "backward" else 0.0
-    return timeline.seconds(kind, rank) - blocked
-
-
 def _ranks_are(choose: Callable[[Timeline], int]) -> When:
     """Return the predicate of choosing that rank in every recording, whatever the kind."""
 
@@ -107,65 +102,26 @@ def _kinds_are(choose: Callable[[Timeline, int], str]) -> When:
 
 
 def _column(pairs: Any, place: int) -> list[Any]:
-    return [
-        pair[place] if isinstance(pair, list | tuple) and len(pair) == 2 else None for pair in pairs
-    ]
+    return [(rank, kind)[place] for rank, kind in pairs]
 
 
-def _waits_most(timeline: Timeline) -> int:
-    return max(timeline.ranks, key=lambda r: timeline.seconds("waiting", r))
+def _waits(timeline: Timeline) -> list[float]:
+    return [timeline.seconds("waiting", rank) for rank in timeline.ranks]
 
 
-def _place(timeline: Timeline) -> int:
-    """Return the place of the rank that waits least."""
-    waits = [timeline.seconds("waiting", r) for r in timeline.ranks]
-    return waits.index(min(waits))
+def _most(compare: Callable[[float, float], float], off: str = "blocked") -> When:
+    """Return the predicate of the kind with the most ``compare(mine, usual)``: its seconds on the
+    slow rank, and their mean over the others; those of backward without the seconds of ``off``."""
 
+    def choose(timeline: Timeline, rank: int) -> str:
+        def work(kind: str, r: int) -> float:
+            idle = timeline.seconds(off, r) if off and kind == "backward" else 0.0
+            return timeline.seconds(kind, r) - idle
 
-def _blocked_least(timeline: Timeline) -> int:
-    return min(timeline.ranks, key=lambda r: timeline.seconds("blocked", r))
+        others = [r for r in timeline.ranks if r != rank]
+        return max(WORK, key=lambda k: compare(work(k, rank), mean(work(k, r) for r in others)))
 
-
-def _most_work(timeline: Timeline, rank: int) -> str:
-    return max(WORK, key=lambda kind: _work(timeline, kind, rank))
-
-
-def _with_blocked(timeline: Timeline, rank: int) -> str:
-    others = [r for r in timeline.ranks if r != rank]
-
-    def excess(kind: str) -> float:
-        usual = sum(timeline.seconds(kind, r) for r in others) / len(others)
-        return timeline.seconds(kind, rank) - usual
-
-    return max(WORK, key=excess)
-
-
-def _without_waiting(timeline: Timeline, rank: int) -> str:
-    """Return the kind with the largest excess if waiting time is taken off backward."""
-
-    def work(kind: str, r: int) -> float:
-        waiting = timeline.seconds("waiting", r) if kind == "backward" else 0.0
-        return timeline.seconds(kind, r) - waiting
-
-    return max(
-        WORK, key=lambda kind: work(kind, rank) - _mean_of_others(timeline, rank, kind, work)
-    )
-
-
-def _by_ratio(timeline: Timeline, rank: int) -> str:
-    def work(kind: str, r: int) -> float:
-        return _work(timeline, kind, r)
-
-    return max(
-        WORK, key=lambda kind: work(kind, rank) / _mean_of_others(timeline, rank, kind, work)
-    )
-
-
-def _mean_of_others(
-    timeline: Timeline, rank: int, kind: str, work: Callable[[str, int], float]
-) -> float:
-    others = [r for r in timeline.ranks if r != rank]
-    return sum(work(kind, r) for r in others) / len(others)
+    return _kinds_are(choose)
 
 
 EXERCISE = Exercise(
@@ -184,39 +140,39 @@ EXERCISE = Exercise(
         Mistake(
             "You name the rank that waits longest. It waits because it is early: the slow rank is "
             "the one for which the others wait, and it hardly waits itself.",
-            when=_ranks_are(_waits_most),
+            when=_ranks_are(lambda t: max(t.ranks, key=lambda r: t.seconds("waiting", r))),
         ),
         Mistake(
             "You name the rank that is blocked least. Blocked time is also that in which the data "
             "is on its way; how long a rank waits for others to join is in "
             'seconds("waiting", rank).',
-            when=_ranks_are(_blocked_least),
+            when=_ranks_are(lambda t: min(t.ranks, key=lambda r: t.seconds("blocked", r))),
         ),
         Mistake(
             "You name the place of the rank in timeline.ranks. The ranks need not begin at 0: "
             "return the rank that stands at that place.",
-            when=_ranks_are(_place),
+            when=_ranks_are(lambda t: _waits(t).index(min(_waits(t)))),
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: take the time off "backward" in which '
             'the rank was blocked, seconds("blocked", rank). Its waiting time ends when the last '
             "rank has joined, and the rank is blocked until the data has arrived.",
-            when=_kinds_are(_without_waiting),
+            when=_most(lambda mine, usual: mine - usual, off="waiting"),
         ),
         Mistake(
             "The ranks are right, but you name the kind that takes several times as long as "
             "usual. The others wait for seconds: name the kind with the largest difference.",
-            when=_kinds_are(_by_ratio),
+            when=_most(lambda mine, usual: mine / usual),
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: you compare "backward" with the '
             'time in it during which a rank only waited. Subtract seconds("blocked", rank).',
-            when=_kinds_are(_with_blocked),
+            when=_most(lambda mine, usual: mine - usual, off=""),
         ),
         Mistake(
             "The ranks are right, but you name the kind that takes longest there. Backward usually "
             "does, on every rank: look for the kind that takes longer than on the other ranks.",
-            when=_kinds_are(_most_work),
+            when=_most(lambda mine, usual: mine),
         ),
     ),
     hints=(

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 #: How many batches a rank has each time.
@@ -78,6 +78,11 @@ def _last(n: int, count: int) -> torch.Tensor:
     return torch.stack([_accumulating(r, count)[-1] for r in range(n)]).mean(dim=0)
 
 
+def _all_give(wrong: Callable[[int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of ``wrong(n, count)`` on all ranks."""
+    return would_give(lambda n: [[wrong(n, count) for count in LENGTHS]] * n)
+
+
 EXERCISE = Exercise(
     id="06-4",
     title="Accumulate",
@@ -112,16 +117,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The gradient is the sum over the batches: divide each loss by len(batches).",
-            when=would_give(lambda n: [[_all(n, count) for count in LENGTHS]] * n),
+            when=_all_give(_all),
         ),
         Mistake(
             "Every loss is divided by 3, even if there are not 3 batches: divide by len(batches).",
-            when=would_give(lambda n: [[_all(n, count) / 3 for count in LENGTHS]] * n),
+            when=_all_give(lambda n, count: _all(n, count) / 3),
         ),
         Mistake(
             "Only the last batch is in the gradient. Each batch needs a backward() of its own, and "
             "zero_grad() between them would throw away what the others have added.",
-            when=would_give(lambda n: [[_last(n, count) / count for count in LENGTHS]] * n),
+            when=_all_give(lambda n, count: _last(n, count) / count),
         ),
     ),
     hints=(

@@ -110,11 +110,9 @@ class Steps:
         }
 
 
-def started(step: int, rank: int, turns: bool = True, together: bool = True) -> list[list[int]]:
-    """Return the buckets that have been started after each gradient, by DDP's rule.
-
-    Without ``turns`` a bucket starts when it is complete; without ``together``, one at a time.
-    """
+def started(step: int, rank: int, turns: bool = True) -> list[list[int]]:
+    """Return the buckets that have been started after each gradient, by DDP's rule; without
+    ``turns`` a bucket starts when it is complete."""
     number = 1 if step == 4 else BUCKETS
     of = [0] * len(BUCKET) if step == 4 else BUCKET
     missing = [sum(b == k for b in of) for k in range(number)]
@@ -126,7 +124,5 @@ def started(step: int, rank: int, turns: bool = True, together: bool = True) -> 
             order.append(of[i])
         while turns and len(order) < number and missing[len(order)] == 0:
             order.append(len(order))
-            if not together:
-                break
         found.append(list(order))
     return found
