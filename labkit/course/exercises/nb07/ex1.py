@@ -15,7 +15,7 @@ import torch
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import every_rank, would_give
 
 #: The largest number of fp16.
 LARGEST = torch.finfo(torch.float16).max
@@ -47,13 +47,17 @@ def _gradients(rank: int, n: int) -> list[torch.Tensor]:
     ]
 
 
+#: What is taken for the largest number of a gradient.
+Top = Callable[[torch.Tensor], torch.Tensor]
+
+
 def _power(top: float, largest: float = LARGEST) -> float:
     return 2.0 ** math.floor(math.log2(largest / top))
 
 
-def _tops(n: int) -> list[list[float]]:
+def _tops(n: int, top: Top = lambda g: g.abs().max()) -> list[list[float]]:
     """Return for each rank the largest gradient, without its sign, of each case."""
-    return [[g.abs().max().item() for g in _gradients(r, n)] for r in range(n)]
+    return [[top(g).item() for g in _gradients(r, n)] for r in range(n)]
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
@@ -67,24 +71,15 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
 def _scales(
     scale: Callable[[float], float] = _power,
     together: Callable[[Sequence[float]], float] = max,
+    top: Top = lambda g: g.abs().max(),
 ) -> Callable[[int], list[list[float]]]:
     """Return what a rule gives that puts the ranks' largest gradients together."""
-    return lambda n: [[*(scale(together(case)) for case in zip(*_tops(n), strict=True)), True]] * n
+    return lambda n: (
+        [[*(scale(together(case)) for case in zip(*_tops(n, top), strict=True)), True]] * n
+    )
 
 
-def expected(n: int) -> list[list[float]]:
-    """Look at all ranks' gradients in one process."""
-    return _scales()(n)
-
-
-def _without_abs(n: int) -> list[list[float]]:
-    cases = zip(*(_gradients(r, n) for r in range(n)), strict=True)
-    return [[*(_power(max(g.max().item() for g in case)) for case in cases), True]] * n
-
-
-def _for_norms(n: int) -> list[list[float]]:
-    cases = zip(*(_gradients(r, n) for r in range(n)), strict=True)
-    return [[*(_power(max(g.norm().item() for g in case)) for case in cases), True]] * n
+expected = _scales()
 
 
 EXERCISE = Exercise(
@@ -104,7 +99,7 @@ EXERCISE = Exercise(
         Mistake(
             "The largest gradient of the first case is negative, and it overflows too: take abs() "
             "before max().",
-            when=would_give(_without_abs),
+            when=would_give(_scales(top=torch.max)),
         ),
         Mistake(
             "log2 needs a number above 0. Gradients may be negative: take abs() before max(). And "
@@ -114,7 +109,7 @@ EXERCISE = Exercise(
         Mistake(
             "That is the scale for the norm of each tensor. Each gradient is multiplied alone: "
             "the largest one decides, gradient.abs().max().",
-            when=would_give(_for_norms),
+            when=would_give(_scales(top=torch.norm)),
         ),
         Mistake(
             "Rounded up, the largest gradient overflows: round the exponent down.",
@@ -138,10 +133,7 @@ EXERCISE = Exercise(
         Mistake(
             "The scale is right, but gradient is changed: abs() makes a new tensor, abs_() does "
             "not.",
-            when=lambda yours, expected, n: all(
-                isinstance(mine, list) and mine[:-1] == its[:-1] and mine[-1] is False
-                for mine, its in zip(yours, expected, strict=True)
-            ),
+            when=every_rank(lambda mine, its: mine == [*its[:-1], False]),
         ),
         Mistake(
             "A gradient of 2**-8 becomes 65,536, which is over 65,504: the limit is fp16's largest "

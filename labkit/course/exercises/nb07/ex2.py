@@ -11,7 +11,7 @@ from typing import Any
 
 from ...compare import number
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate, would_give
 
 FIRST = 1.0
 #: Of each run, its interval and who overflows in a step: rank 0, 1 or the last one, as -1.
@@ -55,42 +55,24 @@ def trial(answer: Callable[..., Any], here: Here) -> list[float]:
 Rule = Callable[[float, int, bool, int], tuple[float, int]]
 
 
-def _right(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
+def _rule(
+    grows: Callable[[int, int], bool] = lambda good, interval: good + 1 == interval,
+    *,
+    skipped: Callable[[int], int] = lambda good: 0,
+    grown: Callable[[int], int] = lambda good: 0,
+) -> Rule:
+    """Return the rule that doubles the scale if ``grows(good, interval)``; ``skipped(good)`` and
+    ``grown(good)`` are the counts after an overflow and after the scale has grown."""
+
+    def rule(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
+        if overflow:
+            return scale / 2, skipped(good)
+        return (scale * 2, grown(good)) if grows(good, interval) else (scale, good + 1)
+
+    return rule
 
 
-def _never_grows(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    return (scale / 2, 0) if overflow else (scale, good + 1)
-
-
-def _keeps_counting(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, good
-    return (scale * 2, 0) if good + 1 == interval else (scale, good + 1)
-
-
-def _grows_late(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2, 0) if good == interval else (scale, good + 1)
-
-
-def _grows_on(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2 if good + 1 >= interval else scale), good + 1
-
-
-def _grows_once(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    if overflow:
-        return scale / 2, 0
-    return (scale * 2 if good + 1 == interval else scale), good + 1
-
-
-def _grows_after_three(scale: float, good: int, overflow: bool, interval: int) -> tuple[float, int]:
-    return _right(scale, good, overflow, 3)
+_right = _rule()
 
 
 def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
@@ -108,12 +90,11 @@ def _played(rule: Rule, n: int, rank: int | None = None) -> list[float]:
 
 
 def expected(n: int) -> list[list[float]]:
-    """Play the rule in one process that knows all ranks' overflows."""
     return [_played(_right, n)] * n
 
 
-def _plays(*rules: Rule) -> When:
-    return lambda yours, expected, n: any(yours == [_played(rule, n)] * n for rule in rules)
+def _plays(rule: Rule) -> Predicate:
+    return would_give(lambda n: [_played(rule, n)] * n)
 
 
 EXERCISE = Exercise(
@@ -134,31 +115,32 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank looks only at its own overflow, so the scales drift apart. Let all ranks "
             "know whether any of them overflowed.",
-            when=lambda yours, expected, n: (
-                yours == [_played(_right, n, r) for r in range(n)] and yours != expected
-            ),
+            when=would_give(lambda n: [_played(_right, n, r) for r in range(n)]),
         ),
         Mistake(
             "The scale never grows: after interval good steps in a row, double it and begin to "
             "count again.",
-            when=_plays(_never_grows),
+            when=_plays(_rule(lambda good, interval: False)),
         ),
         Mistake(
             "The count goes on after a skipped step. The good steps have to be in a row: return "
             "0 as the count when a step is skipped.",
-            when=_plays(_keeps_counting),
+            when=_plays(_rule(skipped=lambda good: good)),
         ),
         Mistake(
             "It grows one step too late: the step that has just ended counts too.",
-            when=_plays(_grows_late),
+            when=_plays(_rule(lambda good, interval: good == interval)),
         ),
         Mistake(
             "After the scale has grown, the count begins again: return 0 there too.",
-            when=_plays(_grows_on, _grows_once),
+            when=_plays(_rule(grown=lambda good: good + 1))
+            | _plays(
+                _rule(lambda good, interval: good + 1 >= interval, grown=lambda good: good + 1)
+            ),
         ),
         Mistake(
             "The scale grows after three good steps, whatever interval is: compare with interval.",
-            when=_plays(_grows_after_three),
+            when=_plays(_rule(lambda good, interval: good + 1 == 3)),
         ),
         Mistake(
             "One value is unpacked into two: next_scale has to return two, the new scale and the "
@@ -169,10 +151,7 @@ EXERCISE = Exercise(
         Mistake(
             "An overflow on one rank is enough: all ranks have to skip that step. Combine the "
             "flags with MAX, or add them up and compare with 0.",
-            when=lambda yours, expected, n: all(
-                own == _played(_right, n, n) and own != right
-                for own, right in zip(yours, expected, strict=True)
-            ),
+            when=would_give(lambda n: [_played(_right, n, n)] * n),
         ),
     ),
     hints=(

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near, parts, would_give
+from ...mistakes import When, near, would_give
 
 #: How many batches a rank has in each call.
 COUNTS = (4, 1)
@@ -104,7 +104,6 @@ def _results(play: Play, n: int, empty: bool = True) -> list[list[Any]]:
 
 
 def expected(n: int) -> list[list[Any]]:
-    """Add up in one process, in fp32."""
     return _results(_mean(_sum, _right_factor), n)
 
 
@@ -112,26 +111,24 @@ def _gives(play: Play) -> When:
     """Return the predicate of a mistake in the gradients, whatever it leaves in .grad."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong, places = _results(play, n), range(0, len(expected[0]), len(LOOKS))
-        mine = [parts(yours, place) for place in places]
-        return near(mine, [parts(wrong, place) for place in places]) and not near(
-            mine, [parts(expected, place) for place in places]
-        )
+        mine = _all_gradients(yours)
+        wrong = _all_gradients(_results(play, n))
+        return near(mine, wrong) and not near(mine, _all_gradients(expected))
 
     return when
 
 
+def _all_gradients(results: list[list[Any]]) -> list[Any]:
+    """Return the gradients of all ranks, call by call."""
+    return [g for own in results for gradients in own[:: len(LOOKS)] for g in gradients]
+
+
 def _is_rounded(yours: Any, expected: Any, n: int) -> bool:
     """Tell whether all numbers are right but for the digits that bf16 lacks."""
-    pairs = [
-        (torch.as_tensor(g).cpu().float(), its)
-        for place in range(0, len(expected[0]), len(LOOKS))
-        for mine, right in zip(parts(yours, place), parts(expected, place), strict=True)
-        for g, its in zip(mine, right, strict=True)
-    ]
-    return all(torch.allclose(g, its, 0.02) for g, its in pairs) and not all(
-        torch.equal(g, its) for g, its in pairs
-    )
+    mine = [torch.as_tensor(g).cpu().float() for g in _all_gradients(yours)]
+    right = _all_gradients(expected)
+    close = [torch.allclose(g, its, 0.02) for g, its in zip(mine, right, strict=True)]
+    return all(close) and not all(map(torch.equal, mine, right))
 
 
 EXERCISE = Exercise(

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Goal, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, every_rank, near
 from .whole_step import LABELS, RATE, SCALE, STEPS, expected, look, trial
 
 #: The norm of what the last of the first step's batches adds to the mean gradient.
 _LAST = math.hypot(3.0 + 3.0, 4.0 - 3.0) / 4
 
 
-def _everywhere(test: Callable[[Any, Any], bool]) -> When:
-    """Return the predicate that asks ``test(mine, its)`` of every rank."""
-    return lambda yours, expected, n: all(
-        isinstance(mine, list) and len(mine) == len(its) and test(mine, its)
-        for mine, its in zip(yours, expected, strict=True)
-    )
-
-
-def _shows(what: str, *values: Any) -> When:
+def _shows(what: str, *values: Any) -> Predicate:
     """Return the predicate of a mistake that gives these values in the first steps."""
-    return _everywhere(lambda mine, its: near(look(mine, what)[: len(values)], list(values)))
-
-
-def _clips_scaled(mine: Any, its: Any) -> bool:
-    moved = not near(look(mine, "weights")[0], look(its, "weights")[0])
-    return moved and near(look(mine, "norm")[0], 5 * SCALE)
+    return every_rank(lambda mine, its: near(look(mine, what)[: len(values)], list(values)))
 
 
 def _differ(yours: Any, expected: Any, n: int) -> bool:
@@ -37,15 +23,13 @@ def _differ(yours: Any, expected: Any, n: int) -> bool:
     return n > 1 and all(w != first[0] for w in first[1:])
 
 
-def _has_nan(mine: Any, its: Any) -> bool:
-    return any(not math.isfinite(w) for w in look(mine, "weights")[2])
-
-
+@every_rank
 def _keeps_inf(mine: Any, its: Any) -> bool:
     weights = look(mine, "weights")
     return near(weights[3], weights[2]) and not near(its, mine)
 
 
+@every_rank
 def _stays(mine: Any, its: Any) -> bool:
     """Tell whether no step has changed the weights."""
     first, *later = look(mine, "weights")
@@ -95,7 +79,10 @@ from torch.optim.lr_scheduler import LRScheduler
         Mistake(
             "You clip scaled gradients, 1,024 times too long: hardly anything is left of them "
             "after unscaling. Call scaler.unscale_(optimizer) before you clip.",
-            when=_everywhere(_clips_scaled),
+            when=every_rank(
+                lambda mine, its: not near(look(mine, "weights")[0], look(its, "weights")[0])
+            )
+            & _shows("norm", 5 * SCALE),
         ),
         Mistake(
             "The gradient of the first step is four times too long, the sum over its batches. The "
@@ -110,11 +97,8 @@ from torch.optim.lr_scheduler import LRScheduler
         Mistake(
             "Each parameter is clipped by itself. The norm is that of all gradients together, and "
             "all are multiplied by the same number: pass all parameters to one clip_grad_norm_.",
-            when=_everywhere(
-                lambda mine, its: (
-                    near(look(mine, "weights")[0], [0.5, 0.5]) and look(mine, "norm")[0] is not None
-                )
-            ),
+            when=_shows("weights", [0.5, 0.5])
+            & every_rank(lambda mine, its: look(mine, "norm")[0] is not None),
         ),
         Mistake(
             "The weights move by the unclipped gradient: clip between unscale_ and step.",
@@ -123,17 +107,19 @@ from torch.optim.lr_scheduler import LRScheduler
         Mistake(
             "The overflow has reached the weights: optimizer.step() takes every step, "
             "scaler.step(optimizer) skips those with inf or nan.",
-            when=_everywhere(_has_nan),
+            when=every_rank(
+                lambda mine, its: not all(map(math.isfinite, look(mine, "weights")[2]))
+            ),
         ),
         Mistake(
             "The weights never change: call scaler.step(optimizer) once per step, and clip to the "
             "norm that the text names.",
-            when=_everywhere(_stays),
+            when=_stays,
         ),
         Mistake(
             "The step after the overflow is skipped as well, because the inf is still in .grad: "
             "begin with optimizer.zero_grad().",
-            when=_everywhere(_keeps_inf),
+            when=_keeps_inf,
         ),
         Mistake(
             "The schedule moves on with the step that was skipped. It may move only if the "
@@ -157,21 +143,17 @@ from torch.optim.lr_scheduler import LRScheduler
         Mistake(
             "The model computes in fp32: its forward pass belongs under torch.autocast with "
             "dtype=torch.float16.",
-            when=_everywhere(lambda mine, its: mine[-1] == "torch.float32"),
+            when=every_rank(lambda mine, its: mine[-1] == "torch.float32"),
         ),
         Mistake(
             "The model computes in bf16, autocast's own choice on a CPU: pass dtype=torch.float16.",
-            when=_everywhere(lambda mine, its: mine[-1] == "torch.bfloat16"),
+            when=every_rank(lambda mine, its: mine[-1] == "torch.bfloat16"),
         ),
         Mistake(
             "The steps are right, but the norm is not returned: return what clip_grad_norm_ "
             "returns.",
-            when=_everywhere(
-                lambda mine, its: (
-                    look(mine, "norm") == [None] * len(STEPS)
-                    and near(look(mine, "weights"), look(its, "weights"))
-                )
-            ),
+            when=_shows("norm", *[None] * len(STEPS))
+            & every_rank(lambda mine, its: near(look(mine, "weights"), look(its, "weights"))),
         ),
         Mistake(
             "The steps are right, but there are more all-reduces than one per step. Put forward "
