@@ -14,7 +14,6 @@ def trial(answer: Callable[[], Any], here: Here) -> Any:
 
 
 def expected(world_size: int) -> list[int]:
-    """Count on by one, and begin again at the end."""
     return [(r + 1) % world_size for r in range(world_size)]
 
 

@@ -43,7 +43,6 @@ expected = played(lambda xs, r: None if r else torch.stack(list(xs)), _brought)
 
 
 def _rows(yours: Sequence[Any]) -> list[Any]:
-    """Return the rows that rank 0 has."""
     return yours[0][0] if isinstance(yours[0], list) and isinstance(yours[0][0], list) else []
 
 

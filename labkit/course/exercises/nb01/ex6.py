@@ -54,10 +54,10 @@ def _gives(give: Callable[[Sequence[torch.Tensor], int], torch.Tensor]) -> Predi
     return gives(give, _signals)
 
 
-def _keeps(*kept: bool) -> Predicate:
-    """Return the predicate of a result in which the halo before, x or that after is 0."""
+def _keeps(before: bool, after: bool) -> Predicate:
+    """Return the predicate of a result in which the halos that are not kept are 0."""
     return _gives(
-        lambda xs, r: _with_halo(xs, r) * torch.tensor([kept[0], *[True] * len(xs[r]), kept[1]])
+        lambda xs, r: _with_halo(xs, r) * torch.tensor([before, *[True] * len(xs[r]), after])
     )
 
 

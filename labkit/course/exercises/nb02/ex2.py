@@ -35,7 +35,6 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
 
 
 def expected(world_size: int) -> list[list[Any]]:
-    """Cut the matrices into columns in one process."""
     return [[_matrix(world_size, dtype).T[rank] for dtype in TYPES] + [True]
             for rank in range(world_size)]  # fmt: skip
 

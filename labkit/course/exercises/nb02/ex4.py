@@ -28,7 +28,6 @@ def _held(call: int, rank: int) -> torch.Tensor:
 
 
 def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> list[torch.Tensor]:
-    """Broadcast three times, in place."""
     results = []
     for call, src in enumerate(_sources(here.world_size)):
         x = _held(call, here.rank).to(here.device)
@@ -39,7 +38,6 @@ def trial(answer: Callable[[torch.Tensor, int], Any], here: Here) -> list[torch.
 
 
 def expected(world_size: int) -> list[list[torch.Tensor]]:
-    """Copy the source's tensor in one process."""
     return [[_held(call, src) for call, src in enumerate(_sources(world_size))]] * world_size
 
 

@@ -40,7 +40,6 @@ Held = list[list[torch.Tensor]]
 
 
 def power_of_ten(rank: int, length: int) -> torch.Tensor:
-    """Return ``length`` times 10**rank."""
     return torch.full((length,), 10**rank)
 
 

@@ -54,7 +54,6 @@ def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> Any:
 
 
 def expected(n: int) -> list[list[bool]]:
-    """Compare all ranks' vectors in one process."""
     everyone = [_vectors(rank, n) for rank in range(n)]
     columns = zip(*everyone, strict=True)
     return [[all(mine.equal(first) for mine in column) for first, *column in columns]] * n

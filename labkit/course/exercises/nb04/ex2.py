@@ -51,7 +51,6 @@ def trial(answer: Callable[[nn.Module, int], Any], here: Here) -> list[float]:
 
 
 def expected(n: int) -> list[list[float]]:
-    """Take the gradient over all images in one process."""
     return [_flat(_net(range(n), n)).tolist()] * n
 
 

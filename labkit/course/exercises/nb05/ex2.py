@@ -22,7 +22,6 @@ NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 def trial(answer: Callable[[int, list[int]], dict[str, str]], here: Here) -> list[Any]:
-    """Ask for each process; the list of sizes has to stay as it was."""
     found: list[Any] = []
     for rank, sizes in ASKED:
         given = list(sizes)

@@ -26,7 +26,6 @@ def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
 
 
 def expected(n: int) -> list[list[dict[str, Any]]]:
-    """Return for each step what DDP's rule and the mean over the ranks give."""
 
     def right(step: int, rank: int) -> dict[str, Any]:
         own = [torch.cat([gradient(step, r, i) for i in range(len(LENGTH))]) for r in range(n)]

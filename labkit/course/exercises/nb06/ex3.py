@@ -105,8 +105,10 @@ def _column(pairs: Any, place: int) -> list[Any]:
     return [(rank, kind)[place] for rank, kind in pairs]
 
 
-def _waits(timeline: Timeline) -> list[float]:
-    return [timeline.seconds("waiting", rank) for rank in timeline.ranks]
+def _place(timeline: Timeline) -> int:
+    """Return the place of the rank that waits least."""
+    waits = [timeline.seconds("waiting", rank) for rank in timeline.ranks]
+    return waits.index(min(waits))
 
 
 def _most(compare: Callable[[float, float], float], off: str = "blocked") -> When:
@@ -151,7 +153,7 @@ EXERCISE = Exercise(
         Mistake(
             "You name the place of the rank in timeline.ranks. The ranks need not begin at 0: "
             "return the rank that stands at that place.",
-            when=_ranks_are(lambda t: _waits(t).index(min(_waits(t)))),
+            when=_ranks_are(_place),
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: take the time off "backward" in which '

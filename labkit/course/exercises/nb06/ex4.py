@@ -57,7 +57,6 @@ def trial(answer: Callable[..., Any], here: Here) -> list[torch.Tensor]:
 
 
 def _loss_of(ddp: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the function that computes a batch's loss with this model."""
     return lambda batch: ddp(batch).sum()
 
 
@@ -79,7 +78,6 @@ def _last(n: int, count: int) -> torch.Tensor:
 
 
 def _all_give(wrong: Callable[[int, int], torch.Tensor]) -> Predicate:
-    """Return the predicate of ``wrong(n, count)`` on all ranks."""
     return would_give(lambda n: [[wrong(n, count) for count in LENGTHS]] * n)
 
 

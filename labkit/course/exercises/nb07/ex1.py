@@ -61,7 +61,6 @@ def _tops(n: int, top: Top = lambda g: g.abs().max()) -> list[list[float]]:
 
 
 def trial(answer: Callable[[torch.Tensor], Any], here: Here) -> list[Any]:
-    """Ask for the largest scale of each gradient, and look at the gradients afterwards."""
     gradients = [g.to(here.device) for g in _gradients(here.rank, here.world_size)]
     before = [g.clone() for g in gradients]
     scales = [number(answer(g)) for g in gradients]

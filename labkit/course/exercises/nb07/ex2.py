@@ -23,7 +23,6 @@ STEPS = sum(len(run) for _, run in RUNS)
 
 
 def _who(overflows: int | None, n: int) -> int | None:
-    """Return the rank that overflows among n."""
     return None if overflows is None else n - 1 if overflows < 0 else min(overflows, n - 1)
 
 
@@ -39,7 +38,6 @@ def _steps(n: int) -> list[str]:
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[float]:
-    """Let the scale develop over the steps of each run."""
     scales = []
     for interval, run in RUNS:
         scale, good = FIRST, 0

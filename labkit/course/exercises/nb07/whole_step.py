@@ -93,7 +93,6 @@ def _weights(net: Net) -> list[float]:
 
 
 def expected(n: int) -> list[list[Any]]:
-    """Take the same steps by hand."""
     weights, rate, seen = [1.0, 1.0], RATE, []
     for _, mean, overflows in STEPS.values():
         norm = math.inf if overflows else math.hypot(*mean)
