@@ -103,7 +103,6 @@ def has_other_dtype(mine: Any, its: Any) -> bool:
     )
 
 
-@Predicate
 def has_no_tensor(yours: Any, expected: Any, world_size: int) -> bool:
     """Tell whether a rank returned something that is neither a tensor nor None."""
     return any(isinstance(item, str) for item in items(yours))
@@ -115,13 +114,6 @@ changes_only_x = some_rank(lambda mine, its: mine is not None and not mine[-1]) 
 )
 
 
-@Predicate
-def is_overwritten(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether a rank returned what the trial wrote into a tensor after the answer's end."""
-    return any(numbers(item) == {OVERWRITTEN} for item in items(yours))
-
-
-@Predicate
 def comes_too_early(yours: Any, expected: Any, world_size: int) -> bool:
     """Tell whether a rank returned numbers that no rank has brought, and that are not what the
     trial wrote afterwards."""
@@ -162,6 +154,8 @@ NOT_WAITED_FOR = (
     Mistake(
         "x was overwritten (with -7) before it had been sent: the function returned without "
         "waiting for its isend.",
-        when=is_overwritten,
+        when=lambda yours, expected, n: any(
+            numbers(item) == {OVERWRITTEN} for item in items(yours)
+        ),
     ),
 )

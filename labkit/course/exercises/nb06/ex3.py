@@ -86,23 +86,9 @@ def _ranks_are(choose: Callable[[Timeline], int]) -> When:
 
     def when(yours: Any, expected: Any, n: int) -> bool:
         wrong = [choose(record(ranks, extra)) for ranks, _, extra in CASES]
-        return _column(yours, 0) == wrong != _column(expected, 0)
+        return [rank for rank, _ in yours] == wrong != [rank for rank, _ in expected]
 
     return when
-
-
-def _kinds_are(choose: Callable[[Timeline, int], str]) -> When:
-    """Return the predicate of the right ranks, and of choosing that kind in every recording."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = [choose(record(ranks, extra), who) for ranks, (who, _), extra in CASES]
-        return _column(yours, 0) == _column(expected, 0) and _column(yours, 1) == wrong
-
-    return when
-
-
-def _column(pairs: Any, place: int) -> list[Any]:
-    return [(rank, kind)[place] for rank, kind in pairs]
 
 
 def _place(timeline: Timeline) -> int:
@@ -111,9 +97,10 @@ def _place(timeline: Timeline) -> int:
     return waits.index(min(waits))
 
 
-def _most(compare: Callable[[float, float], float], off: str = "blocked") -> When:
-    """Return the predicate of the kind with the most ``compare(mine, usual)``: its seconds on the
-    slow rank, and their mean over the others; those of backward without the seconds of ``off``."""
+def _kinds_are(compare: Callable[[float, float], float], off: str = "blocked") -> When:
+    """Return the predicate of the right ranks, and in every recording the kind with the most
+    ``compare(mine, usual)``: its seconds on the slow rank, and their mean over the others; those of
+    backward without the seconds of ``off``."""
 
     def choose(timeline: Timeline, rank: int) -> str:
         def work(kind: str, r: int) -> float:
@@ -123,7 +110,11 @@ def _most(compare: Callable[[float, float], float], off: str = "blocked") -> Whe
         others = [r for r in timeline.ranks if r != rank]
         return max(WORK, key=lambda k: compare(work(k, rank), mean(work(k, r) for r in others)))
 
-    return _kinds_are(choose)
+    def when(yours: Any, expected: Any, n: int) -> bool:
+        chosen = [(who, choose(record(ranks, extra), who)) for ranks, (who, _), extra in CASES]
+        return [(rank, kind) for rank, kind in yours] == chosen
+
+    return when
 
 
 EXERCISE = Exercise(
@@ -159,22 +150,22 @@ EXERCISE = Exercise(
             'The ranks are right, but not the kinds of work: take the time off "backward" in which '
             'the rank was blocked, seconds("blocked", rank). Its waiting time ends when the last '
             "rank has joined, and the rank is blocked until the data has arrived.",
-            when=_most(lambda mine, usual: mine - usual, off="waiting"),
+            when=_kinds_are(lambda mine, usual: mine - usual, off="waiting"),
         ),
         Mistake(
             "The ranks are right, but you name the kind that takes several times as long as "
             "usual. The others wait for seconds: name the kind with the largest difference.",
-            when=_most(lambda mine, usual: mine / usual),
+            when=_kinds_are(lambda mine, usual: mine / usual),
         ),
         Mistake(
             'The ranks are right, but not the kinds of work: you compare "backward" with the '
             'time in it during which a rank only waited. Subtract seconds("blocked", rank).',
-            when=_most(lambda mine, usual: mine - usual, off=""),
+            when=_kinds_are(lambda mine, usual: mine - usual, off=""),
         ),
         Mistake(
             "The ranks are right, but you name the kind that takes longest there. Backward usually "
             "does, on every rank: look for the kind that takes longer than on the other ranks.",
-            when=_most(lambda mine, usual: mine),
+            when=_kinds_are(lambda mine, usual: mine),
         ),
     ),
     hints=(

@@ -5,7 +5,7 @@ A batch is the gradient that it gives: whole numbers that bf16 holds, but whose 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -61,10 +61,13 @@ def _of(batch: torch.Tensor) -> Gradients:
     return [batch, 2 * batch[0, :1]]
 
 
+def _added(every: Iterable[Gradients]) -> Gradients:
+    return [torch.stack(own).sum(dim=0) for own in zip(*every, strict=True)]
+
+
 def _sum(rank: int, count: int) -> Gradients:
     """Return the sum of a rank's gradients, in fp32."""
-    every = zip(*(_of(batch.float()) for batch in _batches(rank, count)), strict=True)
-    return [torch.stack(own).sum(dim=0) for own in every]
+    return _added(_of(batch.float()) for batch in _batches(rank, count))
 
 
 def _sum_in_bf16(rank: int, count: int) -> Gradients:
@@ -77,22 +80,17 @@ def _sum_in_bf16(rank: int, count: int) -> Gradients:
 
 def _never_cleared(rank: int, count: int) -> Gradients:
     """Return the sum of what is in .grad after each batch, if nothing clears it."""
-    every = zip(*(_sum_in_bf16(rank, k + 1) for k in range(count)), strict=True)
-    return [torch.stack(own).sum(dim=0) for own in every]
+    return _added(_sum_in_bf16(rank, k + 1) for k in range(count))
 
 
-def _mean(total: Callable[[int, int], Gradients], factor: Callable[[int, int], float]) -> Play:
+def _mean(
+    total: Callable[[int, int], Gradients],
+    factor: Callable[[int, int], float] = lambda n, count: 1 / (n * count),
+) -> Play:
     """Return the play that multiplies the sum over the ranks by factor(ranks, batches)."""
-
-    def play(rank: int, n: int, count: int) -> Gradients:
-        every = zip(*(total(r, count) for r in range(n)), strict=True)
-        return [torch.stack(own).sum(dim=0) * factor(n, count) for own in every]
-
-    return play
-
-
-def _right_factor(n: int, count: int) -> float:
-    return 1 / (n * count)
+    return lambda rank, n, count: [
+        g * factor(n, count) for g in _added(total(r, count) for r in range(n))
+    ]
 
 
 def _results(play: Play, n: int, empty: bool = True) -> list[list[Any]]:
@@ -104,7 +102,7 @@ def _results(play: Play, n: int, empty: bool = True) -> list[list[Any]]:
 
 
 def expected(n: int) -> list[list[Any]]:
-    return _results(_mean(_sum, _right_factor), n)
+    return _results(_mean(_sum), n)
 
 
 def _gives(play: Play) -> When:
@@ -146,12 +144,12 @@ EXERCISE = Exercise(
         Mistake(
             "The batches were added up in bf16: backward() adds to .grad in the type of "
             "the parameter. Add .grad to a float32 tensor after each batch, and clear it.",
-            when=_gives(_mean(_sum_in_bf16, _right_factor)),
+            when=_gives(_mean(_sum_in_bf16)),
         ),
         Mistake(
             "A gradient is counted again with each later batch: .grad still holds it. Set p.grad "
             "to None after you have added it.",
-            when=_gives(_mean(_never_cleared, _right_factor)),
+            when=_gives(_mean(_never_cleared)),
         ),
         Mistake(
             "These are each rank's own gradients: they still have to be averaged over the ranks.",
@@ -173,7 +171,7 @@ EXERCISE = Exercise(
         Mistake(
             "The gradients are right, but a parameter still has a .grad: set it to None, or the "
             "next backward() adds to it.",
-            when=would_give(lambda n: _results(_mean(_sum, _right_factor), n, empty=False)),
+            when=would_give(lambda n: _results(_mean(_sum), n, empty=False)),
         ),
         Mistake(
             "The result is right, but the gradients are all-reduced after every batch. Add up all "
