@@ -11,7 +11,7 @@ readers and for nbval, which compares text and not pixels. What does not fit a f
 
 from ..rank_names import rank_colour
 from .bars import expected_bars, memory, over_a_step
-from .costs import fit_alpha_beta
+from .costs import AlphaBeta, fit_alpha_beta
 from .drawings import answers, processes, rendezvous
 from .lanes import bubble, idle, lanes, pipelines
 from .lessons import (
@@ -31,6 +31,7 @@ from .style import new_figure, style_axes
 from .tensors import before_after
 
 __all__ = [
+    "AlphaBeta",
     "Picture",
     "against_prediction",
     "answers",
