@@ -21,8 +21,8 @@ from pygments.lexers import BashLexer, PythonLexer
 from pygments.token import Name, _TokenType
 from sphinx.application import Sphinx
 
+from labkit.base.rank_names import RANK_COLOURS
 from labkit.course.edition import delivered, has_solution, solved, stub
-from labkit.rank_names import RANK_COLOURS
 
 #: The first of as many numbers of the 256 colours of terminals as ranks have colours: the style
 #: sheet defines what they look like on light and on dark pages. MyST-NB knows no other colours.

@@ -110,7 +110,7 @@ def start(
     [42, 42]
     >>> lab.stop()
     """
-    from . import versions
+    from .base import versions
 
     versions.check()  # what is too old may not even be imported below
     from .notebook import shell, startup
@@ -139,7 +139,7 @@ def _complete_exercises(shell: _Any) -> None:
 
 def load_ipython_extension(shell: _Any) -> None:
     """Give a notebook without a lab ``%%torchrun`` and the exercises' ids: ``%load_ext labkit``."""
-    from . import versions
+    from .base import versions
 
     versions.check()
     from .notebook import torchrun

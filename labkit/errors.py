@@ -26,8 +26,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from .rank_names import red
-
 #: Columns of a sentence in a notebook's output.
 WIDTH = 88
 
@@ -239,3 +237,8 @@ class RankDied(RankError):
     rank 2 ended with signal 9 (SIGKILL).
     >>> lab.restart(ranks=[2])
     """
+
+
+def red(text: str) -> str:
+    """Colour a text as an error."""
+    return f"\x1b[31m{text}\x1b[0m"

@@ -8,8 +8,8 @@ import sys
 import textwrap
 from collections import Counter
 
+from ..base.rank_names import label
 from ..errors import WIDTH, UsageError
-from ..rank_names import label
 from . import catalogue, edition
 from .exercise import HINTS, Exercise
 from .judge import Verdict, judge

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
+from ..base import trust
+from ..base.files import reason, write_whole
 from ..errors import DataError, UsageError
-from ..files import reason, write_whole
-from ..guard import trust
 from . import edition, material
 
 PARTS = ("notebooks", "data")

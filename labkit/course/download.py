@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import times
-from ..files import write_whole
-from ..guard import trust
+from ..base import times, trust
+from ..base.files import write_whole
 
 #: Compressed size of the full set, bytes.
 DOWNLOAD_BYTES = 11_594_722

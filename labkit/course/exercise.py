@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import times
+from ..base import times
 from ..wire.protocol import MEASURES
 from ..wire.trial import Here, Unusable
 from .slips import Formula

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..rank_names import label
+from ..base.rank_names import label
 from .compare import Comparison, same
 from .result import Result
 from .value_heuristics import REORDERED, SWAPPED, flat, numbers, of_numbers, of_pair, plain

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..base.files import reason, write_whole
 from ..errors import DataError, UsageError
-from ..files import reason, write_whole
 from . import material
 from .compare import same
 from .edition import says_something

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, red
 from ..notebook import shell
-from ..rank_names import red
 from ..wire.trial import Here, Watched, find, unusable
 from .exercise import Exercise, Failed
 from .result import Result

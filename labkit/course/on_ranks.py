@@ -9,14 +9,14 @@ from typing import Any
 
 import cloudpickle
 
-from .. import interrupts
+from ..base import interrupts
+from ..base.rank_names import label
 from ..deadlock import cause
 from ..deadlock.needs import Situation
 from ..errors import Interrupted, RankDied, UsageError
 from ..notebook import lab
 from ..notebook.run import run
 from ..notebook.show import plain
-from ..rank_names import label
 from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
 from ..runtime.control import sample
@@ -24,10 +24,9 @@ from ..runtime.follow import Finished
 from ..runtime.process_group import GroupKeeper
 from ..runtime.request import Request, values
 from ..wire import errands
-from ..wire.asking import May
-from ..wire.exit_code import describe_exit
-from ..wire.outcome import Outcome
+from ..wire.requests import May
 from ..wire.samples import GroupKey, Sample
+from ..wire.state import Outcome, describe_exit
 from ..wire.trial import Found, Unusable
 from .exercise import Exercise, Failed
 from .judge import judge

@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.rank_names import fold, label
 from ..errors import WIDTH
 from ..notebook.show import plain
-from ..rank_names import fold, label
 from .compare import Comparison
 from .exercise import Failed
 from .judge import Verdict

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..rank_names import label
+from ..base.rank_names import label
 from ..wire.trial import Found
 from .compare import Comparison, are_lists
 from .exercise import Exercise, Failed, Goal

@@ -19,14 +19,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .. import interrupts, times
+from ..base import interrupts, times
 from ..errors import Deadlock, Interrupted, RankDied
 from ..notebook import live
 from ..notebook.show import plain
 from ..runtime.torchrun import Ended, Job, Raised
-from ..wire.exit_code import describe_exit
-from ..wire.machine import free_port
-from ..wire.training import VARIABLE, Asked
+from ..wire.processes import free_port
+from ..wire.protocol import TRAINING, Asked
+from ..wire.state import describe_exit
 from .exercise import Failed
 
 #: A line of a traceback that names a place: the line below it is the code.
@@ -135,7 +135,7 @@ def start(
     killed = False
     with (
         interrupts.held(),
-        Job(line, None, script.name, {VARIABLE: asked.encoded()}) as job,
+        Job(line, None, script.name, {TRAINING: asked.encoded()}) as job,
     ):
         shown = live.Live(live.screen())
 
@@ -185,7 +185,7 @@ def start_nodes(
         If the learner stops it.
     """
     inside = _INSIDE if any(name == "lo" for _, name in socket.if_nameindex()) else {}
-    variables = {VARIABLE: Asked(str(folder), *kill).encoded(), **_NODES, **inside}
+    variables = {TRAINING: Asked(str(folder), *kill).encoded(), **_NODES, **inside}
     line = ["--nnodes=2", "--nproc-per-node=1", f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d"]
     line += [f"--rdzv-endpoint=localhost:{free_port()}", str(script), *words]
     deadline = time.monotonic() + seconds

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..rank_names import fold, label
+from ..base.rank_names import fold, label
 from .exercise import Exercise, Failed
 from .result import Cost
 

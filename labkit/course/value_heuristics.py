@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from ..wire.kinds import kind_of
+from ..wire.trial import kind_of
 from .compare import are_lists, number, same
 
 #: Numbers side by side: yours and the right one.

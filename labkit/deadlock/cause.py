@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..rank_names import label
+from ..base.rank_names import label
 from ..wire.protocol import FROM_ROOT
 from ..wire.samples import Entry, GroupKey, Sample, Wait
 from .fate import ENDED, NOT_ASKED, Fate

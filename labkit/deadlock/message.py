@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..rank_names import fold, label
-from ..wire.exit_code import describe_exit
+from ..base.rank_names import fold, label
 from ..wire.samples import TYPES, Entry, GroupKey, Wait
+from ..wire.state import describe_exit
 from .cause import Case, likely_cause
 from .fate import ENDED, Fate
 

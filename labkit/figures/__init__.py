@@ -9,7 +9,7 @@ readers and for nbval, which compares text and not pixels. What does not fit a f
 ['dist.all_reduce(x)', 'rank 0: [1] → [3]', 'rank 1: [2] → [3]']
 """
 
-from ..rank_names import rank_colour
+from ..base.rank_names import rank_colour
 from .bars import expected_bars, memory, over_a_step
 from .costs import AlphaBeta, fit_alpha_beta
 from .drawings import answers, processes, rendezvous

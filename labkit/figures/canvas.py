@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rank_names import rank_colour
+from ..base.rank_names import rank_colour
 from .drawings import Sheet
 from .moves import COMBINED as TOGETHER
 from .moves import Moves, Owner

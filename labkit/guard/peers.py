@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 
-from .. import times
+from ..base import times
 
 #: Host and port.
 Address = tuple[str, int]

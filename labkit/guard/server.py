@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .. import times
+from ..base import times
 from . import peers
 from .guarded import ENV, REFUSED, REGISTRATION, WELCOME
 

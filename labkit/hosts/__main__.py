@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-from .. import times
+from ..base import times
 from . import commands, namespaces
 
 # Says that its namespaces are there, then waits to be killed; dies with the keeper.

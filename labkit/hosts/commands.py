@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from .. import times
+from ..base import times
 from ..errors import StartError
 
 #: Some of the commands are where not every user looks.

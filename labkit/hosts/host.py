@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from .. import times
+from ..base import times
 from ..errors import LabError, LabStopped
 from . import namespaces
 

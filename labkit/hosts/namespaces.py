@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import psutil
 
-from .. import times
+from ..base import times
 from ..errors import LabError
 from . import commands
 

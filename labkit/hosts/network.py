@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from .. import times
+from ..base import times
 from ..errors import LabError, StartError, UsageError
 from . import commands, namespaces, rights
 from .host import Host

@@ -22,8 +22,8 @@ from ipyparallel.controller.app import IPController
 from traitlets import Unicode
 from traitlets.config import Config
 
-from .. import times
-from ..wire.family import leave
+from ..base import times
+from ..wire.processes import leave
 from ..wire.protocol import CLIENT, LAB_FOLDER, LAST_COMMAND, OWNER_PID
 from . import hub_internals
 from .application import LabApplication, skip_unwritten

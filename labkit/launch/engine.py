@@ -15,7 +15,7 @@ import zmq
 from ipyparallel.engine.app import IPEngine
 from traitlets import Bool, Unicode
 
-from .. import times
+from ..base import times
 from ..wire import python_threads
 from . import engine_internals, import_path
 from .application import LabApplication, skip_unwritten

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from ..wire.features import Feature
 from ..wire.protocol import READY
+from ..wire.state import Feature
 
 #: What rests on which names, by library.
 FEATURES = {

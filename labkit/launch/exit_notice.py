@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import times
+from ..base import times
 
 
 def unregister(info: Mapping[str, Any], exits: Mapping[int, int | None]) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 from traitlets.config import Config
 
+from ..base import trust
 from ..errors import StartError, UsageError
-from ..guard import trust
 from ..wire.protocol import (
     LAB_FOLDER,
     LAST_COMMAND,

@@ -22,10 +22,9 @@ import threading
 import time
 from typing import Any
 
-from .. import times
+from ..base import times, trust
 from ..errors import StartError
-from ..guard import trust
-from ..wire.family import end_with_parent
+from ..wire.processes import end_with_parent
 from ..wire.protocol import REMOTE_FOLDER, SHARED_WORK, WORK_FOLDER
 from .exit_notice import unregister
 from .private_folder import PrivateFolder, home_variables, sweep

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import times
-from ..wire.machine import has_gpu
+from ..base import times
+from ..wire.processes import has_gpu
 from . import external, ipyparallel_internals, private_folder, slurm, ssh
 from .launcher import Launcher
 

@@ -14,8 +14,8 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from ..wire.features import Feature
 from ..wire.protocol import COLLECTIVES, QUIET
+from ..wire.state import Feature
 
 #: What rests on which names of ipyparallel.
 FEATURE = Feature(

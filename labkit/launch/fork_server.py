@@ -29,8 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..guard import server as guard
-from ..wire.family import end_descendants, end_with_parent, inherit_orphans, leave
-from ..wire.forked import send
+from ..wire.processes import end_descendants, end_with_parent, inherit_orphans, leave, send_message
 from .forker import Forker, Job, run, write_to
 
 #: What a child runs, by kind: "module:function", called with the request's argv.
@@ -71,7 +70,7 @@ class ForkServer(Forker):
     def tell(self, **news: Any) -> None:
         """Tell the owner something."""
         with contextlib.suppress(OSError):
-            send(self.owner, news)
+            send_message(self.owner, news)
 
     def log(self, text: str, *args: Any) -> None:
         """Let the owner log what happens here: our own stderr ends with our folder."""

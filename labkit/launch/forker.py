@@ -2,7 +2,8 @@
 
 One class, started with another job each: the warm process of a lab (``fork_server``), the zygote
 (``zygote``), the owner of one torchrun (``torchrun_owner``). Requests come on the owner's line, or
-each on one of its own at a unix socket; answers and news go back there, as ``wire.forked`` has it.
+each on one of its own at a unix socket; answers and news go back there, as ``wire.processes`` has
+it.
 
 Nothing here may start a thread or touch CUDA before a fork: a forked child has only the thread
 that forked, and a CUDA context does not survive a fork.
@@ -20,9 +21,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import times
+from ..base import times
 from ..guard import peers
-from ..wire.forked import receive, send
+from ..wire.processes import receive_message, send_message
 
 #: What a child does. It runs outside every frame of the process that has forked it.
 Job = Callable[[], Any]
@@ -109,7 +110,7 @@ class Forker(ABC):
         """Read one request from a line; tell whether there was one."""
         files: list[int] = []
         try:
-            self.backlog.append(Request(line, receive(line, files, self.files), files))
+            self.backlog.append(Request(line, receive_message(line, files, self.files), files))
         except (OSError, EOFError, ValueError):  # whoever asked has gone, or it is no request
             _close(files)
             return False
@@ -134,12 +135,12 @@ class Forker(ABC):
         with contextlib.suppress(OSError):  # who asked has gone
             name = content.get("name", "") if isinstance(content, dict) else ""
             if reason:
-                send(line, {"name": name, "refused": reason})
+                send_message(line, {"name": name, "refused": reason})
             else:
                 self.children[pid] = (name, line)
                 pidfds = [] if line is self.owner else [os.pidfd_open(pid)]
                 files += pidfds
-                send(line, {"name": name, "pid": pid}, pidfds)
+                send_message(line, {"name": name, "pid": pid}, pidfds)
         _close(files)
         if reason and line is not self.owner:
             line.close()
@@ -178,7 +179,7 @@ class Forker(ABC):
             self.note_end(pid, code)
             with contextlib.suppress(OSError):
                 if line is not None:
-                    send(line, {"name": name, "code": code})
+                    send_message(line, {"name": name, "code": code})
                     if line is not self.owner:
                         line.close()
 

@@ -9,8 +9,8 @@ from hmac import compare_digest
 from threading import Thread
 from typing import Any
 
-from ..wire.features import Feature, is_defined
 from ..wire.protocol import READY
+from ..wire.state import Feature, is_defined
 from .engine_internals import seen_by
 
 #: What rests on which names of ipyparallel.

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..base import trust
 from ..errors import StartError
-from ..guard import trust
 
 #: How the path names the working folder, whichever that is.
 WORKING_FOLDER = ""

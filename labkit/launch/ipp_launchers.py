@@ -32,7 +32,7 @@ from ipyparallel.cluster.launcher import (
 from traitlets import Any as AnyTrait
 from traitlets import Float, List, Unicode
 
-from .. import times
+from ..base import times
 from ..wire.protocol import RANK_HINT, RECORD_FOLDER
 from .exit_notice import unregister
 from .warm_process import CONTROLLER, Child, WarmProcess

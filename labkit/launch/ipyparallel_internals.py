@@ -18,7 +18,7 @@ from threading import Thread
 from types import CodeType
 from typing import Any
 
-from ..wire.features import Feature, Missing, find_missing_in_sources
+from ..wire.state import Feature, Missing, find_missing_in_sources
 from . import engine_internals, few_messages, hub_internals
 
 #: What rests on which names, by library.

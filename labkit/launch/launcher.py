@@ -18,12 +18,12 @@ from typing import Any
 import ipyparallel as ipp
 from traitlets.config import Config
 
-from .. import interrupts, times
+from ..base import interrupts, times
+from ..base.rank_names import how_to_replace
 from ..errors import StartError
-from ..rank_names import how_to_replace
-from ..wire.exit_code import describe_exit
-from ..wire.machine import has_gpu
+from ..wire.processes import has_gpu
 from ..wire.protocol import CLIENT
+from ..wire.state import describe_exit
 from . import ipyparallel_internals, preconditions
 from .ipp_launchers import LabkitControllerLauncher, LabkitEngineSetLauncher
 from .private_folder import PROFILE

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 
-from .. import times
+from ..base import times
 from ..errors import StartError
 
 #: Files that the controller has open with no rank, more for each rank (measured: 119 and 8), and

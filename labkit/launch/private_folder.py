@@ -12,9 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from .. import times
+from ..base import times, trust
 from ..errors import StartError
-from ..guard import trust
 
 PREFIX = "labkit-"
 #: What the folder of ipyparallel's files is called in there.

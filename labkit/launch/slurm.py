@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import times
+from ..base import times, trust
+from ..base.files import reason
 from ..errors import StartError
-from ..files import reason
-from ..guard import trust
 
 #: States of a job that is there or still comes; whatever else Slurm says is an end.
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "SIGNALING")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from .. import times
+from ..base import times
 from ..errors import StartError, UsageError
 
 #: Runs a command without its error output: what hosts say while all is well would come to stand in
@@ -26,7 +26,7 @@ FOLDER = ".cache/labkit"
 _CODE = (
     "import importlib, os; importlib.import_module('labkit.launch.external_engine'); "
     "import ipyparallel; assert importlib.util.find_spec('torch'), 'there is no torch'; "
-    "from labkit.guard import trust; "
+    "from labkit.base import trust; "
     f"trust.why_not({FOLDER!r}) and exit(os.getcwd() + '/{FOLDER} is not safe from other users: ' "
     f"+ trust.why_not({FOLDER!r})); "
     "print('labkit', os.environ.get('SSH_CONNECTION', '').partition(' ')[0])"

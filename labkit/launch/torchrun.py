@@ -19,8 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from .. import times
-from ..wire.torchrun import CELL, LOGS, REPORT, SCRIPT
+from ..base import times
+from ..wire.protocol import CELL, LOGS, REPORT, SCRIPT
 from . import import_path, torchrun_owner, zygote_client
 from .private_folder import PrivateFolder, sweep
 from .zygote_client import Process

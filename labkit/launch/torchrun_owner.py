@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..wire.family import (
+from ..wire.processes import (
     end_by_signal,
     end_descendants,
     end_with_parent,
@@ -41,7 +41,7 @@ from ..wire.family import (
     leave,
     set_name,
 )
-from ..wire.torchrun import WORKERS
+from ..wire.protocol import WORKERS
 from . import fork_server, surroundings
 from .forker import Forker, Job, close_others, run, write_to
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import times
+from ..base import times
 from ..errors import LabError, LabStopped
-from ..wire.exit_code import describe_exit
-from ..wire.forked import receive, send
+from ..wire.processes import receive_message, send_message
+from ..wire.state import describe_exit
 from . import private_folder, zygote_client
 from .zygote_client import PRELOAD, Process, forget_in_children
 
@@ -134,7 +134,7 @@ class WarmProcess:
         }
         try:
             with self._lock:
-                send(self._sock, request)
+                send_message(self._sock, request)
         except OSError:
             child.code = -signal.SIGKILL  # it never was: nobody may wait for its end
             child.started.set()
@@ -258,7 +258,7 @@ class WarmProcess:
     def _read(self) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                self._take(receive(self._sock, []))
+                self._take(receive_message(self._sock, []))
         self._sock.close()
         code = self.process.wait()
         _log.info("warm process %d has ended with %s", self.process.pid, describe_exit(code))

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..wire.family import leave
+from ..wire.processes import leave
 from . import fork_server, surroundings, torchrun_owner
 from .forker import Forker, Job, close_others, run, write_to
 from .zygote_client import ONE_THREAD, READY, SOCKET, TORCHRUN, WARM

@@ -20,11 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from .. import times
+from ..base import times, trust
 from ..errors import StartError
-from ..guard import trust
-from ..wire import forked
-from ..wire.forked import ForkedProcess
+from ..wire import processes
+from ..wire.processes import ForkedProcess
 from . import private_folder, surroundings
 
 _log = logging.getLogger(__name__)
@@ -208,8 +207,8 @@ def ask(
     try:
         is_ready = Path(folder, READY).exists()
         seconds = times.ZYGOTE_ANSWER.seconds() if is_ready else times.ZYGOTE_IMPORTED
-        return forked.ask(str(Path(folder) / SOCKET), request, files, seconds)
-    except forked.Refused as refusal:
+        return processes.ask_to_fork(str(Path(folder) / SOCKET), request, files, seconds)
+    except processes.Refused as refusal:
         _log.info("%s%s", REFUSED, refusal)
     except TimeoutError:
         _log.info("the zygote does not answer")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
-from .. import times
+from ..base import times
+from ..base.rank_names import fold, fold_begun, label
 from ..deadlock import message
 from ..deadlock.cause import likely_cause
-from ..rank_names import fold, fold_begun, label
 from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
 from . import show

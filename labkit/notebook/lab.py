@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import interrupts
+from ..base import interrupts
 from ..errors import LabError, UsageError
 from ..launch import placement
 from ..runtime import request
@@ -16,8 +16,8 @@ from ..runtime.messages import Message
 from ..runtime.session import Session
 from ..runtime.watchdog import find_fault
 from ..timeline.timeline import Cell, Timeline, record
-from ..wire.features import sentences
-from ..wire.kinds import kind_of
+from ..wire.state import sentences
+from ..wire.trial import kind_of
 from . import shell, variables
 from .board import Table
 from .run import may_ask, run

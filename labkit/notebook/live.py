@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .. import times, variables
-from ..clock import SYSTEM, Clock
+from ..base import times, variables
+from ..base.clock import SYSTEM, Clock
+from ..base.rank_names import fold, label
 from ..launch.ipyparallel_internals import has_printed
-from ..rank_names import fold, label
 from ..runtime.watchdog import Suspicion
 from ..wire.state import RankState
 from . import board, shell

@@ -12,11 +12,10 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError as PrintedError
 from IPython.core.interactiveshell import InteractiveShell
 
-from .. import interrupts, times
-from ..errors import RankError, UsageError
-from ..rank_names import red
+from ..base import interrupts, times
+from ..errors import RankError, UsageError, red
 from ..runtime import request
-from ..wire.outcome import Outcome
+from ..wire.state import Outcome
 from . import lab, live, show
 from . import shell as ipython
 from .run import may_ask, run

@@ -19,9 +19,9 @@ from IPython.core.completer import (
     context_matcher,
 )
 
-from .. import interrupts, times
+from ..base import interrupts, times
+from ..base.rank_names import label
 from ..errors import LabError
-from ..rank_names import label
 from ..runtime import error_texts
 from ..runtime.process_group import GroupKeeper
 from ..runtime.request import send_errand

@@ -8,13 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from .. import interrupts
-from ..rank_names import label
+from ..base import interrupts
+from ..base.rank_names import label
 from ..runtime.follow import Finished, finish, follow
 from ..runtime.request import Request
 from ..runtime.watchdog import Suspicion
-from ..wire.asking import InputRequest, May
-from ..wire.outcome import Outcome
+from ..wire.requests import InputRequest, May
+from ..wire.state import Outcome
 from . import shell
 from .board import Texts
 from .live import Live, States, patience, screen

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from ..rank_names import block, bold_label, fold, label, rank_colour
+from ..base.rank_names import block, bold_label, fold, label, rank_colour
 from ..runtime.error_texts import fold_warnings
-from ..wire.outcome import Bundle, Outcome
+from ..wire.state import Bundle, Outcome
 from . import shell
 
 #: Lines of a long output that are shown at each end, and of all long outputs of a cell together.

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from .. import interrupts, log, variables
-from ..errors import Interrupted, StartError, UsageError
+from ..base import interrupts, log, variables
+from ..errors import Interrupted, StartError, UsageError, red
 from ..launch import import_path, ipyparallel_internals, placement, preconditions
 from ..launch.warm_process import WarmProcess
 from ..launch.zygote_client import PRELOAD, fork_is_safe
-from ..rank_names import red
-from ..wire import cell_functions
-from ..wire.features import sentences
-from ..wire.legible import mend_streams
-from ..wire.machine import count_cores
+from ..wire import processes
+from ..wire.processes import count_cores
+from ..wire.state import sentences
+from ..wire.texts import mend_streams
 from . import shell
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def start(
     import_path.check()
     check_libraries()
     log.begin()
-    cell_functions.send_whole()
+    processes.send_whole()
     n = check_size(override_size(n), engines)
     most = check_most(n)
     check_engines(engines)

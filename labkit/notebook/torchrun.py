@@ -8,7 +8,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
-from .. import interrupts
+from ..base import interrupts
 from ..errors import UsageError
 from ..runtime.torchrun import Job
 from . import live, show

@@ -10,13 +10,13 @@ from typing import Any
 
 import cloudpickle
 
+from ..base.rank_names import label
 from ..errors import LabError, UsageError
-from ..rank_names import label
 from ..runtime.follow import Finished, finish, follow
 from ..runtime.process_group import GroupKeeper
 from ..runtime.request import send_errand, values
 from ..wire import errands
-from ..wire.outcome import Error, Outcome
+from ..wire.state import Error, Outcome
 
 
 def pull(group: GroupKeeper, name: str) -> list[Any]:

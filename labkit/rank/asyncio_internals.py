@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ..wire import python_threads
-from ..wire.features import Feature, Missing, find_missing_in_sources
+from ..wire.state import Feature, Missing, find_missing_in_sources
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..wire.outcome import Returned
+from ..wire.state import Returned
 from . import (
     activity,
     children,

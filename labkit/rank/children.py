@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 
-from .. import times
+from ..base import times
 
 #: Those that were there when the cell began.
 _before: set[BaseProcess] = set()

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..wire.features import Missing
-from ..wire.machine import has_gpu
+from ..wire.processes import has_gpu
+from ..wire.state import Missing
 
 FEATURE = "GPUs"
 #: By which a user hides GPUs from CUDA.

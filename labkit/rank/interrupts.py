@@ -19,8 +19,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, BinaryIO, TypeVar
 
-from .. import times
-from ..wire import errands, python_threads, stack_file
+from ..base import times
+from ..wire import errands, protocol, python_threads
 from ..wire.protocol import RECORD_FOLDER
 from . import ipython_internals, steady
 
@@ -144,12 +144,12 @@ def write_stacks() -> None:
     the notebook learns where this rank stands while C code holds the interpreter."""
     global _file
     folder = os.environ.get(RECORD_FOLDER)
-    if not folder or stack_file.SIGNAL is None or not hasattr(faulthandler, "register"):
+    if not folder or protocol.STACK_SIGNAL is None or not hasattr(faulthandler, "register"):
         return
     with contextlib.suppress(OSError):  # no room: a stop does not say then where the rank is
-        _file = open(stack_file.path_of(folder, os.getpid()), "ab", buffering=0)  # noqa: SIM115
+        _file = open(protocol.stack_path(folder, os.getpid()), "ab", buffering=0)  # noqa: SIM115
         # The stack of the thread that gets the signal: that of a process goes to the main one.
-        faulthandler.register(stack_file.SIGNAL, file=_file, all_threads=False)
+        faulthandler.register(protocol.STACK_SIGNAL, file=_file, all_threads=False)
         faulthandler.enable(_file, all_threads=False)  # and of the thread that crashes
 
 
@@ -164,4 +164,4 @@ def _note_interrupt() -> None:
     """Write down that Python has seen an interrupt."""
     if _file is not None:
         with contextlib.suppress(OSError):
-            _file.write(stack_file.SEEN.encode())
+            _file.write(protocol.SEEN.encode())

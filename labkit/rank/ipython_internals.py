@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from IPython.core import interactiveshell
 
-from ..wire.features import Feature, Missing, find_missing_in_sources
+from ..wire.state import Feature, Missing, find_missing_in_sources
 
 #: What rests on which names, by library.
 FEATURES: dict[str, dict[str, Feature]] = {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import psutil
 import torch
 
-from .. import times
+from ..base import times
 from ..wire.state import Gpu
 from . import steady
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from .. import times
+from ..base import times
 
 TASKS = "/proc/self/task"
 #: Torch's thread that serves the store to other ranks.

@@ -14,7 +14,7 @@ import torch
 
 from ..guard import guarded
 from ..guard import torch_internals as guard
-from ..wire import cell_functions
+from ..wire import processes
 from ..wire.connections import list_connections
 from . import (
     calls,
@@ -93,7 +93,7 @@ def _alone(install: Callable[[], object]) -> Callable[[Rank], object]:
 # fmt: off
 PATCHES = (
     Patch("cell functions", "cloudpickle", "functions of cells are sent whole",
-          _alone(cell_functions.send_whole)),
+          _alone(processes.send_whole)),
     Patch("cell names", "IPython", "the names that cells have are told apart from the shell's own",
           _shell(names.install)),
     Patch("errors", "IPython, warnings, tqdm",

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import LabError
-from ..wire.asking import INPUT_REQUEST, InputRequest, May, refusal
 from ..wire.encoding import encode
-from ..wire.requests import GiveInput
+from ..wire.requests import INPUT_REQUEST, GiveInput, InputRequest, May, refusal
 from . import activity, ipython_internals, tracebacks
 
 #: Said after the stop button: a debugger that catches the interrupt would only ask again.

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from .. import variables
+from ..base import variables
 from ..errors import LabError
 from ..wire import errands
-from ..wire.machine import count_cores
+from ..wire.processes import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
 from . import (

@@ -19,8 +19,8 @@ from typing import Any
 
 from ipykernel.iostream import OutStream
 
-from .. import times
-from ..wire.legible import packer
+from ..base import times
+from ..wire.texts import packer
 from . import os_threads, steady
 
 #: Flushes that are served at once in a row, and how many more of them each second.

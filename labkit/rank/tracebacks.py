@@ -22,7 +22,7 @@ from typing import Any
 import tqdm.std
 
 from ..errors import LabError
-from ..wire.torch_texts import STACKS
+from ..wire.texts import STACKS
 from . import ipython_internals
 
 MARK = re.compile(r"\A#px (In\[\d+\])|^#px (In\[\d+\])\Z", re.MULTILINE)

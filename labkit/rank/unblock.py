@@ -17,7 +17,7 @@ from datetime import timedelta
 
 import torch
 
-from .. import times
+from ..base import times
 from ..wire.connections import Pair, borrow, list_connections
 from .observe import p2p_record
 from .torch_internals import connecting, groups, rendezvous

@@ -16,16 +16,15 @@ from typing import Any, TypeVar
 import ipyparallel as ipp
 import psutil
 
-from .. import interrupts, times
-from ..clock import Clock
+from ..base import interrupts, times
+from ..base.clock import Clock
+from ..base.rank_names import label
 from ..errors import LabError, LabStopped, StartError
 from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
 from ..launch.placement import Place, place_ranks
-from ..rank_names import label
 from ..wire import errands
-from ..wire.exit_code import describe_exit
-from ..wire.features import Missing
+from ..wire.state import Missing, describe_exit
 from . import output
 from .output import LateOutput
 

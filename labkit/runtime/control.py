@@ -10,16 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .. import times
+from ..base import times
 from ..deadlock import message
 from ..deadlock.samples import renumber
 from ..errors import LabError
 from ..launch import ipyparallel_internals
 from ..wire.encoding import ProtocolError, decode, encode
-from ..wire.exit_code import describe_exit
 from ..wire.requests import REFUSED, Activity, AskActivity, AskBusy, AskSample, Question
 from ..wire.samples import Sample, Wait
-from ..wire.state import RankState
+from ..wire.state import RankState, describe_exit
 from .cluster import RankCluster
 
 _log = logging.getLogger(__name__)

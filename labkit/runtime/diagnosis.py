@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .. import rank_names
+from ..base import rank_names
+from ..base.rank_names import label
 from ..deadlock.cause import Case, likely_cause
 from ..deadlock.message import (
     headline,
@@ -19,11 +20,10 @@ from ..deadlock.message import (
     who_is_absent,
     who_waits,
 )
-from ..errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock, wrapped
-from ..rank_names import label
-from ..wire import torch_texts
-from ..wire.exit_code import describe_exit
+from ..errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock, red, wrapped
+from ..wire import texts
 from ..wire.samples import Sample
+from ..wire.state import describe_exit
 from . import error_texts
 from .cluster import RankCluster
 from .error_texts import Raised
@@ -84,7 +84,7 @@ def judge(
         return RankDied(*died(cluster, dead, own, ending))
     if own:
         summary, blocks = error_texts.error_texts(own)
-        if join and any(torch_texts.TWICE in message for _, message, _ in own.values()):
+        if join and any(texts.TWICE in message for _, message, _ in own.values()):
             hint = JOINED.format(cluster.size)
             summary, blocks = f"{summary}\n{hint}", [*blocks, hint]
         summary, blocks = error_texts.add_slips(cluster, own, summary, blocks)
@@ -107,13 +107,13 @@ def judge(
 def _are_of_ended_groups(errors: Mapping[int, Raised]) -> bool:
     """Return whether all errors are of a group of before: the ranks are in step in the one of
     now."""
-    return all(torch_texts.BELONGS in message for _, message, _ in errors.values())
+    return all(texts.BELONGS in message for _, message, _ in errors.values())
 
 
 def stopped_too_late() -> Interrupted:
     """Return the error for a stop that came when every rank had ended the cell."""
     text = "every rank had ended the cell when it was stopped."
-    return Interrupted(text, [f"{rank_names.red('Interrupted')}: {text}"])
+    return Interrupted(text, [f"{red('Interrupted')}: {text}"])
 
 
 def _stopped(
@@ -126,7 +126,7 @@ def _stopped(
     if ending.case is not None:
         done = [*suspicion(ending.case), *done]
     name, _, rest = why.partition(":")
-    head = [f"{rank_names.red(name)}:{rest}"]
+    head = [f"{red(name)}:{rest}"]
     tail = ["\n".join(map(wrapped, done))] if done else []
     return "\n".join(filter(None, [summary, *done])), [*head, *blocks, *tail]
 
@@ -182,13 +182,13 @@ def why_died(cluster: RankCluster, samples: Mapping[int, Sample], *, earlier: bo
 
 def without_torch_log(stderr: str) -> str:
     """Take out what torch logged on a rank that was freed: it describes our doing."""
-    return torch_texts.LOG.sub("", stderr)
+    return texts.LOG.sub("", stderr)
 
 
 def is_consequence(error: Raised) -> bool:
     """Return whether an error only says that a connection or the other end has gone."""
     name, message, _ = error
-    return name == "KeyboardInterrupt" or bool(torch_texts.CONSEQUENCE.search(message))
+    return name == "KeyboardInterrupt" or bool(texts.CONSEQUENCE.search(message))
 
 
 def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:
@@ -255,5 +255,5 @@ def died(
     everyone = sorted({*cluster.deaths, *(ending.still if ending else ())})
     rest.append(cluster.launcher.remedy(everyone))
     summary, blocks = error_texts.error_texts(dict(errors or {}))
-    lines = [f"{rank_names.red('RankDied')}: {head}", *rest]
+    lines = [f"{red('RankDied')}: {head}", *rest]
     return "\n".join(filter(None, [head, *rest, summary])), ["\n".join(lines), *blocks]

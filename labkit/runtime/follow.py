@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from .. import interrupts, times
+from ..base import interrupts, times
 from ..errors import Interrupted, LabError, RankError
-from ..wire.outcome import Outcome
-from ..wire.state import RankState
+from ..wire.state import Outcome, RankState
 from . import control, diagnosis, messages, recovery, unlike_calls
 from .diagnosis import Ending
 from .request import Ask, Asks, Request

@@ -11,8 +11,8 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..wire import last_receives
-from ..wire.last_receives import Receive
+from ..wire import protocol
+from ..wire.protocol import Receive
 from ..wire.samples import Group, GroupKey, MessageKey, Sample, Size
 from .cluster import RankCluster
 
@@ -81,7 +81,7 @@ def find_too_long(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
     folder = cluster.launcher.record_folder()
     aborted = [r for r, code in cluster.deaths.items() if code == -signal.SIGABRT]
     for rank in aborted if folder else ():
-        receives = last_receives.read(last_receives.path_of(folder, cluster.places[rank].pid))
+        receives = protocol.read_receives(protocol.receives_path(folder, cluster.places[rank].pid))
         # One from any rank took what the numbers give to another one.
         from_any = any(r.peer < 0 for r in receives)
         for receive in receives[:1] if from_any else receives:

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..launch import ipyparallel_internals
-from ..wire.asking import INPUT_REQUEST, InputRequest
 from ..wire.encoding import ProtocolError, decode
-from ..wire.outcome import Bundle, Outcome
 from ..wire.protocol import MESSAGES
+from ..wire.requests import INPUT_REQUEST, InputRequest
+from ..wire.state import Bundle, Outcome
 
 STREAMS = ("stdout", "stderr")
 #: Characters of output that may wait for Python's collector.

@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .. import interrupts, times
+from ..base import interrupts, times
+from ..base.rank_names import how_to_replace, label
 from ..errors import LabError
-from ..rank_names import how_to_replace, label
 from ..wire import errands
 from . import recovery
 from .cluster import RankCluster

@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from .. import times
+from ..base import times
+from ..base.rank_names import fold, label
 from ..deadlock.in_step import in_step
-from ..rank_names import fold, label
-from ..wire import python_threads, stack_file
+from ..wire import protocol, python_threads
 from ..wire.connections import Pair, list_connections_of
+from ..wire.protocol import Frame
 from ..wire.requests import AskConnections, AskWait, Connections, Shut, Wake
 from ..wire.samples import Sample, Wait
-from ..wire.stack_file import Frame
 from . import control
 from .cluster import RankCluster
 
@@ -165,18 +165,18 @@ def places_in_c(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
     process is stopped.
     """
     folder = cluster.launcher.record_folder()
-    if not folder or stack_file.SIGNAL is None:
+    if not folder or protocol.STACK_SIGNAL is None:
         return {}
-    paths = {r: stack_file.path_of(folder, cluster.places[r].pid) for r in ranks}
+    paths = {r: protocol.stack_path(folder, cluster.places[r].pid) for r in ranks}
     # One that writes no such file would not survive the signal.
     there = [r for r, path in paths.items() if os.path.exists(path)]
-    asked = [r for r in there if cluster.signal(r, stack_file.SIGNAL)]
+    asked = [r for r in there if cluster.signal(r, protocol.STACK_SIGNAL)]
     deadline = cluster.clock.now() + times.STACK_WRITTEN.seconds()
     in_c: dict[int, str] = {}
     while asked and cluster.clock.now() < deadline:
         cluster.clock.sleep(times.STACK_LOOK)
         for rank in list(asked):
-            frames, seen = stack_file.read(paths[rank])
+            frames, seen = protocol.read_stack(paths[rank])
             if seen or frames:
                 asked.remove(rank)
             if frames and not seen:
@@ -190,10 +190,10 @@ def crashed_in_c(cluster: RankCluster, dead: Iterable[int]) -> str:
         return ""
     where: dict[int, str] = {}
     for rank in dead:
-        if -(cluster.deaths[rank] or 0) not in stack_file.CRASHES:
+        if -(cluster.deaths[rank] or 0) not in protocol.CRASHES:
             continue
-        path = stack_file.path_of(folder, cluster.places[rank].pid)
-        if frames := stack_file.read_crash(path):
+        path = protocol.stack_path(folder, cluster.places[rank].pid)
+        if frames := protocol.read_crash(path):
             where[rank] = describe(frames)
     said = "; ".join(f"{label(ranks)} crashed in {place}" for ranks, place in fold(where))
     return f"{said[0].upper()}{said[1:]}." if said else ""

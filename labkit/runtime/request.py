@@ -12,18 +12,16 @@ from typing import Any
 import cloudpickle
 import ipyparallel as ipp
 
-from .. import interrupts, times
+from ..base import interrupts, times
 from ..deadlock.samples import renumber
 from ..errors import RankDied
 from ..launch import few_messages, ipyparallel_internals
 from ..wire import errands
-from ..wire.asking import InputRequest, May
-from ..wire.calls import CellCalls
 from ..wire.encoding import ProtocolError, decode
-from ..wire.legible import legible
-from ..wire.outcome import Outcome
-from ..wire.requests import GiveInput
-from ..wire.samples import Sample
+from ..wire.requests import GiveInput, InputRequest, May
+from ..wire.samples import CellCalls, Sample
+from ..wire.state import Outcome
+from ..wire.texts import legible
 from . import control, diagnosis
 from .cluster import RankCluster
 from .output import Output, tidy

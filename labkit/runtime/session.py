@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import interrupts, times
+from ..base import interrupts, times
+from ..base.rank_names import fold, how_to_replace, label
 from ..errors import LabError, LabStopped, UsageError
-from ..rank_names import fold, how_to_replace, label
 from . import control
 from .cluster import RankCluster
 from .process_group import GroupKeeper

@@ -12,15 +12,14 @@ from pathlib import Path
 from signal import SIGTERM
 from types import MappingProxyType
 
-from .. import interrupts, times
-from ..errors import LabError, RankDied, UsageError, wrapped
+from ..base import interrupts, times
+from ..base.rank_names import label
+from ..errors import LabError, RankDied, UsageError, red, wrapped
 from ..launch.torchrun import Report, Torchrun, make_folder
 from ..launch.torchrun_owner import STDERR, STDOUT
-from ..rank_names import label, red
-from ..wire import torch_texts
-from ..wire.exit_code import describe_exit
-from ..wire.outcome import Outcome
-from ..wire.torchrun import ERROR, FAILED, LOGS, RANK, SCRIPT
+from ..wire import texts as torch_texts
+from ..wire.protocol import ERROR, FAILED, LOGS, RANK, SCRIPT
+from ..wire.state import Outcome, describe_exit
 from .error_texts import fold_errors
 from .output import STREAMS, Screen
 from .torchrun_watch import Watch, deadlock, stopped

@@ -14,18 +14,17 @@ from typing import Any, cast
 
 import psutil
 
-from .. import times
-from ..clock import SYSTEM
+from ..base import times
+from ..base.clock import SYSTEM
 from ..deadlock import message
 from ..deadlock.cause import Case, likely_cause
 from ..deadlock.samples import renumber
-from ..errors import Deadlock, Interrupted, SuspectedDeadlock
-from ..rank_names import red
+from ..errors import Deadlock, Interrupted, SuspectedDeadlock, red
 from ..wire.encoding import decode, encode
+from ..wire.protocol import SOCKET, Hello
 from ..wire.requests import AskSample, Question
 from ..wire.samples import Sample
 from ..wire.state import RankState
-from ..wire.torchrun import SOCKET, Hello
 from .cluster import RankCluster
 from .control import Posted, waiting
 from .watchdog import Suspicion, Watcher

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ..rank_names import label
-from ..wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
+from ..base.rank_names import label
 from ..wire.protocol import FROM_ROOT
+from ..wire.samples import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
 from .messages import conversion, may_be_meant, width
 
 #: The kind of each rank's collective with one number.

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-from .. import times
-from ..clock import SYSTEM, Clock
+from ..base import times
+from ..base.clock import SYSTEM, Clock
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.confirmation import Confirmation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import times
+from ..base import times
 from ..wire.recording import Event, Recording, Span
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from ..base.rank_names import fold, label
 from ..errors import UsageError
-from ..rank_names import fold, label
 from ..runtime import request
 from ..runtime.follow import Finished
 from ..runtime.process_group import GroupKeeper
 from ..runtime.request import values
-from ..wire import errands, intervals
+from ..wire import errands, recording
 from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
 from . import merge, trace
 
@@ -111,7 +111,7 @@ class Timeline:
             return sum(r.stop - r.start for r in chosen) / 1e9
         if kind not in KINDS:
             raise UsageError(f"The kinds of a timeline are {', '.join(KINDS)}, not {kind!r}.")
-        return sum(intervals.length(self._stretches(kind, r)) for r in self._chosen(rank))
+        return sum(recording.length(self._stretches(kind, r)) for r in self._chosen(rank))
 
     def share(self, kind: str, rank: int | None = None) -> float:
         """Return the share of a rank's time that a kind takes, 0 to 1; of all ranks' time if None.
@@ -131,8 +131,8 @@ class Timeline:
         talk = shown = 0.0
         for r in self._chosen(rank):
             talking = self._stretches("communication", r)
-            talk += intervals.length(talking)
-            shown += intervals.length(intervals.common(talking, self._stretches("blocked", r)))
+            talk += recording.length(talking)
+            shown += recording.length(recording.common(talking, self._stretches("blocked", r)))
         return (talk - shown) / talk if talk else 0.0
 
     def _chosen(self, rank: int | None) -> list[int]:
@@ -140,12 +140,12 @@ class Timeline:
             raise UsageError(f"This timeline is of {label(self.ranks)}; it has no rank {rank!r}.")
         return self.ranks if rank is None else [rank]
 
-    def _stretches(self, kind: str, rank: int) -> list[intervals.Interval]:
+    def _stretches(self, kind: str, rank: int) -> list[recording.Interval]:
         return self._by_kind.get((rank, kind), [])
 
     @cached_property
-    def _by_kind(self) -> dict[tuple[int, str], list[intervals.Interval]]:
-        found: dict[tuple[int, str], list[intervals.Interval]] = {}
+    def _by_kind(self) -> dict[tuple[int, str], list[recording.Interval]]:
+        found: dict[tuple[int, str], list[recording.Interval]] = {}
         for span in self.spans:
             found.setdefault((span.rank, span.kind), []).append((span.start, span.stop))
         return found

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..base.files import reason, write_whole
 from ..errors import DataError, UsageError
-from ..files import reason, write_whole
 from ..wire.recording import COMMUNICATION, WORK, Recording, Span
 from .merge import rows
 

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from .. import __version__
 from ..errors import LabError
-from ..wire.legible import mend_streams
+from ..wire.texts import mend_streams
 
 app = typer.Typer(
     help="A notebook lab for distributed PyTorch.",
@@ -40,7 +40,7 @@ def _one_sentence() -> Iterator[None]:
 
 def _check_versions() -> None:
     """End with one sentence if a package is too old for labkit, before anything imports it."""
-    from .. import versions
+    from ..base import versions
 
     with _one_sentence():
         versions.check()

@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .. import variables
+from ..base import variables
 
 
 def kernel_environment(ranks: int | None = None) -> dict[str, str]:

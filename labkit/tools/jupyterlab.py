@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..guard import trust
+from ..base import trust
 from .environment import encryption
 
 FIRST_PAGE = "notebooks/00_start_here.ipynb"

@@ -24,10 +24,10 @@ from typing import Any
 
 import pytest
 
-from .. import times
+from ..base import times
 from ..launch.zygote_client import Zygote
 from ..notebook.live import LIVE
-from ..wire.features import Feature, Missing, find_missing_in_sources
+from ..wire.state import Feature, Missing, find_missing_in_sources
 from .environment import encryption
 
 #: What rests on which insides of nbval; without them its own ways stay, and the header says so.

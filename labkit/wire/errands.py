@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .names import Suggestion
-from .outcome import Returned
+# moved here
 from .recording import Recording
-from .state import ProcessFacts
+from .state import ProcessFacts, Returned
 from .trial import Found, Here, TrialEnd
 
 P = ParamSpec("P")
@@ -239,3 +238,12 @@ def record(
     hosts: Mapping[int, str],
 ) -> Recording:
     """Record a function or, if it is None, a cell: ``args`` are its text and its name then."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A way to go on from the cursor."""
+
+    start: int  #: where the text begins that it replaces, in characters of the cell
+    text: str  #: what that becomes
+    type: str  #: "function", "instance", "module" … as IPython calls them, "" if unknown

@@ -9,8 +9,8 @@ import nbformat
 import numpy as np
 from PIL import Image
 
+from labkit.base.rank_names import RANK_COLOURS
 from labkit.course import edition
-from labkit.rank_names import RANK_COLOURS
 from tests.browser.screenshots import CHECK, OVERVIEW, RIGHT, SCENES, STUB, WRONG, write_small
 from tests.support.conda_versions import ROOT
 

@@ -18,7 +18,7 @@ from tests.support.events import HANG_SECONDS
 #: Follows the heart of a controller, or gives up.
 FOLLOW = """
 import sys
-from labkit import times
+from labkit.base import times
 from labkit.launch import external_engine
 
 times.CONTROLLER_CLOSED = times.Bound(float(sys.argv[2]))
@@ -88,7 +88,7 @@ def test_a_rank_that_cannot_register_fails_with_its_reason(tmp_path: Path) -> No
 #: A rank that hangs while it imports what it needs.
 HANGS = """
 import importlib, sys, time
-from labkit import times
+from labkit.base import times
 from labkit.launch import external_engine
 
 importlib.import_module = lambda name: time.sleep(3)

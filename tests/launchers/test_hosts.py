@@ -22,7 +22,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labkit import LabError, hosts, times
+from labkit import LabError, hosts
+from labkit.base import times
 from labkit.hosts import commands, namespaces, rights
 from tests.support.events import HANG_SECONDS
 from tests.support.system import needs_hosts

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError, times
+from labkit import LabError
+from labkit.base import times
 from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
 from tests.support import answers, external_lab

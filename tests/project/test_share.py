@@ -47,7 +47,7 @@ def test_costly_cells_of_a_notebook_take_turns_together_and_the_others_run(monke
     runs = [[share.runs(name, n) for name in (*names, *costly)] for n in TURNS]
     assert all(row[:2] == [True, True] and row[2] == row[3] for row in runs)
     assert sum(row[2] for row in runs) == 1
-    test = SimpleNamespace(nodeid="tests/unit/test_files.py::t")
+    test = SimpleNamespace(nodeid="tests/unit/base/test_files.py::t")
     assert share.name_of(test) == test.nodeid
     whole = share.touched(["notebooks/12_x.ipynb"])
     assert all(share.runs(name, n, whole) for n in TURNS for name in costly)

@@ -22,9 +22,9 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 import labkit
+from labkit.base.rank_names import RANK_COLOURS
 from labkit.course import datasets
 from labkit.course.edition import has_solution
-from labkit.rank_names import RANK_COLOURS
 from tests.browser import chromium
 from tests.support.conda_versions import ROOT
 from tests.support.system import needs

@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 import labkit
-from labkit import LabError, times
+from labkit import LabError
+from labkit.base import times
 from labkit.launch import ipp_launchers, launcher
 from labkit.wire import errands
 from tests.conftest import descendants, warm_processes

@@ -8,7 +8,7 @@ import signal
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from labkit import times
+from labkit.base import times
 from labkit.notebook import names
 from labkit.wire import errands
 from tests.support.alarm import alarm

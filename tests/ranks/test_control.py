@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from labkit import LabError, times
+from labkit import LabError
+from labkit.base import times
 from labkit.runtime import control
 from labkit.wire.requests import (
     AskActivity,

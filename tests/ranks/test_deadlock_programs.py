@@ -12,7 +12,7 @@ import pytest
 
 import labkit
 from labkit import Deadlock, RankDied, RankError, SuspectedDeadlock
-from labkit.wire.machine import free_port
+from labkit.wire.processes import free_port
 from tests.support import deadlocks
 from tests.support.cells import finish_cell, inside, restored, results, run_cell, send_cell
 from tests.support.deadlocks import EITHER, PROVED, Program

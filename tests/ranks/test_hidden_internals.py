@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.wire.features import folder_of
+from labkit.wire.state import folder_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("ipyparallel", "ipykernel", "IPython")

@@ -8,7 +8,7 @@ import pytest
 
 import labkit
 from labkit.runtime.messages import Message
-from labkit.wire.features import Missing
+from labkit.wire.state import Missing
 
 from ..support.cells import inside, run_cell
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import labkit
-from labkit.wire.machine import count_cores
+from labkit.wire.processes import count_cores
 from tests.conftest import descendants
 from tests.support.cells import results, run_cell
 

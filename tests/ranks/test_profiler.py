@@ -9,7 +9,7 @@ from tests.support.events import LONG, busy_with, stop_pressed
 
 def test_it_stops_by_itself_and_says_so(lab4):
     def shorten(seconds):
-        from labkit import times
+        from labkit.base import times
 
         times.RECORDING = seconds
 

@@ -126,7 +126,7 @@ def test_memory_between_exact_looks_is_as_exact(lab4):
 
         import psutil
 
-        from labkit import times
+        from labkit.base import times
         from labkit.rank import memory
 
         memory.used()

@@ -9,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import labkit
 from labkit import RankDied
-from labkit.wire.machine import free_port
+from labkit.wire.processes import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_a_store_of_the_scripts_own_may_come_when_it_likes(
 ) -> None:
     """It is served after the other process has begun to look for it."""
     before = (
-        "from labkit import times; times.STORE_SERVED = times.Bound(0.0)\n"
+        "from labkit.base import times; times.STORE_SERVED = times.Bound(0.0)\n"
         "    store = dist.TCPStore('localhost', port, 2, rank == 0)\n"
         "    return print('met', store.host == 'localhost')"
     )

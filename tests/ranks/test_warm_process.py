@@ -13,7 +13,7 @@ import pytest
 from labkit.errors import LabError
 from labkit.launch import private_folder
 from labkit.launch.warm_process import WarmProcess
-from labkit.wire.exit_code import describe_exit
+from labkit.wire.state import describe_exit
 from tests.support.events import HANG_SECONDS
 
 

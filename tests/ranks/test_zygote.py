@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 import labkit
-from labkit import times
+from labkit.base import times
 from labkit.launch import zygote_client
 from labkit.launch.warm_process import WarmProcess
-from labkit.wire import forked
-from labkit.wire.exit_code import describe_exit
-from labkit.wire.forked import ForkedProcess
+from labkit.wire import processes
+from labkit.wire.processes import ForkedProcess
+from labkit.wire.state import describe_exit
 from tests.conftest import freeze
 from tests.support.cells import inside, run_cell
 from tests.support.events import HANG_SECONDS
@@ -271,8 +271,8 @@ def test_what_is_no_request_costs_it_nothing(zygote):
     for data in (
         b"",
         b"\x00",
-        forked.LENGTH.pack(3) + b"[1]",
-        forked.LENGTH.pack(2) + b"{}",
+        processes.LENGTH.pack(3) + b"[1]",
+        processes.LENGTH.pack(2) + b"{}",
     ):
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(where)
@@ -280,7 +280,7 @@ def test_what_is_no_request_costs_it_nothing(zygote):
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(where)
         message = json.dumps({"argv": [], "environment": {}, "surroundings": {}, "settings": {}})
-        line.sendall(forked.LENGTH.pack(len(message)) + message.encode())
-        assert "refused" in forked.receive(line, [])
+        line.sendall(processes.LENGTH.pack(len(message)) + message.encode())
+        assert "refused" in processes.receive_message(line, [])
     with warm() as process:
         assert is_from(zygote, process)

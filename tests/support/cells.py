@@ -11,7 +11,7 @@ from labkit.runtime import request
 from labkit.runtime.follow import Finished, finish, follow
 from labkit.runtime.request import Request
 from labkit.runtime.session import Session
-from labkit.wire.outcome import Outcome
+from labkit.wire.state import Outcome
 
 #: A test hangs no longer than this where a deadlock is only suspected.
 SUSPECT_SECONDS = 60.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labkit import times
+from labkit.base import times
 from labkit.runtime import follow
 from labkit.runtime.control import list_states
 from labkit.runtime.watchdog import Watcher

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from labkit.clock import Clock
+from labkit.base.clock import Clock
 from labkit.launch.launcher import ForkedLauncher
 from labkit.runtime.output import LateOutput, Output
 from labkit.runtime.request import Request

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labkit.wire.machine import free_port
+from labkit.wire.processes import free_port
 from tests.support import system
 
 #: sshd wants it to be there, also for each new connection; where the system has never started one,

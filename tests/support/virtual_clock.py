@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Collection
 from typing import Any
 
-from labkit.clock import Clock
+from labkit.base.clock import Clock
 
 #: A real wait ends a little after its time, too.
 LATE = 1e-9

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.launch import zygote_client
 
 #: Modules and programs that are, or start, a rank or a kernel.

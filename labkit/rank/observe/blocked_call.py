@@ -8,7 +8,7 @@ import sys
 from datetime import timedelta
 from types import FrameType
 
-from ... import times, variables
+from ...base import times, variables
 from ...wire import python_threads
 from ...wire.samples import GroupKey, Wait
 from .. import tracebacks

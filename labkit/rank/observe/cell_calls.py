@@ -20,10 +20,9 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
-from ...wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
 from ...wire.encoding import encode
 from ...wire.protocol import COLLECTIVES, MESSAGES
-from ...wire.samples import TYPES, Group, GroupKey, Sample
+from ...wire.samples import TYPES, UNKNOWN, UNSEEN, Calls, CellCalls, Group, GroupKey, Kind, Sample
 from .. import quiet, tracebacks
 from ..torch_internals import collectives as torch_collectives
 from ..torch_internals import groups, names

@@ -16,7 +16,7 @@ from types import CodeType
 
 import torch
 
-from ... import times
+from ...base import times
 from ...wire.samples import GroupKey
 from .. import memory
 from ..torch_internals import groups

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...wire import torch_texts
+from ...wire import texts
 from .. import tracebacks
 from ..torch_internals import ended
 from . import p2p_record
@@ -82,14 +82,14 @@ def leave(by: str) -> None:
 def explain(error: BaseException) -> None:
     """Let an error that a group of before has caused say what has that group, in one sentence."""
     text = str(error)
-    if torch_texts.NO_GROUP in text:
+    if texts.NO_GROUP in text:
         if left:
-            error.args = (f"{torch_texts.NO_GROUP}: {left}",)
+            error.args = (f"{texts.NO_GROUP}: {left}",)
         return
     if isinstance(error, KeyError) and error.args and ended.is_ended(error.args[0]):
         error.args = (describe(error.args[0], error.args[0]),)  # of a table of torch's
         return
-    if not (ended.any_noted() and torch_texts.OF_ENDED.search(text)):
+    if not (ended.any_noted() and texts.OF_ENDED.search(text)):
         return
     found = _find(error)
     if found is not None:
@@ -111,7 +111,7 @@ def describe(thing: object, group: object) -> str:
     elif kind == "old default group":
         again = "dist.group.WORLD is the one of now"
     how = ended.how(group)
-    ending = f"{torch_texts.BELONGS} {how}" if how else "belongs to a process group that has ended"
+    ending = f"{texts.BELONGS} {how}" if how else "belongs to a process group that has ended"
     belongs = f"{who} {ending}"
     if left:
         return f"{belongs}. lab.reset() forms a new one; then {again}."

@@ -26,8 +26,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
-from ...wire.last_receives import Book, Receive, path_of
-from ...wire.protocol import RECORD_FOLDER
+from ...wire.protocol import RECORD_FOLDER, Receive, ReceiveBook, receives_path
 from ...wire.samples import MessageKey
 from .. import steady
 from ..torch_internals import collectives, ended, groups, names, recorder
@@ -102,7 +101,7 @@ futures: list[tuple[Any, str, int | None]] = []
 stock: dict[str, Any] = {}
 #: Where each receive is written down before torch posts it: gloo aborts a rank that gets more than
 #: its tensor holds, which then cannot tell any more.
-_book: Book | None = None
+_book: ReceiveBook | None = None
 
 
 def install() -> None:
@@ -139,7 +138,7 @@ def write_receives() -> None:
     folder = os.environ.get(RECORD_FOLDER)
     if _book is None and folder and "recv" in stock:
         with contextlib.suppress(OSError):  # no room: the cause of a death is then less exact
-            _book = Book(path_of(folder, os.getpid()))
+            _book = ReceiveBook(receives_path(folder, os.getpid()))
 
 
 def _noting_home(name: str) -> Callable[..., Work | None]:

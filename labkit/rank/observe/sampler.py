@@ -18,7 +18,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ... import times
+from ...base import times
 from ...wire import python_threads
 from ...wire.requests import Watched
 from ...wire.samples import Issuer, Sample, Wait

@@ -22,7 +22,7 @@ import struct
 import sys
 from typing import NamedTuple
 
-from ... import times
+from ...base import times
 from ...guard.peers import Address, plain
 from ...wire.connections import borrow, list_connections
 from .. import os_threads

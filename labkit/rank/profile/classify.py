@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ... import times
-from ...wire.intervals import Interval, common, union, without
-from ...wire.recording import COMMUNICATION, CONTINUED, Event
+from ...base import times
+from ...wire.recording import COMMUNICATION, CONTINUED, Event, Interval, common, union, without
 from ..torch_internals.recorder import BYTES, Issued
 
 #: Names that torch gives its events.

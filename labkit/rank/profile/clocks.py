@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from ... import times
+from ...base import times
 
 #: How often a rank asks for the time.
 EXCHANGES = 10

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ... import times
+from ...base import times
 from ...errors import LabError
 from ...wire.recording import Recording
 from .. import leaving, process_group, tracebacks

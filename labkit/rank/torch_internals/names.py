@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ...guard import torch_internals as guard
-from ...wire.features import Feature, Missing, find_missing, is_defined
+from ...wire.state import Feature, Missing, find_missing, is_defined
 from . import collectives, frames, profiling, recorder
 
 #: Functions of torch.distributed that an exercise can limit and forbid.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import _C
 
-from ... import times, variables
+from ...base import times, variables
 from .. import steady
 
 #: How many entries it keeps; torch reads it once, when the first group is made. Torch reads an

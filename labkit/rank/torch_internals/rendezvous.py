@@ -23,7 +23,7 @@ from urllib.parse import urlparse
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from ... import times
+from ...base import times
 from . import groups, names
 
 #: What tells that torchrun's agent serves the store; it stays from group to group.

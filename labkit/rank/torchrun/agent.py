@@ -21,9 +21,8 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from ...guard import torch_internals as guard
-from ...wire.family import leave
-from ...wire.machine import count_cores
-from ...wire.torchrun import CELL, LOGS, REPORT, SCRIPT, SOCKET, WORKERS
+from ...wire.processes import count_cores, leave
+from ...wire.protocol import CELL, LOGS, REPORT, SCRIPT, SOCKET, WORKERS
 from ..process_group import loopback_only
 from . import fork, worker
 

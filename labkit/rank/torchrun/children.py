@@ -21,7 +21,7 @@ from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ... import times
+from ...base import times
 from ...errors import LabError
 
 #: What tells that torchrun's agent serves the store; torch reads it in each process.

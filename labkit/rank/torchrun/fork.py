@@ -14,8 +14,8 @@ from typing import Any
 
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
-from ... import times
-from ...wire import forked
+from ...base import times
+from ...wire import processes
 
 #: The name in torchrun's module.
 _POPEN = "Popen"
@@ -46,8 +46,8 @@ def install(place: str, module: str) -> None:
             files = [_number(stdout, 1), _number(stderr, 2)]
             request = {"argv": list(args[len(command) :]), "environment": dict(env)}
             try:
-                return forked.ask(place, request, files, times.WORKER_FORKED.seconds())
-            except (forked.Refused, OSError, EOFError):
+                return processes.ask_to_fork(place, request, files, times.WORKER_FORKED.seconds())
+            except (processes.Refused, OSError, EOFError):
                 pass
         return subprocess.Popen(args=args, env=env, stdout=stdout, stderr=stderr, **more)
 

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ... import times
-from ...wire.family import end_with_parent
-from ...wire.training import VARIABLE, Asked
+from ...base import times
+from ...wire.processes import end_with_parent
+from ...wire.protocol import TRAINING, Asked
 
 #: torchrun's variable: how often it has started the processes again. Those do not wait.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -133,7 +133,7 @@ def _number(row: bytes) -> int:
 
 def teller() -> Teller | None:
     """Return what tells of this process, None if nobody asks."""
-    asked = os.environ.pop(VARIABLE, "")
+    asked = os.environ.pop(TRAINING, "")
     return Teller(Asked.decoded(asked), int(os.environ.get("RANK", "0"))) if asked else None
 
 

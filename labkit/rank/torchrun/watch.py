@@ -14,10 +14,10 @@ import os
 import threading
 from typing import Any
 
-from ... import times
+from ...base import times
 from ...wire.encoding import ProtocolError, decode, encode
+from ...wire.protocol import Hello
 from ...wire.requests import REFUSED, Handler
-from ...wire.torchrun import Hello
 from . import children
 from .training import Teller
 

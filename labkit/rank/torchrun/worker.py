@@ -26,9 +26,9 @@ from types import ModuleType, TracebackType
 
 import psutil
 
-from ... import times
-from ...wire.family import end_by_signal, end_with_parent, leave
-from ...wire.torchrun import DONE, ERROR, ERROR_FILE, FAILED, RANK
+from ...base import times
+from ...wire.processes import end_by_signal, end_with_parent, leave
+from ...wire.protocol import DONE, ERROR, ERROR_FILE, FAILED, RANK
 from . import training, watch
 
 #: An error is printed, as Python does; or kept for the notebook, which shows each error once.

@@ -15,10 +15,9 @@ from weakref import WeakSet
 
 import torch.distributed as dist
 
-from ... import times
+from ...base import times
 from ...errors import LabError
-from ...wire.kinds import kind_of
-from ...wire.trial import Found, Here, TrialEnd, Watched, find, unusable
+from ...wire.trial import Found, Here, TrialEnd, Watched, find, kind_of, unusable
 from .. import memory, tracebacks
 from ..observe import device, flight_recorder
 from ..pickling import dump

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import psutil
 
-from ... import hosts, times
+from ... import hosts
+from ...base import times
+from ...base.files import reason
 from ...course import datasets, material
 from ...errors import LabError
-from ...files import reason
 from ...launch.private_folder import PREFIX, check_place
 from ...launch.zygote_client import fork_is_safe
 from ...notebook import startup
-from ...wire.machine import count_cores
+from ...wire.processes import count_cores
 from . import software
 from .software import GIB, RANKS, Finding, State
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Literal
 
-from ... import times, versions
+from ...base import times, versions
 from ...launch import ipyparallel_internals, placement
 from ...wire.encoding import decode
-from ...wire.exit_code import describe_exit
-from ...wire.features import sentences
-from ...wire.state import ProcessFacts
+from ...wire.state import ProcessFacts, describe_exit, sentences
 from ..environment import why_not_encrypted
 
 State = Literal["ok", "note", "problem"]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from labkit.rank.gpus import nccl_version
-from labkit.wire.machine import count_cores
+from labkit.wire.processes import count_cores
 
 #: What the figures and the outputs depend on.
 PACKAGES = ("labkit", "torchvision", "ipyparallel", "ipykernel", "ipython", "nbclient", "numpy")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from labkit.files import write_whole
+from labkit.base.files import write_whole
 
 #: Files that come back at most, and bytes of each; a margin below what a machine allows.
 FILES, BYTES = 8, 15 * 2**20

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 import torch
 
-from labkit import DataError, UsageError, times
+from labkit import DataError, UsageError
+from labkit.base import times
 from labkit.course import datasets, download
 from tests.support.mnist_mirror import Mirror, idx_files
 from tests.support.others import as_nobody, as_root, open_folder, reachable

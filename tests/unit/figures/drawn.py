@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 from labkit.figures.style import CARD, MAX_WIDTH
 
-from ..test_rank_colours import contrast
+from ..base.test_rank_colours import contrast
 
 
 def draw(monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: Callable[[], object]) -> Figure:

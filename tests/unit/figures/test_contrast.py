@@ -11,7 +11,7 @@ from matplotlib.text import Text
 import labkit
 from labkit.figures.style import CARD
 
-from ..test_rank_colours import contrast
+from ..base.test_rank_colours import contrast
 
 #: Stands for a lab in the examples.
 LAB = {"device": ["cpu"] * 4}

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from labkit.base.rank_names import RANK_COLOURS
 from labkit.figures import ring, style
 from labkit.figures.canvas import ANYBODYS
 from labkit.figures.style import (
@@ -28,9 +29,8 @@ from labkit.figures.style import (
     text_on,
     work_style,
 )
-from labkit.rank_names import RANK_COLOURS
 
-from ..test_rank_colours import SIGHTS, contrast, linear, seen
+from ..base.test_rank_colours import SIGHTS, contrast, linear, seen
 
 
 def lightness(colour):

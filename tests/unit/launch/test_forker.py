@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labkit.launch.forker import Forker, Job
-from labkit.wire import forked
+from labkit.wire import processes
 
 
 class Plain(Forker):
@@ -42,10 +42,10 @@ def forker() -> Iterator[Plain]:
 
 
 def answer(forker: Plain, request: object) -> dict[str, Any]:
-    forked.send(forker.ours, request)  # type: ignore[arg-type]
+    processes.send_message(forker.ours, request)  # type: ignore[arg-type]
     forker.receive(None)
     forker.fork(forker.backlog.pop())
-    return forked.receive(forker.ours, [])
+    return processes.receive_message(forker.ours, [])
 
 
 @pytest.mark.parametrize(

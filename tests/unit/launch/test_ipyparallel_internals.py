@@ -16,10 +16,9 @@ from labkit.launch import ipyparallel_internals
 from labkit.notebook import startup
 from labkit.rank import ipython_internals
 from labkit.tools.doctor import software
-from labkit.wire import features
+from labkit.wire import state as features
 from labkit.wire.encoding import encode
-from labkit.wire.features import Feature, Missing
-from labkit.wire.state import ProcessFacts
+from labkit.wire.state import Feature, Missing, ProcessFacts
 
 FILES = [ipyparallel_internals, ipython_internals]
 NAMES = [

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from labkit import LabError, times
+from labkit import LabError
+from labkit.base import times
 from labkit.launch import external_launcher
 from labkit.launch import launcher as launchers
 from labkit.launch.external_launcher import ExternalLauncher

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.deadlock.cause import Case
 from labkit.deadlock.fate import ENDED
 from labkit.deadlock.needs import Situation

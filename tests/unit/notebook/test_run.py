@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.errors import RankError
 from labkit.notebook import run as module
 from labkit.notebook.live import Live, Page
 from labkit.notebook.run import User, may_ask, run
 from labkit.runtime import follow
-from labkit.wire.asking import InputRequest, May
+from labkit.wire.requests import InputRequest, May
 from tests.support.requests import failed, reply, request_with
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from labkit.notebook import shell, show
-from labkit.wire.outcome import Outcome
+from labkit.wire.state import Outcome
 
 
 def plain(text):

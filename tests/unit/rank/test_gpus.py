@@ -11,7 +11,7 @@ import torch
 from labkit.launch.placement import place_ranks
 from labkit.rank import gpus
 from labkit.tools.doctor import software
-from labkit.wire import machine as wire_machine
+from labkit.wire import processes as wire_machine
 from labkit.wire.encoding import encode
 from labkit.wire.state import ProcessFacts
 from tests.support import fake_gpus

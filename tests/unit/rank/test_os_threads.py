@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.rank import os_threads
 from labkit.rank.os_threads import Clock, stood_still
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.rank import unblock
 from labkit.rank.observe import p2p_record, traffic
 from labkit.wire.connections import list_connections

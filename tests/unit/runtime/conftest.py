@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 
 
 @pytest.fixture(params=[1.0, 20.0], ids=["idle", "busy"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.errors import LabError, StartError
 from labkit.launch import few_messages, ipyparallel_internals
 from labkit.launch.placement import Place
@@ -240,7 +240,7 @@ def test_a_rank_that_does_not_answer_a_call_is_an_error(
     factor,
 ):
     """Sooner where somebody has pressed stop, and on a busy machine later then."""
-    monkeypatch.setattr("labkit.interrupts.has_come", lambda: stopped)
+    monkeypatch.setattr("labkit.base.interrupts.has_come", lambda: stopped)
     answered = SimpleNamespace(msg_id="a", done=lambda: True, result=lambda: None)
     never = SimpleNamespace(msg_id="b", done=lambda: False)
     result = SimpleNamespace(_children=[answered, never])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.errors import LabError, LabStopped
 from labkit.runtime import control
 from labkit.runtime.control import measure_pace as measure

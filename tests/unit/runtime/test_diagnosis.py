@@ -24,7 +24,7 @@ from labkit.runtime.diagnosis import (
     why_died,
     without_torch_log,
 )
-from labkit.wire import torch_texts
+from labkit.wire import texts
 from labkit.wire.samples import Entry, Group, Sample, Wait
 
 WORLD = ("0", (0, 1, 2))
@@ -70,7 +70,7 @@ BOOM = raised("ValueError", "boom")
 
 
 def test_ranks_that_used_a_group_of_before_are_not_called_out_of_step():
-    old = raised("ValueError", f"pair (sub-group) {torch_texts.BELONGS} lab.reset(): make it again")
+    old = raised("ValueError", f"pair (sub-group) {texts.BELONGS} lab.reset(): make it again")
     repaired = Ending(repaired=True)
     assert diagnosis.GROUP_ANEW not in str(judge(keeper(), [], {0: old, 1: old}, repaired))
     assert diagnosis.GROUP_ANEW in str(judge(keeper(), [], {0: old, 1: BOOM}, repaired))

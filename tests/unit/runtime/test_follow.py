@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.errors import Deadlock, Interrupted, LabError, RankDied, RankError
 from labkit.runtime import control
 from labkit.runtime import follow as module

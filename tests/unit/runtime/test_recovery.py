@@ -13,13 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.runtime import control, recovery
-from labkit.wire import stack_file
-from labkit.wire.protocol import RECORD_FOLDER
+from labkit.wire import protocol
+from labkit.wire.protocol import RECORD_FOLDER, Frame
 from labkit.wire.requests import AskConnections, AskWait, Connections, Count, Shut, Waiting, Wake
 from labkit.wire.samples import Wait
-from labkit.wire.stack_file import Frame
 from tests.support.virtual_clock import VirtualClock
 
 ALL = range(3)
@@ -243,21 +242,21 @@ class Cluster:
         return True
 
 
-@pytest.mark.skipif(stack_file.SIGNAL is None, reason="this system has no such signals")
+@pytest.mark.skipif(protocol.STACK_SIGNAL is None, reason="this system has no such signals")
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_rank_writes_where_it_is_unless_its_python_has_seen_the_interrupt(tmp_path, seen):
-    assert stack_file.SIGNAL is not None
-    path = stack_file.path_of(tmp_path, os.getpid())
+    assert protocol.STACK_SIGNAL is not None
+    path = protocol.stack_path(tmp_path, os.getpid())
     with open(path, "ab", buffering=0) as file:
-        faulthandler.register(stack_file.SIGNAL, file=file, all_threads=False)
+        faulthandler.register(protocol.STACK_SIGNAL, file=file, all_threads=False)
         try:
             cluster = Cluster(tmp_path)
             if seen:
-                file.write(stack_file.SEEN.encode())
+                file.write(protocol.SEEN.encode())
             in_c = recovery.places_in_c(cluster, [0, 1])
         finally:
-            faulthandler.unregister(stack_file.SIGNAL)
-            signal.signal(stack_file.SIGNAL, signal.SIG_DFL)
+            faulthandler.unregister(protocol.STACK_SIGNAL)
+            signal.signal(protocol.STACK_SIGNAL, signal.SIG_DFL)
     assert in_c == ({} if seen else {1: "test_recovery.signal"})
 
 
@@ -269,10 +268,10 @@ def test_a_lab_without_a_folder_knows_nothing():
 def test_a_rank_that_writes_nothing_is_waited_for_longer_on_a_busy_machine(
     tmp_path, monkeypatch, factor
 ):
-    monkeypatch.setattr(stack_file, "SIGNAL", signal.SIGUSR1)
+    monkeypatch.setattr(protocol, "STACK_SIGNAL", signal.SIGUSR1)
     cluster = Cluster(tmp_path)
     monkeypatch.setattr(cluster, "signal", lambda rank, signum: True)
-    Path(stack_file.path_of(tmp_path, os.getpid())).touch()
+    Path(protocol.stack_path(tmp_path, os.getpid())).touch()
     assert recovery.places_in_c(cluster, [1]) == {}
     assert cluster.clock.time == pytest.approx(0.2 * factor, abs=times.STACK_LOOK)
 
@@ -314,8 +313,8 @@ def test_ranks_that_crash_at_one_place_share_a_sentence(tmp_path):
     cluster.deaths = {0: -signal.SIGSEGV, 1: -signal.SIGSEGV}
     for rank in (0, 1):
         cluster.places[rank].pid = rank
-        text = f"{stack_file.CRASH}Segmentation fault{stack}"
-        Path(stack_file.path_of(tmp_path, rank)).write_text(text)
+        text = f"{protocol.CRASH}Segmentation fault{stack}"
+        Path(protocol.stack_path(tmp_path, rank)).write_text(text)
     assert recovery.crashed_in_c(cluster, [0, 1]) == "Ranks 0–1 crashed in In[3], line 2."
-    Path(stack_file.path_of(tmp_path, 0)).write_text(f"{stack_file.CRASH}Aborted\n\n")
+    Path(protocol.stack_path(tmp_path, 0)).write_text(f"{protocol.CRASH}Aborted\n\n")
     assert recovery.crashed_in_c(cluster, [0]) == ""

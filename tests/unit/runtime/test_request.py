@@ -5,13 +5,12 @@ from __future__ import annotations
 import cloudpickle
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.runtime import request as module
 from labkit.runtime.request import Asks, values
-from labkit.wire.asking import INPUT_REQUEST, InputRequest
 from labkit.wire.encoding import encode
-from labkit.wire.outcome import Outcome
-from labkit.wire.requests import GiveInput
+from labkit.wire.requests import INPUT_REQUEST, GiveInput, InputRequest
+from labkit.wire.state import Outcome
 from tests.support.requests import reply, request_with
 from tests.support.virtual_clock import VirtualClock
 

@@ -10,7 +10,7 @@ import pytest
 from labkit.errors import RankDied
 from labkit.launch.torchrun import Report
 from labkit.runtime.torchrun import File, Raised, Workers, find_failed, judge, why_refused
-from labkit.wire.outcome import Outcome
+from labkit.wire.state import Outcome
 
 BAD = Raised("ValueError", "bad", "Traceback …\nValueError: bad\n")
 GONE = Raised("RuntimeError", "Connection closed by peer", "Connection closed by peer\n")

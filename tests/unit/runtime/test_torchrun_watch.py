@@ -16,9 +16,9 @@ import pytest
 from labkit.errors import Deadlock, Interrupted, SuspectedDeadlock
 from labkit.runtime.torchrun_watch import Watch, deadlock, stopped
 from labkit.wire.encoding import encode
+from labkit.wire.protocol import SOCKET, Hello
 from labkit.wire.requests import AskSample, Watched
 from labkit.wire.samples import Group, Issuer, Sample, Wait
-from labkit.wire.torchrun import SOCKET, Hello
 
 KEY = ("0", (0, 1))
 

@@ -8,7 +8,7 @@ import pytest
 
 from labkit.runtime.messages import may_be_meant
 from labkit.runtime.unlike_calls import find
-from labkit.wire.calls import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
+from labkit.wire.samples import UNKNOWN, UNSEEN, Calls, CellCalls, Kind
 
 KEY = ("0", (0, 1, 2))
 SUM = Kind("all_reduce", "gloo", ("float32",), op="SUM", where="In[2], line 3", direct=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.deadlock.confirmation import CONFIRM_TIMES
 from labkit.deadlock.wait_graph import judge
 from labkit.runtime import control, watchdog

@@ -6,7 +6,8 @@ import time
 import pytest
 import torch.distributed as dist
 
-from labkit import LabError, times
+from labkit import LabError
+from labkit.base import times
 from labkit.rank.profile import clocks
 from labkit.timeline.timeline import Timeline
 from labkit.wire.recording import Event, Recording

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from labkit.wire.exit_code import describe_exit
+from labkit.wire.state import describe_exit
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def is_alive(pid: int) -> bool:
 def test_what_descendants_leave_behind_ends_too() -> None:
     code = (
         "import subprocess, sys, time\n"
-        "from labkit.wire.family import end_descendants, inherit_orphans\n"
+        "from labkit.wire.processes import end_descendants, inherit_orphans\n"
         "inherit_orphans()\n"
         f"subprocess.run([sys.executable, '-c', {CHILD!r}])\n"
         "end_descendants()\n"
@@ -41,7 +41,7 @@ def test_what_descendants_leave_behind_ends_too() -> None:
 def test_a_child_ends_with_its_parent() -> None:
     code = (
         "import os, time\n"
-        "from labkit.wire.family import end_with_parent\n"
+        "from labkit.wire.processes import end_with_parent\n"
         "own = os.getpid()\n"
         "if (pid := os.fork()) == 0:\n"
         "    end_with_parent(own)\n"
@@ -64,5 +64,5 @@ def test_a_child_ends_with_its_parent() -> None:
 
 
 def test_who_comes_too_late_ends_at_once() -> None:
-    code = f"from labkit.wire.family import end_with_parent; end_with_parent({os.getpid() + 1})"
+    code = f"from labkit.wire.processes import end_with_parent; end_with_parent({os.getpid() + 1})"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 1

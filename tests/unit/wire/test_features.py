@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from labkit.notebook.board import Table
-from labkit.wire.features import Feature, Missing, find_missing, sentences
+from labkit.wire.state import Feature, Missing, find_missing, sentences
 
 FEATURES = {
     "fly": Feature(("wings", "tail", "feathers"), "nothing flies"),

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from labkit.wire.intervals import common, length, union, without
+from labkit.wire.recording import common, length, union, without
 
 
 def test_union_joins_what_touches_and_drops_what_is_empty():

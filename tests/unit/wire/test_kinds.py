@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from labkit.wire.kinds import kind_of
+from labkit.wire.trial import kind_of
 
 
 class _Work:

@@ -14,10 +14,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from .... import times
+from ....base import times
 from ....errors import DataError
-from ....wire.exit_code import describe_exit
-from ....wire.training import VARIABLE, Asked
+from ....wire.protocol import TRAINING, Asked
+from ....wire.state import describe_exit
 from ... import material
 from ...script_start import Trained
 
@@ -50,7 +50,7 @@ class Alone:
             cwd=self._kept.name,  # the notebook's folder may go away before it has begun
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, VARIABLE: Asked(self._kept.name).encoded()},
+            env={**os.environ, TRAINING: Asked(self._kept.name).encoded()},
         )
 
     def wait(self) -> Path:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
-from .... import times
+from ....base import times
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When, any_of
 from .facts import Facts

@@ -1,6 +1,6 @@
 """Start a script that trains on several processes, and find where it differs from one process.
 
-What is found is what the processes have told of themselves (:mod:`labkit.wire.training`) and what
+What is found is what the processes have told of themselves (:mod:`labkit.wire.protocol`) and what
 is in the checkpoint; one process of ``single.py`` says what there should be.
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .... import times
+from ....base import times
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import When
 

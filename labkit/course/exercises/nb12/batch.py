@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from .... import times
+from ....base import times
 from . import stand_in
 
 #: The commands that are played in each job; those behind are, unless it runs for real.

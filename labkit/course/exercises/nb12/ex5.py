@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .... import times
+from ....base import times
 from ...exercise import Exercise, Failed
 from ...script_start import StartFailed
 from . import stand_in

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from .... import times
+from ....base import times
 from ...exercise import Failed, Here
 
 #: TensorPipe through sockets. Through shared memory its threads poll, and take all processors.

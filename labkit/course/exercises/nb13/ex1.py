@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from .... import times
+from ....base import times
 from ...exercise import Exercise, Failed, Here, Mistake
 from .connected import SERVED, attempt, connected, quiet, worker_names
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from .... import times
+from ....base import times
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import parts
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .... import times
+from ....base import times
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import near, would_give

@@ -16,7 +16,7 @@ from labkit.rank.observe import (
 )
 from labkit.rank.torch_internals import groups, names
 from labkit.rank.torch_internals.recorder import Issued
-from labkit.wire.calls import UNKNOWN, UNSEEN
+from labkit.wire.samples import UNKNOWN, UNSEEN
 
 
 class Group:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from labkit.rank import tracebacks
 from labkit.rank.observe import ended_groups
 from labkit.rank.torch_internals import ended
-from labkit.wire import torch_texts
+from labkit.wire import texts
 
 
 class Thing:
@@ -93,7 +93,7 @@ def test_the_sentence(names, group, monkeypatch):
     made_in("In[2]", names, pair=group)
     monkeypatch.setitem(ended._ended, group, "the deadlock in In[3]")
     ending = "belongs to the process group that ended with the deadlock in In[3]"
-    assert torch_texts.BELONGS in ending
+    assert texts.BELONGS in ending
     text = ended_groups.describe(group, group)
     assert text == f"pair (sub-group, made in In[2]) {ending}: run In[2] again."
     del names["pair"]
@@ -107,7 +107,7 @@ def test_the_sentence(names, group, monkeypatch):
 def test_a_call_in_a_group_that_has_ended_is_refused(group):
     ended.check(group)
     ended._ended[group] = "lab.reset()"
-    with pytest.raises(ValueError, match=torch_texts.OF_ENDED):
+    with pytest.raises(ValueError, match=texts.OF_ENDED):
         ended.check(group)
     assert ended.is_ended(group)
 
@@ -140,13 +140,13 @@ def test_an_error_without_a_trace_of_such_a_group_stays_as_it_is(text, names, mo
 
 
 def test_the_error_of_a_missing_group_says_what_has_ended_it(names, monkeypatch):
-    error = ValueError(f"{torch_texts.NO_GROUP}, please make sure to call init_process_group.")
+    error = ValueError(f"{texts.NO_GROUP}, please make sure to call init_process_group.")
     ended_groups.explain(error)
     assert "please make sure" in str(error)
     left = ended_groups.LEFT.format("In[2]")
     monkeypatch.setattr(ended_groups, "left", left)
     ended_groups.explain(error)
-    assert str(error) == f"{torch_texts.NO_GROUP}: {left}"
+    assert str(error) == f"{texts.NO_GROUP}: {left}"
 
 
 def test_a_mesh_names_no_sub_group_any_more(monkeypatch, group):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.rank import os_threads
 from labkit.rank.observe import (
     blocked_call,

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.rank import os_threads
 from labkit.rank.observe import traffic
 from labkit.wire.connections import list_connections

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from labkit.wire.training import VARIABLE, Asked
+from labkit.wire.protocol import TRAINING, Asked
 
 TRAIN = """
 import torch
@@ -33,7 +33,7 @@ def told(folder: Path, code: str, runs: int = 1) -> list[dict[str, Any]]:
     script = folder / "script.py"
     script.write_text(TRAIN + code)
     command = [sys.executable, "-m", "labkit.rank.torchrun.training", str(os.getpid())]
-    environment = {**os.environ, VARIABLE: Asked(str(folder)).encoded()}
+    environment = {**os.environ, TRAINING: Asked(str(folder)).encoded()}
     words = json.dumps([[str(script), "word"]] * runs)
     subprocess.run([*command, words], env=environment, check=True, timeout=120)
     return [json.loads(line) for line in (folder / "0.jsonl").read_text().splitlines()]

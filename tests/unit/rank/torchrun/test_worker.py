@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from labkit import times
+from labkit.base import times
 from labkit.rank.torchrun import worker
 
 BUSY = "while True: pass"

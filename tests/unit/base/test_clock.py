@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from labkit import clock as module
-from labkit import interrupts, times
-from labkit.clock import Clock
+from labkit.base import clock as module
+from labkit.base import interrupts, times
+from labkit.base.clock import Clock
 from tests.support.virtual_clock import VirtualClock
 
 

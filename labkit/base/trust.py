@@ -42,7 +42,7 @@ def why_not(
 
     Examples
     --------
-    >>> from labkit.guard import trust
+    >>> from labkit.base import trust
     >>> trust.why_not("/"), trust.why_not("/tmp", crowded=True)
     ('', '')
     >>> trust.why_not("/tmp/labkit")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labkit import UsageError, variables
+from labkit import UsageError
+from labkit.base import variables
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import labkit
-from labkit import StartError, versions
+from labkit import StartError
+from labkit.base import versions
 
 
 class Stub(metadata.Distribution):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.files import reason, write_whole
+from labkit.base.files import reason, write_whole
 
 
 def test_it_writes_and_replaces(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from labkit import DataError, UsageError, log
+from labkit import DataError, UsageError
+from labkit.base import log
 from tests.support.others import NOBODY, as_nobody, as_root, open_folder, reachable
 
 OURS = logging.getLogger("labkit")
@@ -49,7 +50,7 @@ def test_a_level_alone_writes_to_stderr(
     out, err = capsys.readouterr()
     assert out == ""
     first, second = err.splitlines()
-    assert "labkit.log: Python 3." in first
+    assert "labkit.base.log: Python 3." in first
     assert ", torch " in first
     assert second.endswith(" labkit.runtime.watchdog: A LOOK")
 

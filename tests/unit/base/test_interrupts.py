@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit import interrupts, times
+from labkit.base import interrupts, times
 from tests.support.virtual_clock import VirtualClock
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import labkit
-from labkit import times
-from labkit.times import Bound, Pace
+from labkit.base import times
+from labkit.base.times import Bound, Pace
 
 PACKAGE = Path(labkit.__file__).parent
 
@@ -64,14 +64,14 @@ def test_a_bound_is_its_least_or_a_multiple_of_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_each_entry_has_a_reason() -> None:
-    lines = (PACKAGE / "times.py").read_text().splitlines()
+    lines = (PACKAGE / "base" / "times.py").read_text().splitlines()
     entries = [i for i, line in enumerate(lines) if re.match(r"[A-Z][A-Z_]+\b.* = ", line)]
     assert len(entries) > 100
     assert [lines[i] for i in entries if not lines[i - 1].startswith("#: ")] == []
 
 
 def test_each_entry_is_used() -> None:
-    table = ast.parse((PACKAGE / "times.py").read_text())
+    table = ast.parse((PACKAGE / "base" / "times.py").read_text())
     names = {
         name.id
         for node in table.body
@@ -131,7 +131,7 @@ def test_no_other_module_says_a_time() -> None:
     found = [
         f"{name}:{line}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        if (name := str(path.relative_to(PACKAGE))) != "times.py"
+        if (name := str(path.relative_to(PACKAGE))) != "base/times.py"
         and not name.startswith("course/exercises/")
         and name not in ALLOWED
         for line in own_times(ast.parse(path.read_text()))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from labkit.base.rank_names import RANK_COLOURS, rank_colour
 from labkit.figures.style import COMBINED
-from labkit.rank_names import RANK_COLOURS, rank_colour
 
 #: Machado, Oliveira and Fernandes 2009, table 1, severity 1.0; they act on linear RGB.
 SIGHTS = {

@@ -10,7 +10,7 @@ from typing import TypeVar
 #: apart, for most labs have four ranks. As text they are bold labels on JupyterLab's white and on
 #: its dark theme with a contrast of 3 or more: one colour cannot have 4.5 on both. In figures,
 #: ``figures.style`` has ``text_on`` and ``ink_of`` for the colour of words.
-#: ``tests/unit/test_rank_colours.py`` measures it.
+#: ``tests/unit/base/test_rank_colours.py`` measures it.
 RANK_COLOURS = (
     "#2963AF",
     "#D77B08",
@@ -106,11 +106,6 @@ def fold_begun(texts: Mapping[int, str]) -> list[tuple[list[int], str]]:
         else:
             groups.append(([rank], text))
     return groups
-
-
-def red(text: str) -> str:
-    """Colour a text as an error."""
-    return f"\x1b[31m{text}\x1b[0m"
 
 
 def bold_label(ranks: Sequence[int], *, coloured: bool = True) -> str:

@@ -31,9 +31,9 @@ from importlib import metadata
 from io import TextIOWrapper
 from pathlib import Path
 
-from .errors import DataError, UsageError
+from ..errors import DataError, UsageError
+from . import trust
 from .files import reason
-from .guard import trust
 
 VARIABLE = "LABKIT_LOG"
 LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
@@ -66,7 +66,7 @@ def begin() -> None:
             )
         handler = _open(file)
         handler.setFormatter(logging.Formatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
-    ours = logging.getLogger(__package__)
+    ours = logging.getLogger("labkit")
     if _handler is not None:
         ours.removeHandler(_handler)
         _handler.close()

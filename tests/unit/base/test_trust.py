@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labkit.guard import trust
+from labkit.base import trust
 from tests.support.others import NOBODY, as_nobody, as_root, open_folder, reachable, sticky_folder
 
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from labkit import rank_names
-from labkit.rank_names import RANK_COLOURS
+from labkit.base import rank_names
+from labkit.base.rank_names import RANK_COLOURS
 
 
 def plain(text):
