@@ -1,7 +1,5 @@
-"""Start a learner's script under torchrun, bounded in time, and see what it trains on.
-
-On one node, or on two nodes that this machine plays: an agent of torchrun for each.
-"""
+"""Start a learner's script under torchrun, bounded in time, and see what it trains on: on one node,
+or on two nodes that this machine plays, with an agent of torchrun for each."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -99,101 +97,52 @@ def start(
     seconds: float,
     kill: tuple[int, int] | None = None,
 ) -> list[Trained]:
-    """Start a script under torchrun and wait until nothing is left of it.
+    """Start a script on some processes under torchrun, wait until nothing is left of it, and return
+    what each process has told, for which there is an empty folder.
 
-    Parameters
-    ----------
-    script
-        The learner's file.
-    processes
-        How many processes.
-    words
-        The arguments of the script.
-    folder
-        An empty folder for what the processes tell.
-    seconds
-        The time that it has.
-    kill
-        A rank and a step: the process is killed by SIGKILL as it comes to that step, and the run
-        has to end after that, with an error; it has to end well otherwise.
-
-    Returns
-    -------
-    list of Trained
-        What each process has told.
-
-    Raises
-    ------
-    StartFailed
-        If it does not end as it should.
-    Interrupted
-        If the learner stops it.
+    ``kill`` is a rank and a step: the process is killed by SIGKILL as it comes to that step, and
+    the run has to end after that, with an error; it has to end well otherwise, else StartFailed is
+    raised, or Interrupted if the learner stops it.
     """
-    asked = Asked(str(folder), *(kill or ()))
     line = ["--standalone", f"--nproc-per-node={processes}", str(script), *words]
-    deadline = time.monotonic() + seconds
-    killed = False
-    with (
-        interrupts.held(),
-        Job(line, None, script.name, {TRAINING: asked.encoded()}) as job,
-    ):
-        shown = live.Live(live.screen())
-
-        def look() -> None:
-            nonlocal killed
-            if time.monotonic() > deadline:
-                raise TimeUp
-            if kill is not None and not killed and Trained.read(folder, kill[0]).held:
-                killed = _kill(job, kill[0])
-            shown.offer(job.workers.texts, job.watch.states, job.watch.suspicion())
-
-        try:
-            ended = job.end(job.follow(look, times.SUSPECT_SCRIPT))
-        except TimeUp:
-            raise _late([job], seconds) from None
-        finally:
-            shown.clear(wait=True)
-    if isinstance(ended.error, Interrupted):
-        raise ended.error
-    if ended.error is not None and not killed:
-        raise _failed(ended, script)
+    ends, killed = _run(script, line, {}, folder, seconds, kill)
+    if not killed:
+        _check(ends, script)
     return [Trained.read(folder, rank) for rank in range(processes)]
 
 
 def start_nodes(
     script: Path, words: Sequence[str], folder: Path, seconds: float, kill: tuple[int, int]
 ) -> list[Trained]:
-    """Start a script on two nodes with one process each, and kill one, which torchrun starts again.
-
-    Parameters
-    ----------
-    script, words, folder, seconds
-        As in :func:`start`.
-    kill
-        A rank and a step: its process is killed by SIGKILL as it comes to that step, once.
-
-    Returns
-    -------
-    list of Trained
-        What the processes have told, in all their lives.
-
-    Raises
-    ------
-    StartFailed
-        If a node does not end as it should.
-    Interrupted
-        If the learner stops it.
+    """Start a script on two nodes with one process each, and kill one, which torchrun starts again;
+    return what the processes have told, in all their lives. All else is as in :func:`start`.
     """
     inside = _INSIDE if any(name == "lo" for _, name in socket.if_nameindex()) else {}
-    variables = {TRAINING: Asked(str(folder), *kill).encoded(), **_NODES, **inside}
     line = ["--nnodes=2", "--nproc-per-node=1", f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d"]
     line += [f"--rdzv-endpoint=localhost:{free_port()}", str(script), *words]
+    ends, _ = _run(script, line, {**_NODES, **inside}, folder, seconds, kill, nodes=2)
+    _check(ends, script)
+    return [Trained.read(folder, rank) for rank in range(2)]
+
+
+def _run(
+    script: Path,
+    line: Sequence[str],
+    variables: Mapping[str, str],
+    folder: Path,
+    seconds: float,
+    kill: tuple[int, int] | None,
+    nodes: int = 1,
+) -> tuple[list[Ended], bool]:
+    """Run torchrun, once for each node; return how that ended, and whether a process was killed."""
+    variables = {TRAINING: Asked(str(folder), *(kill or ())).encoded(), **variables}
     deadline = time.monotonic() + seconds
     killed = False
+    alone_since: float | None = None  # a node, because the other has ended
     with interrupts.held(), contextlib.ExitStack() as stack:
-        jobs = [stack.enter_context(Job(line, None, script.name, variables)) for _ in range(2)]
-
-        alone_since: float | None = None  # a node, because the other has ended
+        jobs = [stack.enter_context(Job(line, None, script.name, variables)) for _ in range(nodes)]
+        shown = live.Live(live.screen() if nodes == 1 else None)
+        stack.callback(shown.clear, wait=True)
 
         def look() -> None:
             nonlocal killed, alone_since
@@ -202,13 +151,15 @@ def start_nodes(
                 alone_since = now
             if now > deadline or now > (alone_since or now) + times.NODE_ALONE.seconds():
                 raise TimeUp
-            if not killed and Trained.read(folder, kill[0]).held:
+            if kill is not None and not killed and Trained.read(folder, kill[0]).held:
                 killed = any(_kill(job, kill[0]) for job in jobs)
+            first = jobs[0]
+            shown.offer(first.workers.texts, first.watch.states, first.watch.suspicion())
 
         ends = []
         for job in jobs:
             try:
-                ends.append(job.end(job.follow(look, None)))
+                ends.append(job.end(job.follow(look, times.SUSPECT_SCRIPT if nodes == 1 else None)))
             except TimeUp:
                 if alone_since is None:
                     raise _late(jobs, seconds) from None
@@ -216,10 +167,13 @@ def start_nodes(
     for ended in ends:
         if isinstance(ended.error, Interrupted):
             raise ended.error
-    failed = [ended for ended in ends if ended.error is not None]
-    if failed:
+    return ends, killed
+
+
+def _check(ends: Sequence[Ended], script: Path) -> None:
+    """Raise the error of a run, if there is one: of several that which says most."""
+    if failed := [ended for ended in ends if ended.error is not None]:
         raise _failed(min(failed, key=_is_consequence), script)
-    return [Trained.read(folder, rank) for rank in range(2)]
 
 
 def _is_consequence(ended: Ended) -> tuple[bool, bool]:
@@ -244,13 +198,8 @@ def _late(jobs: Sequence[Job], seconds: float) -> StartFailed:
 
 
 def _failed(ended: Ended, script: Path) -> StartFailed:
-    """Turn the error of a run into what stands for a value, and what the learner reads.
-
-    Raises
-    ------
-    LabError
-        The error itself, if it is none of the script's.
-    """
+    """Turn the error of a run into what stands for a value, and what the learner reads; raise it if
+    it is none of the script's."""
     error = ended.error
     assert error is not None
     if isinstance(error, Deadlock):

@@ -479,7 +479,7 @@ def test_each_rank_makes_only_its_own_groups(lab4: labkit.Lab, verdict: Any) -> 
     run_cell(lab4, "kept = rank")
     exercise = catalogue.find("15-4")
     (mistake,) = [m for m in exercise.mistakes if m.stuck]
-    own = witnesses.of(exercise)["makes its own groups only"]
+    own = witnesses.of(exercise)["makes only its own groups"]
     for _ in range(3):
         name, text = verdict(answers.written(exercise, own), exercise.id)
         assert name == mistake.sentence, text
