@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -68,18 +69,20 @@ def new_course(directory: str | os.PathLike[str]) -> Delivery:
     """
     source, folder = material.root(), Path(directory).expanduser()
     _check(folder, source)
-    record = _Record(folder)
-    delivery = Delivery(folder)
-    steps = [_plan(name, source, folder, record, delivery) for name in _names(source)]
-    for place in (folder, *{(folder / step.target).parent for step in steps if step}):
+    sums, delivery = _delivered(folder), Delivery(folder)
+    steps = dict(filter(None, (_plan(name, source, sums, delivery) for name in _names(source))))
+    for place in (folder, *{(folder / name).parent for name in steps}):
         if why := trust.why_not_link(place):
             raise DataError(f"The course cannot be copied to {folder}: {why}.")
+    record = folder / RECORD
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        record.begin()
-        for step in filter(None, steps):
-            write_whole(folder / step.target, step.content)
-        record.store()
+        if not record.exists():  # so that a copy cut short can be taken up
+            write_whole(record, _as_json({}))
+        for name, content in steps.items():
+            write_whole(folder / name, content)
+        if record.read_bytes() != _as_json(sums):
+            write_whole(record, _as_json(sums))
     except OSError as error:
         raise DataError(f"The course cannot be copied to {folder} ({reason(error)}).") from None
     return delivery
@@ -117,62 +120,41 @@ def _names(source: Path) -> list[str]:
 # -- what was delivered -------------------------------------------------------------------------
 
 
-class _Record:
-    """The checksums of what a folder was given: name -> SHA-256."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / RECORD
-        self.sums: dict[str, str] = {}
-        try:
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
-            self.sums = {str(name): str(value) for name, value in stored["delivered"].items()}
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            # Without it every file that differs counts as the learner's: nothing is lost.
-            self.sums = {}
-
-    def begin(self) -> None:
-        """Mark the folder as a copy of the course, so that a copy cut short can be taken up."""
-        if not self.path.exists():
-            write_whole(self.path, b'{"delivered": {}}\n')
-
-    def store(self) -> None:
-        """Remember what the folder has now been given."""
-        text = json.dumps({"delivered": dict(sorted(self.sums.items()))}, indent=1) + "\n"
-        if self.path.read_text(encoding="utf-8") != text:
-            write_whole(self.path, text.encode())
+def _delivered(folder: Path) -> dict[str, str]:
+    """Return the checksums of what a folder was given: name -> SHA-256."""
+    try:
+        stored = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        return {str(name): str(value) for name, value in stored["delivered"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # Without it every file that differs counts as the learner's: nothing is lost.
+        return {}
 
 
-@dataclass
-class _Step:
-    target: str  #: name inside the learner's folder
-    content: bytes
+def _as_json(sums: Mapping[str, str]) -> bytes:
+    return (json.dumps({"delivered": dict(sorted(sums.items()))}, indent=1) + "\n").encode()
 
 
 def _plan(
-    name: str, source: Path, folder: Path, record: _Record, delivery: Delivery
-) -> _Step | None:
-    """Decide what happens to one file; note it in the record and the delivery."""
+    name: str, source: Path, sums: dict[str, str], delivery: Delivery
+) -> tuple[str, bytes] | None:
+    """Decide what happens to one file, and note it in ``sums`` and the delivery; return what is
+    to be written, and under which name inside the learner's folder."""
     content = edition.delivered(name, (source / name).read_bytes())
-    ours, theirs = _sum(content), _sum_of(folder / name)
-    delivered = record.sums.get(name)
-    record.sums[name] = ours
+    ours, theirs, given = _sum(content), _sum_of(delivery.folder / name), sums.get(name)
+    sums[name] = ours
     if theirs is None:
         delivery.new.append(name)
-        return _Step(name, content)
-    if theirs == delivered != ours:
-        delivery.updated.append(name)
-        delivery.exercises += _new_exercises(folder / name, content)
-        return _Step(name, content)
-    if ours in (theirs, delivered):  # the same, or not changed since the learner got it
+        return name, content
+    if ours in (theirs, given):  # the same, or not changed since the learner got it
         delivery.unchanged.append(name)
         return None
-    beside = _free_name(name, ours, folder, record)
-    record.sums[beside] = ours
-    delivery.kept[name] = beside
-    delivery.exercises += _new_exercises(folder / name, content)
-    return _Step(beside, content)
+    delivery.exercises += _new_exercises(delivery.folder / name, content)
+    if theirs == given:
+        delivery.updated.append(name)
+        return name, content
+    beside = _free_name(name, ours, delivery.folder, sums)
+    sums[beside], delivery.kept[name] = ours, beside
+    return beside, content
 
 
 def _new_exercises(theirs: Path, content: bytes) -> list[str]:
@@ -181,13 +163,13 @@ def _new_exercises(theirs: Path, content: bytes) -> list[str]:
     return [exercise for exercise in edition.exercises_in(content) if exercise not in known]
 
 
-def _free_name(name: str, ours: str, folder: Path, record: _Record) -> str:
+def _free_name(name: str, ours: str, folder: Path, sums: Mapping[str, str]) -> str:
     """Return ``NAME.new.ipynb``, or ``NAME.new-2.ipynb`` if the learner has touched that one."""
     path = Path(name)
     for number in range(1, 1000):
         suffix = ".new" if number == 1 else f".new-{number}"
         beside = path.with_name(f"{path.stem}{suffix}{path.suffix}").as_posix()
-        if _sum_of(folder / beside) in (None, ours, record.sums.get(beside)):
+        if _sum_of(folder / beside) in (None, ours, sums.get(beside)):
             return beside
     raise DataError(f"{folder} has a thousand newer versions of {name}; remove some of them.")
 

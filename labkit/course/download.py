@@ -9,11 +9,8 @@ import contextlib
 import errno
 import gzip
 import hashlib
-import os
 import queue
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +50,8 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
     """
     from filelock import FileLock, Timeout
 
-    for path in (full / ".lock", full / "MNIST" / "raw"):
+    raw = full / "MNIST" / "raw"
+    for path in (full / ".lock", raw):
         if why := trust.why_not_link(path):
             raise OSError(errno.EPERM, why)
     full.mkdir(exist_ok=True)
@@ -66,7 +64,11 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
                 if time.time() - failure.stat().st_mtime < times.FAILURE_BELIEVED:
                     return failure.read_text(encoding="utf-8")
             try:
-                _store(full, _download(lengths))
+                files = _download(lengths)
+                for left in raw.glob(".*.part"):  # of a process that was killed here
+                    left.unlink()
+                for name, content in files.items():
+                    write_whole(raw / name, content)
             except _DownloadError as error:
                 write_whole(failure, str(error).encode())
                 return str(error)
@@ -74,19 +76,6 @@ def get(full: Path, lengths: Mapping[str, int]) -> str | None:
             return None
     except Timeout:
         return "another process is still downloading it"
-
-
-def _store(full: Path, files: dict[str, bytes]) -> None:
-    """Write the files; a name appears only with its whole content behind it."""
-    for left in full.glob(".part-*"):  # of a process that was killed here
-        shutil.rmtree(left)
-    raw = full / "MNIST" / "raw"
-    raw.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".part-", dir=full) as part:
-        for name, content in files.items():
-            Path(part, name).write_bytes(content)
-        for name in files:
-            os.replace(Path(part, name), raw / name)
 
 
 def _download(lengths: Mapping[str, int]) -> dict[str, bytes]:

@@ -167,41 +167,33 @@ def test_importing_it_imports_neither_torch_nor_torchvision() -> None:
     assert done.stdout.split() == ["False", "False"], done.stderr
 
 
-@pytest.mark.parametrize("size", ["half", "Full", 5000, None])
-def test_wrong_size_is_named(size: Any) -> None:
-    with pytest.raises(UsageError, match=r'^size must be "full" or "subset", got ' + repr(size)):
-        datasets.mnist(size=size)
-
-
-@pytest.mark.parametrize("train", ["test", 1, None])
-def test_wrong_train_is_named(train: Any) -> None:
-    with pytest.raises(UsageError, match=f"^train must be True .*, got {train!r}"):
-        datasets.mnist_tensors(train)
+def test_wrong_arguments_are_named() -> None:
+    for size in ("half", "Full", 5000, None):
+        with pytest.raises(UsageError, match=f'^size must be "full" or "subset", got {size!r}'):
+            datasets.mnist(size=size)  # type: ignore[arg-type]
+    for train in ("test", 1, None):
+        with pytest.raises(UsageError, match=f"^train must be True .*, got {train!r}"):
+            datasets.mnist_tensors(train)  # type: ignore[arg-type]
 
 
 # -- where it looks -----------------------------------------------------------------------------
 
 
-def test_missing_file_is_named(place: Path) -> None:
-    (place / "MNIST" / "raw" / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(DataError) as caught:
-        datasets.mnist(size="subset", root=place)
-    assert f"in {place} cannot be used: t10k-labels-idx1-ubyte is missing." in str(caught.value)
-    assert "make_mnist_subset.py" in str(caught.value)
+def test_what_is_missing_or_damaged_is_named(place: Path) -> None:
+    raw = place / "MNIST" / "raw"
 
+    def refused(root: Path) -> str:
+        with pytest.raises(DataError) as caught:
+            datasets.mnist_tensors(size="subset", root=root)
+        assert "make_mnist_subset.py" in str(caught.value)
+        return str(caught.value)
 
-def test_damaged_file_is_named(place: Path) -> None:
-    file = place / "MNIST" / "raw" / "train-images-idx3-ubyte"
-    file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(
-        DataError, match="train-images-idx3-ubyte has 1,000 bytes instead of 3,136,"
-    ):
-        datasets.mnist_tensors(size="subset", root=place)
-
-
-def test_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"in {tmp_path / 'nowhere'} cannot be used"):
-        datasets.mnist(size="subset", root=tmp_path / "nowhere")
+    (raw / "t10k-labels-idx1-ubyte").unlink()
+    assert f"in {place} cannot be used: t10k-labels-idx1-ubyte is missing." in refused(place)
+    (raw / "train-images-idx3-ubyte").write_bytes(bytes(1000))
+    said = "train-images-idx3-ubyte has 1,000 bytes instead of 3,136,016"
+    assert said in refused(place)
+    assert f"in {place / 'nowhere'} cannot be used" in refused(place / "nowhere")
 
 
 def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,10 +203,14 @@ def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def first() -> Path:
         return datasets.folders()[0]
 
+    monkeypatch.chdir(tmp_path / "notebooks")
+    (tmp_path / "notebooks" / "data").mkdir()  # without MNIST, so it is passed over
+    assert first() == Path("../data")
     monkeypatch.chdir(tmp_path)
     assert first() == Path("data")
-    monkeypatch.chdir(tmp_path / "notebooks")
-    assert first() == Path("../data")
+    monkeypatch.setenv("LABKIT_DATA", "/no/such/folder")
+    with pytest.raises(DataError, match="LABKIT_DATA names no folder: /no/such/folder"):
+        first()
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "elsewhere"))
     assert first() == tmp_path / "elsewhere"
     monkeypatch.delenv("LABKIT_DATA")
@@ -228,20 +224,6 @@ def test_search_order(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shutil.copytree(DATA / "MNIST", tmp_path / "site" / "labkit" / "_course" / "data" / "MNIST")
     assert first() == tmp_path / "site" / "labkit" / "_course" / "data"
     assert len(datasets.mnist_tensors(False, size="subset")[0]) == 1000
-
-
-def test_a_data_folder_without_mnist_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "data").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert datasets.folders()[0] == DATA
-
-
-def test_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LABKIT_DATA", "/no/such/folder")
-    with pytest.raises(DataError, match="LABKIT_DATA names no folder: /no/such/folder"):
-        datasets.mnist(size="subset")
 
 
 # -- the full set -------------------------------------------------------------------------------
@@ -269,12 +251,10 @@ def test_full_set_in_the_folder_itself_is_used(tmp_path: Path, mirror: Mirror) -
 
 
 def test_what_a_killed_download_left_is_cleared(place: Path, mirror: Mirror) -> None:
-    left = place / "full" / ".part-killed"
-    left.mkdir(parents=True)
-    (left / "train-images-idx3-ubyte").write_bytes(b"half")
-    write_set(place / "full", {"train-labels-idx1-ubyte": b"half"})
+    write_set(place / "full", {".12ab.part": b"half", "train-labels-idx1-ubyte": b"half"})
     assert len(datasets.mnist_tensors(root=place)[0]) == 40
-    assert not left.exists()
+    left = (place / "full" / "MNIST" / "raw").iterdir()
+    assert sorted(path.name for path in left) == sorted(idx_files(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -81,15 +81,11 @@ def test_root_of_an_installed_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_new_folder_gets_the_course_and_nothing_else(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
     done = delivery.new_course(tmp_path / "work")
     assert sorted(done.new) == sorted([ONE, TWO, DATA])
     assert files(tmp_path / "work") == {name: f"first {name}" for name in (ONE, TWO, DATA)}
     assert str(done) == f"Course in {tmp_path / 'work'}: 3 new, 0 as before."
-
-
-def test_an_empty_folder_will_do(source: Path, tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    assert len(delivery.new_course(tmp_path / "work").new) == 3
 
 
 def test_the_second_time_changes_nothing(work: Path) -> None:
@@ -100,69 +96,39 @@ def test_the_second_time_changes_nothing(work: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == before
 
 
-def test_an_untouched_file_is_updated(source: Path, work: Path) -> None:
-    (source / ONE).write_text("second")
-    done = delivery.new_course(work)
-    assert done.updated == [ONE]
-    assert (work / ONE).read_text() == "second"
-    assert sorted(files(work)) == sorted([ONE, TWO, DATA])
+BESIDE, BESIDE_2 = "notebooks/one.new.ipynb", "notebooks/one.new-2.ipynb"
+MINE, SECOND, THIRD = ("work", ONE, "mine"), ("source", ONE, "second"), ("source", ONE, "third")
 
 
-def test_a_touched_file_is_kept_and_the_newer_one_laid_beside(source: Path, work: Path) -> None:
-    (work / ONE).write_text("mine")
-    (source / ONE).write_text("second")
-    done = delivery.new_course(work)
-    assert done.kept == {ONE: "notebooks/one.new.ipynb"}
-    assert "You changed notebooks/one.ipynb; its newer version is" in str(done)
-    assert (work / ONE).read_text() == "mine"
-    assert (work / "notebooks/one.new.ipynb").read_text() == "second"
-
-
-def test_a_newer_version_is_delivered_once(source: Path, work: Path) -> None:
-    (work / ONE).write_text("mine")
-    assert delivery.new_course(work).kept == {}  # the course has not changed
-    (source / ONE).write_text("second")
-    delivery.new_course(work)
-    (work / "notebooks/one.new.ipynb").unlink()  # the learner has seen enough of it
-    assert delivery.new_course(work).kept == {}
-    assert sorted(files(work)) == sorted([ONE, TWO, DATA])
-
-
-def test_a_version_still_newer_replaces_the_one_beside(source: Path, work: Path) -> None:
-    (work / ONE).write_text("mine")
-    for version in ("second", "third"):
-        (source / ONE).write_text(version)
-        delivery.new_course(work)
-    assert (work / ONE).read_text() == "mine"
-    assert (work / "notebooks/one.new.ipynb").read_text() == "third"
-    assert len(files(work)) == 4
-
-
-def test_what_the_learner_wrote_into_the_one_beside_is_kept_too(source: Path, work: Path) -> None:
-    (work / ONE).write_text("mine")
-    (source / ONE).write_text("second")
-    delivery.new_course(work)
-    (work / "notebooks/one.new.ipynb").write_text("mine as well")
-    (source / ONE).write_text("third")
-    assert delivery.new_course(work).kept == {ONE: "notebooks/one.new-2.ipynb"}
-    assert (work / ONE).read_text() == "mine"
-    assert (work / "notebooks/one.new.ipynb").read_text() == "mine as well"
-    assert (work / "notebooks/one.new-2.ipynb").read_text() == "third"
-
-
-def test_a_deleted_file_comes_back(source: Path, work: Path) -> None:
-    (work / ONE).unlink()
-    assert delivery.new_course(work).new == [ONE]
-
-
-def test_a_touched_file_that_becomes_the_newer_one_is_updated_again(
-    source: Path, work: Path
+@pytest.mark.parametrize(
+    ("changes", "left", "said"),
+    [
+        ([SECOND], {ONE: "second"}, "1 updated"),
+        ([("work", ONE, "")], {}, "1 new"),  # deleted: it comes back
+        ([MINE], {ONE: "mine"}, "nothing new"),
+        ([MINE, SECOND], {ONE: "mine", BESIDE: "second"}, f"its newer version is {BESIDE}."),
+        # The learner has seen enough of the newer version: it is delivered once.
+        ([MINE, SECOND, ("work", BESIDE, "")], {ONE: "mine"}, "nothing new"),
+        ([MINE, SECOND, THIRD], {ONE: "mine", BESIDE: "third"}, f"its newer version is {BESIDE}."),
+        # What the learner wrote into the one beside is kept, too.
+        ([MINE, SECOND, ("work", BESIDE, "and this"), THIRD],
+         {ONE: "mine", BESIDE: "and this", BESIDE_2: "third"},
+         f"You changed {ONE}; its newer version is {BESIDE_2}."),
+        # A touched file that becomes the newer one is updated again.
+        ([("work", ONE, "second"), SECOND, THIRD], {ONE: "third"}, "1 updated"),
+    ],
+)  # fmt: skip
+def test_an_untouched_file_is_updated_and_a_touched_one_kept(
+    tmp_path: Path, work: Path, changes: list[tuple[str, str, str]], left: dict[str, str], said: str
 ) -> None:
-    (work / ONE).write_text("second")
-    (source / ONE).write_text("second")
-    assert delivery.new_course(work).kept == {}
-    (source / ONE).write_text("third")
-    assert delivery.new_course(work).updated == [ONE]
+    for whose, name, text in changes:
+        path = (work if whose == "work" else tmp_path / "source") / name
+        path.write_text(text)
+        if not text:
+            path.unlink()
+        done = str(delivery.new_course(work))
+    assert said in done
+    assert files(work) == {name: f"first {name}" for name in (ONE, TWO, DATA)} | left
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"delivered": 1}'])
@@ -170,7 +136,7 @@ def test_a_damaged_record_loses_nothing(source: Path, work: Path, text: str) -> 
     """Without checksums, every file that differs counts as the learner's."""
     (work / delivery.RECORD).write_text(text)
     (source / ONE).write_text("second")
-    assert delivery.new_course(work).kept == {ONE: "notebooks/one.new.ipynb"}
+    assert delivery.new_course(work).kept == {ONE: BESIDE}
     assert (work / ONE).read_text() == f"first {ONE}"
     assert ONE in json.loads((work / delivery.RECORD).read_text())["delivered"]
 
@@ -232,19 +198,15 @@ def test_a_learner_gets_stubs_and_no_solution(exercises: Path, source: Path) -> 
     assert delivery.new_course(exercises).unchanged == [ONE, TWO, DATA]
 
 
-def test_an_untouched_edition_is_updated(exercises: Path, source: Path) -> None:
+def test_an_untouched_edition_is_updated_but_not_for_a_new_solution(
+    exercises: Path, source: Path
+) -> None:
+    (source / ONE).write_text(notebook("03-1", "03-2").replace("41 + 1", "6 * 7"))
+    assert ONE in delivery.new_course(exercises).unchanged
     (source / ONE).write_text(notebook("03-1", "03-2", "03-3"))
     done = delivery.new_course(exercises)
-    assert done.updated == [ONE]
-    assert done.exercises == ["03-3"]
+    assert (done.updated, done.exercises) == ([ONE], ["03-3"])
     assert "41 + 1" not in (exercises / ONE).read_text()
-
-
-def test_a_new_solution_alone_changes_nothing_for_a_learner(exercises: Path, source: Path) -> None:
-    (source / ONE).write_text(notebook("03-1", "03-2").replace("41 + 1", "6 * 7"))
-    done = delivery.new_course(exercises)
-    assert ONE in done.unchanged
-    assert done.exercises == []
 
 
 def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Path) -> None:
@@ -255,14 +217,13 @@ def test_a_half_done_folder_keeps_the_learners_work(exercises: Path, source: Pat
     assert delivery.new_course(exercises).kept == {}
     (source / ONE).write_text(notebook("03-1", "03-2", "03-3", "03-4", text="# Add up, again"))
     done = delivery.new_course(exercises)
-    beside = "notebooks/one.new.ipynb"
-    assert done.kept == {ONE: beside}
+    assert done.kept == {ONE: BESIDE}
     assert str(done).splitlines()[1:] == [
-        f"You changed {ONE}; its newer version is {beside}.",
+        f"You changed {ONE}; its newer version is {BESIDE}.",
         "New exercises: 03-3, 03-4.",
     ]
     assert (exercises / ONE).read_text() == mine
-    theirs = (exercises / beside).read_text()
+    theirs = (exercises / BESIDE).read_text()
     assert "again" in theirs
     assert "41 + 1" not in theirs
     assert theirs.count("# Your turn") == 4
