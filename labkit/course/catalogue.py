@@ -46,13 +46,7 @@ def of_notebook(number: str) -> tuple[Exercise, ...]:
 
 
 def find(name: object) -> Exercise:
-    """Return the exercise with an id such as ``"03-2"``.
-
-    Raises
-    ------
-    UsageError
-        If there is none; it says which there are.
-    """
+    """Return the exercise with an id such as ``"03-2"``; UsageError says which there are."""
     if not isinstance(name, str):
         raise UsageError(f'An exercise is named by its id, as in "00-1", not {name!r}.')
     number = name.partition("-")[0]

@@ -70,13 +70,8 @@ def says_something(line: str) -> bool:
 
 
 def stub(source: str) -> str:
-    """Return a cell with its solution replaced by a stub that says how many lines it took.
-
-    Raises
-    ------
-    DataError
-        If the region is not well formed.
-    """
+    """Return a cell with its solution replaced by a stub that says how many lines it took; raise
+    DataError if the region is not well formed."""
     if problem := problem_of(source):
         raise DataError(f"A solution of the course is not marked well: {problem}.")
     before, solution, after = _split(source)
@@ -100,13 +95,7 @@ def solved(source: str) -> str:
 
 
 def learners(nb: Any) -> Any:
-    """Return the learner's edition of a notebook node; the node itself stays as it is.
-
-    Raises
-    ------
-    DataError
-        If a solution region is not well formed.
-    """
+    """Return the learner's edition of a notebook node; the node itself stays as it is."""
     nb = copy.deepcopy(nb)
     cells = [cell for cell in nb["cells"] if cell["cell_type"] == "code"]
     for cell in cells:
@@ -147,13 +136,7 @@ def definitions(nb: Any) -> Iterator[tuple[str, str]]:
 
 
 def solution(exercise: str) -> str:
-    """Return the cell that solves an exercise, from the course's own notebook.
-
-    Raises
-    ------
-    UsageError
-        If the course has none.
-    """
+    """Return the cell that solves an exercise, from the course's own notebook."""
     import nbformat
 
     for path in notebooks(exercise.partition("-")[0]):

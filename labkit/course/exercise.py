@@ -25,22 +25,10 @@ ENDINGS = (".py", ".sbatch")
 CONSEQUENCES = ("Stopped", "Deadlock", "TimedOut")
 #: The collectives, for ``forbids`` of an exercise that is solved by messages.
 COLLECTIVES = (
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "gather_object",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-    "scatter_object_list",
-)
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+    "all_to_all_single", "broadcast", "broadcast_object_list", "gather", "gather_object", "reduce",
+    "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,8 @@ from .script_start import StartFailed
 
 
 def try_file(exercise: Exercise) -> Result:
-    """Try the file that a learner has written, part by part; stop at the first that differs.
-
-    Raises
-    ------
-    UsageError
-        If there is no such file.
-    Interrupted
-        If the learner stops it.
-    """
+    """Try the file that a learner has written, part by part; stop at the first that differs. Raise
+    UsageError if there is no such file."""
     path = Path(exercise.answer)
     try:
         text = path.read_text(encoding="utf-8")
@@ -56,13 +49,7 @@ def begins_as(exercise: Exercise) -> str:
 
 def keep(exercise: Exercise, text: str) -> str:
     """Write a text where the learner's file is; return the name that a file of theirs has now,
-    "" if there was none.
-
-    Raises
-    ------
-    DataError
-        If it cannot be written.
-    """
+    "" if there was none."""
     path = Path(exercise.answer)
     try:
         kept = ""

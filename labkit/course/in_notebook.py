@@ -33,13 +33,7 @@ class TimeUp(BaseException):
 
 
 def try_in_notebook(exercise: Exercise) -> Result:
-    """Try the answer that a cell of the notebook has defined.
-
-    Raises
-    ------
-    UsageError
-        If no cell has.
-    """
+    """Try the answer that a cell of the notebook has defined; raise UsageError if none has."""
     names = names_of_notebook()
     if exercise.answer not in names:
         raise UsageError(
@@ -71,7 +65,6 @@ def try_in_notebook(exercise: Exercise) -> Result:
 
 
 def _here() -> Here:
-    """Return what a trial may know about this process: one that computes alone, on the CPU."""
     import torch
 
     return Here(rank=0, world_size=1, device=torch.device("cpu"))
@@ -114,10 +107,8 @@ def own_lines(error: BaseException) -> tuple[str, ...]:
 
 
 def tell(error: BaseException) -> str:
-    """Return name and message, each place with its neighbouring lines, and what raised it.
-
-    Frames of labkit are left out: they would tell a learner nothing.
-    """
+    """Return name and message, each place with its neighbouring lines, and what raised it, without
+    frames of labkit."""
     name, message = type(error).__name__, str(error)
     lines = [f"{red(name)}: {message}" if message else red(name)]
     own = own_frames(error)

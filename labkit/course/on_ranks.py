@@ -47,32 +47,21 @@ FEWEST = 2
 def try_on_ranks(exercise: Exercise) -> Result:
     """Try the answer that the ranks' cells have defined; the lab works afterwards.
 
-    Raises
-    ------
-    LabError
-        If no lab runs, or a rank has no such name.
-    RankDied
-        If a rank has ended before.
-    KeyboardInterrupt
-        If the learner stops it.
+    Raises LabError if no lab runs or a rank has no such name, RankDied if a rank has ended before.
     """
     with interrupts.held():
-        return _try_on_ranks(exercise)
-
-
-def _try_on_ranks(exercise: Exercise) -> Result:
-    session = lab.session_of(lab.running())
-    group, cluster = session.group, session.cluster
-    if cluster.deaths:
-        raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
-    group.check()
-    result = _try(exercise, group, cluster.size)
-    if judge(result).passed and _may_fix_size(exercise, cluster):
-        fewer = _try(exercise, group, cluster.size - 1)
-        if not judge(fewer).passed:
-            result.found = "one size"
-        result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
-    return result
+        session = lab.session_of(lab.running())
+        group, cluster = session.group, session.cluster
+        if cluster.deaths:
+            raise RankDied(*diagnosis.died(cluster, sorted(cluster.deaths)))
+        group.check()
+        result = _try(exercise, group, cluster.size)
+        if judge(result).passed and _may_fix_size(exercise, cluster):
+            fewer = _try(exercise, group, cluster.size - 1)
+            if not judge(fewer).passed:
+                result.found = "one size"
+            result.notes += [note for note in fewer.notes if note in GROUP_NOTES]
+        return result
 
 
 def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:

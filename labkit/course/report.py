@@ -84,13 +84,8 @@ def _values(result: Result) -> list[str]:
 
 
 def rows(pair: Comparison, labels: Sequence[str] = ()) -> tuple[Row, ...]:
-    """Return one row for the whole of a right or short value, else one for each entry that differs.
-
-    Parameters
-    ----------
-    labels
-        What the items of the list are, if it is a list of as many.
-    """
+    """Return one row for the whole of a right or short value, else one for each entry that differs:
+    ``labels`` say what the items of a list are, if it has as many."""
     if pair.equal:
         return (("", describe(pair.yours), describe(pair.expected), GOOD),)
     found = pair.entries(labels)

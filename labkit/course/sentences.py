@@ -140,15 +140,7 @@ def different(where: str, names: Sequence[str]) -> str:
 
 
 def failed(exercise: Exercise, cause: Failed, where: str, others: Sequence[int]) -> str:
-    """Say how an answer failed.
-
-    Parameters
-    ----------
-    where
-        Where it failed like that: " on rank 0", "" in the notebook.
-    others
-        The ranks that failed in another way.
-    """
+    """Say how an answer failed, and where: " on rank 0". ``others`` failed in another way."""
     if cause.unusable is not None:
         return _unusable(cause, where)
     if cause.name == "Deadlock":
