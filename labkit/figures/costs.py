@@ -13,7 +13,11 @@ from .style import format_seconds
 
 
 class AlphaBeta(NamedTuple):
-    """The cost of a call that moves n bytes: t = α + β·n (Hockney 1994, Parallel Computing 20)."""
+    """The cost of a call that moves n bytes: t = α + β·n (Hockney 1994, Parallel Computing 20).
+
+    >>> labkit.figures.AlphaBeta(alpha=1e-4, beta=1e-9).seconds(1e6)
+    0.0011
+    """
 
     #: Seconds that every call costs, however little it moves.
     alpha: float
@@ -21,11 +25,19 @@ class AlphaBeta(NamedTuple):
     beta: float
 
     def seconds(self, size: float) -> float:
-        """Return the time of a call that moves ``size`` bytes."""
+        """Return the time of a call that moves ``size`` bytes.
+
+        >>> labkit.figures.AlphaBeta(alpha=1e-4, beta=1e-9).seconds(0)
+        0.0001
+        """
         return self.alpha + self.beta * size
 
     def describe(self) -> str:
-        """Write both costs: ``α = 100 µs, 1/β = 1 GB/s``."""
+        """Write both costs.
+
+        >>> labkit.figures.AlphaBeta(alpha=1e-4, beta=1e-9).describe()
+        'α = 100 µs, 1/β = 1 GB/s'
+        """
         rate = f"{1 / self.beta / 1e9:.3g} GB/s" if self.beta > 0 else "∞"
         return f"α = {format_seconds(self.alpha)}, 1/β = {rate}"
 
