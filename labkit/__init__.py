@@ -128,7 +128,7 @@ def start(
 
 
 def _complete_exercises(shell: _Any) -> None:
-    """Let Tab know the ids of the exercises, where there is a shell of IPython's."""
+    """Make Tab know the ids of the exercises, where there is a shell of IPython's."""
     if shell is None:
         return
     from .course import catalogue
@@ -151,7 +151,7 @@ def load_ipython_extension(shell: _Any) -> None:
 
 
 def _offer_magics() -> None:
-    """Let ``%%px`` in a notebook say that there is no lab yet, and ``%%torchrun`` need none."""
+    """Make ``%%px`` in a notebook say that there is no lab yet, and ``%%torchrun`` need none."""
     if "IPython" in _sys.modules:
         from .notebook import shell
 

@@ -64,7 +64,7 @@ class Clock:
                     self._news.wait(min(left, times.NOTICE))
 
     def notify(self) -> None:
-        """Let all waits look at their conditions again; from any thread."""
+        """Make all waits look at their conditions again; from any thread."""
         with self._news:
             self._heard += 1
             self._news.notify_all()

@@ -53,7 +53,7 @@ def _note(signum: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Let no interrupt cut what is inside; raise one that has come at the end.
+    """Make no interrupt cut what is inside; raise one that has come at the end.
 
     It is not raised over an error of what is inside. In other threads than the main one, which
     interrupts do not reach, and where interrupts are ignored, nothing is done. Sections may be
@@ -86,7 +86,7 @@ def held() -> Iterator[None]:
 
 
 def _give_back(whole: bool) -> None:
-    """Let interrupts go where they went before, with the one that was noted first."""
+    """Make interrupts go where they went before, with the one that was noted first."""
     previous, _state.previous = _state.previous, None
     if previous is None:
         return
@@ -98,7 +98,7 @@ def _give_back(whole: bool) -> None:
 
 @contextlib.contextmanager
 def stoppable(after: float = 0.0) -> Iterator[None]:
-    """Let the waits inside raise an interrupt that is ``after`` seconds old or older."""
+    """Make the waits inside raise an interrupt that is ``after`` seconds old or older."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -111,7 +111,7 @@ def stoppable(after: float = 0.0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def released() -> Iterator[None]:
-    """Let an interrupt cut what is inside wherever it stands, as if nothing were held.
+    """Make an interrupt cut what is inside wherever it stands, as if nothing were held.
 
     For what waits in its own way, as ``input`` does, where a wait could be stoppable.
     """
@@ -147,13 +147,13 @@ def check() -> None:
 
 
 def has_come() -> bool:
-    """Tell whether an interrupt has come since the outermost held section began."""
+    """Return whether an interrupt has come since the outermost held section began."""
     on_main = threading.current_thread() is threading.main_thread()
     return on_main and bool(_state.depth) and _state.first is not None
 
 
 def take() -> bool:
-    """Tell whether an interrupt has come that was not raised; it will not be then."""
+    """Return whether an interrupt has come that was not raised; it will not be then."""
     if threading.current_thread() is not threading.main_thread():
         return False
     waiting, _state.waiting = _state.waiting, None
@@ -191,7 +191,8 @@ def wait(
     seconds: float,
     return_when: str = concurrent.futures.ALL_COMPLETED,
 ) -> bool:
-    """Wait for futures as ``concurrent.futures.wait`` does; tell whether what was awaited is there.
+    """Wait for futures as ``concurrent.futures.wait`` does; return whether what was awaited is
+    there.
 
     Where this is stoppable, raise an interrupt that comes.
     """

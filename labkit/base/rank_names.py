@@ -50,7 +50,7 @@ def label(ranks: Sequence[int]) -> str:
 
 
 def how_to_replace(ranks: Sequence[int]) -> str:
-    """Say how to get fresh processes for some ranks."""
+    """Return how to get fresh processes for some ranks."""
     return f"lab.restart(ranks={list(ranks)}) replaces {'it' if len(ranks) == 1 else 'them'}"
 
 
@@ -85,7 +85,7 @@ def fold(
 
 
 def has_rate(value: object) -> bool:
-    """Tell whether a text, or one in a tuple, is or has a progress bar."""
+    """Return whether a text, or one in a tuple, is or has a progress bar."""
     if isinstance(value, tuple):
         return any(map(has_rate, value))
     return isinstance(value, str) and bool(_RATE.search(value))

@@ -28,7 +28,7 @@ FIRST_USER_GROUP, USERS = 1000, 100
 def why_not(
     path: str | os.PathLike[str], *, crowded: bool = False, friends: Collection[int] = ()
 ) -> str:
-    """Say why somebody else could change what ``path`` names, "" if only this user and root can.
+    """Return why somebody else could change what ``path`` names, "" if only this user and root can.
 
     What does not exist is as good as the folder in which it would be made.
 
@@ -88,7 +88,7 @@ def why_not(
 
 
 def why_not_link(path: str | os.PathLike[str]) -> str:
-    """Say which link on the way to ``path`` somebody else has made, "" if none.
+    """Return which link on the way to ``path`` somebody else has made, "" if none.
 
     For what is only written: others may write to its folder as well, if they cannot lead the
     writer elsewhere.
@@ -119,7 +119,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _who_else_writes(path: str, status: os.stat_result) -> str:
-    """Say who besides its owner and root can write to a file or folder, "" if nobody."""
+    """Return who besides its owner and root can write to a file or folder, "" if nobody."""
     if status.st_mode & stat.S_IWOTH and not stat.S_ISCHR(status.st_mode):
         return "everybody"
     if not status.st_mode & stat.S_IWGRP:
@@ -138,7 +138,7 @@ def _has_access_list(path: str) -> bool:
 
 @cache
 def _is_private(group: int, user: int) -> bool:
-    """Tell whether nobody but this user and root is in a group.
+    """Return whether nobody but this user and root is in a group.
 
     Where the users are in a directory on the network, those who have it as their first group
     cannot all be listed; so only a group that is called as its user counts, or one of the system.

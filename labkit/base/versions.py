@@ -82,7 +82,7 @@ def check(requirements: Sequence[str] | None = None) -> None:
 
 
 def sentence(found: Sequence[Misfit]) -> str:
-    """Say what does not fit, all of it too new or nothing, and how to mend it."""
+    """Return what does not fit, all of it too new or nothing, and how to mend it."""
     here = ", ".join(f"{one.name} is {one.version or 'missing'}" for one in found)
     needed = ", ".join(one.needed for one in found)
     mend = " ".join(["pip install", *(f'"{one.needed}"' for one in found)])

@@ -122,7 +122,7 @@ def hint(name: str | None = None) -> None:
 
 
 def repeats(text: str, said: str) -> bool:
-    """Tell whether a hint says hardly more than what has been said."""
+    """Return whether a hint says hardly more than what has been said."""
     words, known = (set(re.findall(r"\w+", t.lower())) for t in (text, said))
     return bool(words) and len(words & known) >= 0.75 * len(words)
 

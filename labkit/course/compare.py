@@ -19,12 +19,12 @@ def number(value: Any) -> Any:
 
 
 def are_lists(*values: Any) -> bool:
-    """Tell whether all of these are lists or tuples."""
+    """Return whether all of these are lists or tuples."""
     return all(isinstance(value, list | tuple) for value in values)
 
 
 def same(yours: Any, expected: Any, rel: float = 1e-5, abs: float = 1e-8) -> bool:
-    """Tell whether two values agree: exactly, floats within a tolerance (that of torch.allclose).
+    """Return whether two values agree: exactly, floats within a tolerance (that of torch.allclose).
 
     An integer agrees with a float only where the last digits of float64 differ: an integer of 25
     bits that has gone through float32 is not the same any more. Lists agree where all their items

@@ -194,7 +194,7 @@ def _subset(places: list[Path]) -> Path:
 
 
 def problem(folder: Path, size: str) -> str:
-    """Say which file of a set is missing or has a wrong length; nothing if all are right."""
+    """Return which file of a set is missing or has a wrong length; nothing if all are right."""
     return download.problem(folder, _lengths(size))
 
 
@@ -208,7 +208,7 @@ def _lengths(size: str) -> dict[str, int]:
 
 
 def _announce(why: str) -> None:
-    """Say once that this is the subset, on one rank only if there are ranks."""
+    """Report once that this is the subset, on one rank only if there are ranks."""
     global _announced
     already, _announced = _announced, True
     dist = sys.modules.get("torch.distributed")

@@ -40,7 +40,7 @@ class Delivery:
     exercises: list[str] = field(default_factory=list)  #: ids of those that came with an update
 
     def __str__(self) -> str:
-        """Say it in a line, and in one more for each file that waits beside the learner's."""
+        """Return it in a line, and in one more for each file that waits beside the learner's."""
         counts = {"new": len(self.new), "updated": len(self.updated)}
         said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         lines = [

@@ -29,7 +29,7 @@ class _DownloadError(Exception):
 
 
 def problem(folder: Path, lengths: Mapping[str, int]) -> str:
-    """Say which file of a set is missing or has a wrong length; nothing if all are right.
+    """Return which file of a set is missing or has a wrong length; nothing if all are right.
 
     ``lengths`` has the length of each file in bytes, by name.
     """

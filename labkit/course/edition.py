@@ -29,7 +29,8 @@ _CHECK_IN_FILE = re.compile(rb"""labkit\.check\((?:\\"|')(\d\d-\d+)(?:\\"|')\)""
 
 
 def problem_of(source: str) -> str | None:
-    """Say what is wrong with the solution region of a cell; None if it has a good one or none."""
+    """Return what is wrong with the solution region of a cell; None if it has a good one or
+    none."""
     marks = [line.strip() for line in source.split("\n") if is_mark(line)]
     if (BEGIN in source or END in source) and [m.partition(FROM)[0] for m in marks] != [BEGIN, END]:
         return f"it needs one line {BEGIN!r} and below it one line {END!r}"
@@ -46,7 +47,7 @@ def problem_of(source: str) -> str | None:
 
 
 def is_mark(line: str) -> bool:
-    """Tell whether a line is one of the two marks."""
+    """Return whether a line is one of the two marks."""
     return line.strip().partition(FROM)[0] in (BEGIN, END)
 
 
@@ -59,12 +60,12 @@ def _split(source: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def has_solution(source: str) -> bool:
-    """Tell whether a cell has a solution region."""
+    """Return whether a cell has a solution region."""
     return BEGIN in source or END in source
 
 
 def says_something(line: str) -> bool:
-    """Tell whether a line says anything to a machine. Slurm reads comments that begin with
+    """Return whether a line says anything to a machine. Slurm reads comments that begin with
     ``#SBATCH``."""
     return bool(line.strip()) and (line.startswith("#SBATCH") or not line.lstrip().startswith("#"))
 

@@ -56,7 +56,7 @@ class Failed:
         return self.name if self.unusable is None else self.unusable.returned or self.name
 
     def is_cause(self) -> bool:
-        """Tell whether it is an error of this rank's own, and not the consequence of another."""
+        """Return whether it is an error of this rank's own, and not the consequence of another."""
         return self.name not in CONSEQUENCES
 
     def text(self) -> str:
@@ -94,7 +94,7 @@ class Goal:
         return int(function(world_size))
 
     def is_met(self, count: int, world_size: int) -> bool:
-        """Tell whether one rank's count is within the limit."""
+        """Return whether one rank's count is within the limit."""
         limit = self.limit(world_size)
         return count <= limit if self.most is not None else count == limit
 

@@ -44,7 +44,7 @@ def heuristic(result: Result) -> str:
 
 
 def _alike(values: Collection[Any]) -> bool:
-    """Tell whether all values are the same."""
+    """Return whether all values are the same."""
     return all(same(value, first) for first in list(values)[:1] for value in values)
 
 
@@ -57,7 +57,7 @@ def _in_common(pairs: Sequence[Comparison]) -> str:
 
 
 def _constant(parts: Sequence[Mapping[Any, Comparison]]) -> str:
-    """Say that all cases have the same result where they should not."""
+    """Return the sentence that all cases have the same result where they should not."""
     cases = [case for own in parts for case in own.values()]
     if min(map(len, parts), default=0) < 3 or _alike([case.expected for case in cases]):
         return ""
@@ -68,7 +68,8 @@ def _constant(parts: Sequence[Mapping[Any, Comparison]]) -> str:
 
 
 def _of_first(cases: Sequence[Comparison]) -> str:
-    """Say what is seen in the first case, if that has several numbers: of one it may be chance."""
+    """Return what is seen in the first case, if that has several numbers: of one it may be
+    chance."""
     if len(cases) < 2 or len(flat(plain(cases[0].expected))) < 2:
         return ""
     text = of_pair(cases[0].yours, cases[0].expected)
@@ -113,8 +114,8 @@ def _of_parts(pairs: Sequence[Comparison]) -> str:
 
 
 def _unequal(ranks: Sequence[Comparison], wrong: Sequence[Comparison]) -> str:
-    """Say that ranks end with different results where all should have the same; of a single one
-    that is wrong the sentence has said so."""
+    """Return the sentence that ranks end with different results where all should have the same; of
+    a single one that is wrong the sentence has said so."""
     if len(ranks) < 2 or len(wrong) < 2:
         return ""
     if _alike([pair.expected for pair in ranks]) and not _alike([pair.yours for pair in ranks]):
@@ -123,7 +124,8 @@ def _unequal(ranks: Sequence[Comparison], wrong: Sequence[Comparison]) -> str:
 
 
 def _between_ranks(ranks: Sequence[Comparison]) -> str:
-    """Say that ranks have what others should have, or each a part of what all should have."""
+    """Return the sentence that ranks have what others should have, or each a part of what all
+    should have."""
     n, yours, expected = len(ranks), [p.yours for p in ranks], [p.expected for p in ranks]
     right = [rank for rank, pair in enumerate(ranks) if pair.equal]
     alike = _alike(expected)
@@ -144,7 +146,8 @@ def _between_ranks(ranks: Sequence[Comparison]) -> str:
 
 
 def _apart(ranks: Sequence[Comparison]) -> str:
-    """Say that the ranks' results only need to be put together to be what all should have."""
+    """Return the sentence that the ranks' results only need to be put together to be what all
+    should have."""
     rows = [numbers(pair.yours, ranks[0].expected) for pair in ranks]
     if len(ranks) < 2 or not all(rows) or _alike([pair.yours for pair in ranks]):
         return ""

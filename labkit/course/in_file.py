@@ -76,7 +76,7 @@ def _means(text: str) -> str:
 
 
 def _did_not_start(exercise: Exercise, error: SyntaxError | ValueError) -> Result:
-    """Say that the file is no Python."""
+    """Return the sentence that the file is no Python."""
     line = (error.text or "").strip() if isinstance(error, SyntaxError) else ""
     said = error.msg if isinstance(error, SyntaxError) else str(error)
     where = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""

@@ -61,7 +61,7 @@ def _named(result: Result) -> Verdict | None:
 
 
 def _shows(mistake: Mistake, result: Result) -> bool:
-    """Tell whether a mistake shows in what ranks gave, or in how they failed."""
+    """Return whether a mistake shows in what ranks gave, or in how they failed."""
     if any(isinstance(y, Failed) for y in result.yours):
         cause = result.cause
         if cause is None:

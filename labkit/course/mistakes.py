@@ -55,7 +55,7 @@ def parts(yours: Sequence[Any], place: int) -> list[Any]:
 
 
 def near(yours: Any, wrong: Any) -> bool:
-    """Tell whether two values agree but for rounding."""
+    """Return whether two values agree but for rounding."""
     return same(yours, wrong, REL, ABS)
 
 

@@ -65,7 +65,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
 
 
 def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
-    """Tell whether an answer has to be tried on fewer ranks too: its constants make one think so,
+    """Return whether an answer has to be tried on fewer ranks too: its constants make one think so,
     and of fewer ranks there are still several."""
     if cluster.size <= FEWEST or cluster.why_off("fewer ranks"):
         return False
@@ -172,8 +172,8 @@ def _groups(cluster: RankCluster) -> dict[int, set[GroupKey]]:
 def _crossed(
     cluster: RankCluster, before: Mapping[int, set[GroupKey]], after: Mapping[int, Sample]
 ) -> str:
-    """Say which groups each rank has made for itself in a trial, "" if none: by chance nobody may
-    have waited in vain, but what was sent in them has gone to other ranks than meant."""
+    """Return which groups each rank has made for itself in a trial, "" if none: by chance nobody
+    may have waited in vain, but what was sent in them has gone to other ranks than meant."""
     situation = Situation(cluster.size, dict(after))
     new = (
         (rank, key)
@@ -206,7 +206,7 @@ def _end_trial(group: GroupKeeper, *, whole: bool, in_order: bool) -> tuple[list
 def _failure(
     outcome: Outcome, cluster: RankCluster, ending: diagnosis.Ending, exercise: Exercise
 ) -> Failed | None:
-    """Say what stands in the place of a rank's value, None if it has one."""
+    """Return what stands in the place of a rank's value, None if it has one."""
     rank = outcome.rank
     if rank in cluster.deaths:
         return Failed("Died", describe_exit(cluster.deaths[rank]))

@@ -48,7 +48,7 @@ def report(result: Result, verdict: Verdict) -> str:
 
 
 def _has_something_to_show(result: Result) -> bool:
-    """Tell whether there is a value to set beside the expected one: without one, that would only
+    """Return whether there is a value to set beside the expected one: without one, that would only
     give the result away."""
     if not result.was_tried or result.gave_nothing:
         return False
@@ -113,7 +113,7 @@ def describe(value: Any) -> str:
 
 
 def _hides(pair: Comparison) -> bool:
-    """Tell whether tensors look the same, rounded to the digits that torch shows."""
+    """Return whether tensors look the same, rounded to the digits that torch shows."""
     yours, expected = pair.yours, pair.expected
     tensors = all(hasattr(value, "tolist") for value in (yours, expected))
     return tensors and _text(yours) == _text(expected) and _kind(yours) == _kind(expected)

@@ -98,7 +98,7 @@ class Result:
 
 
 def _is_nothing(pair: Comparison) -> bool:
-    """Tell whether a value is None, or a list or dict of which each part that differs is.
+    """Return whether a value is None, or a list or dict of which each part that differs is.
 
     A trial of several parts looks at other things too, which are right. A part that is itself a
     list of None is something: it has been returned. So is None where another part has to be None.

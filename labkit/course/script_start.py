@@ -190,7 +190,7 @@ def _kill(job: Job, rank: int) -> bool:
 
 
 def _late(jobs: Sequence[Job], seconds: float) -> StartFailed:
-    """Say where the processes were when the time was up."""
+    """Return where the processes were when the time was up."""
     found = sorted((s for job in jobs for s in job.watch.states()), key=lambda s: s.rank)
     states = [f"rank {state.rank}: {plain(state.describe())}" for state in found]
     failed = Failed("TimedOut", f"stopped after {seconds:g} s")

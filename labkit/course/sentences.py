@@ -79,7 +79,7 @@ ADVICE = (
 
 
 def unwritten(exercise: Exercise) -> str:
-    """Say that the cell is as it was."""
+    """Return the sentence that the cell is as it was."""
     if exercise.start:
         return (
             f"`{exercise.answer}` does what {exercise.start} does: change it as exercise "
@@ -92,7 +92,7 @@ def unwritten(exercise: Exercise) -> str:
 
 
 def no_function(exercise: Exercise) -> str:
-    """Say that the name stands for something else."""
+    """Return the sentence that the name stands for something else."""
     return (
         f"`{exercise.answer}` is not a function any more: a cell has given that name to something "
         f"else. Run the cell of exercise {exercise.id} again."
@@ -100,7 +100,7 @@ def no_function(exercise: Exercise) -> str:
 
 
 def one_size(world_size: int) -> str:
-    """Say that the number of ranks is written into the answer."""
+    """Return the sentence that the number of ranks is written into the answer."""
     return (
         f"It is right on {world_size} ranks, but not on {world_size - 1}: the answer contains the "
         "number of ranks as a constant. Use world_size instead."
@@ -108,12 +108,12 @@ def one_size(world_size: int) -> str:
 
 
 def forbidden(name: str) -> str:
-    """Say which call is forbidden."""
+    """Return which call is forbidden."""
     return f"It calls dist.{name}, which this exercise forbids."
 
 
 def missed(cost: Cost) -> str:
-    """Say what a right result cost, and what is allowed."""
+    """Return what a right result cost, and what is allowed."""
     measure, limit = cost.goal.measure, cost.limit
     ranks, count = max(fold(cost.missed), key=lambda group: abs(group[1] - limit))
     who = "it" if len(ranks) == len(cost.counts) else label(ranks)
@@ -131,7 +131,7 @@ def _amount(count: int, measure: str) -> str:
 
 
 def different(where: str, names: Sequence[str]) -> str:
-    """Say where a result differs, in which entries."""
+    """Return where a result differs, in which entries."""
     if not names:
         return f"The result{where} differs from the expected one."
     shown = ", ".join(names[:_NAMES])
@@ -140,7 +140,7 @@ def different(where: str, names: Sequence[str]) -> str:
 
 
 def failed(exercise: Exercise, cause: Failed, where: str, others: Sequence[int]) -> str:
-    """Say how an answer failed, and where: " on rank 0". ``others`` failed in another way."""
+    """Return how an answer failed, and where: " on rank 0". ``others`` failed in another way."""
     if cause.unusable is not None:
         return _unusable(cause, where)
     if cause.name == "Deadlock":

@@ -68,8 +68,8 @@ class Formula:
         return [dict(zip(names, case, strict=True)) for case in self.cases(world_size)]
 
     def slip(self, yours: Any, world_size: int) -> str:
-        """Say what has to be changed in the formula for ``yours`` to come out; "" if that is more
-        than one thing, or only a single value is wrong."""
+        """Return what has to be changed in the formula for ``yours`` to come out; "" if that is
+        more than one thing, or only a single value is wrong."""
         mine, right = _flat(yours), self.values(world_size)
         if sum(not same(*pair) for pair in zip_longest(mine, right)) < 2:
             return ""

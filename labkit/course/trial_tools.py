@@ -41,7 +41,7 @@ class _Work:
 
 @contextmanager
 def noted() -> Iterator[Notes]:
-    """Note the all-reduces that are called from here on, and who waits for them."""
+    """Record the all-reduces that are called from here on, and who waits for them."""
     notes, stock = Notes(), dist.all_reduce
 
     def all_reduce(tensor: torch.Tensor, *args: Any, **named: Any) -> Any:

@@ -60,13 +60,13 @@ def flat(value: Any) -> list[Any]:
 
 
 def _spelled(a: Any, b: Any) -> bool:
-    """Tell whether one is the text of the other, or its bytes."""
+    """Return whether one is the text of the other, or its bytes."""
     texts = [v.decode(errors="replace") if isinstance(v, bytes) else v for v in (a, b)]
     return any(isinstance(v, str) for v in texts) and str(texts[0]) == str(texts[1])
 
 
 def _truth(a: Any, b: Any) -> bool:
-    """Tell whether one has 0 and 1 where the other has False and True."""
+    """Return whether one has 0 and 1 where the other has False and True."""
     x, y = flat(a), flat(b)
     return (
         len(x) == len(y)

@@ -83,8 +83,8 @@ def _crossed(case: Case) -> str:
 
 
 def crossed(s: Situation, rank: int, key: GroupKey) -> str:
-    """Say which rank has made another group under the name of one that a rank has made, "" if none
-    has."""
+    """Return which rank has made another group under the name of one that a rank has made, "" if
+    none has."""
     others = sorted(crossed_with(s, rank, key))
     if not others:
         return ""
@@ -194,8 +194,8 @@ def _messages(case: Case) -> str:
 
 
 def _astray(s: Situation) -> str:
-    """Say which send and which receive name one rank in common, but not each other: one of the two
-    ranks is to blame, which need not be the one that did not come."""
+    """Return which send and which receive name one rank in common, but not each other: one of the
+    two ranks is to blame, which need not be the one that did not come."""
     left = sorted(unmatched(s.samples).items())
     sends = [(sender, to) for (_, sender, to, _), count in left if count > 0]
     receives = [(to, sender) for (_, sender, to, _), count in left if count < 0]

@@ -17,7 +17,7 @@ def message_lines(case: Case) -> list[str]:
 
 
 def headline(case: Case) -> str:
-    """Say in one line who waits for whom."""
+    """Return in one line who waits for whom."""
     stuck = sorted(case.stuck)
     if absent := sorted(case.absent()):
         fates = {case.fates.get(r, ENDED) for r in absent}
@@ -123,7 +123,7 @@ def _verb(ranks: Sequence[int]) -> str:
 
 
 def _did(fate: Fate, ranks: Sequence[int]) -> str:
-    """Say what ranks did instead of coming, all of them the same."""
+    """Return what ranks did instead of coming, all of them the same."""
     one = len(ranks) == 1
     has = "has" if one else "have"
     if fate.kind == "ended":

@@ -70,7 +70,7 @@ class Need:
 
 
 def needs(situation: Situation, rank: int, wait: Wait) -> list[Need]:
-    """Say what a wait needs: one entry for each thing that it may be waiting for (all of them in
+    """Return what a wait needs: one entry for each thing that it may be waiting for (all of them in
     "device", unless it is partial)."""
     if wait.kind == "init":
         return [_init(situation, rank, wait)]
@@ -232,7 +232,7 @@ def _posted(s: Situation, rank: int, key: GroupKey, kind: str, peer: int, tag: i
 
 
 def _in_the_way(s: Situation, key: GroupKey, ranks: frozenset[int]) -> str:
-    """Say which message between some ranks of a group lost its handle before anybody waited for
+    """Return which message between some ranks of a group lost its handle before anybody waited for
     it, "" if none did.
 
     If it had not gone out by then, gloo neither sends nor takes it any more; and what comes after

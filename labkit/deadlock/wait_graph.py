@@ -44,7 +44,7 @@ def judge(situation: Situation) -> Verdict:
 
 
 def _blindness(situation: Situation) -> list[str]:
-    """Say what cannot be seen at all on some rank: nothing is proved with a blind eye."""
+    """Return what cannot be seen at all on some rank: nothing is proved with a blind eye."""
     return list(
         dict.fromkeys(doubt for _, s in sorted(situation.samples.items()) for doubt in s.doubts)
     )
@@ -143,7 +143,7 @@ class _Reading:
         return not all(map(self.situation.is_still, need.partners | {rank}))
 
     def doubts(self, held: Mapping[Node, Wait]) -> list[str]:
-        """Say what lets issuers go on here that are ``held`` in the trusting reading."""
+        """Return what lets issuers go on here that are ``held`` in the trusting reading."""
         said: dict[str, None] = {}
         for node, wait in sorted(held.items(), key=lambda item: item[0]):
             if node in self.held:

@@ -168,5 +168,5 @@ class Canvas:
 
 
 def _dense(givers: Sequence[Any], takers: Sequence[Any]) -> bool:
-    """Say whether so many lines would cross that nobody could follow one."""
+    """Return whether so many lines would cross that nobody could follow one."""
     return min(len(givers), len(takers)) > 2 and len(givers) * len(takers) > DENSE

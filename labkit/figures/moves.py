@@ -69,7 +69,7 @@ def trace(
 def follow(
     before: Sequence[Held], after: Sequence[Held], messages: Sequence[tuple[int, int]]
 ) -> Moves:
-    """Say where values come from when the messages are known: (source, target) rows.
+    """Return where values come from when the messages are known: (source, target) rows.
 
     A tensor comes from a row that sent to this one and held an equal tensor. Otherwise a value
     that is where it was before was kept; else it comes from such a row that held it, else from the
@@ -103,7 +103,7 @@ def _combine(
     moves: Moves, before: Sequence[Held], after: Sequence[Held], group: Sequence[int],
     changed: list[int], *, sure: bool,
 ) -> None:  # fmt: skip
-    """Note which rows left with a combination; rows with equal ones share a meeting."""
+    """Record which rows left with a combination; rows with equal ones share a meeting."""
     takers = list(changed)
     if sure:
         # a row whose own value is the result took part too: the largest, or a sum with zeros

@@ -99,7 +99,7 @@ def _rows(count: int, phases: Sequence[str]) -> list[tuple[str, list[int]]]:
 
 
 def _describe(found: list[Step], rows: list[tuple[str, list[int]]]) -> str:
-    """Say what arrived where in each step."""
+    """Return what arrived where in each step."""
     n = len(found[0].values)
     lines = ["before: " + ", ".join(f"[{' '.join(row)}]" for row in found[0].values)]
     for phase, own in rows:
@@ -116,7 +116,7 @@ def _describe(found: list[Step], rows: list[tuple[str, list[int]]]) -> str:
 
 
 def _what(step: Step, n: int) -> str:
-    """Say what a step did."""
+    """Return what a step did."""
     came = sorted((source, rank, chunk) for (rank, chunk), source in step.arrived.items())
     said = [
         f"chunk {chunk} from rank {source} to {rank}" if source >= 0 else
@@ -247,7 +247,7 @@ class _Strip:
                              colour, bend=0.35 if up else -0.35, thick=1.6, above=5)  # fmt: skip
 
     def _legend(self) -> None:
-        """Say what shades and frames mean."""
+        """Report what shades and frames mean."""
         side, y = 0.21, self.bottom
         for k in range(1, self.n + 1):
             colour = _shade(frozenset(range(k)), self.n)

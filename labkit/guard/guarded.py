@@ -85,12 +85,12 @@ def install() -> None:
 
 
 def is_there() -> bool:
-    """Tell whether this process can have a guard; one that a cell has forked has none."""
+    """Return whether this process can have a guard; one that a cell has forked has none."""
     return _line is not None and _owner == os.getpid()
 
 
 def why_open() -> str:
-    """Say why connections of strangers are accepted here, "" if they are not."""
+    """Return why connections of strangers are accepted here, "" if they are not."""
     if not is_there():
         return "labkit starts no guard for connections here"
     job = _run(lambda: None)
@@ -158,7 +158,7 @@ class _Job:
 
 
 def _register() -> None:
-    """Let the guard answer this thread's calls of accept, and those of threads that it starts."""
+    """Make the guard answer this thread's calls of accept, and those of threads that it starts."""
     assert _line is not None
     machine = _MACHINES.get(platform.machine())
     if machine is None or not hasattr(os, "pidfd_open"):

@@ -38,7 +38,7 @@ class Unknown(Exception):
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Tell whether a connection is with a process of this user, or with another host.
+    """Return whether a connection is with a process of this user, or with another host.
 
     A connection that has ended in the meantime, from either side, is with nobody.
     """
@@ -58,7 +58,7 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _lives(connection: socket.socket) -> bool:
-    """Tell whether neither end of a connection has been closed."""
+    """Return whether neither end of a connection has been closed."""
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     return bool(state == _ESTABLISHED)
 
@@ -80,7 +80,7 @@ def find_user(own: Address, other: Address) -> int | None:
 
 @cache
 def _answers() -> bool:
-    """Tell whether this system's kernel answers questions for one socket."""
+    """Return whether this system's kernel answers questions for one socket."""
     with (
         contextlib.suppress(OSError),
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -92,7 +92,7 @@ def _answers() -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Tell whether an address is one of this host's: only such a one can be bound."""
+    """Return whether an address is one of this host's: only such a one can be bound."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     address = mapped or address

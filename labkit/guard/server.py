@@ -144,7 +144,7 @@ class _Server:
                 self._begin(notifications, call)
 
     def _register(self) -> bool:
-        """Note a new rank's thread; False if there will be none any more."""
+        """Record a new rank's thread; False if there will be none any more."""
         message, files, _, _ = socket.recv_fds(self.line, REGISTRATION.size, 3)
         if not message:
             return False
@@ -267,7 +267,7 @@ def _accept(listening: int, flags: int) -> Iterator[tuple[socket.socket, bytes]]
 
 
 def _write_address(pid: int, call: _Call, address: bytes) -> None:
-    """Tell a rank the address of the other end, as accept does."""
+    """Notify a rank the address of the other end, as accept does."""
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
         memory.seek(call.size)
         (room,) = ADDRESS_SIZE.unpack(memory.read(ADDRESS_SIZE.size))

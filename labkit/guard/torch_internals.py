@@ -137,7 +137,7 @@ def _check_server(host: str, port: int) -> None:
 
 
 def install_loopback() -> None:
-    """Let stores that are served at an address of the loopback interface listen there alone, in
+    """Make stores that are served at an address of the loopback interface listen there alone, in
     this process, which has no guard."""
     if not stock:
         stock["store"] = dist.TCPStore.__init__
@@ -154,7 +154,7 @@ def loopback_store(
 
 
 def is_server(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Tell whether a ``TCPStore`` with these arguments, after host and port, serves a store."""
+    """Return whether a ``TCPStore`` with these arguments, after host and port, serves a store."""
     return bool(named.get("is_master", len(args) > 1 and args[1]))
 
 

@@ -23,7 +23,7 @@ _PACKAGES = {
 
 
 def check_machine() -> None:
-    """Look whether this machine has what hosts need, without trying it.
+    """Check whether this machine has what hosts need, without trying it.
 
     Raises
     ------

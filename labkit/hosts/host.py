@@ -169,7 +169,7 @@ class Host:
             process.kill()
 
     def _end(self) -> None:
-        """Let nothing more be started here, and kill what was."""
+        """Make nothing more be started here, and kill what was."""
         self._closed = True
         self._kill_started()
 

@@ -45,7 +45,7 @@ def why_not(
     queue: str | None = None,
     reach: bool = False,
 ) -> str:
-    """Say in a sentence why no hosts can be made here; "" if they can. Found by making one.
+    """Return in a sentence why no hosts can be made here; "" if they can. Found by making one.
 
     The parameters are those of ``network``.
 

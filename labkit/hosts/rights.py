@@ -24,7 +24,7 @@ _SWITCHES = {
 
 
 def are_roots() -> bool:
-    """Tell whether this process may make namespaces as it is."""
+    """Return whether this process may make namespaces as it is."""
     status = Path("/proc/self/status").read_text()
     (bits,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     return os.geteuid() == 0 and int(bits, 16) & _NEEDED == _NEEDED

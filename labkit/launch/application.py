@@ -30,7 +30,7 @@ class LabApplication(BaseParallelApplication):
 
 
 def skip_unwritten(log: logging.Logger) -> None:
-    """Let a logger drop at once what none of its handlers takes.
+    """Make a logger drop at once what none of its handlers takes.
 
     traitlets sets an application's logger to DEBUG and its handler to the level that was asked for:
     each request of an engine makes ten records for nothing.
@@ -49,7 +49,7 @@ class _Closed(list[str]):
 
 @contextmanager
 def closed_path() -> Iterator[None]:
-    """Let nobody put the working folder on the path meanwhile.
+    """Make nobody put the working folder on the path meanwhile.
 
     ipyparallel's controllers and engines do so twice while they start, before all else.
     """

@@ -114,7 +114,7 @@ class OwnedController(LabController):
 
 
 def _describe_exit(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Say how a rank has ended, from what it or the process beside it wrote to the hub."""
+    """Return how a rank has ended, from what it or the process beside it wrote to the hub."""
     return {"engine": content.get("id"), "code": content.get("code")}
 
 

@@ -43,7 +43,8 @@ class Handshakes:
         self._connect(socket, url, *arguments, **named)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all connections are made, and watch them no longer; tell whether they are."""
+        """Wait until all connections are made, and watch them no longer; return whether they
+        are."""
         deadline = time.monotonic() + seconds
         waits = [self._wait(socket, count, deadline) for socket, count in self._begun.items()]
         self._begun.clear()
@@ -111,7 +112,7 @@ class LabEngine(LabApplication, IPEngine):
             raise error from None
 
     def may_import_from_here(self) -> bool:
-        """Tell whether cells may import from the working folder: it is the notebook's."""
+        """Return whether cells may import from the working folder: it is the notebook's."""
         return True
 
     def end_now(self) -> None:
@@ -142,7 +143,7 @@ engine_internals.on_sigterm(LabEngine, "end_now")
 
 
 def _is_from_users(error: BaseException) -> bool:
-    """Tell whether an error came through code of the user's."""
+    """Return whether an error came through code of the user's."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(not python_threads.package(frame.f_code.co_filename) for frame in frames)
 

@@ -45,7 +45,7 @@ FEATURES = {
 
 @contextmanager
 def seen_by(module: str, name: str, **attributes: Any) -> Iterator[None]:
-    """Let a module see other attributes of one that it imports by a name of its own."""
+    """Make a module see other attributes of one that it imports by a name of its own."""
     own = vars(sys.modules[module]) if module in sys.modules else {}
     stock = own.get(name)
     if stock is None:
@@ -59,7 +59,7 @@ def seen_by(module: str, name: str, **attributes: Any) -> Iterator[None]:
 
 
 def on_registered(kind: type, before: str, then: str) -> None:
-    """Let a class of engines call two methods of its own when the hub has an id for one.
+    """Make a class of engines call two methods of its own when the hub has an id for one.
 
     ``before(connect)`` returns what connects the engine's sockets, from what would do it:
     ``connect(socket, url)``. ``then(maybe_tunnel)`` is called when all is made; ``maybe_tunnel``
@@ -76,13 +76,13 @@ def on_registered(kind: type, before: str, then: str) -> None:
 
 
 def say_ready(engine: Any) -> None:
-    """Tell the hub that an engine is there, on the socket by which it has registered."""
+    """Notify the hub that an engine is there, on the socket by which it has registered."""
     if socket := getattr(engine, "registrar", None):
         engine.session.send(socket, READY)
 
 
 def _without_list_of_modules() -> AbstractContextManager[None]:
-    """Let a kernel be made without the list of all modules that are imported, which its debugger
+    """Make a kernel be made without the list of all modules that are imported, which its debugger
     would need: without debugpy nobody reads it. To make it, a forked rank writes to the count of
     references in each module, and so has pages of its own for all of them.
     """
@@ -92,7 +92,7 @@ def _without_list_of_modules() -> AbstractContextManager[None]:
 
 
 def on_sigterm(kind: type, then: str) -> None:
-    """Let a class of engines call its method ``then()`` on SIGTERM, and nothing else."""
+    """Make a class of engines call its method ``then()`` on SIGTERM, and nothing else."""
 
     def _signal_stop(self: Any, sig: int, frame: Any) -> None:
         getattr(self, then)()
@@ -112,7 +112,7 @@ def run_exit_functions() -> None:
 
 
 def answer_control(kernel: Any, kind: str, handler: Callable[[Any, Any, Any], None]) -> None:
-    """Let a kernel answer requests of one kind on its control channel.
+    """Make a kernel answer requests of one kind on its control channel.
 
     ``handler(stream, ident, parent)`` runs in the thread of that channel.
     """

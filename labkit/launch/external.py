@@ -159,7 +159,7 @@ def _ranks(made: Config, python: str) -> None:
 
 
 def _work_folder() -> dict[str, str]:
-    """Tell ranks where the notebook is, and whether others can write there."""
+    """Notify ranks where the notebook is, and whether others can write there."""
     here = os.getcwd()
     return {WORK_FOLDER: here, **({SHARED_WORK: "1"} if trust.why_not(here) else {})}
 

@@ -91,7 +91,7 @@ def _wait(child: int) -> int:
 
 
 def _lock_folder() -> int | None:
-    """Note that this rank uses the folder, which ranks of one lab on this host share.
+    """Record that this rank uses the folder, which ranks of one lab on this host share.
 
     Raises
     ------

@@ -105,14 +105,14 @@ class ExternalLauncher(Launcher):
 
 
 def has_job(launcher: Any) -> bool:
-    """Tell whether the ranks of a launcher are a job of Slurm."""
+    """Return whether the ranks of a launcher are a job of Slurm."""
     from ipyparallel.cluster.launcher import SlurmEngineSetLauncher
 
     return isinstance(launcher, SlurmEngineSetLauncher) and bool(launcher.job_id)
 
 
 def trouble(launcher: Any) -> str:
-    """Say why the ranks of a launcher will not come, "" if they may. Takes milliseconds."""
+    """Return why the ranks of a launcher will not come, "" if they may. Takes milliseconds."""
     if not has_job(launcher):
         return ""
     log = Path(launcher.output_file)
@@ -122,7 +122,7 @@ def trouble(launcher: Any) -> str:
 
 
 def any_ended(launcher: Any) -> bool:
-    """Tell whether a process has ended that a launcher of ipyparallel has started.
+    """Return whether a process has ended that a launcher of ipyparallel has started.
 
     Each is followed by a thread, which ends with it. What the launcher itself says comes late:
     it hears of an end when its event loop runs, in a plain Python program only now and then.

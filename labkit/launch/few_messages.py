@@ -105,7 +105,7 @@ def _result(client: Any, futures: list[Any], name: str, engines: Sequence[int]) 
 
 
 def _hears_quiet(client: Any) -> bool:
-    """Let a client take it from a reply that no output comes; tell whether it can."""
+    """Make a client take it from a reply that no output comes; return whether it can."""
     if not all(hasattr(client, name.partition(".")[2]) for name in FEATURE.names):
         return False
     for name in ("execute_reply", "apply_reply"):
@@ -114,7 +114,7 @@ def _hears_quiet(client: Any) -> bool:
 
 
 def _hear(client: Any, name: str) -> None:
-    """Let a client take it from one kind of replies that no output comes."""
+    """Make a client take it from one kind of replies that no output comes."""
     handlers = client._queue_handlers
     stock = handlers.get(name)
     if stock is None or hasattr(stock, "hears_quiet"):
@@ -140,7 +140,7 @@ def collectives_of(reply: Any) -> object:
 
 
 def _take_start(told: dict[str, Any], known: dict[str, Any]) -> None:
-    """Note when a cell began, from its reply: ipyparallel's own way to read a date takes longer
+    """Record when a cell began, from its reply: ipyparallel's own way to read a date takes longer
     than all the rest of the reply."""
     try:
         began = datetime.fromisoformat(told["started"])
@@ -183,7 +183,7 @@ class _Collected:
 
 @contextmanager
 def _sent_together(client: Any) -> Iterator[None]:
-    """Let a client's thread be woken once for all requests that are made inside."""
+    """Make a client's thread be woken once for all requests that are made inside."""
     loop = client._io_loop
     client._io_loop = collected = _Collected(loop)
     try:

@@ -68,12 +68,12 @@ class ForkServer(Forker):
         self.over = True
 
     def tell(self, **news: Any) -> None:
-        """Tell the owner something."""
+        """Notify the owner something."""
         with contextlib.suppress(OSError):
             send_message(self.owner, news)
 
     def log(self, text: str, *args: Any) -> None:
-        """Let the owner log what happens here: our own stderr ends with our folder."""
+        """Make the owner log what happens here: our own stderr ends with our folder."""
         if self._logs:
             self.tell(log=text % args)
 

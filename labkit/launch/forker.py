@@ -107,7 +107,7 @@ class Forker(ABC):
             line.close()
 
     def _read(self, line: socket.socket) -> bool:
-        """Read one request from a line; tell whether there was one."""
+        """Read one request from a line; return whether there was one."""
         files: list[int] = []
         try:
             self.backlog.append(Request(line, receive_message(line, files, self.files), files))
@@ -190,7 +190,7 @@ class Forker(ABC):
         return ""
 
     def note_end(self, pid: int, code: int) -> None:  # noqa: B027 (most have nothing to do)
-        """Note that a child has ended."""
+        """Record that a child has ended."""
 
     @abstractmethod
     def job(self, request: Mapping[str, Any], files: list[int]) -> Job:
@@ -213,7 +213,7 @@ def close_others(*kept: int) -> None:
 
 
 def write_to(out: int, err: int) -> None:
-    """Let these files be stdout and stderr of this process."""
+    """Make these files be stdout and stderr of this process."""
     os.dup2(out, 1)
     os.dup2(err, 2)
     _close({out, err})

@@ -45,7 +45,7 @@ SIGNATURE, HEADER, PARENT, SIGNED = 0, 1, 2, slice(1, 5)
 
 
 def note_ids_only(hub: Any) -> None:
-    """Let a hub without a database note the ids of requests, where it can be told.
+    """Make a hub without a database note the ids of requests, where it can be told.
 
     Stock, it reads each request and each reply whole, with their dates, for its database. What is
     left without one is which requests an engine has waiting and done.
@@ -124,7 +124,7 @@ def patient(scheduler: type) -> type:
 
 
 def use_unix_sockets(kind: type) -> None:
-    """Let a class of controllers spell its addresses as engines and clients do.
+    """Make a class of controllers spell its addresses as engines and clients do.
 
     Stock, they take a unix socket's number from a colon (``dir:7``), the controller puts it
     behind a dash (``dir-7``).
@@ -139,12 +139,12 @@ def use_unix_sockets(kind: type) -> None:
 
 
 def has_unix_sockets() -> bool:
-    """Tell whether :func:`use_unix_sockets` works with the installed ipyparallel."""
+    """Return whether :func:`use_unix_sockets` works with the installed ipyparallel."""
     return is_defined("construct_url", "ipyparallel", "controller/app.py")
 
 
 def measure_heartbeats_in_thread(controller: Any) -> None:
-    """Let a controller's heart monitor be a thread; stock, it is a child process."""
+    """Make a controller's heart monitor be a thread; stock, it is a child process."""
     process = getattr(controller, "heartmonitor_process", None)
     if process is not None:
         controller.heartmonitor_process = Thread(
@@ -153,7 +153,7 @@ def measure_heartbeats_in_thread(controller: Any) -> None:
 
 
 def without_pause(controller: type) -> AbstractContextManager[None]:
-    """Let a controller be made without the quarter second that it waits for its database to be
+    """Make a controller be made without the quarter second that it waits for its database to be
     there: without one (``NoDB``), nothing is waited for."""
     return seen_by(controller.__module__, "time", sleep=lambda seconds: None)
 
@@ -161,7 +161,7 @@ def without_pause(controller: type) -> AbstractContextManager[None]:
 def add_notice(
     hub: Any, kind: str, describe: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> None:
-    """Let a hub tell all clients of each engine that leaves, before it forgets the engine.
+    """Make a hub tell all clients of each engine that leaves, before it forgets the engine.
 
     ``describe`` turns the content of the engine's message into that of the notice.
     """
@@ -178,7 +178,7 @@ def add_notice(
 
 
 def hear_ready(hub: Any) -> None:
-    """Let a hub take an engine for connected when it says so (:func:`say_ready`).
+    """Make a hub take an engine for connected when it says so (:func:`say_ready`).
 
     Stock, it is after the second heartbeat, which is not sooner than the period.
     """
@@ -206,14 +206,15 @@ def on_client(hub: Any, note: Callable[[str], None]) -> None:
 
 
 def with_subscribers(controller: type) -> AbstractContextManager[None]:
-    """Let a controller be made whose hub sees who listens to its news (:func:`hold_news`)."""
+    """Make a controller be made whose hub sees who listens to its news (:func:`hold_news`)."""
     import zmq
 
     return seen_by(controller.__module__, "zmq", PUB=zmq.XPUB)
 
 
 def hold_news(hub: Any, seconds: float) -> None:
-    """Let a hub keep its news until the client listens that has just asked which engines are there.
+    """Make a hub keep its news until the client listens that has just asked which engines are
+    there.
 
     Stock, a client misses the engine that connects between the hub's answer and the client's
     subscription, and waits for it in vain. One that never listens is waited for so many seconds.

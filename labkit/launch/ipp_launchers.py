@@ -127,7 +127,7 @@ class _WarmLauncher(BaseLauncher):
         return output
 
     def notify_stop(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Note the end; let go of the warm process."""
+        """Record the end; let go of the warm process."""
         if self.state != "after":
             self._keep_output()
             super().notify_stop(data)
@@ -177,7 +177,7 @@ class _WarmLauncher(BaseLauncher):
         return cls.plain.from_dict(d, **kwargs)
 
     def _running(self) -> bool:
-        """Tell whether one of the processes runs or is still to be forked."""
+        """Return whether one of the processes runs or is still to be forked."""
         return not all(self.warm.children[name].exited.is_set() for name in self.names())
 
 
@@ -274,7 +274,7 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         return result
 
     def _number_engines(self) -> bool:
-        """Tell whether engines shall ask the hub for their index as id, so that the two agree.
+        """Return whether engines shall ask the hub for their index as id, so that the two agree.
 
         Only the first set of a controller does: the hub settles a dead engine's messages by id
         half a minute later, so an id must not be used twice.
@@ -332,7 +332,7 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         return str(self.warm.root / f"{name}.id")
 
     def _hub_gone(self) -> bool:
-        """Tell whether the controller has ended: news for it would wait for its bound."""
+        """Return whether the controller has ended: news for it would wait for its bound."""
         child = self.warm.children.get(CONTROLLER)
         if child is not None:
             return child.exited.is_set()
@@ -340,7 +340,7 @@ class LabkitEngineSetLauncher(_WarmLauncher, EngineLauncher):
         return controller is not None and controller.state == "after"
 
     def _unregister(self, names: Sequence[str]) -> None:
-        """Tell the hub that engines are gone, as their nannies would have."""
+        """Notify the hub that engines are gone, as their nannies would have."""
         info = json.loads(self.environment.get("IPP_CONNECTION_INFO", "null"))
         ids: dict[int, int | None] = {}
         for name in names:

@@ -142,7 +142,7 @@ def send_control(client: Any, engine: int, message: str, content: Mapping[str, A
 
 
 def ask_for_engines(client: Any, then: Callable[[], None]) -> None:
-    """Let a client ask the controller again which engines are there; call ``then()`` afterwards.
+    """Make a client ask the controller again which engines are there; call ``then()`` afterwards.
 
     The controller tells each of them once, as a notice. A client that has asked for the list just
     before, and is not connected to the notices yet, would wait for it for ever.
@@ -159,7 +159,7 @@ def ask_for_engines(client: Any, then: Callable[[], None]) -> None:
 
 
 def has_work(client: Any, engine: int) -> bool:
-    """Tell whether a request of this client to an engine has no reply yet.
+    """Return whether a request of this client to an engine has no reply yet.
 
     Where ipyparallel hides what is out per engine, any request to any of them counts.
     """
@@ -169,7 +169,7 @@ def has_work(client: Any, engine: int) -> bool:
 
 
 def has_tasks(client: Any) -> bool:
-    """Tell whether a request of this client is out of which nobody knows who will get it, as
+    """Return whether a request of this client is out of which nobody knows who will get it, as
     those of a load-balanced view. Where ipyparallel hides what is out per engine, there is none.
     """
     if not hasattr(client, "_outstanding_dict"):
@@ -220,13 +220,13 @@ def thread_of(launcher: Any) -> Thread | None:
 
 
 def has_stopped(launcher: Any) -> bool:
-    """Tell whether a launcher has heard that it, or one of its engines, has ended."""
+    """Return whether a launcher has heard that it, or one of its engines, has ended."""
     stopped = getattr(launcher, "stop_data", None) or {}
     return launcher.state == "after" or bool(stopped.get("engines"))
 
 
 def forget(launcher: Any) -> None:
-    """Let a launcher of one process take it for stopped, and tell nobody."""
+    """Make a launcher of one process take it for stopped, and tell nobody."""
     if hasattr(launcher, "stop_callbacks"):
         launcher.stop_callbacks.clear()
     launcher.state = "after"
@@ -261,7 +261,7 @@ def mend_magics() -> None:
 
 
 def has_printed(shell: Any) -> bool | None:
-    """Tell whether the cell that runs has printed anything; None where IPython does not say."""
+    """Return whether the cell that runs has printed anything; None where IPython does not say."""
     outputs = getattr(shell.history_manager, "outputs", None)
     if outputs is None or not hasattr(shell, "_tee"):
         return None

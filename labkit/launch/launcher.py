@@ -98,10 +98,10 @@ class Launcher(ABC):
 
     @abstractmethod
     def why_not_coming(self, size: int) -> str:
-        """Say why not all of the ranks will connect, "" if they may."""
+        """Return why not all of the ranks will connect, "" if they may."""
 
     def delay(self) -> str:
-        """Say why ranks are not there yet, "" if nothing is known."""
+        """Return why ranks are not there yet, "" if nothing is known."""
         return ""
 
     def refusal(self, error: Exception) -> str:
@@ -113,7 +113,7 @@ class Launcher(ABC):
         return ""
 
     def signal(self, pid: int, signum: int) -> bool:
-        """Send a signal to a rank's process; tell whether it is in reach and has it."""
+        """Send a signal to a rank's process; return whether it is in reach and has it."""
         return False
 
     def clients(self) -> list[str]:
@@ -131,15 +131,15 @@ class Launcher(ABC):
     # -- while it runs ----------------------------------------------------------------------
 
     def why_no_controller(self) -> str:
-        """Say how the controller has ended, "" while it runs or nothing is known."""
+        """Return how the controller has ended, "" while it runs or nothing is known."""
         return ""
 
     @abstractmethod
     def remedy(self, ranks: Sequence[int]) -> str:
-        """Say what to do about ranks that have ended or do not answer."""
+        """Return what to do about ranks that have ended or do not answer."""
 
     def why_no_fresh_rank(self) -> str:
-        """Say why no fresh rank could start, "" if one may."""
+        """Return why no fresh rank could start, "" if one may."""
         return ""
 
     @abstractmethod
@@ -162,7 +162,7 @@ class Launcher(ABC):
         """End every process and remove what is on disk. Safe to call twice."""
 
     def _forget_cluster(self) -> None:
-        """Let go of the cluster, whose processes have ended."""
+        """Make go of the cluster, whose processes have ended."""
         if self.cluster is not None:
             self.cluster.engines.clear()
             self.cluster.controller = None
@@ -241,7 +241,7 @@ class ForkedLauncher(Launcher):
         return self.warm.how_ended() if self.warm.closed.is_set() else ""
 
     def log(self) -> str:
-        """Say first which limit of memory may be why ranks did not start."""
+        """Return first which limit of memory may be why ranks did not start."""
         limit = preconditions.memory_limit()
         return f"{limit and f'. {limit}'}{super().log()}"
 

@@ -87,7 +87,7 @@ def place_ranks(engines: Mapping[int, ProcessFacts]) -> list[Place]:
 
 
 def warnings(places: Sequence[Place]) -> list[str]:
-    """Say what ranks cannot do where they are."""
+    """Return what ranks cannot do where they are."""
     if any(place.backend == "gloo" and place.device != "cpu" for place in places):
         wanted = ".".join(map(str, NCCL_SHARES_GPU))
         return [
@@ -99,7 +99,7 @@ def warnings(places: Sequence[Place]) -> list[str]:
 
 
 def _share_gpus(engines: Mapping[int, ProcessFacts], members: Sequence[int]) -> bool:
-    """Tell whether ranks of one host have a GPU in common.
+    """Return whether ranks of one host have a GPU in common.
 
     Not by their number: Slurm and MPI can let each rank see another GPU, as its ``cuda:0``.
     """

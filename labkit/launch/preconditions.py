@@ -37,7 +37,7 @@ def open_standard_streams() -> None:
 
 
 def why_folder_gone(process: int | str = "self") -> str:
-    """Say what has become of the folder in which a process of this machine stands, "" if it is
+    """Return what has become of the folder in which a process of this machine stands, "" if it is
     there. What stands in none can start nothing. Linux only."""
     try:
         link = f"/proc/{process}/cwd"
@@ -169,8 +169,8 @@ def _usable_interfaces() -> set[str]:
 
 
 def memory_limit() -> str:
-    """Say which limit of its memory may have ended a rank, "" if there is none; the sentence goes
-    on after it."""
+    """Return which limit of its memory may have ended a rank, "" if there is none; the sentence
+    goes on after it."""
     if sys.platform == "win32":
         return ""
     import resource

@@ -131,7 +131,7 @@ def sweep() -> None:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Tell whether a file or folder is this user's, and nobody else can do anything with it."""
+    """Return whether a file or folder is this user's, and nobody else can do anything with it."""
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 

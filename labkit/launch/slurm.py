@@ -133,7 +133,7 @@ def look(job: str) -> tuple[str, str]:
 
 
 def trouble(job: str, log: str = "") -> str:
-    """Say why the ranks of a job will not come, "" if they may; ``log`` is its output so far."""
+    """Return why the ranks of a job will not come, "" if they may; ``log`` is its output so far."""
     state, reason = look(job)
     if state == "PENDING" and reason in HOPELESS:
         return f"Slurm cannot run job {job} as it was asked for ({reason})"
@@ -146,7 +146,7 @@ def trouble(job: str, log: str = "") -> str:
 
 
 def delay(job: str) -> str:
-    """Say why the ranks of a job are not there yet, "" if that is not known."""
+    """Return why the ranks of a job are not there yet, "" if that is not known."""
     state, reason = look(job)
     if state != "PENDING":
         return ""

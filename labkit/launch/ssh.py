@@ -43,7 +43,7 @@ class Host:
 
 
 def look(hosts: Sequence[Host], seconds: float = times.SSH_LOOK) -> list[str]:
-    """Look at all hosts at once; return the addresses by which they see this machine.
+    """Inspect all hosts at once; return the addresses by which they see this machine.
 
     Raises
     ------

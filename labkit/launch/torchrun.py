@@ -98,7 +98,7 @@ class Torchrun:
         return self._folder.path
 
     def has_ended(self) -> bool:
-        """Tell whether torchrun and all that it started are gone."""
+        """Return whether torchrun and all that it started are gone."""
         return self._process.poll() is not None
 
     def end(self) -> None:
@@ -113,7 +113,7 @@ class Torchrun:
             self._process.wait()
 
     def report(self) -> Report:
-        """Say how it has ended."""
+        """Return how it has ended."""
         code = self._process.wait()
         found: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):

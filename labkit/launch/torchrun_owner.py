@@ -81,7 +81,7 @@ class TorchrunOwner(Forker):
         return self.serve() or self._end()
 
     def hear_owner(self) -> None:
-        """Note that the kernel closes its end, or is about to, or is gone."""
+        """Record that the kernel closes its end, or is about to, or is gone."""
         self.over = True
 
     def note_end(self, pid: int, code: int) -> None:
@@ -116,7 +116,7 @@ class TorchrunOwner(Forker):
         leave(1 if self.code is None else self.code)
 
     def _has_no_kernel(self) -> bool:
-        """Tell whether the notebook's kernel has ended, whoever has its end of the line now.
+        """Return whether the notebook's kernel has ended, whoever has its end of the line now.
 
         One that lives says a word before it closes its end.
         """
@@ -153,7 +153,7 @@ def _be_torchrun(argv: list[str]) -> NoReturn:
 
 
 def _know_frozen_modules() -> None:
-    """Let ``inspect`` find the module of the frames that began this process.
+    """Make ``inspect`` find the module of the frames that began this process.
 
     torch's rendezvous calls ``inspect.stack()`` some 18 times for the names in its log. Each time,
     a frame whose file is no module's lets ``inspect`` go through all modules, of which there are

@@ -165,7 +165,7 @@ class WarmProcess:
         return [f"--LabController.socket_folder={self.root}/zmq"]
 
     def adopt(self, name: str, on_exit: Callable[[int, int], None]) -> bool:
-        """Take a child that was forked ahead; tell whether there is one.
+        """Take a child that was forked ahead; return whether there is one.
 
         ``on_exit(pid, code)`` runs in the reader thread, or here if the child has ended already.
         """
@@ -181,7 +181,7 @@ class WarmProcess:
         return True
 
     def signal(self, name: str, signum: int) -> bool:
-        """Send a signal to a child; tell whether it runs.
+        """Send a signal to a child; return whether it runs.
 
         Its end is heard within milliseconds: nothing else has the process id by then.
         """
@@ -196,7 +196,7 @@ class WarmProcess:
         return False
 
     def signal_process(self, pid: int, signum: int) -> bool:
-        """Send a signal to a child, by its process id; tell whether it runs."""
+        """Send a signal to a child, by its process id; return whether it runs."""
         names = [child.name for child in list(self.children.values()) if child.pid == pid]
         return any(self.signal(name, signum) for name in names)
 
@@ -250,7 +250,7 @@ class WarmProcess:
     # -- events -----------------------------------------------------------------------------
 
     def how_ended(self) -> str:
-        """Say in one sentence that the warm process has ended, and how."""
+        """Return in one sentence that the warm process has ended, and how."""
         code = self.process.poll()
         how = "" if code is None else f" with {describe_exit(code)}"
         return f"The process that starts the ranks has ended{how}; call labkit.start() again."

@@ -219,13 +219,13 @@ def ask(
 
 
 def fork_is_safe() -> bool:
-    """Tell whether ranks can be forked here (Linux; not macOS, whose system libraries may
+    """Return whether ranks can be forked here (Linux; not macOS, whose system libraries may
     start threads on import, and not Windows, which has no fork)."""
     return sys.platform == "linux"
 
 
 def forget_in_children(line: socket.socket) -> None:
-    """Let no process that this one forks keep a socket open after the end of this one."""
+    """Make no process that this one forks keep a socket open after the end of this one."""
     known = weakref.ref(line)
 
     def close() -> None:

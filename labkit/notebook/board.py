@@ -145,7 +145,7 @@ def clock(seconds: float) -> str:
 
 
 def summary(board: Sequence[RankState]) -> str:
-    """Say in a few words who does what: ``ranks 0–2 waiting, rank 3 running``."""
+    """Return in a few words who does what: ``ranks 0–2 waiting, rank 3 running``."""
     states = fold({state.rank: state.state for state in board})
     return ", ".join(f"{label(ranks)} {state}" for ranks, state in states)
 

@@ -41,7 +41,7 @@ def running() -> Lab:
 
 
 def make_current(lab: Lab) -> None:
-    """Let ``%%px`` talk to this lab, and end it with the notebook's kernel at the latest."""
+    """Make ``%%px`` talk to this lab, and end it with the notebook's kernel at the latest."""
     global _current
     atexit.register(lab.stop)
     _current = lab
@@ -443,7 +443,7 @@ class Lab:
         return group.messages()
 
     def __repr__(self) -> str:
-        """Say what is known without asking any rank; ``lab.status()`` asks."""
+        """Return what is known without asking any rank; ``lab.status()`` asks."""
         return f"Lab ({self._session.summary()})"
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:

@@ -33,7 +33,7 @@ def fill_empty(lines: list[str]) -> list[str]:
 
 
 def _failing(name: str, magic: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a magic that cannot read its line fail its cell: IPython prints that, and goes on."""
+    """Make a magic that cannot read its line fail its cell: IPython prints that, and goes on."""
 
     @functools.wraps(magic)
     def call(*args: Any, **named: Any) -> Any:

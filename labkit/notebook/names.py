@@ -60,7 +60,7 @@ def find_place(cell: str, cursor: int) -> Place | None:
 
 
 def load(shell: Any) -> None:
-    """Let a notebook's completion and its help ask the ranks of the current lab."""
+    """Make a notebook's completion and its help ask the ranks of the current lab."""
     add_matcher(shell, complete)
     kernel = getattr(shell, "kernel", None)
     if kernel is not None and not isinstance(vars(kernel).get("do_inspect"), _Inspect):
@@ -157,8 +157,8 @@ _NOTHING = object()
 
 
 def _explain(result: Any) -> None:
-    """Say below an error of the notebook's where on the ranks is what it misses: when the cell has
-    ended, after whatever else shows or handles the error."""
+    """Report below an error of the notebook's where on the ranks is what it misses: when the cell
+    has ended, after whatever else shows or handles the error."""
     error = getattr(result, "error_in_exec", None)
     if error is None or (running := lab.current()) is None or isinstance(error, LabError):
         return
@@ -197,7 +197,7 @@ def _is_from_cell(trace: TracebackType | None) -> bool:
 
 
 def of_ranks(name: str, ranks: Sequence[int], size: int) -> str:
-    """Say where a name is that the notebook does not have, but these ranks do."""
+    """Return where a name is that the notebook does not have, but these ranks do."""
     if name in ("torch", "dist"):
         whole = "torch" if name == "torch" else "torch.distributed as dist"
         return (
@@ -216,7 +216,7 @@ _NO_GROUP = re.compile(
 
 
 def of_group(message: str) -> str | None:
-    """Say where the process group is, if the notebook has raised this for want of one."""
+    """Return where the process group is, if the notebook has raised this for want of one."""
     if not _NO_GROUP.search(message):
         return None
     return "The process group is on the ranks, not in the notebook: begin the cell with %%px."

@@ -22,7 +22,7 @@ def current() -> InteractiveShell | None:
 
 
 def add_matcher(shell: InteractiveShell, matcher: Matcher) -> None:
-    """Let the shell's completion ask this too, once."""
+    """Make the shell's completion ask this too, once."""
     if matcher not in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.append(matcher)
 
@@ -53,7 +53,7 @@ def no_lab() -> LabStopped:
 
 
 def offer_magics(shell: InteractiveShell) -> None:
-    """Let the magics of a lab say that there is none, where nobody has registered them."""
+    """Make the magics of a lab say that there is none, where nobody has registered them."""
     for kind, names in MAGICS.items():
         for name in names:
             if name not in shell.magics_manager.magics[kind]:

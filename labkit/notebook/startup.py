@@ -40,7 +40,7 @@ RANK_BYTES = 64 << 20
 
 @contextlib.contextmanager
 def _said_when_stopped() -> Iterator[None]:
-    """Say in a sentence that somebody has stopped the start."""
+    """Return in a sentence that somebody has stopped the start."""
     try:
         yield
     except KeyboardInterrupt:
@@ -189,7 +189,7 @@ def check_most(n: int | None) -> int:
 
 
 def override_size(n: int | None) -> int | None:
-    """Let the variable LABKIT_RANKS (``labkit run --ranks``) replace the notebook's number."""
+    """Make the variable LABKIT_RANKS (``labkit run --ranks``) replace the notebook's number."""
     given = variables.whole_number(variables.RANKS)
     return n if given is None else given
 

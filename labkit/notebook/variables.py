@@ -34,7 +34,7 @@ def pull(group: GroupKeeper, name: str) -> list[Any]:
 
 
 def _describe_missing(name: str, missing: Mapping[int, Error | None]) -> str:
-    """Say why ranks have not given a variable: they have none, or it cannot leave them."""
+    """Return why ranks have not given a variable: they have none, or it cannot leave them."""
     where = label(list(missing))
     told = next((error for error in missing.values() if error is not None), None)
     if told is None:
@@ -65,7 +65,7 @@ def names(group: GroupKeeper, *, modules: bool = False) -> list[str]:
 
 
 def _ask(group: GroupKeeper, errand: errands.Call[Any], *, tolerate: bool = False) -> Finished:
-    """Let every rank run an errand."""
+    """Make every rank run an errand."""
     request = send_errand(group, range(group.cluster.size), errand)
     return finish(request, follow(request), tolerate=tolerate)
 

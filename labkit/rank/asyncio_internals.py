@@ -51,7 +51,7 @@ def tasks_of_users(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 
 def _is_users_task(coroutine: Any, cells: bool = False) -> bool:
-    """Tell whether a task is the user's; with ``cells``, one that runs a cell is too."""
+    """Return whether a task is the user's; with ``cells``, one that runs a cell is too."""
     files = []
     while (code := getattr(coroutine, "cr_code", None)) is not None:
         files.append(code.co_filename)
@@ -90,7 +90,7 @@ def _called(function: Any) -> str:
 
 
 def sleeps(loop: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether a cell or a task waits in an event loop for a time to come, as asyncio.sleep
+    """Return whether a cell or a task waits in an event loop for a time to come, as asyncio.sleep
     does. The engine's own tasks do so for ever."""
     own = [t for t in asyncio.all_tasks(loop) if not _is_users_task(t.get_coro(), cells=True)]
     awaited = [getattr(task, "_fut_waiter", None) for task in own]

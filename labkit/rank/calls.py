@@ -36,7 +36,7 @@ def install(shell: Any) -> None:
 
 
 def begin_cell(info: object = None) -> None:
-    """Note that a cell begins."""
+    """Record that a cell begins."""
     code = getattr(info, "raw_cell", "")
     names.put_back(tracebacks.get_shell())
     ipython_internals.forget_outputs(tracebacks.get_shell())
@@ -46,7 +46,7 @@ def begin_cell(info: object = None) -> None:
 
 
 def end_cell(result: object = None) -> None:
-    """Note that a cell has ended."""
+    """Record that a cell has ended."""
     shell = tracebacks.get_shell()
     names.tell_changed(shell)
     activity.in_cell = False

@@ -27,7 +27,7 @@ _before: set[BaseProcess] = set()
 
 
 def note() -> None:
-    """Note which are there before a cell begins."""
+    """Record which are there before a cell begins."""
     global _before
     _before = set(multiprocessing.active_children())
 

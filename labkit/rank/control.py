@@ -43,7 +43,7 @@ from .observe import blocked_call, ended_groups, sampler
 
 
 def install(kernel: Any) -> None:
-    """Let this engine answer labkit's requests on its control channel."""
+    """Make this engine answer labkit's requests on its control channel."""
     loop = ipython_internals.control_loop(kernel)
     if loop is None:
         return
@@ -92,7 +92,7 @@ def _receiver(session: Any, handler: Handler) -> Callable[[Any, Any, dict[str, A
 
 
 def look() -> Activity:
-    """Say what the main thread does (idle, or busy at which line of which cell) and uses."""
+    """Return what the main thread does (idle, or busy at which line of which cell) and uses."""
     frame = sampler.main_frame()
     where, line = tracebacks.innermost(frame) or ("", "")
     begun = tracebacks.outermost(frame)

@@ -17,7 +17,7 @@ _last: Any = None
 
 
 def install(shell: Any) -> None:
-    """Let ``breakpoint()``, ``pdb.set_trace()`` and ``%debug`` open this debugger."""
+    """Make ``breakpoint()``, ``pdb.set_trace()`` and ``%debug`` open this debugger."""
     if not ipython_internals.is_on("debugger"):
         return
     # breakpoint() looks it up there, unless PYTHONBREAKPOINT names another one.

@@ -22,13 +22,13 @@ class DebuggerQuit(LabError):
 
 
 def is_users(frame: FrameType) -> bool:
-    """Tell whether a frame runs code of the user's: of a cell, a function or a file of theirs."""
+    """Return whether a frame runs code of the user's: of a cell, a function or a file of theirs."""
     file = frame.f_code.co_filename
     return tracebacks.is_cell(file) or not (file.startswith("<") or python_threads.package(file))
 
 
 def _is_top(frame: FrameType) -> bool:
-    """Tell whether a frame is a statement at the top of a cell: IPython runs one by one."""
+    """Return whether a frame is a statement at the top of a cell: IPython runs one by one."""
     return frame.f_code.co_name == "<module>" and tracebacks.is_cell(frame.f_code.co_filename)
 
 
@@ -58,7 +58,7 @@ class Debugger(Pdb):
             sys.settrace(self.trace_dispatch)
 
     def stop_here(self, frame: FrameType) -> bool:
-        """Tell whether to stop in a frame: never in what runs the statements of a cell."""
+        """Return whether to stop in a frame: never in what runs the statements of a cell."""
         if self.over or not any(map(is_users, python_threads.frames(frame))):
             return False
         return bool(super().stop_here(frame))
@@ -81,7 +81,7 @@ class Debugger(Pdb):
             self.stopped = True
 
     def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
-        """Let a person look round, at a line of a cell or (without ``frame``) at an error.
+        """Make a person look round, at a line of a cell or (without ``frame``) at an error.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Debugger(Pdb):
             raise DebuggerQuit("the debugger was left with q, which ends the cell here.")
 
     def hidden_frames(self, stack: list[tuple[FrameType, int]]) -> list[Any]:
-        """Tell which frames ``where`` and ``up`` leave out: also all that calls the cell."""
+        """Return which frames ``where`` and ``up`` leave out: also all that calls the cell."""
         hidden: list[Any] = super().hidden_frames(stack)
         first = next((i for i, (frame, _) in enumerate(stack) if is_users(frame)), 0)
         return [True if i < first else h for i, h in enumerate(hidden)]

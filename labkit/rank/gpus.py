@@ -61,7 +61,7 @@ def find() -> tuple[str, ...]:
 
 
 def check() -> list[Missing]:
-    """Say why torch computes on no GPU of this machine; nothing where it does, or has none.
+    """Return why torch computes on no GPU of this machine; nothing where it does, or has none.
 
     Who has hidden them, or has a torch for CPUs, need not be told at each start: see
     :func:`why_none`.
@@ -72,7 +72,7 @@ def check() -> list[Missing]:
 
 
 def why_none() -> str:
-    """Say why torch can use none of this machine's GPUs, "" if it has none; for the doctor."""
+    """Return why torch can use none of this machine's GPUs, "" if it has none; for the doctor."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch is built without CUDA" if has_gpu() else ""
     if os.environ.get(VISIBLE) in NONE:
@@ -89,7 +89,7 @@ def _seen() -> int:
 
 
 def _reason() -> Missing | None:
-    """Say why CUDA cannot use the GPUs that are there; None if there are none to see."""
+    """Return why CUDA cannot use the GPUs that are there; None if there are none to see."""
     if not (has_gpu() or _seen()):
         return None
     driver = ask_driver()
@@ -109,7 +109,7 @@ def _reason() -> Missing | None:
 
 
 def _too_old(driver: Driver) -> bool:
-    """Tell whether a driver is older than the CUDA that torch was built with.
+    """Return whether a driver is older than the CUDA that torch was built with.
 
     One of the same major version will do: NVIDIA's "minor version compatibility".
     """

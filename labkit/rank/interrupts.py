@@ -43,7 +43,7 @@ _later: Callable[[float, Callable[[], None]], object] | None = None
 
 
 def reaches(function: F) -> F:
-    """Let an interrupt reach what this function does: what it raises is told to the notebook."""
+    """Make an interrupt reach what this function does: what it raises is told to the notebook."""
     _runners.add(ipython_internals.code_of(function))
     return function
 
@@ -67,7 +67,7 @@ def _begin_request() -> None:
 
 
 def begin() -> None:
-    """Note that the code of a request begins; raise an interrupt that came before."""
+    """Record that the code of a request begins; raise an interrupt that came before."""
     global _begun, _early
     _begun, early, _early = True, _early, False
     if early:
@@ -87,7 +87,8 @@ def handle(signum: int, frame: FrameType | None) -> None:
 
 
 def _waits_for_import(frame: FrameType | None) -> bool:
-    """Tell whether an interrupt has to wait for an import; then it is sent again a little later."""
+    """Return whether an interrupt has to wait for an import; then it is sent again a little
+    later."""
     global _waits_since, _is_due
     if _later is None or not is_importing(frame):
         _waits_since = 0.0
@@ -110,7 +111,7 @@ def _send_again(request: int) -> None:
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Tell whether a stack stands in the import of a library. The learner's own modules may do
+    """Return whether a stack stands in the import of a library. The learner's own modules may do
     anything while they are imported, also for ever."""
     for own in python_threads.frames(frame):
         file = own.f_code.co_filename
@@ -122,7 +123,7 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def _in_code(frame: FrameType | None) -> bool:
-    """Tell whether a stack stands in code of the learner's, or in an errand that may be cut."""
+    """Return whether a stack stands in code of the learner's, or in an errand that may be cut."""
     while frame is not None:
         if frame.f_code in _runners or ipython_internals.is_applied(frame):
             return True

@@ -102,7 +102,7 @@ def check() -> tuple[Missing, ...]:
 
 
 def is_on(feature: str) -> bool:
-    """Tell whether these versions have what a feature rests on."""
+    """Return whether these versions have what a feature rests on."""
     return all(missing.feature != feature for missing in check())
 
 
@@ -122,7 +122,7 @@ def call_later(kernel: Any, seconds: float, function: Callable[[], None]) -> Non
 
 
 def open_output(kernel: Any) -> None:
-    """Let the thread of a kernel's control channel make its way to the output now.
+    """Make the thread of a kernel's control channel make its way to the output now.
 
     By itself it does at the first request, which is not answered if no file can be opened then.
     """
@@ -133,7 +133,7 @@ def open_output(kernel: Any) -> None:
 
 
 def answer_control(kernel: Any, handlers: Mapping[str, Callable[..., None]]) -> None:
-    """Let a kernel answer requests on its control channel, by the name of the request.
+    """Make a kernel answer requests on its control channel, by the name of the request.
 
     A handler, called with (stream, ident, parent), runs in the thread of that channel.
     """
@@ -152,7 +152,7 @@ class _NoSubshells:
 
 
 def let_cells_await(kernel: Any) -> None:
-    """Let a cell await something: ipykernel 7 asks the thread of subshells for its parent then,
+    """Make a cell await something: ipykernel 7 asks the thread of subshells for its parent then,
     but an engine has none, so that the cell would never have ended."""
     if getattr(kernel, "shell_channel_thread", False) is None:
         kernel.shell_channel_thread = _NoSubshells()
@@ -163,20 +163,20 @@ def let_cells_await(kernel: Any) -> None:
 
 
 def take_input(kernel: Any, read: Callable[..., str], read_secret: Callable[..., str]) -> None:
-    """Let ``input`` and ``getpass.getpass`` be these in the cells of a kernel."""
+    """Make ``input`` and ``getpass.getpass`` be these in the cells of a kernel."""
     if hasattr(kernel, "raw_input"):
         kernel.raw_input, kernel.getpass = read, read_secret
 
 
 def use_debugger(shell: Any, make: Callable[[], Any]) -> None:
-    """Let ``make()`` be the debugger that ``%debug`` and ``%pdb`` of a shell open."""
+    """Make ``make()`` be the debugger that ``%debug`` and ``%pdb`` of a shell open."""
     formatter: Any = getattr(shell, "InteractiveTB", None)
     if hasattr(formatter, "debugger_cls"):
         formatter.debugger_cls = make
 
 
 def remember_error(error: BaseException) -> None:
-    """Note an error for ``%debug``, where Python and IPython look for the last one."""
+    """Record an error for ``%debug``, where Python and IPython look for the last one."""
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     sys.last_exc = error  # type: ignore[attr-defined]
 
@@ -195,7 +195,7 @@ def choose_messages(
     is_wanted: Callable[[Mapping[str, Any], str], bool],
     note_reply: Callable[[Mapping[str, Any], dict[str, Any]], None],
 ) -> None:
-    """Let a kernel ask before it publishes that it is "busy" with a request or "idle" again, and
+    """Make a kernel ask before it publishes that it is "busy" with a request or "idle" again, and
     the code of the request ("execute_input"): ``is_wanted(request, what)``.
 
     ``note_reply(request, content)`` may add to the content of each reply, after the last output of
@@ -224,7 +224,7 @@ def choose_messages(
 
 
 def name_errors(kernel: Any) -> None:
-    """Let a reply name the error of a value that could not be shown: ipykernel has that of the
+    """Make a reply name the error of a value that could not be shown: ipykernel has that of the
     cell's code at hand only, which is None, and calls it NoneType."""
     stock = getattr(kernel, "finish_metadata", None)
     if stock is None:
@@ -263,7 +263,7 @@ _sessions: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def is_shared(kernel: Any) -> bool:
-    """Tell whether a kernel has served more than one client since ``note_sessions``."""
+    """Return whether a kernel has served more than one client since ``note_sessions``."""
     return len(_sessions.get(kernel, ())) > 1
 
 
@@ -271,7 +271,7 @@ def is_shared(kernel: Any) -> bool:
 
 
 def name_cells(shell: Any, name: Callable[[str], str | None]) -> None:
-    """Let ``name(code)`` be the file name of a cell; where it is None, the shell's own is."""
+    """Make ``name(code)`` be the file name of a cell; where it is None, the shell's own is."""
     stock = getattr(shell.compile, "get_code_name", None)
     if stock is None:
         return
@@ -284,7 +284,7 @@ def name_cells(shell: Any, name: Callable[[str], str | None]) -> None:
 
 
 def format_errors(shell: Any, lines_of: Callable[[BaseException], list[str]]) -> None:
-    """Let ``lines_of(error)`` be what a shell shows of an error."""
+    """Make ``lines_of(error)`` be what a shell shows of an error."""
 
     def show(
         shell: Any, etype: type, value: BaseException, tb: object, tb_offset: object = None
@@ -312,7 +312,7 @@ def show_error(shell: Any, error: BaseException, lines: list[str]) -> None:
 
 
 def give_exit(shell: Any, leave: Any, show: Callable[[SystemExit], object]) -> None:
-    """Let ``leave`` be what a shell calls to end, and ``show(error)`` show how a cell was left.
+    """Make ``leave`` be what a shell calls to end, and ``show(error)`` show how a cell was left.
 
     IPython's own way shows how to end the shell, which is the last thing that a cell is to do.
     """
@@ -409,7 +409,7 @@ def codes_of_cells(shell: Any) -> list[CodeType]:
 
 
 def is_applied(frame: FrameType) -> bool:
-    """Tell whether a frame is that in which an engine calls the function of an ``apply``."""
+    """Return whether a frame is that in which an engine calls the function of an ``apply``."""
     caller = frame.f_back
     return (
         frame.f_code.co_filename == "<string>"
@@ -421,7 +421,7 @@ def is_applied(frame: FrameType) -> bool:
 def on_interrupt(
     kernel: Any, begin: Callable[[], None], handle: Callable[[int, FrameType | None], None]
 ) -> None:
-    """Let ``handle`` be the handler of SIGINT while a kernel handles a request, and call
+    """Make ``handle`` be the handler of SIGINT while a kernel handles a request, and call
     ``begin()`` before each. Where IPython hides what runs cells, nothing is done."""
     hooks = hasattr(kernel, "pre_handler_hook") and hasattr(kernel, "post_handler_hook")
     if not (hooks and codes_of_cells(kernel.shell)):

@@ -61,7 +61,7 @@ def install(shell: Any) -> None:
 
 
 def is_quiet(error: SystemExit) -> bool:
-    """Tell whether a program that leaves so has done what it was to do."""
+    """Return whether a program that leaves so has done what it was to do."""
     return error.code is None or (isinstance(error.code, int) and error.code == 0)
 
 
@@ -99,7 +99,7 @@ def lines(error: SystemExit) -> list[str]:
 
 
 def sentence(error: SystemExit) -> str:
-    """Say what ended the cell, and where."""
+    """Return what ended the cell, and where."""
     frames = list(traceback.walk_tb(error.__traceback__))
     own = [(f, line) for f, line in frames if tracebacks.is_cell(f.f_code.co_filename)]
     ended = "ended the call"  # of a function of lab.run
@@ -150,7 +150,7 @@ def _call(error: SystemExit, library: str) -> str:
 
 
 def _raises(error: SystemExit) -> bool:
-    """Tell whether a ``raise`` has made it, and no call."""
+    """Return whether a ``raise`` has made it, and no call."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -169,7 +169,7 @@ def _refused(error: SystemExit) -> str:
 
 
 def _reads_argv(error: SystemExit) -> bool:
-    """Tell whether a parser was given no arguments, so that it has read ``sys.argv``."""
+    """Return whether a parser was given no arguments, so that it has read ``sys.argv``."""
     for frame in _frames(error):
         if frame.f_code.co_name == "parse_args" and "args" in frame.f_locals:
             return frame.f_locals["args"] is None
@@ -177,7 +177,7 @@ def _reads_argv(error: SystemExit) -> bool:
 
 
 def _skips_some(error: SystemExit) -> bool:
-    """Tell whether lines come after the one that was left at, in the cell or its functions."""
+    """Return whether lines come after the one that was left at, in the cell or its functions."""
     for frame, line in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         if not tracebacks.is_cell(code.co_filename):

@@ -31,7 +31,7 @@ _INSTEAD = {
 
 
 def install(shell: Any) -> None:
-    """Note what a new shell has of its own."""
+    """Record what a new shell has of its own."""
     global _of_shell
     _of_shell = frozenset(shell.user_ns) - _given.keys()
 
@@ -110,7 +110,7 @@ def put_back(shell: Any) -> None:
 
 
 def tell_changed(shell: Any) -> None:
-    """Say which names this cell has given away."""
+    """Report which names this cell has given away."""
     names = shell.user_ns
     other = [name for name, value in _given.items() if not _means(names.get(name), value)]
     if other:
@@ -122,7 +122,8 @@ def tell_changed(shell: Any) -> None:
 
 
 def explain_missing(error: BaseException, names: Mapping[str, Any]) -> str:
-    """Say why a function of the notebook does not know a name that cells have, "" if none does."""
+    """Return why a function of the notebook does not know a name that cells have, "" if none
+    does."""
     if not isinstance(error, NameError) or not error.name or error.name not in names:
         return ""
     instead = _INSTEAD.get(error.name, "run it in a %%px cell, or pass it as an argument")
@@ -133,7 +134,7 @@ def explain_missing(error: BaseException, names: Mapping[str, Any]) -> str:
 
 
 def _means(found: object, given: object) -> bool:
-    """Tell whether a value is as good as the one that was given: a device may be a string."""
+    """Return whether a value is as good as the one that was given: a device may be a string."""
     if isinstance(found, str) and not isinstance(given, int):
         return found == str(given)
     return found is given or (type(found) is type(given) and found == given)

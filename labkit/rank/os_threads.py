@@ -58,7 +58,7 @@ def main_clock() -> int:
 
 
 def main_runs() -> bool:
-    """Tell whether the main thread is on the processor or waits for it: a thread that was woken
+    """Return whether the main thread is on the processor or waits for it: a thread that was woken
     and has not run yet waits for nobody."""
     if not sys.platform.startswith("linux"):
         return False
@@ -87,7 +87,7 @@ def read() -> Clock:
 
 
 def carriers() -> Carriers:
-    """Look at gloo's threads, which run its collectives and move their data."""
+    """Inspect gloo's threads, which run its collectives and move their data."""
     carried, runs, movers = 0, False, dict[int, tuple[int, bool]]()
     if sys.platform.startswith("linux"):
         for task, name, rest in _threads(lambda name: name.startswith((RUNNING, POLLING))):
@@ -138,7 +138,7 @@ def _read(path: str) -> str:
 
 
 def stood_still(before: Clock | None, now: Clock) -> bool:
-    """Tell whether nothing has computed between two readings and nothing does now."""
+    """Return whether nothing has computed between two readings and nothing does now."""
     if before is None or now.runs or before.main != now.main:
         return False
     return now.others - before.others < times.IDLE_NANOSECONDS
@@ -168,13 +168,13 @@ def _current(task: int | None) -> list[str]:
 
 
 def reads(task: int | None) -> bool:
-    """Tell whether a thread waits for something to read."""
+    """Return whether a thread waits for something to read."""
     call = _current(task)
     return bool(call) and call[0] == str(_READ.get(platform.machine(), -1))
 
 
 def waits_for_time(task: int | None = None) -> bool:
-    """Tell whether a thread sleeps, reads, or waits for a child process.
+    """Return whether a thread sleeps, reads, or waits for a child process.
 
     ``task`` is the system's number of the thread; None: the main one.
     """
@@ -186,7 +186,7 @@ def waits_for_time(task: int | None = None) -> bool:
 
 
 def waits_for_lock(task: int | None = None) -> bool:
-    """Tell whether a thread (the main one) waits, without a time limit, for another thread."""
+    """Return whether a thread (the main one) waits, without a time limit, for another thread."""
     call = _current(task)
     return _is_futex(call) and int(call[1 + _LIMIT - 1], 16) == 0
 

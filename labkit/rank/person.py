@@ -43,7 +43,7 @@ _home = 0
 
 
 def install(kernel: Any) -> None:
-    """Let what reads from a person ask the notebook's."""
+    """Make what reads from a person ask the notebook's."""
     global _home
     _home = os.getpid()
     ipython_internals.take_input(kernel, read, read_secret)

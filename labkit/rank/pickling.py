@@ -93,7 +93,7 @@ def dump(value: Any) -> bytes:
 
 
 def explain(error: Exception, value: object, name: str = "") -> str:
-    """Say why a value cannot leave its rank, and what can.
+    """Return why a value cannot leave its rank, and what can.
 
     ``name`` is that of the variable; without one it is the result of a function.
     """

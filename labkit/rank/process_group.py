@@ -99,8 +99,8 @@ def count_files(world_size: int) -> int:
 
 
 def check_files(rank: int, world_size: int) -> None:
-    """Look whether there are the file descriptors that a group takes: gloo's threads wait for those
-    that they lack.
+    """Check whether there are the file descriptors that a group takes: gloo's threads wait for
+    those that they lack.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def address_towards(other: str) -> str:
 
 
 def _reaches(address: str) -> bool:
-    """Tell whether an address is one of IPv4 for use between hosts."""
+    """Return whether an address is one of IPv4 for use between hosts."""
     read = ip_address(address)
     return read.version == 4 and not read.is_loopback
 

@@ -28,7 +28,7 @@ def install(kernel: Any) -> None:
 
 
 def _is_wanted(request: Mapping[str, Any], what: str) -> bool:
-    """Tell whether a message about a request is to be sent: "busy", "execute_input", "idle"."""
+    """Return whether a message about a request is to be sent: "busy", "execute_input", "idle"."""
     global _begun, _said
     if not _is_quiet(request):
         return True
@@ -39,7 +39,7 @@ def _is_wanted(request: Mapping[str, Any], what: str) -> bool:
 
 
 def _note_reply(request: Mapping[str, Any], content: dict[str, Any]) -> None:
-    """Say in the content of a reply whether there was output."""
+    """Report in the content of a reply whether there was output."""
     global _begun, _said
     if _is_quiet(request):
         streams.flush()

@@ -110,7 +110,7 @@ def use_environment(environment: Mapping[str, str]) -> None:
 
 
 def _use_threads(number: int) -> None:
-    """Let an operation of torch's use so many threads."""
+    """Make an operation of torch's use so many threads."""
     try:
         torch.set_num_threads(number)
     except RuntimeError as error:  # it starts them at once

@@ -21,5 +21,5 @@ def since_1970() -> int:
 
 
 def keep(loop: Any) -> None:
-    """Let an event loop of asyncio go by this clock."""
+    """Make an event loop of asyncio go by this clock."""
     loop.time = now

@@ -53,7 +53,7 @@ class Tap:
             return None
 
     def waits(self) -> bool:
-        """Tell whether the thread waits for more: it has given what it has read to the stream."""
+        """Return whether the thread waits for more: it has given what it has read to the stream."""
         return os_threads.reads(self._thread.native_id)
 
     def settle(self) -> None:
@@ -88,7 +88,7 @@ class Flushing:
         self.owes = False  #: a flush was asked for and is still to come
 
     def note_write(self) -> None:
-        """Note that something was written."""
+        """Record that something was written."""
         self._written = object()
 
     def __call__(self) -> None:
@@ -160,7 +160,7 @@ def install(session: Any = None) -> None:
 
 
 def flush() -> None:
-    """Let all that was written leave this rank, by C code too."""
+    """Make all that was written leave this rank, by C code too."""
     for stream in _streams:
         stream.flush.wait_for_c()
         stream.flush.now()
@@ -190,7 +190,7 @@ def _note_writes(stream: Any) -> None:
 
 
 def _settle_before_others(stream: Any) -> None:
-    """Let what a stream owes leave before anything that other threads than its own send."""
+    """Make what a stream owes leave before anything that other threads than its own send."""
     publisher = stream.pub_thread
     stock = publisher.send_multipart
 

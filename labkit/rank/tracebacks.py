@@ -40,7 +40,7 @@ scripts: set[str] = set()
 
 
 def has_shell() -> bool:
-    """Tell whether this process is an engine: a worker of torchrun has no shell."""
+    """Return whether this process is an engine: a worker of torchrun has no shell."""
     module = sys.modules.get("ipykernel.zmqshell")
     return module is not None and bool(module.ZMQInteractiveShell.initialized())
 
@@ -72,7 +72,7 @@ def find_name(code: str) -> str | None:
 
 
 def is_cell(filename: str) -> bool:
-    """Tell whether a code object's file name is that of a notebook cell."""
+    """Return whether a code object's file name is that of a notebook cell."""
     return filename.startswith("In[") or "/ipykernel_" in filename or filename in scripts
 
 

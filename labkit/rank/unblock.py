@@ -59,7 +59,7 @@ def wake(group: str, peer: int, tag: int) -> int:
 
 
 def expire() -> int:
-    """Let waits fail in the groups in which the handle of a receive was dropped; return in how
+    """Make waits fail in the groups in which the handle of a receive was dropped; return in how
     many.
 
     Gloo closes all connections of a group when the time limit of one receive in it runs out.

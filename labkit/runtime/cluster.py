@@ -141,7 +141,7 @@ class RankCluster:
         self._note_ends([p.rank for p in self.places if p.pid == pid], code)
 
     def _on_notice(self, message: Mapping[str, Any]) -> None:
-        """Note that a rank has ended, as the controller heard (``OwnedController``)."""
+        """Record that a rank has ended, as the controller heard (``OwnedController``)."""
         engine, code = message["content"]["engine"], message["content"]["code"]
         self._note_ends([p.rank for p in self.places if p.engine == engine], code)
 
@@ -174,7 +174,7 @@ class RankCluster:
         self.deaths.clear()
 
     def why_off(self, feature: str) -> str:
-        """Say why a feature is off on the ranks (by its key), "" if it is on."""
+        """Return why a feature is off on the ranks (by its key), "" if it is on."""
         return next((str(missing) for missing in self.missing if missing.feature == feature), "")
 
     # -- errands ----------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class RankCluster:
         return rank not in self.deaths and ipyparallel_internals.has_work(client, engine)
 
     def note_asked(self, ranks: Iterable[int]) -> None:
-        """Note that something is about to be sent to some ranks."""
+        """Record that something is about to be sent to some ranks."""
         self.asked = {*ranks, *(self.asked if self.busy_ranks() else ())}
 
     def busy_ranks(self) -> list[int]:
@@ -264,7 +264,7 @@ class RankCluster:
         return False
 
     def signal(self, rank: int, signum: int) -> bool:
-        """Send a signal to a rank by the system; tell whether its process is in reach."""
+        """Send a signal to a rank by the system; return whether its process is in reach."""
         return rank not in self.deaths and self.launcher.signal(self.places[rank].pid, signum)
 
     # -- restart and stop -------------------------------------------------------------------

@@ -202,7 +202,7 @@ def _waited(case: Case, own: Mapping[int, Raised]) -> list[str]:
 
 
 def what_was_done(join: bool, ending: Ending) -> list[str]:
-    """Say what labkit did about blocked ranks, and what is left to do."""
+    """Return what labkit did about blocked ranks, and what is left to do."""
     lines = []
     text = f"labkit freed {label(ending.freed)} and" if ending.freed else "labkit"
     if ending.repaired and join:

@@ -225,7 +225,7 @@ def add_slips(
 
 
 def without_files(ranks: Sequence[int]) -> str:
-    """Say what helps ranks that may open no more files."""
+    """Return what helps ranks that may open no more files."""
     have = f"{label(ranks).capitalize()} {'has' if len(ranks) == 1 else 'have'}"
     return (
         f"{have} no file descriptor left (ulimit -n is the limit). Close files and sockets that "
@@ -250,7 +250,7 @@ def for_cpu(message: str) -> str | None:
 
 
 def of_notebook(name: str, known: Mapping[str, object]) -> str:
-    """Say how a name of the notebook's gets to the ranks."""
+    """Return how a name of the notebook's gets to the ranks."""
     value = known[name]
     if line := _import(name, value):
         return f"{name} is imported in the notebook only: write {line} in the cell."

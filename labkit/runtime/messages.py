@@ -72,7 +72,7 @@ def _met(samples: Mapping[int, Sample], sender: int, key: GroupKey, sent: Messag
 
 
 def find_too_long(cluster: RankCluster, samples: Mapping[int, Sample]) -> str:
-    """Say which send and which receive did not fit, "" if that is not known.
+    """Return which send and which receive did not fit, "" if that is not known.
 
     ``samples`` are of ranks that live; the dead have left what they received last.
     """
@@ -107,7 +107,7 @@ def _sent_to(
 
 
 def _describe(size: Size | Receive) -> str:
-    """Say what one end of a message brings or has room for, and where."""
+    """Return what one end of a message brings or has room for, and where."""
     place = ": ".join(filter(None, (size.where, size.line)))
     return f"{_count(size)} of {size.type}" + (f" at {place}" if place else "")
 
@@ -159,7 +159,7 @@ def _only_sender(rank: int, tag: int, own: Group, others: Mapping[int, Group]) -
 
 
 def _compare(sender: int, sent: Size, room: Size) -> str:
-    """Say what is wrong with a message as Python's own warnings are shown, "" if nothing is."""
+    """Return what is wrong with a message as Python's own warnings are shown, "" if nothing is."""
     place, origin = (f" ({size.where})" if size.where else "" for size in (room, sent))
     if count_bytes(sent) >= count_bytes(room):
         if may_be_meant(sent.type, room.type) or not sent.elements:

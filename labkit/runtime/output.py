@@ -141,7 +141,7 @@ def _text_of(bundle: Bundle) -> str:
 
 
 def _count(*parts: object) -> None:
-    """Note how much has come that will be garbage one day."""
+    """Record how much has come that will be garbage one day."""
     global _collected
     _collected += sum(len(part) for part in parts if isinstance(part, str))
 
@@ -180,7 +180,7 @@ class LateOutput:
         self._seen: dict[tuple[str, str, bool], int] = {}  # characters that were shown already
 
     def note(self, engine: int, reply: Any) -> None:
-        """Note that an engine has got a request, of which this is the reply's future."""
+        """Record that an engine has got a request, of which this is the reply's future."""
         self._receivers[reply.msg_id] = engine
         if len(self._receivers) > NOTED:
             del self._receivers[next(iter(self._receivers))]
@@ -217,7 +217,7 @@ class LateOutput:
     def _add(
         self, found: dict[int, dict[str, str]], request: str, texts: Mapping[str, str], kept: bool
     ) -> bool:
-        """Add what is new of the texts of a request; tell whether there was anything."""
+        """Add what is new of the texts of a request; return whether there was anything."""
         more = False
         for stream, text in texts.items():
             seen = self._seen.get((request, stream, kept), 0)

@@ -40,7 +40,7 @@ class GroupKeeper:
         self.messages: Callable[[], list[Message]] = list
 
     def settle(self, ranks: Sequence[int] | None = None) -> None:
-        """Tell fresh ranks (all if None) who they are, and form the group.
+        """Notify fresh ranks (all if None) who they are, and form the group.
 
         If it is interrupted or fails, another call does it all again.
         """
@@ -93,7 +93,7 @@ class GroupKeeper:
             form(self.cluster, self.timeout)
 
     def repair(self) -> bool:
-        """Rebuild a broken group if every rank is free for it; tell whether all is well."""
+        """Rebuild a broken group if every rank is free for it; return whether all is well."""
         if not self.broken:
             return True
         cluster = self.cluster
@@ -135,7 +135,7 @@ class GroupKeeper:
 
 
 def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
-    """Tell some ranks who they are; no process group yet."""
+    """Notify some ranks who they are; no process group yet."""
     places = cluster.places
     chosen = [places[r] for r in ranks]
     addresses = dict.fromkeys(ranks, "") if is_local(cluster) else find_addresses(cluster, ranks)
@@ -207,7 +207,7 @@ def form(cluster: RankCluster, timeout: float) -> None:
 
 
 def export(cluster: RankCluster) -> None:
-    """Tell every rank what torchrun would: a group of the learner's can be formed by ``env://``.
+    """Notify every rank what torchrun would: a group of the learner's can be formed by ``env://``.
 
     The port is not that of the lab's own store, which is taken: rank 0 keeps a free one.
     """

@@ -53,7 +53,7 @@ def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
 
 
 def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
-    """Let ranks return that receive from any rank, into an interrupt.
+    """Make ranks return that receive from any rank, into an interrupt.
 
     Such a receive is tied to no connection, but one byte ends it.
     """
@@ -185,7 +185,7 @@ def places_in_c(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]:
 
 
 def crashed_in_c(cluster: RankCluster, dead: Iterable[int]) -> str:
-    """Say where C code has crashed ranks, of those of the dead that were on this host."""
+    """Return where C code has crashed ranks, of those of the dead that were on this host."""
     if not (folder := cluster.launcher.record_folder()):
         return ""
     where: dict[int, str] = {}

@@ -207,7 +207,7 @@ def values(outcomes: list[Outcome]) -> list[Any]:
 
 
 def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:
-    """Let some ranks run one errand; what is written meanwhile is not the errand's own."""
+    """Make some ranks run one errand; what is written meanwhile is not the errand's own."""
     sent = _send_errand(group, ranks, errand, May.NOBODY)
     for reply in sent.replies.values():
         group.cluster.late.keep(reply)
@@ -244,7 +244,7 @@ class Asks:
         self._turn: tuple[int, float] | None = None  # the rank that was answered, until when
 
     def serve(self, busy: Sequence[int], waiting: Collection[int]) -> bool:
-        """Let one input request be answered, if there is one; return whether it was.
+        """Make one input request be answered, if there is one; return whether it was.
 
         ``busy`` are the ranks that have not ended, ``waiting`` those of them that are known to wait
         for others: these do not ask again soon. A press of stop instead of an answer is raised.

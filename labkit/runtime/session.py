@@ -55,7 +55,7 @@ class Session:
             raise LabStopped("This lab was stopped; labkit.start() gives you a new one.")
 
     def summary(self) -> str:
-        """Say what is known of the ranks without asking them: ``4 ranks, gloo, cpu``."""
+        """Return what is known of the ranks without asking them: ``4 ranks, gloo, cpu``."""
         if self.stopped:
             return "stopped"
         places, dead = list(self._cluster.places), list(self._cluster.deaths)

@@ -233,7 +233,7 @@ _PREFIX = re.compile(r"^(?:[\w.]*\.)?(\w*(?:Error|Exception)): ")
 
 
 def why_refused(report: Report) -> str:
-    """Say why torchrun could not run, in its own words; "" if it could."""
+    """Return why torchrun could not run, in its own words; "" if it could."""
     if report.refused:
         return f"torchrun cannot run this: {report.refused.rstrip('.')}."
     if not report.code or report.failures:

@@ -182,7 +182,7 @@ class Watch:
         return {} if self._watcher is None else self._watcher.waits()
 
     def states(self) -> list[RankState]:
-        """Say what each worker does, as far as it can be asked."""
+        """Return what each worker does, as far as it can be asked."""
         if self._watcher is None:
             return []
         waits, host = self.waits(), socket.gethostname()

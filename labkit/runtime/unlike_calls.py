@@ -218,7 +218,7 @@ def _backend(met: Met) -> str:
 
 
 def _at(where: str, text: str) -> str:
-    """Say it as Python's own warnings are shown."""
+    """Return it as Python's own warnings are shown."""
     return f"UserWarning{f' ({where})' if where else ''}: {text}"
 
 

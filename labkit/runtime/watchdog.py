@@ -127,7 +127,7 @@ class Watcher:
         return control.sample(self.cluster, ranks)
 
     def outside(self) -> tuple[str, ...]:
-        """Say what outside the ranks may still give work to one that has none."""
+        """Return what outside the ranks may still give work to one that has none."""
         return doubts_outside(self.cluster.client, self.cluster.has_strangers())
 
     # -- sample ---------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Watcher:
                 return situation, verdict
 
     def _suspect(self, case: Case) -> None:
-        """Note a case that is not proved, or that there is none."""
+        """Record a case that is not proved, or that there is none."""
         if not case.stuck:
             self._refute(case.situation)
             return
@@ -269,7 +269,7 @@ def _judge(situation: Situation) -> Verdict:
 
 
 def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
-    """Say in one sentence who waits for whom in vain, if it is seen within a moment; none if all
+    """Return in one sentence who waits for whom in vain, if it is seen within a moment; none if all
     may go on. ``states`` is what the ranks do: nobody is asked where none waits."""
     if not any(state.state == "waiting" for state in states):
         return []
@@ -301,7 +301,7 @@ _SENDING = frozenset(
 
 
 def doubts_outside(client: Any, strangers: bool = False) -> tuple[str, ...]:
-    """Say what may still send something to a rank: threads and timers of the notebook, tasks of
+    """Return what may still send something to a rank: threads and timers of the notebook, tasks of
     its views, other clients if there are any (``strangers``)."""
     threads = python_threads.look({threading.get_ident()})
     found = [THREAD.format(t.name) for t in threads if not python_threads.joins(t.frame)]

@@ -209,7 +209,7 @@ class Timeline:
         return Part(title, self.spans, {rank: self.seconds(rank=rank) for rank in self.ranks})
 
     def describe(self) -> str:
-        """Say what the ranks did, in words and counts that are the same in every run."""
+        """Return what the ranks did, in words and counts that are the same in every run."""
         texts = {rank: self._counts(rank) for rank in self.ranks}
         lines = [f"Timeline of {label(self.ranks)}"]
         lines += [f"{label(ranks)}: {text}" for ranks, text in fold(texts)]

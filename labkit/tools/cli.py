@@ -177,7 +177,7 @@ def validate_notebooks(
 
 @app.command()
 def doctor() -> None:
-    """Say what this machine can do; exit with 1 if something needed is broken."""
+    """Report what this machine can do; exit with 1 if something needed is broken."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -14,7 +14,7 @@ FIRST_PAGE = "notebooks/00_start_here.ipynb"
 
 
 def warn_of_root() -> str:
-    """Say what it means to start JupyterLab as root, and what to do instead; "" for others."""
+    """Return what it means to start JupyterLab as root, and what to do instead; "" for others."""
     if os.geteuid() != 0:
         return ""
     user = os.environ.get("SUDO_USER")
@@ -31,7 +31,7 @@ def warn_of_root() -> str:
 
 
 def warn_of_others(folder: Path) -> str:
-    """Say who else can put code beside the notebooks, "" if nobody.
+    """Return who else can put code beside the notebooks, "" if nobody.
 
     A kernel starts in the folder of its notebook, and Jupyter lets it import from there.
     """

@@ -51,12 +51,12 @@ def check() -> list[Missing]:
 
 
 def pytest_report_header() -> list[str]:
-    """Say what nbval hides."""
+    """Return what nbval hides."""
     return [f"labkit: {missing}" for missing in check()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let nbval start kernels that end gently and show nothing that comes and goes, for as long
+    """Make nbval start kernels that end gently and show nothing that comes and goes, for as long
     as this pytest session lasts."""
     # Not at the top: pytest wants to rewrite nbval's assertions when it loads that plugin.
     from nbval import kernel, plugin
@@ -95,7 +95,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def start_zygote(config: pytest.Config) -> Zygote | None:
-    """Let the labs of this pytest session start from one zygote, which ends with it; return it,
+    """Make the labs of this pytest session start from one zygote, which ends with it; return it,
     None where none can be had."""
     if _ZYGOTE not in config.stash:
         config.stash[_ZYGOTE] = zygote = Zygote.start()
@@ -133,11 +133,11 @@ def _tell_stderr(item: Any) -> None:
 
 
 def _timed_out(item: Any) -> bool:
-    """Tell whether a cell of the notebook of ``item`` has run into its time limit."""
+    """Return whether a cell of the notebook of ``item`` has run into its time limit."""
     return bool(getattr(item.parent, "timed_out", False))
 
 
 def _compares_nothing(item: Any) -> bool:
-    """Tell whether nbval ran the cell of ``item`` without a stored run to compare with."""
+    """Return whether nbval ran the cell of ``item`` without a stored run to compare with."""
     strict = item.config.option.nbval or item.options["check"]  # --nbval-lax runs most cells only
     return bool(strict and item.cell.source.strip() and item.cell.execution_count is None)

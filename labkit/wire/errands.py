@@ -47,7 +47,7 @@ class Errand(Generic[P, R]):
         return Call(self.name, args, kwargs)
 
     def served_by(self, implementation: Callable[P, R]) -> None:
-        """Let this process serve the errand, with a function of the same signature."""
+        """Make this process serve the errand, with a function of the same signature."""
         self.implementation = implementation
 
 
@@ -90,7 +90,7 @@ def assign(
     environment: Mapping[str, str],
     address: str,
 ) -> None:
-    """Tell a process which rank it is, and give its cells their names."""
+    """Notify a process which rank it is, and give its cells their names."""
 
 
 # -- the process group --------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def run_trial(
 
 @errand
 def may_fix_size(answer: str, world_size: int) -> bool:
-    """Tell whether an answer may contain the number of ranks as a constant."""
+    """Return whether an answer may contain the number of ranks as a constant."""
 
 
 @errand

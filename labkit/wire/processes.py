@@ -41,7 +41,7 @@ def count_cores() -> int:
 
 
 def has_gpu() -> bool:
-    """Tell whether there is a device of an NVIDIA GPU, whatever its driver can do."""
+    """Return whether there is a device of an NVIDIA GPU, whatever its driver can do."""
     return any(DEVICES.glob("nvidia[0-9]*"))
 
 
@@ -75,7 +75,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def set_name(name: str) -> None:
-    """Let ``ps`` and ``top`` call this process so (15 letters at most): a forked one has the
+    """Make ``ps`` and ``top`` call this process so (15 letters at most): a forked one has the
     command line of the one that it comes from."""
     if sys.platform == "linux":
         _libc.prctl(_PR_SET_NAME, name.encode())
@@ -308,5 +308,5 @@ def _reduce(pickler: object, value: Any) -> Any:
 
 
 def _has_file() -> bool:
-    """Tell whether this process runs a script, which others can import."""
+    """Return whether this process runs a script, which others can import."""
     return getattr(sys.modules["__main__"], "__file__", None) is not None

@@ -115,7 +115,7 @@ def look(without: Collection[int]) -> list[Seen]:
 
 
 def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
-    """Tell whether a thread does nothing of the user's, now or ever."""
+    """Return whether a thread does nothing of the user's, now or ever."""
     if isinstance(thread, threading.Timer):
         return not may_issue(thread.function)
     top = own[0]
@@ -135,25 +135,25 @@ def _is_harmless(own: list[FrameType], thread: threading.Thread | None) -> bool:
 
 
 def _is_clients(own: list[FrameType]) -> bool:
-    """Tell whether a thread that runs ipyparallel's code was started for a call of its client: one
-    that runs an event loop, or looks after a cluster's processes, is ipyparallel's own."""
+    """Return whether a thread that runs ipyparallel's code was started for a call of its client:
+    one that runs an event loop, or looks after a cluster's processes, is ipyparallel's own."""
     loops = any(f.f_code.co_name == LOOP for f in own)
     return not loops and any(_sends(f.f_code) for f in own)
 
 
 def _sends(code: CodeType) -> bool:
-    """Tell whether code is of ipyparallel's client, whose views send things to ranks."""
+    """Return whether code is of ipyparallel's client, whose views send things to ranks."""
     parts = code.co_filename.split(os.sep)
     return CLIENT in parts and "client" in parts[parts.index(CLIENT) :]
 
 
 def _carries(code: CodeType) -> bool:
-    """Tell whether code only carries data for a loader of torch's."""
+    """Return whether code only carries data for a loader of torch's."""
     return CARRIERS in code.co_filename.replace(os.sep, "/")
 
 
 def _is_listener(own: list[FrameType]) -> bool:
-    """Tell whether a thread only writes what other threads log."""
+    """Return whether a thread only writes what other threads log."""
     logging = sys.modules.get("logging.handlers")
     file = getattr(logging, "__file__", None)
     return any((f.f_code.co_filename, f.f_code.co_name) == (file, "_monitor") for f in own)
@@ -171,7 +171,7 @@ def code_of(function: object) -> CodeType | None:
 
 
 def may_issue(function: object) -> bool:
-    """Tell whether a function that is called later may do something of the user's: all but those
+    """Return whether a function that is called later may do something of the user's: all but those
     of harmless packages, and what asyncio calls for itself."""
     while (inner := getattr(function, "func", None)) is not None:  # functools.partial
         function = inner
@@ -221,12 +221,12 @@ _COURSE = tuple(
 
 
 def joins(frame: FrameType) -> bool:
-    """Tell whether a thread waits for another one to end, or for what that returns."""
+    """Return whether a thread waits for another one to end, or for what that returns."""
     return any((f.f_code.co_filename, f.f_code.co_name) in _JOINING for f in frames(frame))
 
 
 def is_parked(frame: FrameType) -> bool:
-    """Tell whether a thread waits, without a time limit, for another thread of its process."""
+    """Return whether a thread waits, without a time limit, for another thread of its process."""
     code = frame.f_code
     limit = _PARKING.get((code.co_filename, code.co_name))
     if limit is None:
@@ -241,7 +241,7 @@ def is_parked(frame: FrameType) -> bool:
 
 
 def _is_woken(values: Mapping[str, Any]) -> bool:
-    """Tell from its variables whether a call of ``threading`` has what it waited for: a thread
+    """Return from its variables whether a call of ``threading`` has what it waited for: a thread
     that was notified may have to wait for the processor before it runs."""
     lock = values.get("waiter", values.get("lock"))  # of Condition.wait; of a thread's end
     return values.get("gotit") is True or (hasattr(lock, "locked") and not lock.locked())

@@ -111,7 +111,7 @@ def folder_of(package: str) -> Path | None:
 
 
 def is_defined(name: str, package: str, file: str) -> bool:
-    """Tell whether a source file of a package defines a name: a class, a method, an attribute.
+    """Return whether a source file of a package defines a name: a class, a method, an attribute.
 
     It is read, not imported: most of what labkit looks for is loaded in another process, and
     attributes of objects are not there before the object is. Without a source file to read
@@ -187,7 +187,7 @@ class RankState:
     left: str = ""  #: how a cell has ended the lab's process group, where one has
 
     def describe(self) -> str:
-        """Say what it does, in one line."""
+        """Return what it does, in one line."""
         place = ": ".join(part for part in (self.where, self.line) if part)
         match self.state:
             case "running" if place:
@@ -241,7 +241,7 @@ class Outcome:
 
 
 def describe_exit(code: int | None) -> str:
-    """Say how a process ended, after "ended with": ``signal 9 (SIGKILL)``, ``exit code 3``.
+    """Return how a process ended, after "ended with": ``signal 9 (SIGKILL)``, ``exit code 3``.
 
     ``code`` is negative for a signal, and None if nobody was there to see the end: its host went,
     or the connection to it.

@@ -59,7 +59,7 @@ def _write_out(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def mend_streams() -> None:
-    """Let stdout and stderr write what their encoding lacks (``LC_ALL=C``), legibly, rather than
+    """Make stdout and stderr write what their encoding lacks (``LC_ALL=C``), legibly, rather than
     raise. A stream whose user has chosen a way of their own, or that is none of Python's, stays."""
     codecs.register_error(ERRORS, _write_out)
     for stream in (sys.stdout, sys.stderr):

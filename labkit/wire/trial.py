@@ -141,7 +141,7 @@ class TrialEnd:
 
 
 def find(name: str, names: dict[str, Any]) -> Found:
-    """Tell what cells have defined by the name of an answer."""
+    """Return what cells have defined by the name of an answer."""
     if name not in names:
         return "missing"
     if _does_nothing(names[name]):
@@ -154,7 +154,7 @@ _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "COPY
 
 
 def _does_nothing(answer: Any) -> bool:
-    """Tell whether a function, or every function of a class, is a stub: ``...``, ``pass`` or
+    """Return whether a function, or every function of a class, is a stub: ``...``, ``pass`` or
     ``return None`` below a docstring."""
     if isinstance(answer, type):
         own = [value for value in vars(answer).values() if not _is_plain(value)]
@@ -167,7 +167,7 @@ def _does_nothing(answer: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether it is something that every class has: its docstring, its module, …"""
+    """Return whether it is something that every class has: its docstring, its module, …"""
     return value is None or isinstance(value, str | tuple | types.GetSetDescriptorType)
 
 

@@ -151,7 +151,7 @@ class Child:
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        """Let the program end by itself if all went well, else kill it; end whatever is left."""
+        """Make the program end by itself if all went well, else kill it; end whatever is left."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -198,7 +198,8 @@ def marked(token: str) -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process | int) -> bool:
-    """Tell whether a process runs; one that only waits for its parent to read its end does not."""
+    """Return whether a process runs; one that only waits for its parent to read its end does
+    not."""
     try:
         found = psutil.Process(process) if isinstance(process, int) else process
         return found.is_running() and found.status() != psutil.STATUS_ZOMBIE

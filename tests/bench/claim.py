@@ -30,7 +30,7 @@ class Claim:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the figure keeps to the bound."""
+        """Return whether the figure keeps to the bound."""
         if self.figure is None:
             return False
         return self.figure >= self.bound if self.at_least else self.figure <= self.bound

@@ -130,7 +130,7 @@ def render(pyproject_text: str, lock_text: str) -> str:
 
 
 def problems(pyproject_text: str, lock_text: str, environment_text: str) -> list[str]:
-    """Say, one line each, where the three files are out of step."""
+    """Return, one line each, where the three files are out of step."""
     pyproject = tomllib.loads(pyproject_text)
     lock = read_lock(lock_text)
     python = oldest_python(pyproject)

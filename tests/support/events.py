@@ -67,7 +67,7 @@ class Gate:
         self.code_to_open = f"open({str(path)!r}, 'w').close()"
 
     def open(self) -> None:
-        """Let all that wait go on, and all that come."""
+        """Make all that wait go on, and all that come."""
         self._path.touch()
 
 

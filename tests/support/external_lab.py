@@ -35,7 +35,7 @@ lab.run(external_lab.keep_busy, sys.argv[3])
 
 
 def keep_busy(folder: str) -> None:
-    """Say that this rank is at work, and never end."""
+    """Report that this rank is at work, and never end."""
     import torch
     import torch.distributed as dist
 
@@ -75,7 +75,7 @@ def ddp_step(rank: int, world_size: int) -> list[float]:
 
 
 def ask_and_stop() -> float:
-    """Let rank 1 ask for a number and open the debugger, while the others wait for it."""
+    """Make rank 1 ask for a number and open the debugger, while the others wait for it."""
     import torch
     import torch.distributed as dist
 

@@ -168,7 +168,7 @@ class Given:
         return None
 
     def holds_back(self, group: Any, kind: str, storages: frozenset[int]) -> bool:
-        """Tell whether a later call would be held back by it in a stream of CUDA."""
+        """Return whether a later call would be held back by it in a stream of CUDA."""
         same_queue = self.kind == kind == "collective" and self.group is group
         if same_queue:
             return False
@@ -311,7 +311,7 @@ def storages_of(tensors: Sequence[torch.Tensor]) -> Iterator[int]:
 
 
 def is_gloo(of_torch: Any) -> bool:
-    """Tell whether gloo serves the CPU in a process group, in place of NCCL."""
+    """Return whether gloo serves the CPU in a process group, in place of NCCL."""
     try:
         backend = of_torch._get_backend(CPU)
     except RuntimeError:
@@ -468,7 +468,7 @@ def register_hook(self: torch.Tensor, hook: Callable[..., Any]) -> Any:
 
 
 def touches(func: Any) -> bool:
-    """Tell whether a function reads or writes values of its tensors."""
+    """Return whether a function reads or writes values of its tensors."""
     name = getattr(func, "__name__", "")
     if name in NO_LOOK or name.startswith("is_"):
         return False
@@ -533,7 +533,7 @@ _ticking = 0  #: the process that has the thread
 
 
 def start_watchdog() -> None:
-    """Let a thread of the C library wake up every ``WAKE_SECONDS`` for ever, once per process."""
+    """Make a thread of the C library wake up every ``WAKE_SECONDS`` for ever, once per process."""
     global _ticking
     if _ticking == os.getpid():
         return

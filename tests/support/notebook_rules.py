@@ -128,7 +128,7 @@ def links_lead_somewhere(nb: NotebookNode, path: Path) -> list[str]:
 def link_problem(
     link: str, cell: NotebookNode, nb: NotebookNode, path: Path, root: Path
 ) -> str | None:
-    """Say what is wrong with one link of a text cell, if anything."""
+    """Return what is wrong with one link of a text cell, if anything."""
     parts = urlsplit(link)
     if parts.scheme == "attachment":
         known = unquote(parts.path) in cell.get("attachments", {})
@@ -184,7 +184,7 @@ def checks_what_it_ignores(nb: NotebookNode, path: Path) -> list[str]:
 
 
 def is_compared(cell: NotebookNode) -> bool:
-    """Tell whether nbval compares something: a stored output other than a picture."""
+    """Return whether nbval compares something: a stored output other than a picture."""
     options = nbval_options(cell)
     if options["skip"] or not options["check"] or cell.execution_count is None:
         return False

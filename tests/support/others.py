@@ -27,7 +27,7 @@ def bait(marker: Path) -> str:
 
 
 def reachable(folder: Path) -> Path:
-    """Let other users reach a test's folder; only this user writes to it."""
+    """Make other users reach a test's folder; only this user writes to it."""
     for place in (folder, *folder.parents):
         if place.name.startswith(("pytest-", "popen-")):  # the second of pytest-xdist
             place.chmod(0o755)

@@ -64,7 +64,7 @@ def run(switch: int) -> int:
 
 
 def _ends_within(seconds: float) -> bool:
-    """Wait until the input has ended, or the time is over; tell whether it has ended."""
+    """Wait until the input has ended, or the time is over; return whether it has ended."""
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 
 

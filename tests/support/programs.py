@@ -304,7 +304,7 @@ class _Drawing:
         return Program(ranks, self.groups, threads | tickers, self.mix.elements)
 
     def _tickers(self) -> dict[int, Thread]:
-        """Let threads tick that never do anything, on some ranks, from some moment on."""
+        """Make threads tick that never do anything, on some ranks, from some moment on."""
         threads = {}
         for rank in range(self.size):
             if self.draw(st.integers(0, 5)) == 5:
@@ -544,7 +544,7 @@ def _swap(draw: st.DrawFn, program: Program, rank: int, thread: int) -> Change:
 
 
 def _in_order(program: Program, ops: list[Op]) -> bool:
-    """Tell whether everything comes after what it builds on."""
+    """Return whether everything comes after what it builds on."""
     begun: set[int] = set()
     threads: set[int] = set()
     unmade = {op.group for op in ops if op.kind == "new"}

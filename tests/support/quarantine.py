@@ -31,7 +31,7 @@ def overdue(quarantine: dict[str, Cause], today: datetime.date) -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the failure of a known cause be shown only."""
+    """Make the failure of a known cause be shown only."""
     for item in items:
         if cause := QUARANTINE.get(item.nodeid):
             reason = f"{cause.text} (since {cause.since})"

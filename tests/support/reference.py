@@ -124,7 +124,7 @@ class Prediction:
 
 
 def predict(program: Program) -> Prediction:
-    """Say how a program ends on gloo."""
+    """Return how a program ends on gloo."""
     found = Prediction(
         Simulation(program, hopeful=True).result(), Simulation(program, hopeful=False).result()
     )
@@ -219,7 +219,7 @@ class Simulation:
         return End("ticks" if ticks else "waits", got, strand.index)
 
     def _meets_a_broadcast(self) -> bool:
-        """Tell whether a broadcast met something else."""
+        """Return whether a broadcast met something else."""
         return any(
             len(kinds) > 1 and any(kind == "broadcast" for kind, _ in kinds)
             for kinds in map(_kinds, self.calls.values())
@@ -228,7 +228,7 @@ class Simulation:
     # -- going on -------------------------------------------------------------------------------
 
     def step(self, strand: Strand) -> bool:
-        """Let a thread go on by one operation; tell whether it did anything."""
+        """Make a thread go on by one operation; return whether it did anything."""
         if strand.how:
             return False
         op, moved = strand.op, not strand.entered
@@ -255,7 +255,7 @@ class Simulation:
         return moved
 
     def _look_at_the_clock(self, strand: Strand, op: Op) -> None:
-        """Note a call that was met so late that its time might have been up."""
+        """Record a call that was met so late that its time might have been up."""
         limit = self.program.limit(op.group)
         if limit and self.now - strand.since > limit - MARGIN:
             self.racy = True
@@ -300,7 +300,7 @@ class Simulation:
         return (self.taken, self.sent) if sends else (self.sent, self.taken)
 
     def is_through(self, strand: Strand, op: Op) -> bool:
-        """Tell whether a thread can go on from the operation that it is at."""
+        """Return whether a thread can go on from the operation that it is at."""
         match op.kind:
             case "compute":
                 return self.now >= strand.until
@@ -335,13 +335,13 @@ class Simulation:
         return missing, len(_kinds(calls)) > 1
 
     def _hopes_for(self, rank: int, group: str, number: int) -> bool:
-        """Tell whether a rank is through with a broadcast that only its source has joined."""
+        """Return whether a rank is through with a broadcast that only its source has joined."""
         if isinstance(self.hopeful, bool):
             return self.hopeful
         return self._hopes.setdefault((rank, group, number), self.hopeful.random() < 0.5)
 
     def _is_misnamed(self, members: tuple[int, ...], number: int) -> bool:
-        """Tell whether a member that has yet to come will have another name for the group."""
+        """Return whether a member that has yet to come will have another name for the group."""
         come = self.made[members, number]
         return any(self.makings[rank] > number for rank in set(members) - come)
 

@@ -33,7 +33,7 @@ SHORT = 0.1
 
 
 def predict_manners(program: Program) -> Prediction:
-    """Say how a program ends with the manners of NCCL; it must not have time limits."""
+    """Return how a program ends with the manners of NCCL; it must not have time limits."""
     assert not any(group.limit for group in program.groups.values())
     found = [_predict(program, seed) for seed in range(ORDERS if program.threads else 1)]
     first = found[0]
@@ -65,7 +65,7 @@ class _Given:
     ordered: bool = False  #: the program has waited for it
 
     def holds_back(self, op: Op) -> bool:
-        """Tell whether a later call of its rank has to wait for it."""
+        """Return whether a later call of its rank has to wait for it."""
         if self.op.kind in COLLECTIVES and op.kind in COLLECTIVES and self.op.group == op.group:
             return False
         return self.ordered and self.op.kind not in ("send", "isend")
@@ -175,6 +175,6 @@ class _Manners(Simulation):
         return any(self._can_come(g, ranks) for g in given if self._lacks(g) != (set(), False))
 
     def _can_come(self, given: _Given, ranks: set[int]) -> bool:
-        """Tell whether ranks that can go on may still bring what a call lacks."""
+        """Return whether ranks that can go on may still bring what a call lacks."""
         missing, conflict = self._lacks(given)
         return not conflict and missing <= ranks

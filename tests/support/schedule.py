@@ -78,6 +78,6 @@ class Scheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
-    """Let pytest-xdist divide the tests so."""
+    """Make pytest-xdist divide the tests so."""
     config.option.loadscopereorder = False
     return Scheduling(config, log)

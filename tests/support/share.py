@@ -242,7 +242,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which share runs."""
+    """Return which share runs."""
     said = config.stash[KEY]
     if said == "all":
         return "share: all"

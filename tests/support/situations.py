@@ -172,7 +172,7 @@ def _record_situations(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Tell the fixture whether the test has passed."""
+    """Notify the fixture whether the test has passed."""
     report = yield
     if report.when == "call":
         item.stash[PASSED] = report.passed

@@ -99,7 +99,7 @@ class Button:
         self._thread.start()
 
     def arm(self) -> None:
-        """Let its time run; KeyboardInterrupt may come right now."""
+        """Make its time run; KeyboardInterrupt may come right now."""
         self._armed.set()
 
     def _press(self) -> None:

@@ -88,7 +88,7 @@ def knock(words: Callable[[], bytes]) -> None:
 
 
 def number() -> bytes:
-    """Say what a rank of gloo says first."""
+    """Return what a rank of gloo says first."""
     return struct.pack("=Q", random.choice(NUMBERS)) + random.randbytes(random.choice([0, 64]))
 
 

@@ -182,7 +182,7 @@ def _judge_exact(
 
 
 def _joins(program: Program, rank: int, stages: list[dict[int, int]]) -> bool:
-    """Tell whether a rank waits for a thread of its own, in one of some stages."""
+    """Return whether a rank waits for a thread of its own, in one of some stages."""
     ops = program.ranks[rank]
     places = (stage[rank] for stage in stages if rank in stage)
     return any(i < len(ops) and ops[i].kind == "join" for i in places)
@@ -191,7 +191,7 @@ def _joins(program: Program, rank: int, stages: list[dict[int, int]]) -> bool:
 def _mismatches(
     program: Program, stage: dict[int, int], case: Any, places: dict[Place, int]
 ) -> list[str]:
-    """Say which ranks wait elsewhere, or for something else, than in a stage of the program."""
+    """Return which ranks wait elsewhere, or for something else, than in a stage of the program."""
     told = (
         _mismatch(program, rank, index, case.waits[rank], case.entry(rank), places)
         for rank, index in stage.items()
@@ -269,7 +269,8 @@ class Checker:
         return predict_manners(program) if self.manners else predict(program)
 
     def ends(self, program: Program) -> bool:
-        """Tell whether a program ends for sure, and nobody could suspect for long that it does not.
+        """Return whether a program ends for sure, and nobody could suspect for long that it does
+        not.
 
         With NCCL's manners, threads can bring a program to a halt that is correct with gloo.
         """

@@ -24,11 +24,11 @@ class VirtualClock(Clock):
         self._numbers = itertools.count()
 
     def at(self, seconds: float, happen: Callable[[], object]) -> None:
-        """Let something happen at a time; it may raise an error, as an interrupt does."""
+        """Make something happen at a time; it may raise an error, as an interrupt does."""
         heapq.heappush(self._events, (seconds, next(self._numbers), happen))
 
     def press_at(self, seconds: float) -> None:
-        """Let somebody press stop at a time, in a wait that is stoppable."""
+        """Make somebody press stop at a time, in a wait that is stoppable."""
 
         def press() -> None:
             raise KeyboardInterrupt

@@ -74,7 +74,7 @@ def _folder(path: Path) -> str:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the first process, in one of xdist's."""
+    """Notify the first process, in one of xdist's."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output[TOLD] = dict(refusals)
 
@@ -86,6 +86,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which starts began with an import of torch although there was a zygote."""
+    """Report which starts began with an import of torch although there was a zygote."""
     for text, count in refusals.most_common():
         terminalreporter.write_line(f"refused by the zygote: {count} × {text}")

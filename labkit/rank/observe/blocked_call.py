@@ -62,7 +62,7 @@ def _unknown(doubt: str) -> Wait:
 
 
 def _why_unknown() -> str:
-    """Say why a wait inside torch.distributed is not understood."""
+    """Return why a wait inside torch.distributed is not understood."""
     hidden = names.hidden_waits()
     return hidden or "labkit cannot see what rank {rank} waits for"
 
@@ -160,7 +160,7 @@ def _of_no_other_thread(
 
 
 def is_known(frame: FrameType) -> bool:
-    """Tell whether a thread is in a call whose wait would be described if nothing ended it: one
+    """Return whether a thread is in a call whose wait would be described if nothing ended it: one
     that is not has a time limit, or is over."""
     code = frame.f_code
     known = code in (p2p_record.WAIT, p2p_record.MONITORED_BARRIER) or store_waits.is_wait(frame)
@@ -248,7 +248,7 @@ def bounded(timeout: object) -> bool:
 
 
 def gives_up(group: ProcessGroup) -> bool:
-    """Tell whether waits in a group end by themselves before long."""
+    """Return whether waits in a group end by themselves before long."""
     return bounded(groups.limit(group))
 
 

@@ -72,7 +72,7 @@ def _find_call() -> tuple[Place | None, bool]:
 
 
 def note_call(group: ProcessGroup, name: str, args: Sequence[Any], work: Work | None) -> None:
-    """Note a collective that has just been issued by the method ``name`` with ``args``."""
+    """Record a collective that has just been issued by the method ``name`` with ``args``."""
     place, direct = _find_call()
     root, splits = ends(group, name, args)
     if work is not None and place is not None:
@@ -134,7 +134,7 @@ def note_message(
     group: ProcessGroup, key: MessageKey, tensors: Sequence[torch.Tensor], work: Work | None,
     began: int = 0,
 ) -> None:  # fmt: skip
-    """Note the size of one end of a message, where its call stands, and when that began."""
+    """Record the size of one end of a message, where its call stands, and when that began."""
     place = find_place()
     if work is not None and place is not None:
         origins[work] = place

@@ -81,7 +81,7 @@ def _messages() -> dict[tuple[str, tuple[int, ...]], Group]:
 
 
 def _begin_collectives() -> None:
-    """Note where the numbers of each group stand."""
+    """Record where the numbers of each group stand."""
     collective_notes.noted.clear()
     _began.clear()
     if names.is_on("collectives"):
@@ -104,7 +104,7 @@ def collectives_of_cell() -> CellCalls | None:
 
 
 def _has_new(group: ProcessGroup, backend: str) -> bool:
-    """Tell whether a group has had collectives of a backend since ``begin``."""
+    """Return whether a group has had collectives of a backend since ``begin``."""
     if backend in collective_notes.noted.get(group, ()):
         return True
     (was, less), (counted, now_less) = _before(group, backend), _counted(group, backend)

@@ -73,7 +73,7 @@ def note(
     operation: int,
     call: tuple[int, tuple[str, int] | None, bool],
 ) -> None:
-    """Note a collective that has been issued by a method with ``args``: its root in the group
+    """Record a collective that has been issued by a method with ``args``: its root in the group
     (-1 if it has none), place, and whether that calls torch itself."""
     order, gaps = _layout(method, args)
     known = noted.setdefault(group, {}).setdefault(backend, deque(maxlen=KEPT))
@@ -94,7 +94,7 @@ def _parts(group: ProcessGroup, method: str, args: Sequence[Any], backend: str) 
 
 
 def note_others(group: ProcessGroup, backend: str, count: int = 1) -> None:
-    """Note that a backend has numbered something in a group that is no collective."""
+    """Record that a backend has numbered something in a group that is no collective."""
     known = others.setdefault(group, {})
     known[backend] = known.get(backend, 0) + count
 
@@ -164,7 +164,7 @@ def _layout(method: str, args: Sequence[Any]) -> tuple[str, bool]:
 
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor's elements lie one after the other; a sparse one has its own."""
+    """Return whether a tensor's elements lie one after the other; a sparse one has its own."""
     return tensor.layout is not torch.strided or tensor.is_contiguous()
 
 
@@ -187,7 +187,7 @@ def order_of(tensor: torch.Tensor) -> str:
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
-    """Tell whether elements of a tensor do not lie one after the other in any order.
+    """Return whether elements of a tensor do not lie one after the other in any order.
 
     >>> has_gaps(torch.zeros(2, 3).t()), has_gaps(torch.zeros(2, 3)[:, :2])
     (False, True)

@@ -87,7 +87,7 @@ queue = Cuda()
 
 
 def uses_device() -> bool:
-    """Tell whether calls of this rank return before their work is done."""
+    """Return whether calls of this rank return before their work is done."""
     return queue.is_used()
 
 
@@ -130,7 +130,7 @@ def finish() -> None:
 
 
 def wait() -> None:
-    """Look at the device again and again, and sleep in between: the interpreter is free.
+    """Inspect the device again and again, and sleep in between: the interpreter is free.
 
     However long a look takes, the pauses are longer: who looks at this thread takes it for one
     that waits (``times.POLLING_NANOSECONDS``).
@@ -149,7 +149,7 @@ WAIT: CodeType = wait.__code__
 
 
 def use_blocking_sync(device: torch.device) -> None:
-    """Let this process sleep where it waits for a GPU, as in ``tensor.item()``.
+    """Make this process sleep where it waits for a GPU, as in ``tensor.item()``.
 
     By itself CUDA spins there, on a processor that other ranks need. It counts for a context that
     is made afterwards, and is harmless where CUDA's driver is not there.

@@ -14,17 +14,17 @@ from .p2p_record import Message as Noted
 
 
 def is_wait(frame: FrameType | None) -> bool:
-    """Tell whether a thread waits for all that was given to the device: the end of a cell."""
+    """Return whether a thread waits for all that was given to the device: the end of a cell."""
     return any(f.f_code is device.WAIT for f in python_threads.frames(frame))
 
 
 def is_pending() -> bool:
-    """Tell whether the device has collectives or messages that it has not finished."""
+    """Return whether the device has collectives or messages that it has not finished."""
     return bool(device.pending() or device.pending_messages())
 
 
 def holds(frame: FrameType | None) -> bool:
-    """Tell whether something that was given to the device holds a thread in C, where it spins:
+    """Return whether something that was given to the device holds a thread in C, where it spins:
     in a call with which NCCL cannot begin, or in one that waits for an event of CUDA."""
     if frame is None or not device.uses_device():
         return False
@@ -32,7 +32,7 @@ def holds(frame: FrameType | None) -> bool:
 
 
 def in_torch(frame: FrameType) -> bool:
-    """Tell whether a thread may be in torch's C++ for a call to the other ranks."""
+    """Return whether a thread may be in torch's C++ for a call to the other ranks."""
     ours = frame.f_code.co_filename == p2p_record.__file__  # it passes on what is called
     return ours or torch_frames.is_blind(frame)
 

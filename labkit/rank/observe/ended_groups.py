@@ -36,20 +36,20 @@ left = ""
 
 
 def note_joined() -> None:
-    """Note that labkit has formed the default group."""
+    """Record that labkit has formed the default group."""
     global _is_formed
     _is_formed = True
 
 
 def begin_cell(code: str) -> None:
-    """Note which cell begins, and the groups that there are."""
+    """Record which cell begins, and the groups that there are."""
     global _cell
     _cell = tracebacks.find_name(code) or "a cell"
     ended.note_destroyed("")  # by labkit, between cells
 
 
 def end_cell(names: dict[str, Any]) -> None:
-    """Note what a cell has made of its names, and which groups it has ended."""
+    """Record what a cell has made of its names, and which groups it has ended."""
     for name, value in names.items():
         known = _bound.get(name)
         if known is None or known[0] != id(value):
@@ -58,7 +58,7 @@ def end_cell(names: dict[str, Any]) -> None:
 
 
 def end_call(what: str) -> None:
-    """Note which groups a cell, or a function of ``lab.run``, has ended; say so of the lab's."""
+    """Record which groups a cell, or a function of ``lab.run``, has ended; say so of the lab's."""
     global left
     ended.note_destroyed(f"dist.destroy_process_group() in {what}")
     if dist.is_initialized():
@@ -69,7 +69,7 @@ def end_call(what: str) -> None:
 
 
 def leave(by: str) -> None:
-    """Note that this rank leaves all its groups: ``by`` says through what: "lab.reset()", or
+    """Record that this rank leaves all its groups: ``by`` says through what: "lab.reset()", or
     "the deadlock", of the last cell."""
     global left, _is_formed
     _is_formed = False
@@ -80,7 +80,7 @@ def leave(by: str) -> None:
 
 
 def explain(error: BaseException) -> None:
-    """Let an error that a group of before has caused say what has that group, in one sentence."""
+    """Make an error that a group of before has caused say what has that group, in one sentence."""
     text = str(error)
     if texts.NO_GROUP in text:
         if left:
@@ -97,7 +97,7 @@ def explain(error: BaseException) -> None:
 
 
 def describe(thing: object, group: object) -> str:
-    """Say what a thing of the cells' belongs to, and what to write."""
+    """Return what a thing of the cells' belongs to, and what to write."""
     name, cell = find_name(thing)
     kind = ended.kind(thing)
     made = f", made in {cell}" if cell else ""

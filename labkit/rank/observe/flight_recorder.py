@@ -27,18 +27,18 @@ PART = " (gloo)"
 
 
 def _backends() -> list[str]:
-    """Say which recorders to ask: every backend has its own."""
+    """Return which recorders to ask: every backend has its own."""
     found = {name for g in torch_groups.members() for name in torch_groups.backends(g)}
     return [name for name in ("gloo", NCCL) if name in found]
 
 
 def is_recording() -> bool:
-    """Tell whether there is a recorder: torch may hide it, the user may have switched it off."""
+    """Return whether there is a recorder: torch may hide it, the user may have switched it off."""
     return names.is_on("collectives") and not recorder.switched_off()
 
 
 def _belongs(entry: Issued, births: dict[str, int]) -> bool:
-    """Tell whether an entry is of a group of today: a name comes again after
+    """Return whether an entry is of a group of today: a name comes again after
     ``destroy_process_group``."""
     born = births.get(entry.group)
     return born is not None and entry.created >= born and not entry.is_message

@@ -39,7 +39,7 @@ class Threads:
         self._found: list[tuple[int, Issuer]] = []
 
     def look(self) -> None:
-        """Look at every thread but the main one and those that labkit and ipykernel made."""
+        """Inspect every thread but the main one and those that labkit and ipykernel made."""
         main = threading.main_thread().ident
         assert main is not None
         before, self._clocks, self._found = self._clocks, {}, []
@@ -57,7 +57,7 @@ class Threads:
         return [issuer for _, issuer in self._found]
 
     def is_alone(self) -> bool:
-        """Tell whether there is no thread here that could end a wait of the main one."""
+        """Return whether there is no thread here that could end a wait of the main one."""
         return not self._found
 
 
@@ -77,7 +77,7 @@ def _issuer(seen: python_threads.Seen) -> Issuer:
 
 
 def _waits_for_lock(ident: int) -> bool:
-    """Tell whether a thread waits in C, without a time limit, for another one."""
+    """Return whether a thread waits in C, without a time limit, for another one."""
     tasks = (t.native_id for t in threading.enumerate() if t.ident == ident)
     task = next(tasks, None)
     return task is not None and os_threads.waits_for_lock(task)

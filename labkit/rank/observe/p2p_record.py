@@ -176,7 +176,7 @@ def _set_group_name(self: ProcessGroup, name: str) -> None:
 def _note(
     group: ProcessGroup, kind: str, peer: int, tag: int, began: int, tensors: Any, work: Work | None
 ) -> Work | None:
-    """Note a message that was posted. NCCL gives no Work inside a coalesced batch."""
+    """Record a message that was posted. NCCL gives no Work inside a coalesced batch."""
     tag = tag_of(group, tensors, tag)
     counter = posted.setdefault(group, Counter())
     counter[kind, peer, tag] += 1
@@ -194,7 +194,7 @@ def _note(
 def _drop(
     name: int, group: weakref.ref[ProcessGroup], message: Message, _: weakref.ref[Work]
 ) -> None:
-    """Note a message whose handle is gone before anybody waited for it: gloo may forget it."""
+    """Record a message whose handle is gone before anybody waited for it: gloo may forget it."""
     if _open.pop(name, None) is not None and (home := group()) is not None:
         lost = dropped.setdefault(home, deque(maxlen=call_details.KEPT))
         lost.append((message.kind, message.peer, message.tag, message.number))
@@ -297,7 +297,7 @@ def get_future(self: Work) -> Any:
 
 
 def forget_futures() -> None:
-    """Let go of the futures that are done: each keeps its tensors. Both the main thread and the
+    """Make go of the futures that are done: each keeps its tensors. Both the main thread and the
     one that answers do so."""
     for known in list(futures):
         if known[0].done():
@@ -312,7 +312,7 @@ def _group_of(work: Work) -> str:
 
 
 def _note_wait(began: int, work: Work | None) -> None:
-    """Note a wait that has ended: for a work, or None in a monitored barrier."""
+    """Record a wait that has ended: for a work, or None in a monitored barrier."""
     if notes is None or notes.thread != threading.get_ident():
         return
     ended = time.time_ns()

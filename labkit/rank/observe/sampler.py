@@ -99,7 +99,7 @@ def _polls_at(frame: FrameType | None, ran: int) -> object:
 
 
 def _meets(frame: FrameType) -> bool:
-    """Tell whether a thread asks others in C++, through a store: nothing else runs there."""
+    """Return whether a thread asks others in C++, through a store: nothing else runs there."""
     return (
         blocked_call.find_meeting(frame) is not None
         or store_waits.is_wait(frame)
@@ -143,7 +143,7 @@ class Sampler:
         self._go_on()
 
     def sample(self) -> Sample:
-        """Say what the main thread does, what it waits for and what this rank has provided."""
+        """Return what the main thread does, what it waits for and what this rank has provided."""
         self._go_on()
         self._look()
         if not is_busy():  # its event loop may run, and threads of it live
@@ -205,7 +205,7 @@ class Sampler:
             self._traffic.look()
 
     def _is_due(self, what: str) -> bool:
-        """Tell whether the last look at something is some time ago: two of one moment say nothing
+        """Return whether the last look at something is some time ago: two of one moment say nothing
         of what moves."""
         now = steady.now()
         if due := now - self._sampled.get(what, 0.0) >= times.MAIN_THREAD_LOOK / 2:
@@ -213,7 +213,7 @@ class Sampler:
         return due
 
     def _describe(self, frame: FrameType | None) -> Wait | None:
-        """Say what a main thread that stands still waits for, None for no other rank."""
+        """Return what a main thread that stands still waits for, None for no other rank."""
         if frame is None or not is_busy():
             return None
         if person.prompt():  # who gives an answer lets it go on
@@ -244,7 +244,7 @@ class Sampler:
         return None
 
     def _computes(self) -> bool:
-        """Tell whether threads that are not Python's compute, for the main one that waits."""
+        """Return whether threads that are not Python's compute, for the main one that waits."""
         clock = os_threads.read()
         before, self._clock = self._clock, clock
         return not os_threads.stood_still(before, clock)
@@ -281,7 +281,7 @@ class Sampler:
 
 
 def _awaits(frame: FrameType) -> bool:
-    """Tell whether a cell awaits something: the main thread is in its event loop."""
+    """Return whether a cell awaits something: the main thread is in its event loop."""
     own = python_threads.frames(frame)
     return activity.in_cell and all(python_threads.package(f.f_code.co_filename) for f in own)
 
@@ -305,7 +305,7 @@ def main_frame() -> FrameType | None:
 
 
 def is_busy() -> bool:
-    """Tell whether the main thread runs anything: a cell, a function of a notebook, a task."""
+    """Return whether the main thread runs anything: a cell, a function of a notebook, a task."""
     if activity.is_running():
         return True
     own = python_threads.frames(main_frame())

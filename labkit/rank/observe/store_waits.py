@@ -62,12 +62,12 @@ _CODES = {get.__code__, wait.__code__, _OPENS}
 
 
 def is_wait(frame: FrameType) -> bool:
-    """Tell whether a frame is a call that waits in a store."""
+    """Return whether a frame is a call that waits in a store."""
     return frame.f_code in _CODES
 
 
 def opens(frame: FrameType) -> bool:
-    """Tell whether a call makes a server, which waits for its clients, or looks for one."""
+    """Return whether a call makes a server, which waits for its clients, or looks for one."""
     return frame.f_code is _OPENS
 
 

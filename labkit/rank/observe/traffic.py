@@ -80,7 +80,7 @@ class Looks:
         self._now, self._before = None, None
 
     def is_still(self) -> bool:
-        """Tell whether nothing was on its way at the last two looks, and between them.
+        """Return whether nothing was on its way at the last two looks, and between them.
 
         What has come and lies there unread, while gloo's threads do nothing, is not on its way:
         nobody takes it, for it fits no call that was made.
@@ -100,7 +100,7 @@ class Looks:
         return still
 
     def _spins(self, number: int) -> bool:
-        """Tell whether a thread of gloo's transport has run, and moved nothing."""
+        """Return whether a thread of gloo's transport has run, and moved nothing."""
         assert self._now is not None
         used, _ = self._now.threads.movers[number]
         known = self._now.bytes.moved >= 0
@@ -120,7 +120,7 @@ class _Look(NamedTuple):
     threads: os_threads.Carriers  #: that move them
 
     def is_awake(self, number: int) -> bool:
-        """Tell whether a thread of gloo's transport ran right then; it wakes up by chance too."""
+        """Return whether a thread of gloo's transport ran right then; it wakes up by chance too."""
         return self.threads.movers.get(number, (0, False))[1]
 
 
@@ -152,7 +152,7 @@ def count_bytes() -> Bytes:
 
 
 def _is_notebooks(twin: socket.socket) -> bool:
-    """Tell whether a connection is one of those by which the notebook reaches this rank."""
+    """Return whether a connection is one of those by which the notebook reaches this rank."""
     if not _notebook:
         return False
     with contextlib.suppress(OSError):  # it listens, or has been closed at the other end
@@ -161,7 +161,7 @@ def _is_notebooks(twin: socket.socket) -> bool:
 
 
 def _is_refused(about: bytes) -> bool:
-    """Tell whether the other end of a connection takes nothing at the moment: it has unread bytes
+    """Return whether the other end of a connection takes nothing at the moment: it has unread bytes
     as many as it may, and what waits here is on no link. Its own looks say whether it reads."""
     return len(about) >= _ROOM.size and _ROOM.unpack_from(about)[0] == 0
 

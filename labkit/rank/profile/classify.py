@@ -203,7 +203,7 @@ def _end(raw: Raw, start: int, wait: tuple[int, int] | None, backward: Event | N
 
 
 def _homes(raws: Sequence[Raw], entries: Sequence[Issued]) -> dict[int, str]:
-    """Tell the group of each thread.
+    """Notify the group of each thread.
 
     A thread works for one group, so an event that only one group can have issued tells it; the
     threads without such an event may have what the others leave.
@@ -226,7 +226,7 @@ def _homes(raws: Sequence[Raw], entries: Sequence[Issued]) -> dict[int, str]:
 
 
 def _fits(raw: Raw, entry: Issued) -> bool:
-    """Tell whether a collective that a thread took up may be one that was issued: the same name,
+    """Return whether a collective that a thread took up may be one that was issued: the same name,
     and issued before (but for the grain of the two clocks)."""
     return entry.name == raw.name and entry.created <= raw.start + times.CLOCKS_APART_NANOSECONDS
 

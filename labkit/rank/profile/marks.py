@@ -20,7 +20,7 @@ from ..torch_internals import profiling
 
 @contextlib.contextmanager
 def marking() -> Iterator[list[Event]]:
-    """Note each forward and each backward of this thread in the list that this yields."""
+    """Record each forward and each backward of this thread in the list that this yields."""
     me = threading.get_ident()
     found: list[Event] = []
     begun: list[int] = []  # of the modules that run now, the outermost first

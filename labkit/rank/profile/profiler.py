@@ -144,7 +144,7 @@ def _meet_others(rank: int, key: str, hosts: Mapping[int, str]) -> tuple[int, in
 
 @contextlib.contextmanager
 def _noting(noted: p2p_record.Notes, profiler: profile, stopped: list[int]) -> Iterator[None]:
-    """Note messages and waits for the length of a ``with``, but no longer than
+    """Record messages and waits for the length of a ``with``, but no longer than
     ``times.RECORDING``: then the profiler pauses too, and the time goes into ``stopped``."""
 
     def pause() -> None:

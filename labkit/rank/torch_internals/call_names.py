@@ -86,7 +86,7 @@ def _is_stdlib(file: str) -> bool:
 
 
 def _is_public(frame: FrameType) -> bool:
-    """Tell whether a frame is of a function that its name tells something about."""
+    """Return whether a frame is of a function that its name tells something about."""
     code = frame.f_code
     return not (code.co_name in PLUMBING or _is_inside(frame))
 
@@ -107,7 +107,8 @@ def _qualified(frame: FrameType) -> str:
 
 
 def _is_reducer(inside: list[FrameType]) -> bool:
-    """Tell whether DDP's reducer may be what waits in a backward: C++ alone, or a hook of DDP's."""
+    """Return whether DDP's reducer may be what waits in a backward: C++ alone, or a hook of
+    DDP's."""
     files = [f.f_code.co_filename for f in inside]
     return files[0] in _ENGINE or any(file.startswith(_HOOKS) for file in files)
 
@@ -122,8 +123,8 @@ def _name_module(outer: FrameType, inside: list[FrameType], caller: FrameType | 
 
 
 def _evaluates(module: torch.nn.Module, inside: list[FrameType], caller: FrameType | None) -> bool:
-    """Tell whether a forward is part of an evaluation: by the module's mode, or by a ``with`` or a
-    decorator around it. (Whether gradients are on is known in the thread itself alone.)"""
+    """Return whether a forward is part of an evaluation: by the module's mode, or by a ``with`` or
+    a decorator around it. (Whether gradients are on is known in the thread itself alone.)"""
     if not module.training:
         return True
     while caller is not None:
@@ -136,7 +137,7 @@ def _evaluates(module: torch.nn.Module, inside: list[FrameType], caller: FrameTy
 
 
 def _within(frame: FrameType) -> bool:
-    """Tell whether the line of a cell stands in a ``with`` of an evaluation."""
+    """Return whether the line of a cell stands in a ``with`` of an evaluation."""
     source = "".join(linecache.getlines(frame.f_code.co_filename))
     return any(first <= frame.f_lineno <= last for first, last in _evaluations(source))
 

@@ -57,7 +57,7 @@ def connect(self: Any, *given: Any, **named: Any) -> None:
 
 
 def give_up() -> int:
-    """Let what waits for a group to be connected fail; return how much there was."""
+    """Make what waits for a group to be connected fail; return how much there was."""
     found = list(_attempts)
     for ended in found:
         ended.put(

@@ -36,7 +36,7 @@ GONE = " (ended)"
 
 
 def note_living() -> None:
-    """Note the groups of now."""
+    """Record the groups of now."""
     living = groups.members()
     _known.update(living)
     if living:
@@ -44,7 +44,7 @@ def note_living() -> None:
 
 
 def note_destroyed(how: str) -> None:
-    """Note which groups have gone since they were noted, and with what."""
+    """Record which groups have gone since they were noted, and with what."""
     living = groups.members()
     for group in list(_known):
         if group not in living:
@@ -54,7 +54,8 @@ def note_destroyed(how: str) -> None:
 
 
 def note_all(how: str, explain: Explain) -> None:
-    """Note that all groups of now end, and let models that have one say so when they are called."""
+    """Record that all groups of now end, and let models that have one say so when they are
+    called."""
     global _explain, _last
     _explain = explain
     _last = how
@@ -74,7 +75,7 @@ def note_all(how: str, explain: Explain) -> None:
 
 
 def _rename(mesh: Any) -> None:
-    """Let a mesh name no sub-group any more: another one will have the name, of other ranks.
+    """Make a mesh name no sub-group any more: another one will have the name, of other ranks.
 
     A mesh knows its groups by their names alone, so that of all ranks goes on with the next one.
     """
@@ -85,7 +86,7 @@ def _rename(mesh: Any) -> None:
 
 
 def note_works(works: list[Work], how: str) -> None:
-    """Note the handles of what was under way in groups that end."""
+    """Record the handles of what was under way in groups that end."""
     _works.update(dict.fromkeys(works, how))
 
 
@@ -100,12 +101,12 @@ def _refuse(model: Any, given: Any) -> None:
 
 
 def was_default(group: object) -> bool:
-    """Tell whether a group was a default group, of all ranks."""
+    """Return whether a group was a default group, of all ranks."""
     return isinstance(group, ProcessGroup) and group in _worlds
 
 
 def any_noted() -> bool:
-    """Tell whether a group has ended that something may still hold."""
+    """Return whether a group has ended that something may still hold."""
     return bool(_last) or bool(_ended) or bool(_works)
 
 
@@ -131,7 +132,7 @@ def _leaves(node: Any) -> set[int]:
 
 
 def is_ended(group: object) -> bool:
-    """Tell whether something is a group that has ended."""
+    """Return whether something is a group that has ended."""
     return isinstance(group, ProcessGroup) and group in _ended
 
 
@@ -151,7 +152,7 @@ def how(thing: object) -> str:
 
 
 def has_renamed(thing: object) -> bool:
-    """Tell whether a mesh, or the mesh of a tensor, has had sub-groups that have ended."""
+    """Return whether a mesh, or the mesh of a tensor, has had sub-groups that have ended."""
     mesh = getattr(thing, "device_mesh", thing) if _kind_of_sharded(thing) else None
     names = getattr(mesh, "_dim_group_names", None)
     return isinstance(names, list) and any(str(n).endswith(GONE) for n in names)
@@ -172,14 +173,14 @@ def group_of(value: object) -> object:
 
 
 def holds(thing: object) -> bool:
-    """Tell whether something is a model, an optimizer, a tensor or a mesh."""
+    """Return whether something is a model, an optimizer, a tensor or a mesh."""
     return isinstance(thing, torch.nn.Module | torch.optim.Optimizer) or bool(
         _kind_of_sharded(thing)
     )
 
 
 def contains(model: object, thing: object) -> bool:
-    """Tell whether a module is a part of a model."""
+    """Return whether a module is a part of a model."""
     return (
         isinstance(thing, torch.nn.Module)
         and isinstance(model, torch.nn.Module)

@@ -88,12 +88,12 @@ def skip(frame: FrameType | None) -> FrameType | None:
 
 
 def is_torch(frame: FrameType) -> bool:
-    """Tell whether a frame is of torch's Python."""
+    """Return whether a frame is of torch's Python."""
     return frame.f_code.co_filename.startswith(TORCH)
 
 
 def is_blind(frame: FrameType) -> bool:
-    """Tell whether torch may wait there for collectives that it issued itself.
+    """Return whether torch may wait there for collectives that it issued itself.
 
     Such a frame on top of the stack, in an idle process, is such a wait; but for a barrier that
     is none of the recorder's collectives.
@@ -103,8 +103,8 @@ def is_blind(frame: FrameType) -> bool:
 
 
 def spins(frame: FrameType) -> bool:
-    """Tell whether a thread that runs there, without leaving the line, waits for an event of CUDA:
-    by itself, torch spins at one; DDP's logger does so before the next forward."""
+    """Return whether a thread that runs there, without leaving the line, waits for an event of
+    CUDA: by itself, torch spins at one; DDP's logger does so before the next forward."""
     code = frame.f_code
     return code.co_filename == _DDP or (
         code.co_filename == _STREAMS and code.co_name == "synchronize"
@@ -112,12 +112,12 @@ def spins(frame: FrameType) -> bool:
 
 
 def is_meeting(frame: FrameType) -> bool:
-    """Tell whether ranks meet there to make a group."""
+    """Return whether ranks meet there to make a group."""
     return frame.f_code.co_filename in _MEETINGS
 
 
 def is_maker(frame: FrameType) -> bool:
-    """Tell whether a frame is the call of a function that makes a group."""
+    """Return whether a frame is the call of a function that makes a group."""
     return frame.f_code.co_filename == C10D and frame.f_code.co_name in MAKERS
 
 
@@ -140,12 +140,12 @@ def method_of(maker: FrameType) -> str:
 
 
 def has_store(maker: FrameType) -> bool:
-    """Tell whether ``init_process_group`` was given a store of the caller's."""
+    """Return whether ``init_process_group`` was given a store of the caller's."""
     return maker.f_locals.get("store") is not None and not method_of(maker)
 
 
 def limit_of(maker: FrameType, frames: list[FrameType], bound: timedelta) -> bool:
-    """Tell whether a call that makes a group gives up by itself before ``bound``."""
+    """Return whether a call that makes a group gives up by itself before ``bound``."""
     for frame in frames:
         limit = frame.f_locals.get(LIMIT) if frame.f_code.co_filename == C10D else None
         if isinstance(limit, timedelta) and timedelta(0) < limit < bound:
@@ -170,23 +170,23 @@ def group_made(frames: list[FrameType]) -> tuple[str, list[int], bool]:
 
 
 def meets_all(frames: list[FrameType]) -> bool:
-    """Tell whether all ranks meet after a group was made (TORCH_DIST_INIT_BARRIER=1)."""
+    """Return whether all ranks meet after a group was made (TORCH_DIST_INIT_BARRIER=1)."""
     codes = (frame.f_code for frame in frames)
     return any(code.co_filename == C10D and code.co_name == BARRIER for code in codes)
 
 
 def is_distributed(frame: FrameType) -> bool:
-    """Tell whether a frame is of torch.distributed's own functions."""
+    """Return whether a frame is of torch.distributed's own functions."""
     return frame.f_code.co_filename == C10D
 
 
 def is_rpc(frame: FrameType) -> bool:
-    """Tell whether a frame is of torch's RPC."""
+    """Return whether a frame is of torch's RPC."""
     return frame.f_code.co_filename.startswith(_RPC)
 
 
 def is_rpc_start(frame: FrameType) -> bool:
-    """Tell whether ranks meet there to start RPC."""
+    """Return whether ranks meet there to start RPC."""
     outer: FrameType | None = frame
     while outer is not None and is_rpc(outer):
         if outer.f_code.co_name == "init_rpc":

@@ -65,7 +65,7 @@ def count_made() -> int:
 
 
 def forget_made() -> None:
-    """Let torch count the groups, by which it names them, from the beginning."""
+    """Make torch count the groups, by which it names them, from the beginning."""
     if hasattr(_world(), "group_count"):
         _world().group_count = 0
 

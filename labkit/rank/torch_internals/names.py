@@ -198,19 +198,20 @@ def _missing() -> dict[str, Missing]:
 
 
 def is_on(feature: str) -> bool:
-    """Tell whether torch has what a feature of ``FEATURES`` rests on."""
+    """Return whether torch has what a feature of ``FEATURES`` rests on."""
     missing = _missing()
     return feature not in missing and not (feature in DEADLOCKS and "deadlocks" in missing)
 
 
 def hidden_waits() -> str:
-    """Say which feature of the watch is off, if one is: the reason why a wait is not understood."""
+    """Return which feature of the watch is off, if one is: the reason why a wait is not
+    understood."""
     found = (missing for missing in check() if missing.feature in DEADLOCKS)
     return next((str(missing).rstrip(".") for missing in found), "")
 
 
 def blindness() -> tuple[str, ...]:
-    """Say what cannot be seen without which nothing is proved."""
+    """Return what cannot be seen without which nothing is proved."""
     return tuple(str(m).rstrip(".") for m in check() if m.feature in ("limits", "futures"))
 
 
@@ -219,7 +220,7 @@ def _is_new(name: str) -> bool:
 
 
 def is_there(name: str) -> bool:
-    """Tell whether this torch has a name of ``FEATURES``."""
+    """Return whether this torch has a name of ``FEATURES``."""
     if name.startswith(FILE.format("")):
         file, _, attribute = name.removeprefix(FILE.format("")).partition(": ")
         is_file = os.path.exists(frames.path(file))
@@ -243,13 +244,13 @@ def _code(function: str) -> CodeType | None:
 
 
 def has_method(function: str) -> bool:
-    """Tell whether a function of torch.distributed calls a method that labkit knows."""
+    """Return whether a function of torch.distributed calls a method that labkit knows."""
     called = getattr(_code(function), "co_names", ())
     methods = (*collectives.MESSAGES, *(m for own in collectives.METHODS.values() for m in own))
     return any(name in methods and find(f"{_OWNERS['ProcessGroup']}.{name}") for name in called)
 
 
 def _is_set(owner: str, attribute: str) -> bool:
-    """Tell whether a class sets an attribute of its objects."""
+    """Return whether a class sets an attribute of its objects."""
     code = getattr(getattr(find(_OWNERS[owner]), "__init__", None), "__code__", None)
     return attribute in getattr(code, "co_names", ())

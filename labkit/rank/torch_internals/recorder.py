@@ -100,7 +100,7 @@ def _issued(entry: Mapping[str, Any]) -> Issued:
 
 
 def _is_old(created: int) -> bool:
-    """Tell whether an entry was made so long ago that the watchdog has seen its end since."""
+    """Return whether an entry was made so long ago that the watchdog has seen its end since."""
     return steady.since_1970() - created > times.RETIRED * 1e9
 
 

@@ -24,7 +24,8 @@ _living: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def install() -> None:
-    """Note models by their reducers, and make those keep their groups where this torch needs it."""
+    """Record models by their reducers, and make those keep their groups where this torch needs
+    it."""
     stock: Any = dist.Reducer
     if torch.__version__ < MENDED:  # compares as versions do
         stock = keeping_groups(stock)

@@ -65,7 +65,7 @@ def end() -> None:
 
 
 def give_up() -> bool:
-    """Let a search for a server fail; tell whether there was one."""
+    """Make a search for a server fail; return whether there was one."""
     search = _search
     if search is not None:
         search.end()
@@ -198,7 +198,7 @@ class _Search:
 
 
 def _has_ended(line: socket.socket, seconds: float) -> bool:
-    """Tell whether the other end of a connection has gone; wait for it for some seconds."""
+    """Return whether the other end of a connection has gone; wait for it for some seconds."""
     try:
         readable, _, _ = select.select([line], [], [], seconds)
         return bool(readable) and not line.recv(1)

@@ -45,7 +45,7 @@ def _add_others(text: str, suffixes: Iterable[str], *given: Any, **named: Any) -
 
 
 def _without_own(extra_repr: Callable[..., str]) -> Callable[..., str]:
-    """Let ``torch.cuda.FloatTensor of size 3 (cuda:0)`` be a ``torch.FloatTensor of size 3``."""
+    """Make ``torch.cuda.FloatTensor of size 3 (cuda:0)`` be a ``torch.FloatTensor of size 3``."""
 
     @wraps(extra_repr)
     def show(module: torch.nn.Module) -> str:

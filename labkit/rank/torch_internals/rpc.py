@@ -6,7 +6,7 @@ import sys
 
 
 def is_called() -> bool:
-    """Tell whether an agent of RPC lives here, which runs what other processes ask for."""
+    """Return whether an agent of RPC lives here, which runs what other processes ask for."""
     api = sys.modules.get("torch.distributed.rpc.api")
     if api is None:
         return False

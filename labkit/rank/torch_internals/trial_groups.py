@@ -29,7 +29,7 @@ _made: WeakSet[ProcessGroup] = WeakSet()
 
 @contextmanager
 def world_of(size: int) -> Iterator[None]:
-    """Let the default group be one of the first ``size`` ranks, for those; every rank calls it.
+    """Make the default group be one of the first ``size`` ranks, for those; every rank calls it.
 
     The others keep the whole one. Torch names a group by the number of groups that this rank has
     made, which differs between the two meanwhile.
@@ -87,7 +87,7 @@ def _find(name: str) -> ProcessGroup:
 
 
 def _is_held(name: str) -> bool:
-    """Tell whether more refers to a group than torch's tables and, here, one variable."""
+    """Return whether more refers to a group than torch's tables and, here, one variable."""
     group = _find(name)
     # The argument of getrefcount is one more.
     return sys.getrefcount(group) > 2 + sum(place is group for place in _places())

@@ -105,7 +105,7 @@ def read(words: list[str], cell: Path) -> argparse.Namespace:
 
 
 def logs_its_own_way(args: argparse.Namespace) -> bool:
-    """Tell whether a command line says itself where the workers' output goes."""
+    """Return whether a command line says itself where the workers' output goes."""
     asked = (args.log_dir, args.logs_specs, args.duplicate_stdout_filters)
     return any(asked) or {args.redirects, args.tee} != {"0"}
 

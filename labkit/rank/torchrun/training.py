@@ -84,7 +84,7 @@ class Teller:
         self._depth -= 1
 
     def _note(self, module: Any, rows: Any) -> None:
-        """Note the rows that a model is called with, if it is to learn from them.
+        """Record the rows that a model is called with, if it is to learn from them.
 
         A loss has no parameters, and what comes from a part of the model needs a gradient.
         """

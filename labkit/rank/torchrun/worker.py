@@ -134,7 +134,7 @@ def _code_of(left: SystemExit) -> int:
 
 
 def _have_ended() -> bool:
-    """Tell whether each worker of this node has failed or reached the end of its script."""
+    """Return whether each worker of this node has failed or reached the end of its script."""
     place = os.environ.get(ERROR_FILE)
     if not place:
         return True
@@ -200,7 +200,7 @@ class _Other:
         self._last = seconds
 
     def may_follow(self) -> bool:
-        """Tell whether it may be on its way to the same error."""
+        """Return whether it may be on its way to the same error."""
         idle = time.monotonic() - self._moved
         return (
             idle < times.OTHER_IDLE.seconds()

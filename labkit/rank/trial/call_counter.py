@@ -64,12 +64,12 @@ class Count:
         self.late = seconds
 
     def refuse(self, name: str) -> None:
-        """Note a forbidden call and raise :class:`Forbidden`."""
+        """Record a forbidden call and raise :class:`Forbidden`."""
         self.forbidden.append(name)
         raise Forbidden(f"dist.{name} is not allowed in this exercise.")
 
     def pass_collective(self, name: str) -> None:
-        """Let a collective pass, unless it is forbidden in every form or by its own name."""
+        """Make a collective pass, unless it is forbidden in every form or by its own name."""
         called = _called_as()
         if called in self._forbids:
             self.refuse(called)
@@ -77,7 +77,7 @@ class Count:
             self.refuse(name)
 
     def pass_message(self, method: str) -> None:
-        """Let a message pass, unless it is forbidden by the function that it comes from."""
+        """Make a message pass, unless it is forbidden by the function that it comes from."""
         called, behind = _called_as(), collectives.MESSAGES[method]
         wrong = [called] if called else [name for name in behind if name in self._forbids]
         if wrong and wrong[0] in self._forbids:

@@ -15,7 +15,7 @@ MOST = 100
 
 
 def may_fix_size(answer: Any, world_size: int) -> bool:
-    """Tell whether an answer contains the number of ranks, the last rank, a share of 1 /
+    """Return whether an answer contains the number of ranks, the last rank, a share of 1 /
     ``world_size`` or a list of so many items; it, what it calls, or a variable that it uses."""
     return any(_may_be(value, world_size) for value in _constants(answer, set()))
 

@@ -87,7 +87,7 @@ def _run(
 
 @contextmanager
 def _fewer(world_size: int, names: dict[str, Any]) -> Iterator[None]:
-    """Let the first ranks be all there are: for torch, for cells and in the environment."""
+    """Make the first ranks be all there are: for torch, for cells and in the environment."""
     places: tuple[tuple[Any, str, Any], ...] = (
         (names, "world_size", world_size),
         (os.environ, "WORLD_SIZE", str(world_size)),
@@ -104,12 +104,12 @@ def _fewer(world_size: int, names: dict[str, Any]) -> Iterator[None]:
 
 
 def may_fix_size(answer: str, world_size: int) -> bool:
-    """Tell whether an answer may contain the number of ranks as a constant."""
+    """Return whether an answer may contain the number of ranks as a constant."""
     return constants.may_fix_size(tracebacks.get_shell().user_ns[answer], world_size)
 
 
 def _is_of_trial(error: Exception) -> bool:
-    """Tell whether an error arose where the trial used what the answer gave: in no cell, in no
+    """Return whether an error arose where the trial used what the answer gave: in no cell, in no
     call between ranks."""
     files = [f.filename for f in traceback.extract_tb(error.__traceback__)]
     elsewhere = isinstance(error, LabError | OSError | dist.DistError)
@@ -158,7 +158,7 @@ def _destroy_unused() -> None:
 
 
 def _have_arrived(messages: Iterable[Any]) -> bool:
-    """Wait for messages of which both ends were posted; tell whether all have arrived."""
+    """Wait for messages of which both ends were posted; return whether all have arrived."""
     try:
         for work in messages:
             if not work.is_completed():

@@ -37,7 +37,7 @@ TOOLS = {
 
 
 def check_room() -> Finding:
-    """Say how many ranks fit, by labkit's own limits."""
+    """Return how many ranks fit, by labkit's own limits."""
     memory = psutil.virtual_memory()
     try:
         most = min(startup.MAX_LOCAL_RANKS, startup.check_most(None))
@@ -54,14 +54,14 @@ def check_room() -> Finding:
 
 
 def check_start() -> Finding:
-    """Say how ranks start."""
+    """Return how ranks start."""
     if fork_is_safe():
         return Finding("start", "ok", "ranks are forked from one warm process (a few seconds)")
     return Finding("start", "note", "ranks start one by one here, without a warm process (slower)")
 
 
 def check_shm(folder: str = "/dev/shm") -> Finding:
-    """Look at the shared memory, which containers keep small."""
+    """Inspect the shared memory, which containers keep small."""
     try:
         total = psutil.disk_usage(folder).total
     except OSError:
@@ -110,7 +110,7 @@ def check_temp() -> Finding:
 
 
 def check_data() -> Finding:
-    """Look for the course and for MNIST, the subset and the full set."""
+    """Search for the course and for MNIST, the subset and the full set."""
     try:
         count = len(material.notebooks())
         places = datasets.folders()
@@ -126,7 +126,7 @@ def check_data() -> Finding:
 
 
 def check_tools(which: Callable[[str], str | None] | None = None) -> Finding:
-    """Look for the programs that only the lessons on several hosts use."""
+    """Search for the programs that only the lessons on several hosts use."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     find = which or (lambda tool: shutil.which(tool, path=path))
     found = [tool for tool in TOOLS if find(tool)]

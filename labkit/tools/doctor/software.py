@@ -83,7 +83,7 @@ def torch_facts(timeout: float = times.TORCH_ASKED) -> dict[str, Any]:
 
 
 def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
-    """Say which torch this is, what GPUs it sees, and what the ranks would get."""
+    """Return which torch this is, what GPUs it sees, and what the ranks would get."""
     if "problem" in facts:
         return [Finding("torch", "problem", f"cannot be used: {facts['problem']}")]
     findings = [_torch_version(facts), _gpus(facts), _nccl(facts)]
@@ -97,7 +97,7 @@ def check_torch(facts: Mapping[str, Any]) -> list[Finding]:
 
 
 def check_features(facts: Mapping[str, Any]) -> Finding:
-    """Say which features are off because a library hides what they rest on."""
+    """Return which features are off because a library hides what they rest on."""
     told = decode(ProcessFacts, facts["place"]).missing if "place" in facts else ()
     missing = [*ipyparallel_internals.check(), *(one for one in told if one.feature != "GPUs")]
     if not missing:
@@ -113,7 +113,8 @@ def check_patches(facts: Mapping[str, Any]) -> Finding:
 
 
 def check_strangers(facts: Mapping[str, Any]) -> Finding:
-    """Say whether other users of this machine are kept out of groups, remote calls and output."""
+    """Return whether other users of this machine are kept out of groups, remote calls and
+    output."""
     title, why = "other users", facts.get("open", "torch cannot be used")
     if why:
         text = f"can take part in process groups and remote calls of this machine: {why}"

@@ -111,7 +111,7 @@ def skip(peer: Peer, what: str, env: Mapping[str, str]) -> Said:
 
 
 def is_silent(heard: list[tuple[float, str]], moment: float) -> bool:
-    """Tell whether nothing has been said for a while."""
+    """Return whether nothing has been said for a while."""
     return time.time() - max([moment, *(when for when, _ in heard)]) > REST_SECONDS
 
 

@@ -49,7 +49,8 @@ def off_loopback(addresses: Iterable[str]) -> list[str]:
 
 
 def on_loopback(address: str) -> bool:
-    """Tell whether an address with a port, as ``listeners`` writes it, is this machine's alone."""
+    """Return whether an address with a port, as ``listeners`` writes it, is this machine's
+    alone."""
     ip = ipaddress.ip_address(address.rpartition(":")[0])
     mapped = getattr(ip, "ipv4_mapped", None)  # whose is_loopback is False before Python 3.13
     return (mapped or ip).is_loopback

@@ -44,7 +44,7 @@ def row(result: Result, sizes: Sequence[int]) -> list[str]:
 
 
 def start(result: Result, ranks: int) -> str:
-    """Say how long a start takes, and how long processors run for it."""
+    """Return how long a start takes, and how long processors run for it."""
     seconds, ran = middle(result.starts(ranks)), middle(result.start_processors(ranks))
     if seconds is None or ran is None:
         return failed(result, f"{ranks} ranks")
@@ -52,7 +52,7 @@ def start(result: Result, ranks: int) -> str:
 
 
 def call(result: Result, ranks: int) -> str:
-    """Say how long an empty cell takes, and how long processors run for it."""
+    """Return how long an empty cell takes, and how long processors run for it."""
     if not result.peer.calls:
         return "a new run"
     seconds, ran = middle(result.calls(ranks)), middle(result.call_processors(ranks))
@@ -63,7 +63,7 @@ def call(result: Result, ranks: int) -> str:
 
 
 def skipped(result: Result) -> str:
-    """Say what is heard of a skipped collective, and when."""
+    """Return what is heard of a skipped collective, and when."""
     if "skip" in result.errors or not result.said.get("skip"):
         return failed(result, "skip")
     if result.peer.stays:
@@ -73,7 +73,7 @@ def skipped(result: Result) -> str:
 
 
 def heard(result: Result, what: str) -> str:
-    """Say after how long something was heard, and quote it."""
+    """Return after how long something was heard, and quote it."""
     seconds = result.heard(what)
     if seconds is None:
         return f"nothing in {SAY_SECONDS:.0f} s"
@@ -81,7 +81,7 @@ def heard(result: Result, what: str) -> str:
 
 
 def left(result: Result) -> str:
-    """Say what is left after the kernel was killed."""
+    """Return what is left after the kernel was killed."""
     if result.left is None:
         return failed(result, "left")
     first, last = (result.left.after[f"{look:g}"] for look in LOOKS)
@@ -94,7 +94,7 @@ def left(result: Result) -> str:
 
 
 def listens(result: Result) -> str:
-    """Say on how many addresses the peer listens while four ranks are idle."""
+    """Return on how many addresses the peer listens while four ranks are idle."""
     if result.left is None:
         return "–"
     return f"{len(result.left.listeners)}, {len(off_loopback(result.left.listeners))}"

@@ -121,7 +121,7 @@ def _run(
 
 
 def _failures(comparison: Comparison | None, code: int, log: Path) -> list[str]:
-    """Say what failed in a notebook, nothing if all is as it should be."""
+    """Return what failed in a notebook, nothing if all is as it should be."""
     said = log.read_text(errors="replace").strip().splitlines()[-LINES:]
     if comparison is None:
         return ["There is no executed copy.", *said]

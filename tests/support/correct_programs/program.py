@@ -81,5 +81,5 @@ def total(n: int) -> Sequence[float]:
 
 
 def on_four(programs: Sequence[Program]) -> list[Program]:
-    """Let programs run on four ranks only: two would show no more, and take as long."""
+    """Make programs run on four ranks only: two would show no more, and take as long."""
     return [dataclasses.replace(program, sizes=(4,)) for program in programs]

@@ -11,7 +11,7 @@ from ...mistakes import near
 
 
 def left_by_reduce(yours: Sequence[Any], brought: Sequence[torch.Tensor]) -> bool:
-    """Tell whether some ranks have the sum of what all brought, and others what ``dist.reduce``
+    """Return whether some ranks have the sum of what all brought, and others what ``dist.reduce``
     leaves there.
 
     The documentation promises nothing on those: NCCL leaves what the rank brought, gloo the sum of

@@ -39,7 +39,8 @@ expected = played(_sum_to)
 
 
 def _sent_too_late(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether an odd rank added what the trial had written into a sum that was being sent."""
+    """Return whether an odd rank added what the trial had written into a sum that was being
+    sent."""
     return any(
         yours[r][0] == [OVERWRITTEN + number for number in brought(r)[0].tolist()]
         for r in range(1, world_size, 2)
@@ -47,7 +48,7 @@ def _sent_too_late(yours: Any, expected: Any, world_size: int) -> bool:
 
 
 def _receives_in_vain(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether each rank returned its own x, alone or with what the rank before it returned,
+    """Return whether each rank returned its own x, alone or with what the rank before it returned,
     and one that has a rank before it its own x alone."""
     own = [brought(rank)[0].tolist() for rank in range(world_size)]
     alone = [value[0] == x for value, x in zip(yours, own, strict=True)]

@@ -67,7 +67,7 @@ def _exchanged(xs: Sequence[torch.Tensor], rank: int) -> torch.Tensor:
 
 
 def _too_early(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether all is right but halos of the first case that are still 0, or were overwritten
+    """Return whether all is right but halos of the first case that are still 0, or were overwritten
     by the trial before they were sent."""
     pairs = [
         pair for mine, right in zip(yours, expected, strict=True)

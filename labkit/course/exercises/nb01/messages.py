@@ -96,7 +96,8 @@ def items(yours: Sequence[Any]) -> list[Any]:
 
 @some_rank
 def has_other_dtype(mine: Any, its: Any) -> bool:
-    """Tell whether a rank returned a tensor of the expected shape, but of another dtype than x."""
+    """Return whether a rank returned a tensor of the expected shape, but of another dtype than
+    x."""
     return None not in (mine, its) and any(
         isinstance(m, torch.Tensor) and i is not None and m.shape == torch.tensor(i).shape
         for m, i in zip(mine[:-1], its[:-1], strict=True)
@@ -104,7 +105,7 @@ def has_other_dtype(mine: Any, its: Any) -> bool:
 
 
 def has_no_tensor(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether a rank returned something that is neither a tensor nor None."""
+    """Return whether a rank returned something that is neither a tensor nor None."""
     return any(isinstance(item, str) for item in items(yours))
 
 
@@ -115,7 +116,7 @@ changes_only_x = some_rank(lambda mine, its: mine is not None and not mine[-1]) 
 
 
 def comes_too_early(yours: Any, expected: Any, world_size: int) -> bool:
-    """Tell whether a rank returned numbers that no rank has brought, and that are not what the
+    """Return whether a rank returned numbers that no rank has brought, and that are not what the
     trial wrote afterwards."""
     everything = [x.tolist() for rank in range(world_size) for x in brought(rank)]
     lengths = {len(item) for item in everything}

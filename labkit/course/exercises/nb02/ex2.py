@@ -40,7 +40,7 @@ def expected(world_size: int) -> list[list[Any]]:
 
 
 def _each(play: Callable[[torch.Tensor, int], torch.Tensor], unchanged: bool) -> Predicate:
-    """Tell whether every rank gives ``play(matrix, rank)``, and keeps its row or not."""
+    """Return whether every rank gives ``play(matrix, rank)``, and keeps its row or not."""
     return would_give(
         lambda n: [[*(play(_matrix(n, dtype), rank) for dtype in TYPES), unchanged]
                    for rank in range(n)]

@@ -29,6 +29,6 @@ def tokens(call: int, rank: int) -> torch.Tensor:
 
 
 def shares(call: int, world_size: int) -> str:
-    """Say what the ranks hold in a call, as the label of its result."""
+    """Return what the ranks hold in a call, as the label of its result."""
     lengths = [str(length(call, rank)) for rank in range(world_size)]
     return f"lengths {', '.join(lengths)}"

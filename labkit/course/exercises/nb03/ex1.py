@@ -84,7 +84,7 @@ def _gives(counts: Counts) -> When:
 
 
 def _some_twice(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    """Tell whether some rank added up n numbers of ranks, but not one of each: at once, or when
+    """Return whether some rank added up n numbers of ranks, but not one of each: at once, or when
     rank 0 was late."""
 
     def odd(total: Any) -> bool:

@@ -102,7 +102,7 @@ def _half_done(n: int) -> list[torch.Tensor]:
 
 @some_rank
 def _partial(mine: Any, its: Any) -> bool:
-    """Tell whether an element is the sum of some ranks only, each at most once, or of fewer ranks
+    """Return whether an element is the sum of some ranks only, each at most once, or of fewer ranks
     than another."""
     x, factors = mine[0].cpu(), _matrix(0)
     sums = [str(s) for s in (x // factors).view(-1).tolist()]
@@ -112,7 +112,7 @@ def _partial(mine: Any, its: Any) -> bool:
 
 
 def _rest_is_left(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the matrix is right but for its last elements, which are as they were."""
+    """Return whether the matrix is right but for its last elements, which are as they were."""
     whole = SIZE // n * n
     matrices = [
         (y[0].view(-1), e[0].view(-1), _matrix(rank).view(-1))

@@ -124,7 +124,7 @@ def gradients(net: nn.Module, loss: torch.Tensor) -> torch.Tensor:
 def name_of(
     net: nn.Module, everyone: Sequence[torch.Tensor], rank: int, old: torch.Tensor | None = None
 ) -> str:
-    """Say what the gradients of a network are; ``everyone`` has those of all ranks."""
+    """Return what the gradients of a network are; ``everyone`` has those of all ranks."""
     if any(p.grad is None for p in net.parameters()):
         return "None"
     found = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])

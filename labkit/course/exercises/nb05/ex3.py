@@ -43,7 +43,7 @@ class WrongNumbers(ValueError):
 
 @contextmanager
 def _numbered(**right: int) -> Iterator[None]:
-    """Let an answer form no group with other numbers than these."""
+    """Make an answer form no group with other numbers than these."""
     stock = dist.init_process_group
     local = dict(zip(right, local_numbers(*right.values()), strict=True))
 

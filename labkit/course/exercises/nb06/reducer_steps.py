@@ -64,7 +64,7 @@ class Steps:
         self.sums: list[torch.Tensor] = []
 
     def start(self, bucket: Sequence[nn.Parameter]) -> int:
-        """Note which bucket is started, and begin its average."""
+        """Record which bucket is started, and begin its average."""
         k = next(i for i, own in enumerate(self.buckets) if own[0] is bucket[0])
         if any(p.grad is None for p in bucket):
             raise RuntimeError(TOO_EARLY)
@@ -85,7 +85,7 @@ class Steps:
             p.grad.copy_(piece.view_as(p))
 
     def note(self) -> None:
-        """Note how many buckets have been started."""
+        """Record how many buckets have been started."""
         self.counts.append(len(self.order))
 
     def step(self, number: int, finish: Callable[[], Any]) -> dict[str, Any]:

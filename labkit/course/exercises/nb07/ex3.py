@@ -122,7 +122,7 @@ def _all_gradients(results: list[list[Any]]) -> list[Any]:
 
 
 def _is_rounded(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether all numbers are right but for the digits that bf16 lacks."""
+    """Return whether all numbers are right but for the digits that bf16 lacks."""
     mine = [torch.as_tensor(g).cpu().float() for g in _all_gradients(yours)]
     right = _all_gradients(expected)
     close = [torch.allclose(g, its, 0.02) for g, its in zip(mine, right, strict=True)]

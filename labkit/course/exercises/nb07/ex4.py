@@ -31,7 +31,7 @@ def _keeps_inf(mine: Any, its: Any) -> bool:
 
 @every_rank
 def _stays(mine: Any, its: Any) -> bool:
-    """Tell whether no step has changed the weights."""
+    """Return whether no step has changed the weights."""
     first, *later = look(mine, "weights")
     return all(near(weights, first) for weights in later)
 

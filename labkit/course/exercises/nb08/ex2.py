@@ -61,17 +61,17 @@ def expected(world_size: int) -> list[Facts]:
 
 
 def _is_even(facts: Facts, n: int) -> bool:
-    """Tell whether as many items are trained on and tested as there should be, with repeats."""
+    """Return whether as many items are trained on and tested as there should be, with repeats."""
     return facts["trained on"] == [DEALT * n] * EPOCHS and facts["tested"] == TESTED * n
 
 
 def _repeats(yours: Sequence[Facts], n: int) -> bool:
-    """Tell whether items are trained on twice in an epoch, where the numbers are even."""
+    """Return whether items are trained on twice in an epoch, where the numbers are even."""
     return _is_even(yours[0], n) and yours[0]["different items trained on"][0] < DEALT * n
 
 
 def _other_shares(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Tell whether all is in order but for how many items are tested."""
+    """Return whether all is in order but for how many items are tested."""
     tested, trained = yours[0]["different items tested"], yours[0]["different items trained on"]
     rest = (DEALT + TESTED) * n - tested
     return tested != TESTED * n and trained == [rest] * EPOCHS

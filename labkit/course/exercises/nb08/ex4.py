@@ -96,12 +96,12 @@ def expected(world_size: int) -> list[Facts]:
 
 
 def _keeps_the_inf(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Tell whether all is in order, but nothing moves after the overflow."""
+    """Return whether all is in order, but nothing moves after the overflow."""
     return all(y == {**its, AFTERWARDS: 0.0} for y, its in zip(yours, expected, strict=True))
 
 
 def _keeps_the_scale(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Tell whether all is in order but the scale."""
+    """Return whether all is in order but the scale."""
     return all(
         y == {**its, "scale after it": SCALE} for y, its in zip(yours, expected, strict=True)
     )

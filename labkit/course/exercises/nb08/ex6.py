@@ -16,7 +16,7 @@ def _padded(rank: int, n: int) -> list[int]:
 
 
 def _own_share(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the ranks' numbers of images, added up, are all images: nobody has added."""
+    """Return whether the ranks' numbers of images, added up, are all images: nobody has added."""
     return n > 1 and len(LABELS) <= sum(y[1] for y in yours) <= len(_padded(0, n)) * n
 
 
@@ -31,7 +31,7 @@ def _shares(count: int, n: int) -> list[list[list[int]]]:
 
 
 def _mean_of_accuracies(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the accuracies are means of the ranks' own, as far as all have images."""
+    """Return whether the accuracies are means of the ranks' own, as far as all have images."""
 
     def mean(shares: list[list[int]], first: int) -> float:
         return sum(right([first + i for i in s]) / len(s) for s in shares if s) / n
@@ -45,7 +45,7 @@ def _mean_of_accuracies(yours: Any, expected: Any, n: int) -> bool:
 
 
 def _read_while_training(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the accuracies are those of the model in training mode."""
+    """Return whether the accuracies are those of the model in training mode."""
 
     def read(first: int, count: int) -> float:
         pairs = list(zip(GUESSES, LABELS, strict=True))[first : first + count]

@@ -24,7 +24,7 @@ Batches = list[list[tuple[torch.Tensor, torch.Tensor]]]
 
 
 def _same_everywhere(vector: torch.Tensor) -> bool:
-    """Tell on every rank whether all ranks hold the same bits."""
+    """Notify on every rank whether all ranks hold the same bits."""
     everyone = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, vector)
     return all(other.equal(vector) for other in everyone)
@@ -54,7 +54,8 @@ def _name(dtype: torch.dtype) -> str:
 
 @contextlib.contextmanager
 def _noting() -> Iterator[dict[str, Any]]:
-    """Note what the learner's code makes: how often DDP wraps, and of which type the losses are."""
+    """Record what the learner's code makes: how often DDP wraps, and of which type the losses
+    are."""
     seen: dict[str, Any] = {"wrapped": 0, "losses": []}
     wrap, back = DistributedDataParallel.__init__, torch.autograd.backward
 
@@ -147,7 +148,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts | None:
 
 
 def same_weights(yours: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:
-    """Tell whether weights agree but for the rounding of 16-bit sums."""
+    """Return whether weights agree but for the rounding of 16-bit sums."""
     return len(yours) == len(wanted) and all(
         y.shape == w.shape and torch.allclose(y.detach().float(), w.detach(), atol=NEAR, rtol=0)
         for y, w in zip(yours, wanted, strict=True)
@@ -155,7 +156,7 @@ def same_weights(yours: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) 
 
 
 def expected(world_size: int) -> list[Facts]:
-    """Say what holds when all is in order."""
+    """Return what holds when all is in order."""
     facts = {
         "equal on every rank": True,
         "norm layer": "GroupNorm",

@@ -138,12 +138,12 @@ def _start(
 
 
 def _is_near(path: str, place: Path) -> bool:
-    """Tell whether a save was one of the checkpoint: to its folder, or to no file by name."""
+    """Return whether a save was one of the checkpoint: to its folder, or to no file by name."""
     return not path or os.path.realpath(os.path.dirname(path)) == os.path.realpath(place.parent)
 
 
 def _order(steps: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> Said:
-    """Say which rows the steps were made with, of all ranks together."""
+    """Return which rows the steps were made with, of all ranks together."""
     sets = [frozenset(step) for step in steps]
     if sets == [frozenset(step) for step in wanted]:
         return OURS
@@ -153,7 +153,7 @@ def _order(steps: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> S
 
 
 def _spread(weights: Sequence[Any]) -> Said:
-    """Say whether all ranks have the same weights at the end."""
+    """Return whether all ranks have the same weights at the end."""
     if any(w is None for w in weights):
         return Said("not known")
     apart = max((float((w - weights[0]).abs().max()) for w in weights), default=0.0)

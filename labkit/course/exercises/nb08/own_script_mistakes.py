@@ -33,12 +33,12 @@ def _began_again(yours: Facts, expected: Facts) -> bool:
 
 
 def _same_work(rows: list[int], wanted: list[int]) -> bool:
-    """Tell whether each of several ranks went through all rows."""
+    """Return whether each of several ranks went through all rows."""
     return len(rows) > 1 and set(rows) == {sum(wanted)}
 
 
 def _share_for_another_size(yours: Facts, expected: Facts) -> bool:
-    """Tell whether a share is wrong, on another number of processes than two."""
+    """Return whether a share is wrong, on another number of processes than two."""
     return len(expected[PER_STEP]) != 2 and any(
         yours[key] != expected[key] for key in (PER_STEP, IN_ALL)
     )

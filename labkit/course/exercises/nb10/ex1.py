@@ -43,7 +43,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
 def _one(
     answer: Callable[..., Any], net: nn.Module, first: dict[str, Any], model: nn.Module, here: Here
 ) -> dict[str, Any]:
-    """Say who wrote which names, how the file was read, and whose weights came."""
+    """Return who wrote which names, how the file was read, and whose weights came."""
     rank = here.rank
     box = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(box)
@@ -74,7 +74,7 @@ def _one(
 
 
 def _names(path: str, load: Callable[..., Any]) -> str:
-    """Say which names a file has."""
+    """Return which names a file has."""
     if not os.path.exists(path):
         return "no file"
     names = list(load(path, "cpu", weights_only=True))

@@ -37,7 +37,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
 def _one(
     answer: Callable[..., Any], here: Here, done: int, steps: int, stop: int | None, to: int
 ) -> dict[str, Any]:
-    """Say what one call returned, which steps it took, and what was saved when."""
+    """Return what one call returned, which steps it took, and what was saved when."""
     seen: dict[str, Any] = {"returned": None, "steps": [], "saved": []}
     target = to % here.world_size
     unnoticed: list[int] = []
@@ -116,7 +116,7 @@ def _any(kind: Callable[[dict[str, Any], dict[str, Any], int], bool]) -> When:
 
 
 def _apart(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    """Tell whether ranks stopped after different steps."""
+    """Return whether ranks stopped after different steps."""
     cases = zip(*yours, strict=True)
     return any(len({len(y["steps"]) for y in case}) > 1 for case in cases)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def another_saves(yours: Sequence[Sequence[Mapping[str, Any]]], expected: Any, n: int) -> bool:
-    """Tell whether in some case rank 0 saved nothing, and another rank did."""
+    """Return whether in some case rank 0 saved nothing, and another rank did."""
     return any(
         not first["saved"] and any(case["saved"] for case in others)
         for first, *others in zip(*yours, strict=True)

@@ -97,7 +97,7 @@ def _each_call(holds: Callable[[list[str], list[str], int], bool]) -> When:
 
 
 def _too_many(order: list[str], right: list[str], m: int) -> bool:
-    """Tell whether there is a micro-batch that does not exist."""
+    """Return whether there is a micro-batch that does not exist."""
     return any(str(name)[:1] in "FB" and str(name)[1:] not in map(str, range(m)) for name in order)
 
 

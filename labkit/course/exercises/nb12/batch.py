@@ -248,12 +248,12 @@ class Job:
         return (self.folder / "out").read_text(errors="replace").splitlines()
 
     def was_requeued(self) -> bool:
-        """Tell whether the script has put its job back into the queue."""
+        """Return whether the script has put its job back into the queue."""
         return (self.folder / "requeued").exists()
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> bool:
-    """Wait until something is true; tell whether it is."""
+    """Wait until something is true; return whether it is."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -286,7 +286,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _is_running(group: int) -> bool:
-    """Tell whether a process of the group still runs."""
+    """Return whether a process of the group still runs."""
     for process in psutil.process_iter():
         with contextlib.suppress(ProcessLookupError, psutil.Error):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:

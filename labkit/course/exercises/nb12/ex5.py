@@ -134,7 +134,7 @@ def calls(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _parse(path: Path) -> None:
-    """Let bash read the script, without running it."""
+    """Make bash read the script, without running it."""
     done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, check=False)
     if done.returncode:
         raise _failed("SyntaxError", "bash cannot read the script", done.stderr.splitlines())
@@ -160,7 +160,7 @@ def _recorded(path: Path, number: int, nodes: tuple[str, ...], restart: int = 0)
 
 
 def _has_waited(shell: subprocess.Popen[bytes]) -> bool:
-    """Tell whether nothing of the job went on when its script had ended."""
+    """Return whether nothing of the job went on when its script had ended."""
     try:
         os.killpg(shell.pid, 0)
     except ProcessLookupError:
@@ -198,7 +198,7 @@ def _described(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _who(made: list[dict[str, Any]], nodes: tuple[str, ...]) -> Said:
-    """Say how often torchrun was called, and by whom."""
+    """Return how often torchrun was called, and by whom."""
     if not made:
         return NONE
     if any(call[stand_in.CORES] is None for call in made):

@@ -66,7 +66,7 @@ def connected(trial: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _open(rank: int, n: int) -> bool:
-    """Open RPC on every rank, unless it is open and works; tell whether it was opened here.
+    """Open RPC on every rank, unless it is open and works; return whether it was opened here.
 
     Without a world size, as a group that ranks may join and leave at any time: torch counts the
     meetings of a fixed one on each rank, and one that was interrupted is not counted on all.
@@ -96,7 +96,7 @@ def gather(value: Any, n: int) -> list[Any]:
 
 
 def _reaches_all(n: int) -> bool:
-    """Tell whether every rank, this one too, answers a call from here."""
+    """Return whether every rank, this one too, answers a call from here."""
     try:
         torch.futures.wait_all(
             [
@@ -115,7 +115,7 @@ def _answer() -> None:
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[None]:
-    """Let TensorPipe listen where gloo does."""
+    """Make TensorPipe listen where gloo does."""
     before = os.environ.get("TP_SOCKET_IFNAME")
     if before is not None or "GLOO_SOCKET_IFNAME" not in os.environ:
         yield
@@ -128,7 +128,7 @@ def _loopback() -> Iterator[None]:
 
 
 def _announce_the_end() -> None:
-    """Let the agent know that connections will end, or it warns of each; not while an answer's
+    """Make the agent know that connections will end, or it warns of each; not while an answer's
     calls are on their way, which it would wait for."""
     agent = rpc._get_current_rpc_agent()
     deadline = time.monotonic() + times.RPC_CLOSED.seconds()

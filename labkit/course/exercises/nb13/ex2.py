@@ -100,7 +100,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
 
 
 def _are_sums(given: list[Any], n: int) -> bool:
-    """Tell whether the numbers that the calls returned are those that the cell went through: each
+    """Return whether the numbers that the calls returned are those that the cell went through: each
     exceeds the one before by what one of the calls has added."""
     if not all(isinstance(number, int) for number in given):
         return False
@@ -116,7 +116,7 @@ def _result(call: Any) -> Any:
 
 
 def _free(lock: Any) -> None:
-    """Let threads go that wait for a lock that an answer never gave back."""
+    """Make threads go that wait for a lock that an answer never gave back."""
     for _ in range(100):
         if not any(thread.is_alive() for thread in on_this_rank.get("left", ())):
             break

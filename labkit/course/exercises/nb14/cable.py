@@ -18,7 +18,7 @@ IN_PLACE = re.compile(r"(all_?reduce|broadcast|reduce|send)(_coalesced)?$")
 
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
-    """Note by group name the most elements that this rank has put into one call."""
+    """Record by group name the most elements that this rank has put into one call."""
     most: dict[str, int] = {}
     owner = dist.ProcessGroup
     stock = {name: vars(owner)[name] for name in vars(owner) if MOVES.match(name)}

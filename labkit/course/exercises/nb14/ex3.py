@@ -127,12 +127,12 @@ def _beyond(place: int) -> Callable[[Any, Any, int], bool]:
 
 
 def _padded_too_far(yours: list[Any]) -> bool:
-    """Tell whether no rank has put more than one element too much through `across`."""
+    """Return whether no rank has put more than one element too much through `across`."""
     return all(beyond <= 1 for rank in yours for beyond in rank[1::3])
 
 
 def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether all sums are right as far as float32 goes, and not beyond."""
+    """Return whether all sums are right as far as float32 goes, and not beyond."""
     mine, its = ([x.double() for rank in _tensors(y) for x in rank] for y in (yours, expected))
     return not near(_tensors(yours), _tensors(expected)) and all(
         near(x, y) or bool(x.isinf().any()) for x, y in zip(mine, its, strict=True)

@@ -19,7 +19,7 @@ SOON, PATIENT, IMPATIENT, TOO_LATE = 0.2, 10.0, 0.3, 2.0
 
 
 def trial(answer: Callable[[dist.Store, str, float, str], str], here: Here) -> list[Any]:
-    """Ask for a key that is there, one that comes soon, and one that comes too late; say whether
+    """Ask for a key that is there, one that comes soon, and one that comes too late; return whether
     the store is what it was, or what is not. Every rank has a store of its own."""
     limit = timedelta(seconds=times.TRIAL_STORE.seconds())
     store: Any = dist.TCPStore(

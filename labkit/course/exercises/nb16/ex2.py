@@ -57,7 +57,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 
 
 def expected(world_size: int) -> list[list[Any]]:
-    """Let one process ask the experts, token by token."""
+    """Make one process ask the experts, token by token."""
     return _each(_asked)(world_size)
 
 

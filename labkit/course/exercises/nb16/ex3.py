@@ -35,7 +35,7 @@ def _held(call: int, rank: int) -> torch.Tensor:
 
 
 def trial(answer: Callable[[torch.Tensor, float, Any], Any], here: Here) -> list[torch.Tensor]:
-    """Let every node follow its best rank, with two ways to cut the world."""
+    """Make every node follow its best rank, with two ways to cut the world."""
     results = []
     for call in CALLS:
         nodes = _nodes(call, here.world_size)

@@ -34,7 +34,7 @@ class _Meeting:
         self._store.add(what, 1)
 
     def wait(self, what: str, count: int, seconds: float | None = None) -> bool:
-        """Wait until so many have noted it; tell whether they have."""
+        """Wait until so many have noted it; return whether they have."""
         end = time.monotonic() + (times.TRIAL_RANKS.seconds() if seconds is None else seconds)
         while self._store.add(what, 0) < count:
             if time.monotonic() > end:
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 def _overlapped(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Note when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
+    """Record when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
     rank = here.rank
     meeting, others = _Meeting("order", rank), here.world_size - 1
     when, calls = "never", 0
@@ -129,12 +129,12 @@ def _sums(n: int) -> list[list[Any]]:
 
 
 def _when(yours: Sequence[Any], moment: str) -> bool:
-    """Tell whether some rank called ``compute`` at that moment."""
+    """Return whether some rank called ``compute`` at that moment."""
     return any(y[2] == moment for y in yours)
 
 
 def _early(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    """Tell whether all is right but averages."""
+    """Return whether all is right but averages."""
     rest = [[y[1:4] for y in values] for values in (yours, expected)]
     numbers = all(isinstance(y[k], int | float) for y in yours for k in (0, 4))
     if not (n > 1 and numbers and near(*rest)) or near(yours, expected):

@@ -28,7 +28,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 
 
 def overhead(n: int, size: float, compute: float, alpha: float, beta: float) -> float:
-    """Let one bucket after the other become ready, and wait for the network."""
+    """Make one bucket after the other become ready, and wait for the network."""
     free = 0.0
     for k in range(1, n + 1):
         free = max(free, k * compute / n) + alpha + beta * size / n

@@ -77,7 +77,7 @@ def _mean_is_plain(yours: Any, expected: Any, n: int) -> bool:
 
 
 def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether all is right but the variances of the large numbers."""
+    """Return whether all is right but the variances of the large numbers."""
     return all(
         near(y[0], e[0]) and near(y[1][0], e[1][0]) for y, e in zip(yours, expected, strict=True)
     )
