@@ -23,7 +23,7 @@ from ..runtime.control import sample
 from ..runtime.follow import Finished
 from ..runtime.process_group import GroupKeeper
 from ..runtime.request import Request, values
-from ..wire import errands
+from ..wire import remote_calls
 from ..wire.requests import May
 from ..wire.samples import GroupKey, Sample
 from ..wire.state import Outcome, describe_exit
@@ -70,8 +70,8 @@ def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
     if cluster.size <= FEWEST or cluster.why_off("fewer ranks"):
         return False
     first = cluster.places[0].engine
-    ask = {first: errands.may_fix_size(exercise.answer, cluster.size)}
-    return cluster.errand(ask) == [True]
+    ask = {first: remote_calls.may_fix_size(exercise.answer, cluster.size)}
+    return cluster.remote_call(ask) == [True]
 
 
 def _try(exercise: Exercise, group: GroupKeeper, world_size: int) -> Result:
@@ -123,8 +123,8 @@ def _send(exercise: Exercise, group: GroupKeeper, world_size: int) -> Request:
     cluster = group.cluster
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
     forbids = tuple(exercise.forbids)
-    asked = errands.run_trial(exercise.trial, exercise.answer, forbids, ranks, world_size)
-    payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
+    asked = remote_calls.run_trial(exercise.trial, exercise.answer, forbids, ranks, world_size)
+    payload = cloudpickle.dumps((remote_calls.on_rank, (asked,), {}))
     return request.call(group, range(cluster.size), payload, noted=False, may=May.CHECK)
 
 
@@ -154,8 +154,8 @@ def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
 def _prepare(exercise: Exercise, group: GroupKeeper) -> Found:
     """Get the ranks ready; tell what they have by the answer's name, if it is the same on all."""
     cluster = group.cluster
-    call = errands.prepare_trial(exercise.answer)
-    defined = cluster.errand({place.engine: call for place in cluster.places})
+    call = remote_calls.prepare_trial(exercise.answer)
+    defined = cluster.remote_call({place.engine: call for place in cluster.places})
     if missing := [rank for rank, found in enumerate(defined) if found == "missing"]:
         raise UsageError(
             f"{label(missing).capitalize()} {'has' if len(missing) == 1 else 'have'} no "
@@ -193,7 +193,7 @@ def _end_trial(group: GroupKeeper, *, whole: bool, in_order: bool) -> tuple[list
     cluster = group.cluster
     engines = [cluster.places[rank].engine for rank in cluster.free_ranks()]
     waits = whole and group.join and in_order
-    ends = cluster.errand(dict.fromkeys(engines, errands.end_trial(waits)))
+    ends = cluster.remote_call(dict.fromkeys(engines, remote_calls.end_trial(waits)))
     forbidden = sorted({name for end in ends for name in end.forbidden})
     if not group.join or all(end.arrived if whole else end.joined for end in ends):
         return forbidden, []

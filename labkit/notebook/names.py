@@ -24,8 +24,8 @@ from ..base.rank_names import label
 from ..errors import LabError
 from ..runtime import error_texts
 from ..runtime.process_group import GroupKeeper
-from ..runtime.request import send_errand
-from ..wire import errands
+from ..runtime.request import send_remote_call
+from ..wire import remote_calls
 from . import lab
 from .shell import add_matcher
 
@@ -71,7 +71,7 @@ def load(shell: Any) -> None:
 def complete(context: CompletionContext) -> SimpleMatcherResult:
     """Return what the text before the cursor could become on the ranks."""
     place = find_place(context.full_text, _index(context))
-    found = _ask(place, errands.complete) if place else None
+    found = _ask(place, remote_calls.complete) if place else None
     if not place or not found:
         return SimpleMatcherResult(completions=[])
     start = min(one.start for one in found)
@@ -95,13 +95,13 @@ class _Inspect:
         self, code: str, cursor_pos: int, detail_level: int = 0, *more: Any, **named: Any
     ) -> Any:
         place = find_place(code, cursor_pos)
-        found = _ask(place, errands.explain, detail_level) if place else None
+        found = _ask(place, remote_calls.explain, detail_level) if place else None
         if not found:
             return self.own(code, cursor_pos, detail_level, *more, **named)
         return {"status": "ok", "found": True, "data": found, "metadata": {}}
 
 
-def _ask(place: Place, call: Callable[..., errands.Call[Any]], *more: Any) -> Any:
+def _ask(place: Place, call: Callable[..., remote_calls.Call[Any]], *more: Any) -> Any:
     """Return a rank's answer; None where there is no lab that could give one."""
     running = lab.current()
     if running is None:
@@ -116,13 +116,13 @@ def _ask(place: Place, call: Callable[..., errands.Call[Any]], *more: Any) -> An
         return None
 
 
-def ask_free(group: GroupKeeper, ranks: Sequence[int], call: errands.Call[Any]) -> Any:
+def ask_free(group: GroupKeeper, ranks: Sequence[int], call: remote_calls.Call[Any]) -> Any:
     """Return the answer of the first rank with nothing to do, None if there is none in time."""
     free = set(group.cluster.free_ranks())
     chosen = [rank for rank in ranks if rank in free][:1]
     if not chosen:
         return None
-    sent = send_errand(group, chosen, call)
+    sent = send_remote_call(group, chosen, call)
     sent.result.wait(times.COMPLETION)
     return sent.outcomes()[0].value if sent.result.done() else None
 
@@ -227,7 +227,7 @@ def find_ranks(group: GroupKeeper, name: str) -> list[int]:
     free = group.cluster.free_ranks()
     if not free:
         return []
-    sent = send_errand(group, free, errands.list_names(True))
+    sent = send_remote_call(group, free, remote_calls.list_names(True))
     sent.result.wait(times.COMPLETION)
     done = [rank for rank in free if sent.has_replied(rank)]
     return [o.rank for o in sent.outcomes() if o.rank in done and name in (o.value or ())]

@@ -14,8 +14,8 @@ from ..base.rank_names import label
 from ..errors import LabError, UsageError
 from ..runtime.follow import Finished, finish, follow
 from ..runtime.process_group import GroupKeeper
-from ..runtime.request import send_errand, values
-from ..wire import errands
+from ..runtime.request import send_remote_call, values
+from ..wire import remote_calls
 from ..wire.state import Error, Outcome
 
 
@@ -24,7 +24,7 @@ def pull(group: GroupKeeper, name: str) -> list[Any]:
 
     UsageError: if a rank does not have it, or it cannot leave its rank.
     """
-    finished = _ask(group, errands.pull(name), tolerate=True)
+    finished = _ask(group, remote_calls.pull(name), tolerate=True)
     missing = {o.rank: o.value[1] for o in finished.outcomes if o.value and o.value[0] == "missing"}
     if missing:
         raise UsageError(_describe_missing(name, missing))
@@ -45,7 +45,7 @@ def _describe_missing(name: str, missing: Mapping[int, Error | None]) -> str:
 
 def push(group: GroupKeeper, payload: bytes) -> None:
     """Set variables on every rank from a pickled dict."""
-    _ask(group, errands.push(payload))
+    _ask(group, remote_calls.push(payload))
 
 
 def delete(group: GroupKeeper, name: str) -> None:
@@ -53,20 +53,22 @@ def delete(group: GroupKeeper, name: str) -> None:
 
     UsageError: if none has it.
     """
-    finished = _ask(group, errands.delete(name))
+    finished = _ask(group, remote_calls.delete(name))
     if not any(outcome.value for outcome in finished.outcomes):
         raise UsageError(f"There is no variable {name!r} on {label(range(group.cluster.size))}.")
 
 
 def names(group: GroupKeeper, *, modules: bool = False) -> list[str]:
     """Return the names that every rank has, in alphabetical order."""
-    first, *others = [o.value for o in _ask(group, errands.list_names(modules)).outcomes]
+    first, *others = [o.value for o in _ask(group, remote_calls.list_names(modules)).outcomes]
     return [name for name in first if all(name in other for other in others)]
 
 
-def _ask(group: GroupKeeper, errand: errands.Call[Any], *, tolerate: bool = False) -> Finished:
-    """Make every rank run an errand."""
-    request = send_errand(group, range(group.cluster.size), errand)
+def _ask(
+    group: GroupKeeper, remote_function: remote_calls.Call[Any], *, tolerate: bool = False
+) -> Finished:
+    """Make every rank run a remote call."""
+    request = send_remote_call(group, range(group.cluster.size), remote_function)
     return finish(request, follow(request), tolerate=tolerate)
 
 

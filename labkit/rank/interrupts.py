@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from typing import Any, BinaryIO, TypeVar
 
 from ..base import times
-from ..wire import errands, protocol, python_threads
+from ..wire import protocol, python_threads, remote_calls
 from ..wire.protocol import RECORD_FOLDER
 from . import ipython_internals, steady
 
@@ -123,13 +123,14 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def _in_code(frame: FrameType | None) -> bool:
-    """Return whether a stack stands in code of the learner's, or in an errand that may be cut."""
+    """Return whether a stack stands in code of the learner's, or in a remote call that may be
+    cut."""
     while frame is not None:
         if frame.f_code in _runners or ipython_internals.is_applied(frame):
             return True
         outer = frame.f_back
-        is_errand = frame.f_code is errands.on_rank.__code__
-        if is_errand and outer and ipython_internals.is_applied(outer):
+        is_remote_call = frame.f_code is remote_calls.on_rank.__code__
+        if is_remote_call and outer and ipython_internals.is_applied(outer):
             return False  # labkit's own; a trial is one too, within a call
         frame = outer
     return False

@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.completer import provisionalcompleter
 from IPython.utils.tokenutil import token_at_cursor
 
-from ..wire.errands import Suggestion
+from ..wire.remote_calls import Suggestion
 from . import tracebacks
 
 #: Suggestions that one answer has at most.

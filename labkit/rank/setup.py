@@ -1,4 +1,5 @@
-"""Say who this process is, give a cell the names it works with, and serve the notebook's errands.
+"""Say who this process is, give a cell the names it works with, and serve the notebook's remote
+calls.
 
 The warm process imports this, and by it all that runs on a rank: every fork has it then.
 """
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 from ..base import variables
 from ..errors import LabError
-from ..wire import errands
+from ..wire import remote_calls
 from ..wire.processes import count_cores
 from ..wire.protocol import RANK_HINT
 from ..wire.state import ProcessFacts
@@ -125,33 +126,33 @@ def write_gpu_count(path: str) -> None:
     Path(path).write_text(str(len(gpus.find())))
 
 
-errands.describe.served_by(describe)
-errands.assign.served_by(assign)
+remote_calls.describe.handled_by(describe)
+remote_calls.assign.handled_by(assign)
 
-errands.find_address.served_by(process_group.find_address)
-errands.address_towards.served_by(process_group.address_towards)
-errands.address.served_by(process_group.address)
-errands.open_store.served_by(spare_files.lent_to(process_group.open_store))
-errands.reserve_port.served_by(process_group.reserve_port)
-errands.export.served_by(process_group.export)
-errands.join.served_by(spare_files.lent_to(process_group.join))
-errands.leave.served_by(process_group.leave)
+remote_calls.find_address.handled_by(process_group.find_address)
+remote_calls.address_towards.handled_by(process_group.address_towards)
+remote_calls.address.handled_by(process_group.address)
+remote_calls.open_store.handled_by(spare_files.lent_to(process_group.open_store))
+remote_calls.reserve_port.handled_by(process_group.reserve_port)
+remote_calls.export.handled_by(process_group.export)
+remote_calls.join.handled_by(spare_files.lent_to(process_group.join))
+remote_calls.leave.handled_by(process_group.leave)
 
-errands.call.served_by(calls.call)
-errands.pull.served_by(calls.pull)
-errands.push.served_by(calls.push)
-errands.delete.served_by(calls.delete)
-errands.list_names.served_by(names.list_names)
+remote_calls.call.handled_by(calls.call)
+remote_calls.pull.handled_by(calls.pull)
+remote_calls.push.handled_by(calls.push)
+remote_calls.delete.handled_by(calls.delete)
+remote_calls.list_names.handled_by(names.list_names)
 
-errands.complete.served_by(names.complete)
-errands.explain.served_by(names.explain)
+remote_calls.complete.handled_by(names.complete)
+remote_calls.explain.handled_by(names.explain)
 
-errands.prepare_trial.served_by(trial.prepare)
-errands.run_trial.served_by(trial.run)
-errands.may_fix_size.served_by(trial.may_fix_size)
-errands.end_trial.served_by(trial.end)
+remote_calls.prepare_trial.handled_by(trial.prepare)
+remote_calls.run_trial.handled_by(trial.run)
+remote_calls.may_fix_size.handled_by(trial.may_fix_size)
+remote_calls.end_trial.handled_by(trial.end)
 
-errands.record.served_by(profiler.record_call)
+remote_calls.record.handled_by(profiler.record_call)
 
 # Look at all names once here, not on every rank.
 backend_plugins.installed()

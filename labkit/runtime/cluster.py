@@ -23,7 +23,7 @@ from ..errors import LabError, LabStopped, StartError
 from ..launch import few_messages, ipyparallel_internals
 from ..launch.launcher import Launcher
 from ..launch.placement import Place, place_ranks
-from ..wire import errands
+from ..wire import remote_calls
 from ..wire.state import Missing, describe_exit
 from . import output
 from .output import LateOutput
@@ -163,7 +163,7 @@ class RankCluster:
     def _map(self) -> None:
         """Ask every engine who it is and decide who is which rank."""
         ids = self.connected()
-        answers = self.errand(dict.fromkeys(ids, errands.describe()))
+        answers = self.remote_call(dict.fromkeys(ids, remote_calls.describe()))
         told = [missing for answer in answers for missing in answer.missing]
         self.missing = list(dict.fromkeys([*ipyparallel_internals.check(), *told]))
         self.places = place_ranks(dict(zip(ids, answers, strict=True)))
@@ -177,21 +177,21 @@ class RankCluster:
         """Return why a feature is off on the ranks (by its key), "" if it is on."""
         return next((str(missing) for missing in self.missing if missing.feature == feature), "")
 
-    # -- errands ----------------------------------------------------------------------------
+    # -- remote calls ----------------------------------------------------------------------------
 
-    def errand(self, calls: Mapping[int, errands.Call[R]]) -> list[R]:
+    def remote_call(self, calls: Mapping[int, remote_calls.Call[R]]) -> list[R]:
         """Run a short function of the ranks on some engines, each its own call; return what they
         return, in the order of ``calls``.
 
         LabError: if one does not answer within ``times.REMOTE_CALL`` or fails; within
         ``times.REMOTE_CALL_STOPPED`` when somebody has pressed stop and waits. KeyboardInterrupt:
-        if it is interrupted where that is stoppable; the errands go on then.
+        if it is interrupted where that is stoppable; the remote calls go on then.
         """
         if not calls:
             return []
         began = time.monotonic()
         asked = {engine: (call,) for engine, call in calls.items()}
-        result = few_messages.apply(self.client, errands.on_rank, asked)
+        result = few_messages.apply(self.client, remote_calls.on_rank, asked)
         replies = dict(zip(calls, ipyparallel_internals.replies(result), strict=True))
         for engine, reply in replies.items():
             self.late.note(engine, reply)

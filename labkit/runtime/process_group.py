@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ..base import interrupts, times
 from ..base.rank_names import how_to_replace, label
 from ..errors import LabError
-from ..wire import errands
+from ..wire import remote_calls
 from . import recovery
 from .cluster import RankCluster
 from .messages import Message
@@ -86,7 +86,9 @@ class GroupKeeper:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
         _log.debug("%s leave the group", label(ranks))
         recovery.shut(self.cluster, ranks)
-        self.cluster.errand({self.cluster.places[r].engine: errands.leave(by) for r in ranks})
+        self.cluster.remote_call(
+            {self.cluster.places[r].engine: remote_calls.leave(by) for r in ranks}
+        )
 
     def _form(self) -> None:
         if self.join:
@@ -139,9 +141,9 @@ def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
     places = cluster.places
     chosen = [places[r] for r in ranks]
     addresses = dict.fromkeys(ranks, "") if is_local(cluster) else find_addresses(cluster, ranks)
-    cluster.errand(
+    cluster.remote_call(
         {
-            p.engine: errands.assign(
+            p.engine: remote_calls.assign(
                 rank=p.rank,
                 world_size=len(places),
                 device=p.device,
@@ -160,11 +162,11 @@ def find_addresses(cluster: RankCluster, ranks: Sequence[int]) -> dict[int, str]
     LabError: if a host has none.
     """
     chosen = [cluster.places[r] for r in ranks]
-    found = cluster.errand({p.engine: errands.find_address() for p in chosen})
+    found = cluster.remote_call({p.engine: remote_calls.find_address() for p in chosen})
     known = {p.host: address for p, address in zip(chosen, found, strict=True) if address}
     if lacking := [p for p in chosen if p.host not in known]:
-        call = errands.address_towards(next(iter(known.values()), ANYWHERE))
-        found = cluster.errand({p.engine: call for p in lacking})
+        call = remote_calls.address_towards(next(iter(known.values()), ANYWHERE))
+        found = cluster.remote_call({p.engine: call for p in lacking})
         known |= {p.host: address for p, address in zip(lacking, found, strict=True)}
     for host, address in known.items():
         if not address:
@@ -180,10 +182,12 @@ def form(cluster: RankCluster, timeout: float) -> None:
     began = time.monotonic()
     places = cluster.places
     host = _host_of_rank_0(cluster)
-    ((port, own_port),) = cluster.errand({places[0].engine: errands.open_store(host, timeout)})
-    cluster.errand(
+    ((port, own_port),) = cluster.remote_call(
+        {places[0].engine: remote_calls.open_store(host, timeout)}
+    )
+    cluster.remote_call(
         {
-            p.engine: errands.join(
+            p.engine: remote_calls.join(
                 rank=p.rank,
                 world_size=len(places),
                 backend=p.backend,
@@ -213,14 +217,16 @@ def export(cluster: RankCluster) -> None:
     """
     places = cluster.places
     host = _host_of_rank_0(cluster)
-    (port,) = cluster.errand({places[0].engine: errands.reserve_port(host)})
-    cluster.errand({p.engine: errands.export(p.rank, len(places), host, port) for p in places})
+    (port,) = cluster.remote_call({places[0].engine: remote_calls.reserve_port(host)})
+    cluster.remote_call(
+        {p.engine: remote_calls.export(p.rank, len(places), host, port) for p in places}
+    )
 
 
 def _host_of_rank_0(cluster: RankCluster) -> str:
     if is_local(cluster):
         return LOOPBACK
-    return cluster.errand({cluster.places[0].engine: errands.address()})[0]
+    return cluster.remote_call({cluster.places[0].engine: remote_calls.address()})[0]
 
 
 def is_local(cluster: RankCluster) -> bool:

@@ -16,7 +16,7 @@ from ..base import interrupts, times
 from ..deadlock.samples import renumber
 from ..errors import RankDied
 from ..launch import few_messages, ipyparallel_internals
-from ..wire import errands
+from ..wire import remote_calls
 from ..wire.encoding import ProtocolError, decode
 from ..wire.requests import GiveInput, InputRequest, May
 from ..wire.samples import CellCalls, Sample
@@ -191,7 +191,7 @@ def call(
     is none of the learner's own calls, ``may`` as for a cell.
     """
     group.check()
-    return replace(_send_errand(group, ranks, errands.call(payload), may), noted=noted)
+    return replace(_send_remote_call(group, ranks, remote_calls.call(payload), may), noted=noted)
 
 
 def values(outcomes: list[Outcome]) -> list[Any]:
@@ -206,20 +206,23 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     ]  # fmt: skip
 
 
-def send_errand(group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any]) -> Request:
-    """Make some ranks run one errand; what is written meanwhile is not the errand's own."""
-    sent = _send_errand(group, ranks, errand, May.NOBODY)
+def send_remote_call(
+    group: GroupKeeper, ranks: Sequence[int], remote_function: remote_calls.Call[Any]
+) -> Request:
+    """Make some ranks run one remote call; what is written meanwhile is not the remote call's
+    own."""
+    sent = _send_remote_call(group, ranks, remote_function, May.NOBODY)
     for reply in sent.replies.values():
         group.cluster.late.keep(reply)
     return sent
 
 
-def _send_errand(
-    group: GroupKeeper, ranks: Sequence[int], errand: errands.Call[Any], may: May
+def _send_remote_call(
+    group: GroupKeeper, ranks: Sequence[int], remote_function: remote_calls.Call[Any], may: May
 ) -> Request:
     def send(engines: list[int], label: str | None) -> Any:
-        asked = dict.fromkeys(engines, (errand,))
-        return few_messages.apply(group.cluster.client, errands.on_rank, asked, label)
+        asked = dict.fromkeys(engines, (remote_function,))
+        return few_messages.apply(group.cluster.client, remote_calls.on_rank, asked, label)
 
     return Request.send(group, ranks, send, may)
 

@@ -18,7 +18,7 @@ from ..runtime import request
 from ..runtime.follow import Finished
 from ..runtime.process_group import GroupKeeper
 from ..runtime.request import values
-from ..wire import errands, recording
+from ..wire import recording, remote_calls
 from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
 from . import merge, trace
 
@@ -62,8 +62,8 @@ def record(
     places = group.cluster.places
     hosts = {rank: places[rank].host for rank in ranks}
     key = f"labkit/timeline/{uuid.uuid4().hex}"
-    asked = errands.record(fn, tuple(args), dict(kwargs or {}), key, hosts)
-    payload = cloudpickle.dumps((errands.on_rank, (asked,), {}))
+    asked = remote_calls.record(fn, tuple(args), dict(kwargs or {}), key, hosts)
+    payload = cloudpickle.dumps((remote_calls.on_rank, (asked,), {}))
     return Timeline(values(run(request.call(group, ranks, payload)).outcomes))
 
 

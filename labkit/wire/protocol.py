@@ -1,6 +1,6 @@
 """Names and files that notebook, launchers and ranks share.
 
-Their messages are in ``requests``, ``samples`` and ``errands``.
+Their messages are in ``requests``, ``samples`` and ``remote_calls``.
 """
 
 from __future__ import annotations

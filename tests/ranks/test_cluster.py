@@ -1,4 +1,4 @@
-"""Errands on ranks, and what a start that fails says."""
+"""Remote calls on ranks, and what a start that fails says."""
 
 import os
 import signal
@@ -12,42 +12,46 @@ import labkit
 from labkit import LabError
 from labkit.base import times
 from labkit.launch import ipp_launchers, launcher
-from labkit.wire import errands
+from labkit.wire import remote_calls
 from tests.conftest import descendants, warm_processes
 from tests.support.cells import inside
 from tests.support.events import HANG_SECONDS
 
 
-def test_errands_are_answered_in_the_order_asked(lab4):
+def test_remote_calls_are_answered_in_the_order_asked(lab4):
     pids = [state.pid for state in lab4.status()]
-    backwards = dict.fromkeys(reversed(lab4.engine_ids), errands.describe())
-    assert [facts.pid for facts in inside(lab4).cluster.errand(backwards)] == pids[::-1]
+    backwards = dict.fromkeys(reversed(lab4.engine_ids), remote_calls.describe())
+    assert [facts.pid for facts in inside(lab4).cluster.remote_call(backwards)] == pids[::-1]
 
 
-def test_each_engine_may_have_an_errand_of_its_own(lab4):
-    calls = map(errands.prepare_trial, ["rank", "world_size", "no_such_name", "device"])
+def test_each_engine_may_have_a_remote_call_of_its_own(lab4):
+    calls = map(remote_calls.prepare_trial, ["rank", "world_size", "no_such_name", "device"])
     asked = dict(zip(lab4.engine_ids, calls, strict=True))
     no = "no function"
-    assert inside(lab4).cluster.errand(asked) == [no, no, "missing", no]
+    assert inside(lab4).cluster.remote_call(asked) == [no, no, "missing", no]
 
 
-def test_an_errand_that_fails_names_the_rank(lab4):
+def test_a_remote_call_that_fails_names_the_rank(lab4):
     with pytest.raises(LabError, match=r"^rank 3: OSError: "):
-        inside(lab4).cluster.errand({lab4.engine_ids[3]: errands.open_store("192.0.2.1", 1.0)})
+        inside(lab4).cluster.remote_call(
+            {lab4.engine_ids[3]: remote_calls.open_store("192.0.2.1", 1.0)}
+        )
 
 
-def test_an_errand_that_a_rank_does_not_know_is_an_error_that_says_so(lab4):
-    newer = errands.Call("from_the_future", (), {})
-    with pytest.raises(LabError, match=r"^rank 1: LookupError: no errand 'from_the_future' here"):
-        inside(lab4).cluster.errand({lab4.engine_ids[1]: newer})
+def test_a_remote_call_that_a_rank_does_not_know_is_an_error_that_says_so(lab4):
+    newer = remote_calls.Call("from_the_future", (), {})
+    with pytest.raises(
+        LabError, match=r"^rank 1: LookupError: no remote_function 'from_the_future' here"
+    ):
+        inside(lab4).cluster.remote_call({lab4.engine_ids[1]: newer})
 
 
-def test_an_errand_on_a_busy_rank_has_a_bound(lab4, monkeypatch, gate):
+def test_a_remote_call_on_a_busy_rank_has_a_bound(lab4, monkeypatch, gate):
     monkeypatch.setattr(times, "REMOTE_CALL", 0.5)
     view = lab4.client.direct_view(lab4.engine_ids[1])
     busy = view.execute(gate.wait, block=False)
     with pytest.raises(LabError, match=r"rank 1 does not answer: it is busy or blocked; lab.rest"):
-        inside(lab4).cluster.errand(dict.fromkeys(lab4.engine_ids, errands.describe()))
+        inside(lab4).cluster.remote_call(dict.fromkeys(lab4.engine_ids, remote_calls.describe()))
     gate.open()
     busy.get(HANG_SECONDS)
 

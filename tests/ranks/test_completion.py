@@ -10,7 +10,7 @@ from jupyter_client.manager import start_new_kernel
 
 from labkit.base import times
 from labkit.notebook import names
-from labkit.wire import errands
+from labkit.wire import remote_calls
 from tests.support.alarm import alarm
 from tests.support.cells import finish_cell, inside, send_cell
 from tests.support.events import HANG_SECONDS
@@ -122,7 +122,7 @@ def test_a_busy_rank_is_not_asked_and_another_answers(lab4, gate, monkeypatch):
     group = inside(lab4).group
     lab4["x_of_ranks"] = 1
     busy = send_cell(lab4, gate.wait, [0])
-    call = errands.complete("x_of_r", 6)
+    call = remote_calls.complete("x_of_r", 6)
     assert [s.text for s in names.ask_free(group, [0, 1], call)] == ["x_of_ranks"]
     assert names.ask_free(group, [0], call) is None
     assert busy.busy() == [0]
@@ -135,11 +135,13 @@ def test_a_stopped_rank_costs_no_more_than_the_patience(lab4, eventually, monkey
     pid = lab4.run(os.getpid, ranks=[3])[0]
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert names.ask_free(group, [3], errands.complete("torch.on", 8)) is None
+        assert names.ask_free(group, [3], remote_calls.complete("torch.on", 8)) is None
         monkeypatch.setattr(times, "COMPLETION", 2 * HANG_SECONDS)
         with alarm(int(HANG_SECONDS)):  # it is busy now, and not asked
-            assert names.ask_free(group, [3], errands.explain("torch", 5, 0)) is None
+            assert names.ask_free(group, [3], remote_calls.explain("torch", 5, 0)) is None
     finally:
         os.kill(pid, signal.SIGCONT)
     eventually(lambda: not inside(lab4).cluster.busy_ranks())
-    assert "ones" in [s.text for s in names.ask_free(group, [3], errands.complete("torch.on", 8))]
+    assert "ones" in [
+        s.text for s in names.ask_free(group, [3], remote_calls.complete("torch.on", 8))
+    ]

@@ -10,7 +10,7 @@ import pytest
 import labkit
 from labkit.launch import ipyparallel_internals
 from labkit.rank.streams import BURST
-from labkit.wire import errands
+from labkit.wire import remote_calls
 from tests.support.cells import inside, run_cell, send_cell
 from tests.support.events import HANG_SECONDS
 
@@ -52,7 +52,7 @@ def test_so_does_a_call_and_what_labkit_asks(lab4, heard):
     assert lab4.run(lambda: 1) == [1] * 4
     lab4["b"] = 2
     assert lab4["b"] == [2] * 4
-    inside(lab4).cluster.errand(dict.fromkeys(lab4.engine_ids, errands.describe()))
+    inside(lab4).cluster.remote_call(dict.fromkeys(lab4.engine_ids, remote_calls.describe()))
     assert heard == [[]] * 16
 
 

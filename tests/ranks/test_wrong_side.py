@@ -97,10 +97,10 @@ def test_nothing_is_asked_of_ranks_that_are_busy(
     told: Told, lab: labkit.Lab, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    stock = names.send_errand
+    stock = names.send_remote_call
     monkeypatch.setattr(
         names,
-        "send_errand",
+        "send_remote_call",
         lambda group, ranks, call: asked.append(ranks) or stock(group, ranks, call),
     )
     sent = send_cell(lab, gate.wait)

@@ -13,7 +13,7 @@ from labkit import LabError
 from labkit.launch.placement import Place
 from labkit.rank import process_group
 from labkit.runtime import process_group as keeper
-from labkit.wire import errands
+from labkit.wire import remote_calls
 from labkit.wire.connections import Connection
 
 LOOPBACK = Connection(3, ("127.0.0.1", 40001), ("127.0.0.1", 5555))
@@ -77,9 +77,9 @@ class Ranks:
         self.towards = towards
         self.asked: list[object] = []
 
-    def errand(self, calls: dict[int, errands.Call[str]]) -> list[str]:
+    def remote_call(self, calls: dict[int, remote_calls.Call[str]]) -> list[str]:
         self.asked.append(calls)
-        if errands.find_address() in calls.values():
+        if remote_calls.find_address() in calls.values():
             return ["" if engine < 12 else "10.0.0.7" for engine in calls]
         assert list(calls) == [10, 11]
         return [self.towards] * 2
@@ -89,7 +89,7 @@ def test_a_host_that_does_not_know_looks_towards_one_that_does() -> None:
     ranks = Ranks("10.0.0.1")
     found = keeper.find_addresses(ranks, range(4))  # type: ignore[arg-type]
     assert found == {0: "10.0.0.1", 1: "10.0.0.1", 2: "10.0.0.7", 3: "10.0.0.7"}
-    assert ranks.asked[1] == dict.fromkeys([10, 11], errands.address_towards("10.0.0.7"))
+    assert ranks.asked[1] == dict.fromkeys([10, 11], remote_calls.address_towards("10.0.0.7"))
 
 
 def test_a_host_without_an_address_is_named() -> None:

@@ -14,7 +14,7 @@ from labkit.errors import LabError, StartError
 from labkit.launch import few_messages, ipyparallel_internals
 from labkit.launch.placement import Place
 from labkit.runtime.cluster import RankCluster
-from labkit.wire import errands
+from labkit.wire import remote_calls
 from tests.support.virtual_clock import VirtualClock
 
 
@@ -246,5 +246,5 @@ def test_a_rank_that_does_not_answer_a_call_is_an_error(
     result = SimpleNamespace(_children=[answered, never])
     monkeypatch.setattr(few_messages, "apply", lambda *_: result)
     with pytest.raises(LabError, match=r"^rank 1 does not answer: it is busy or blocked; "):
-        cluster.errand({0: errands.leave(), 1: errands.leave()})
+        cluster.remote_call({0: remote_calls.leave(), 1: remote_calls.leave()})
     assert clock.time == pytest.approx(1.0 * factor if stopped else 30.0)

@@ -24,36 +24,36 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
-    """An errand with its arguments, on its way to a rank; it returns an ``R`` there."""
+    """A remote call with its arguments, on its way to a rank; it returns an ``R`` there."""
 
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
-class Errand(Generic[P, R]):
-    """A function of the ranks, by its signature; made with :func:`errand`."""
+class RemoteFunction(Generic[P, R]):
+    """A function of the ranks, by its signature; made with :func:`remote_function`."""
 
-    #: name -> errand
-    all: dict[str, Errand[..., Any]] = {}  # noqa: RUF012
+    #: name -> remote call
+    all: dict[str, RemoteFunction[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, signature: Callable[P, R]) -> None:
         functools.update_wrapper(self, signature)
         self.name = signature.__name__
         self.implementation: Callable[P, R] | None = None  #: only on a rank
-        Errand.all[self.name] = self
+        RemoteFunction.all[self.name] = self
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         return Call(self.name, args, kwargs)
 
-    def served_by(self, implementation: Callable[P, R]) -> None:
-        """Make this process serve the errand, with a function of the same signature."""
+    def handled_by(self, implementation: Callable[P, R]) -> None:
+        """Make this process serve the remote call, with a function of the same signature."""
         self.implementation = implementation
 
 
-def errand(signature: Callable[P, R]) -> Errand[P, R]:
+def remote_function(signature: Callable[P, R]) -> RemoteFunction[P, R]:
     """Declare a function that ranks run, from its signature."""
-    return Errand(signature)
+    return RemoteFunction(signature)
 
 
 def on_rank(call: Call[R]) -> R:
@@ -64,10 +64,10 @@ def on_rank(call: Call[R]) -> R:
     LookupError
         If this process does not serve it.
     """
-    found = Errand.all.get(call.name)
+    found = RemoteFunction.all.get(call.name)
     if found is None or found.implementation is None:
         raise LookupError(
-            f"no errand {call.name!r} here: notebook and ranks need the same version of labkit"
+            f"no remote call {call.name!r} here: notebook and ranks need the same version of labkit"
         )
     result: R = found.implementation(*call.args, **call.kwargs)
     return result
@@ -76,12 +76,12 @@ def on_rank(call: Call[R]) -> R:
 # -- set-up -------------------------------------------------------------------------------------
 
 
-@errand
+@remote_function
 def describe() -> ProcessFacts:
     """Describe the process."""
 
 
-@errand
+@remote_function
 def assign(
     rank: int,
     world_size: int,
@@ -96,22 +96,22 @@ def assign(
 # -- the process group --------------------------------------------------------------------------
 
 
-@errand
+@remote_function
 def find_address() -> str:
     """Return the address of the host that other hosts reach it by, "" if that is not certain."""
 
 
-@errand
+@remote_function
 def address_towards(other: str) -> str:
     """Return the address that the host sends from to another one, "" if there is no way."""
 
 
-@errand
+@remote_function
 def address() -> str:
     """Return the address by which the rank is reached from other hosts."""
 
 
-@errand
+@remote_function
 def open_store(host: str, timeout: float) -> tuple[int, int]:
     """Serve a TCPStore on ``host``; return its port, and that of ``reserve_port``.
 
@@ -119,17 +119,17 @@ def open_store(host: str, timeout: float) -> tuple[int, int]:
     """
 
 
-@errand
+@remote_function
 def reserve_port(host: str) -> int:
     """Keep a free port of ``host`` for groups that the learner forms; return its number."""
 
 
-@errand
+@remote_function
 def export(rank: int, world_size: int, host: str, port: int) -> None:
     """Set the variables by which ``env://`` finds the others."""
 
 
-@errand
+@remote_function
 def join(
     rank: int,
     world_size: int,
@@ -146,7 +146,7 @@ def join(
     """
 
 
-@errand
+@remote_function
 def leave(by: str = "") -> None:
     """Leave the process group, if the rank is in one.
 
@@ -157,27 +157,27 @@ def leave(by: str = "") -> None:
 # -- functions and variables of the notebook ----------------------------------------------------
 
 
-@errand
+@remote_function
 def call(payload: bytes) -> Returned:
     """Call the pickled ``(function, args, kwargs)``."""
 
 
-@errand
+@remote_function
 def pull(name: str) -> Returned:
     """Return a variable of the cells; with dots in its name an attribute of one."""
 
 
-@errand
+@remote_function
 def push(payload: bytes) -> Returned:
     """Set variables of the cells from a pickled dict."""
 
 
-@errand
+@remote_function
 def delete(name: str) -> bool:
     """Delete a variable of the cells; return whether there was one."""
 
 
-@errand
+@remote_function
 def list_names(modules: bool) -> list[str]:
     """Return the names that cells have, in alphabetical order; with ``modules`` those of modules
     too."""
@@ -186,12 +186,12 @@ def list_names(modules: bool) -> list[str]:
 # -- a cell that is being written ---------------------------------------------------------------
 
 
-@errand
+@remote_function
 def complete(cell: str, cursor: int) -> list[Suggestion]:
     """Return how the text before the cursor could go on."""
 
 
-@errand
+@remote_function
 def explain(cell: str, cursor: int, detail: int) -> dict[str, str]:
     """Return the help on the name at the cursor, by MIME type."""
 
@@ -199,12 +199,12 @@ def explain(cell: str, cursor: int, detail: int) -> dict[str, str]:
 # -- trials of exercises ------------------------------------------------------------------------
 
 
-@errand
+@remote_function
 def prepare_trial(name: str) -> Found:
     """Get ready for a trial; tell what cells have defined by the name of its answer."""
 
 
-@errand
+@remote_function
 def run_trial(
     trial: Callable[[Any, Here], Any],
     answer: str,
@@ -216,12 +216,12 @@ def run_trial(
     (``MEASURES``)."""
 
 
-@errand
+@remote_function
 def may_fix_size(answer: str, world_size: int) -> bool:
     """Return whether an answer may contain the number of ranks as a constant."""
 
 
-@errand
+@remote_function
 def end_trial(wait: bool) -> TrialEnd:
     """End the trial. With ``wait``, wait a moment for the messages that the answer has posted."""
 
@@ -229,7 +229,7 @@ def end_trial(wait: bool) -> TrialEnd:
 # -- timelines ----------------------------------------------------------------------------------
 
 
-@errand
+@remote_function
 def record(
     function: Callable[..., Any] | None,
     args: tuple[Any, ...],
