@@ -42,11 +42,11 @@ class _Work:
 @contextmanager
 def noted() -> Iterator[Notes]:
     """Record the all-reduces that are called from here on, and who waits for them."""
-    notes, stock = Notes(), dist.all_reduce
+    notes, original = Notes(), dist.all_reduce
 
     def all_reduce(tensor: torch.Tensor, *args: Any, **named: Any) -> Any:
         notes.bytes.append(tensor.nbytes)
-        work = stock(tensor, *args, **named)
+        work = original(tensor, *args, **named)
         if work is None:
             notes.waits += 1
             return None
@@ -81,13 +81,13 @@ def sleepless() -> Iterator[None]:
     """Make ``time.sleep`` of this thread return immediately: a fixed time is no proof that others
     are ready, and an answer could always sleep longer than a trial makes others take. A loop that
     sleeps until something is there still ends when it is."""
-    stock, me = time.sleep, threading.get_ident()
+    original, me = time.sleep, threading.get_ident()
 
     def sleep(seconds: float) -> None:
         if threading.get_ident() != me:  # labkit's own threads keep their pace
-            stock(seconds)
+            original(seconds)
         elif seconds > 0:
-            stock(0)
+            original(0)
 
     with patch.object(time, "sleep", sleep):
         yield

@@ -38,7 +38,7 @@ NAMES = (
     f"options.{OPTIONS}",
 )
 #: torch's own functions, which ours call
-stock: dict[str, Callable[..., Any]] = {}
+original: dict[str, Callable[..., Any]] = {}
 _Gloo: Any = getattr(c10d, "ProcessGroupGloo", None)
 #: Arguments of TCPStore behind the host and the port.
 _STORE = (
@@ -62,16 +62,16 @@ def install(list_connections: Callable[[], Iterable[Sequence[Any]]]) -> None:
     list_connections
         Lists this process's TCP connections: file, own address, the other end's address.
     """
-    if stock:
+    if original:
         return
-    stock["connections"] = list_connections
-    stock["store"], stock["gloo"] = dist.TCPStore.__init__, _Gloo.__init__
+    original["connections"] = list_connections
+    original["store"], original["gloo"] = dist.TCPStore.__init__, _Gloo.__init__
     dist.TCPStore.__init__ = tcp_store  # type: ignore[method-assign]
     _Gloo.__init__ = process_group_gloo
     api = sys.modules.get("torch.distributed.rpc.api")
     options = getattr(sys.modules.get("torch.distributed.rpc.options"), OPTIONS, None)
     if api is not None and options is not None:
-        stock["agent"], stock["options"] = getattr(api, START), options.__init__
+        original["agent"], original["options"] = getattr(api, START), options.__init__
         setattr(api, START, start_agent)
         options.__init__ = choose_ways
 
@@ -81,7 +81,7 @@ def install(list_connections: Callable[[], Iterable[Sequence[Any]]]) -> None:
 
 def tcp_store(self: dist.TCPStore, host_name: str, port: int, *args: Any, **named: Any) -> None:
     """Do what ``TCPStore(...)`` does; the server lets this user's processes in."""
-    init = stock["store"]
+    init = original["store"]
     given = dict(zip(_STORE, args, strict=False)) | named
     if not given.get("is_master"):
         init(self, host_name, port, *args, **named)
@@ -125,7 +125,7 @@ def _check_server(host: str, port: int) -> None:
     DistNetworkError
         If it is.
     """
-    for _, own, other in stock["connections"]():
+    for _, own, other in original["connections"]():
         if other[1] == port:
             user = peers.find_user(other, own)
             # Root's is also what nobody has accepted yet, such as a look for the server.
@@ -139,8 +139,8 @@ def _check_server(host: str, port: int) -> None:
 def install_loopback() -> None:
     """Make stores that are served at an address of the loopback interface listen there alone, in
     this process, which has no guard."""
-    if not stock:
-        stock["store"] = dist.TCPStore.__init__
+    if not original:
+        original["store"] = dist.TCPStore.__init__
         dist.TCPStore.__init__ = loopback_store  # type: ignore[method-assign]
 
 
@@ -150,7 +150,7 @@ def loopback_store(
     """Do what ``TCPStore(...)`` does."""
     if is_server(args, named) and len(args) < 6:
         port = _listen(host_name, port, named)
-    stock["store"](self, host_name, port, *args, **named)
+    original["store"](self, host_name, port, *args, **named)
 
 
 def is_server(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
@@ -165,7 +165,7 @@ def process_group_gloo(
     self: Any, store: dist.Store, rank: int, size: int, *args: Any, **named: Any
 ) -> None:
     """Do what ``ProcessGroupGloo(...)`` does; it lets this user's processes in."""
-    init = stock["gloo"]
+    init = original["gloo"]
     options = _Gloo._Options()
     if "options" in named or isinstance(next(iter(args), None), type(options)):
         init(self, store, rank, size, *args, **named)  # they hold devices already
@@ -193,11 +193,11 @@ def _make_devices() -> list[Any]:
 
 def start_agent(agent: Any) -> None:
     """Do what torch's function does, which meets the other ranks: they tell their addresses."""
-    guarded.call(lambda: stock["agent"](agent))
+    guarded.call(lambda: original["agent"](agent))
 
 
 def choose_ways(self: Any, **named: Any) -> None:
     """Make an agent's settings, as torch does but for the ways by which it is reached."""
     if guarded.is_there() and named.get(WAYS) is None:
         named[WAYS] = list(TCP)
-    stock["options"](self, **named)
+    original["options"](self, **named)

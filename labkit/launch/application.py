@@ -21,7 +21,8 @@ class LabApplication(BaseParallelApplication):
 
     @default("work_dir")
     def _default_work_dir(self) -> str:
-        """Stay here: stock, it is where ipyparallel was imported, which a zygote may have done."""
+        """Stay here: the original's is where ipyparallel was imported, which a zygote may have
+        done."""
         return os.getcwd()
 
     def initialize(self, argv: list[str] | None = None) -> None:

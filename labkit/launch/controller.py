@@ -32,7 +32,7 @@ from .application import LabApplication, skip_unwritten
 class LabController(LabApplication, IPController):
     """An IPController that lives in a single process and can listen on unix sockets.
 
-    Stock, the heart monitor is a child process that outlives a killed controller, and engines
+    Original, the heart monitor is a child process that outlives a killed controller, and engines
     and clients spell a unix socket's name differently from the controller.
     """
 
@@ -48,7 +48,7 @@ class LabController(LabApplication, IPController):
 
     @classmethod
     def settings(cls) -> Config:
-        """Return what differs from a stock controller, unless the user sets it."""
+        """Return what differs from an original controller, unless the user sets it."""
         made = Config()
         made.IPController.use_threads = True
         made.IPController.db_class = "NoDB"

@@ -47,15 +47,15 @@ FEATURES = {
 def seen_by(module: str, name: str, **attributes: Any) -> Iterator[None]:
     """Make a module see other attributes of one that it imports by a name of its own."""
     own = vars(sys.modules[module]) if module in sys.modules else {}
-    stock = own.get(name)
-    if stock is None:
+    original = own.get(name)
+    if original is None:
         yield
         return
-    own[name] = SimpleNamespace(**{**vars(stock), **attributes})
+    own[name] = SimpleNamespace(**{**vars(original), **attributes})
     try:
         yield
     finally:
-        own[name] = stock
+        own[name] = original
 
 
 def on_registered(kind: type, before: str, then: str) -> None:
@@ -65,11 +65,11 @@ def on_registered(kind: type, before: str, then: str) -> None:
     ``connect(socket, url)``. ``then(maybe_tunnel)`` is called when all is made; ``maybe_tunnel``
     turns an address of the controller into one that can be reached from here.
     """
-    stock = kind.complete_registration  # type: ignore[attr-defined]
+    original = kind.complete_registration  # type: ignore[attr-defined]
 
     async def complete_registration(self: Any, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         with _without_list_of_modules():
-            await stock(self, msg, getattr(self, before)(connect), maybe_tunnel)
+            await original(self, msg, getattr(self, before)(connect), maybe_tunnel)
         getattr(self, then)(maybe_tunnel)
 
     kind.complete_registration = complete_registration  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """Run one rank that one of ipyparallel's own launchers has started, here or on another host.
 
 Takes the place of ``python -m ipyparallel.engine``, as two processes. The first imports nothing
-heavy: it waits for the second, the rank, and tells the controller how it ended (stock, that is
-the task of a "nanny", which imports everything once more and does not know the exit code).
+heavy: it waits for the second, the rank, and tells the controller how it ended (in the original
+that is the task of a "nanny", which imports everything once more and does not know the exit code).
 
 Nobody here is a child of the notebook's kernel, so the rank ends with the controller, which in
 turn ends with the kernel: nothing lives on, on any host.

@@ -116,8 +116,8 @@ def _hears_quiet(client: Any) -> bool:
 def _hear(client: Any, name: str) -> None:
     """Make a client take it from one kind of replies that no output comes."""
     handlers = client._queue_handlers
-    stock = handlers.get(name)
-    if stock is None or hasattr(stock, "hears_quiet"):
+    original = handlers.get(name)
+    if original is None or hasattr(original, "hears_quiet"):
         return
 
     def handle(message: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ def _hear(client: Any, name: str) -> None:
         _take_start(message["metadata"], client.metadata[request])
         if (told := message["content"].get(COLLECTIVES)) is not None:
             client.metadata[request].update({COLLECTIVES: told})
-        stock(message)
+        original(message)
         if message["content"].get(QUIET) and output is not None and not output.done():
             output.set_result(None)
 

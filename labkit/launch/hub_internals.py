@@ -47,8 +47,8 @@ SIGNATURE, HEADER, PARENT, SIGNED = 0, 1, 2, slice(1, 5)
 def note_ids_only(hub: Any) -> None:
     """Make a hub without a database note the ids of requests, where it can be told.
 
-    Stock, it reads each request and each reply whole, with their dates, for its database. What is
-    left without one is which requests an engine has waiting and done.
+    Original, it reads each request and each reply whole, with their dates, for its database. What
+    is left without one is which requests an engine has waiting and done.
 
     Whatever is not as it should be goes to ipyparallel's own functions, which say what is wrong.
     """
@@ -57,15 +57,15 @@ def note_ids_only(hub: Any) -> None:
     if type(hub.db).__name__ != "NoDB":
         return
     handlers = hub.monitor_handlers
-    stock_request, stock_reply = handlers.get(b"in"), handlers.get(b"out")
-    if stock_request is None or stock_reply is None:
+    original_request, original_reply = handlers.get(b"in"), handlers.get(b"out")
+    if original_request is None or original_reply is None:
         return
 
     def note_request(identities: Sequence[bytes], parts: list[bytes]) -> None:
         engine = hub.by_ident.get(identities[0]) if len(identities) > 1 else None
         name = None if engine is None else _id_in(hub.session, parts, HEADER)
         if name is None:
-            stock_request(identities, parts)
+            original_request(identities, parts)
             return
         hub.pending.add(name)
         hub.queues[engine].append(name)
@@ -74,7 +74,7 @@ def note_ids_only(hub: Any) -> None:
         engine = hub.by_ident.get(identities[1]) if len(identities) > 1 else None
         name = None if engine is None else _id_in(hub.session, parts, PARENT)
         if name not in hub.pending:
-            stock_reply(identities, parts)
+            original_reply(identities, parts)
             return
         hub.pending.remove(name)
         hub.all_completed.add(name)
@@ -99,7 +99,7 @@ def _id_in(session: Any, parts: Sequence[bytes], part: int) -> str | None:
 def patient(scheduler: type) -> type:
     """Return a task scheduler that waits for an engine that it has not heard of yet.
 
-    The hub tells clients and the scheduler of engines one after the other. Stock, a task for one
+    The hub tells clients and the scheduler of engines one after the other. Original, a task for one
     that the client knows already is called impossible as soon as the scheduler knows another.
     """
     if not all(hasattr(scheduler, name) for name in ("maybe_run", "_unregister_engine")):
@@ -126,7 +126,7 @@ def patient(scheduler: type) -> type:
 def use_unix_sockets(kind: type) -> None:
     """Make a class of controllers spell its addresses as engines and clients do.
 
-    Stock, they take a unix socket's number from a colon (``dir:7``), the controller puts it
+    Original, they take a unix socket's number from a colon (``dir:7``), the controller puts it
     behind a dash (``dir-7``).
     """
 
@@ -144,7 +144,7 @@ def has_unix_sockets() -> bool:
 
 
 def measure_heartbeats_in_thread(controller: Any) -> None:
-    """Make a controller's heart monitor be a thread; stock, it is a child process."""
+    """Make a controller's heart monitor be a thread; the original's is a child process."""
     process = getattr(controller, "heartmonitor_process", None)
     if process is not None:
         controller.heartmonitor_process = Thread(
@@ -167,11 +167,11 @@ def add_notice(
     """
     if not all(hasattr(hub, name) for name in ("unregister_engine", "query_handlers", "notifier")):
         return
-    stock = hub.unregister_engine
+    original = hub.unregister_engine
 
     def unregister_engine(ident: Any, message: dict[str, Any]) -> None:
         hub.session.send(hub.notifier, kind, content=describe(message["content"]))
-        stock(ident, message)
+        original(ident, message)
 
     hub.unregister_engine = unregister_engine
     hub.query_handlers["unregistration_request"] = unregister_engine
@@ -180,7 +180,7 @@ def add_notice(
 def hear_ready(hub: Any) -> None:
     """Make a hub take an engine for connected when it says so (:func:`say_ready`).
 
-    Stock, it is after the second heartbeat, which is not sooner than the period.
+    Original, it is after the second heartbeat, which is not sooner than the period.
     """
     if not all(hasattr(hub, name) for name in ("handle_new_heart", "query_handlers")):
         return
@@ -194,13 +194,13 @@ def hear_ready(hub: Any) -> None:
 def on_client(hub: Any, note: Callable[[str], None]) -> None:
     """Call ``note(session)`` for each client that connects to a hub."""
     handlers = getattr(hub, "query_handlers", {})
-    stock = handlers.get("connection_request")
-    if stock is None:
+    original = handlers.get("connection_request")
+    if original is None:
         return
 
     def connection_request(ident: Any, message: dict[str, Any]) -> None:
         note(message["header"]["session"])
-        stock(ident, message)
+        original(ident, message)
 
     handlers["connection_request"] = connection_request
 
@@ -216,21 +216,21 @@ def hold_news(hub: Any, seconds: float) -> None:
     """Make a hub keep its news until the client listens that has just asked which engines are
     there.
 
-    Stock, a client misses the engine that connects between the hub's answer and the client's
+    Original, a client misses the engine that connects between the hub's answer and the client's
     subscription, and waits for it in vain. One that never listens is waited for so many seconds.
     """
     import zmq
 
     handlers, news = getattr(hub, "query_handlers", {}), getattr(hub, "notifier", None)
-    stock = handlers.get("connection_request")
-    if stock is None or news is None or news.socket.type != zmq.XPUB:
+    original = handlers.get("connection_request")
+    if original is None or news is None or news.socket.type != zmq.XPUB:
         return
     news.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
     send, kept = news.send_multipart, list[Callable[[], None]]()
     asked, coming = set[str](), list[object]()
 
     def connection_request(ident: Any, message: dict[str, Any]) -> None:
-        stock(ident, message)
+        original(ident, message)
         if (client := message["header"]["session"]) not in asked:
             asked.add(client)
             coming.append(token := object())

@@ -112,10 +112,10 @@ def replies(result: Any) -> list[Any]:
 
 def on_new_future(client: Any, prepare: Callable[[Any], None]) -> None:
     """Call ``prepare(future)`` with the future of every request before the request is sent."""
-    stock = client.create_message_futures
+    original = client.create_message_futures
 
     def create_message_futures(*args: Any, **kwargs: Any) -> Any:
-        futures = stock(*args, **kwargs)
+        futures = original(*args, **kwargs)
         prepare(futures[0])
         return futures
 
@@ -188,8 +188,8 @@ def on_engines(client: Any, then: Callable[[], None]) -> None:
     """Call ``then()`` each time a client has noted that an engine has come or left."""
     handlers = getattr(client, "_notification_handlers", {})
 
-    def heard(stock: Callable[[Any], None], message: Any) -> None:
-        stock(message)
+    def heard(original: Callable[[Any], None], message: Any) -> None:
+        original(message)
         then()
 
     for kind in ("registration_notification", "unregistration_notification"):

@@ -226,15 +226,15 @@ def choose_messages(
 def name_errors(kernel: Any) -> None:
     """Make a reply name the error of a value that could not be shown: ipykernel has that of the
     cell's code at hand only, which is None, and calls it NoneType."""
-    stock = getattr(kernel, "finish_metadata", None)
-    if stock is None:
+    original = getattr(kernel, "finish_metadata", None)
+    if original is None:
         return
 
     def finish_metadata(parent: Any, metadata: Any, content: dict[str, Any]) -> Any:
         error = getattr(sys, "last_value", None)  # see remember_error
         if content.get("ename") == type(None).__name__ and error is not None:
             content.update(ename=type(error).__name__, evalue=str(error))
-        return stock(parent, metadata, content)
+        return original(parent, metadata, content)
 
     kernel.finish_metadata = finish_metadata
 
@@ -244,8 +244,8 @@ def name_errors(kernel: Any) -> None:
 
 def note_sessions(kernel: Any) -> None:
     """Begin to note whose requests a kernel serves; the one that it serves now is the owner's."""
-    stock = getattr(kernel, "set_parent", None)
-    if stock is None or kernel in _sessions:
+    original = getattr(kernel, "set_parent", None)
+    if original is None or kernel in _sessions:
         return
     sessions: set[str] = set()
     _sessions[kernel] = sessions
@@ -253,7 +253,7 @@ def note_sessions(kernel: Any) -> None:
     def set_parent(ident: Any, parent: Any, channel: str = "shell", *args: Any) -> Any:
         if channel == "shell":
             sessions.add((parent.get("header") or {}).get("session", ""))
-        return stock(ident, parent, channel, *args)
+        return original(ident, parent, channel, *args)
 
     kernel.set_parent = set_parent
 
@@ -272,13 +272,13 @@ def is_shared(kernel: Any) -> bool:
 
 def name_cells(shell: Any, name: Callable[[str], str | None]) -> None:
     """Make ``name(code)`` be the file name of a cell; where it is None, the shell's own is."""
-    stock = getattr(shell.compile, "get_code_name", None)
-    if stock is None:
+    original = getattr(shell.compile, "get_code_name", None)
+    if original is None:
         return
 
     def get_code_name(raw_code: str, code: str, number: int) -> str:
         named = name(raw_code)
-        return stock(raw_code, code, number) if named is None else named
+        return original(raw_code, code, number) if named is None else named
 
     shell.compile.get_code_name = get_code_name
 
@@ -323,9 +323,9 @@ def give_exit(shell: Any, leave: Any, show: Callable[[SystemExit], object]) -> N
     given = getattr(getattr(shell, "builtin_trap", None), "auto_builtins", None)
     if given is not None:  # which hides both from functions of other modules
         given.update(exit=leave, quit=leave)
-    stock = shell.showtraceback
+    original = shell.showtraceback
 
-    @functools.wraps(stock)
+    @functools.wraps(original)
     def showtraceback(exc_tuple: Any = None, *args: Any, **named: Any) -> None:
         error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
         if named.get("exception_only") and isinstance(error, SystemExit):
@@ -333,7 +333,7 @@ def give_exit(shell: Any, leave: Any, show: Callable[[SystemExit], object]) -> N
                 raise error  # %run shows it and goes on, and nobody would see it
             show(error)
         else:
-            stock(exc_tuple, *args, **named)
+            original(exc_tuple, *args, **named)
 
     shell.showtraceback = showtraceback
     warn = interactiveshell.warn
@@ -361,17 +361,17 @@ def at_end_of_cells(
     is called before the code; if it raises an error, none of the code runs. ``left(error)``
     returns what a SystemExit of the cell's is as its error, None if the cell has ended well.
     """
-    stock = getattr(shell, "run_ast_nodes", None)
-    if stock is None:
+    original = getattr(shell, "run_ast_nodes", None)
+    if original is None:
         return
 
-    @functools.wraps(stock)
+    @functools.wraps(original)
     async def run_ast_nodes(*args: Any, **named: Any) -> bool:
         result = named.get("result")
         raised = False
         try:
             begin()
-            raised = await stock(*args, **named)
+            raised = await original(*args, **named)
             if raised:
                 error = getattr(result, "error_in_exec", None)
                 if isinstance(error, KeyboardInterrupt):

@@ -77,7 +77,7 @@ class Flushing:
     def __init__(
         self, stream: Any, clock: Callable[[], float] = steady.now, tap: Tap | None = None
     ) -> None:
-        self._stock: Callable[[], None] = stream.flush
+        self._original: Callable[[], None] = stream.flush
         self._thread: threading.Thread = stream.pub_thread.thread
         self._clock = clock
         self._left, self._seen = float(BURST), clock()
@@ -116,7 +116,7 @@ class Flushing:
             state = self._state()
             if self._tap is not None and not self._tap.waits():
                 state = state[0], None  # it may have read what it has not given yet
-            self._stock()
+            self._original()
             # Not before: another thread that flushes now has to wait for this one's text as well.
             self._flushed = state
 
@@ -177,11 +177,11 @@ def _tap(stream: Any, descriptor: int) -> Tap | None:
 
 
 def _note_writes(stream: Any) -> None:
-    stock, note = stream.write, stream.flush.note_write
+    original, note = stream.write, stream.flush.note_write
 
     def write(string: str) -> int | None:
         try:
-            written: int | None = stock(string)
+            written: int | None = original(string)
         finally:
             note()
         return written
@@ -192,13 +192,13 @@ def _note_writes(stream: Any) -> None:
 def _settle_before_others(stream: Any) -> None:
     """Make what a stream owes leave before anything that other threads than its own send."""
     publisher = stream.pub_thread
-    stock = publisher.send_multipart
+    original = publisher.send_multipart
 
     def send_multipart(*args: Any, **named: Any) -> Any:
         global _sent
         _sent = object()
         if threading.current_thread() is not publisher.thread:
             stream.flush.settle()
-        return stock(*args, **named)
+        return original(*args, **named)
 
     publisher.send_multipart = send_multipart

@@ -50,7 +50,7 @@ def wake(group: str, peer: int, tag: int) -> int:
     """Send one byte to a rank (its number in the group) that receives from any; return how many
     groups of that name there were."""
     found = [g for g in groups.groups() if g.group_name == group]
-    send = p2p_record.stock.get("send")
+    send = p2p_record.original.get("send")
     if send is None:  # this torch hides it: no receive is known of either
         return 0
     for g in found:
@@ -64,7 +64,7 @@ def expire() -> int:
 
     Gloo closes all connections of a group when the time limit of one receive in it runs out.
     """
-    issue, wait = p2p_record.stock.get("recv"), p2p_record.stock.get("wait")
+    issue, wait = p2p_record.original.get("recv"), p2p_record.original.get("wait")
     count = 0
     for group, lost in list(p2p_record.dropped.items()):
         receives = [(peer, tag) for kind, peer, tag, _ in lost if kind != "send"]

@@ -1,6 +1,6 @@
 """Make nbval strict and gentle: a pytest plugin, loaded with ``-p labkit.tools.nbval_plugin``.
 
-Stock nbval gets five things wrong:
+Original nbval gets five things wrong:
 
 - a cell that ran into ``--nbval-cell-timeout`` passes if its code swallows the interrupt;
 - a code cell without an execution count is run, but its output is compared with nothing;

@@ -37,15 +37,15 @@ def all_legible(value: Any) -> Any:
     return value
 
 
-def packer(stock: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def packer(original: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """Return a packer of JSON messages that packs text with lone surrogates too, as legible."""
 
     def pack(message: Any) -> bytes:
         try:
-            packed = stock(message)
+            packed = original(message)
             packed.decode("utf-8")  # some surrogates pass as bytes that are not UTF-8
         except UnicodeError:
-            return stock(all_legible(message))
+            return original(all_legible(message))
         return packed
 
     return pack

@@ -758,11 +758,11 @@ def test_an_answer_in_the_notebook_that_never_ends() -> None:
 
 def test_the_time_of_an_answer_begins_when_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """An import of torch that is broken off cannot be made again in the same process."""
-    stock, seen = module._here, list[Any]()
+    original, seen = module._here, list[Any]()
 
     def here() -> Any:
         seen.append(signal.getsignal(signal.SIGALRM))
-        return stock()
+        return original()
 
     monkeypatch.setattr(module, "_here", here)
     before = signal.getsignal(signal.SIGALRM)

@@ -24,7 +24,7 @@ def heard(lab4: Any) -> Iterator[list[list[str]]]:
     nobody with it.
     """
     client = lab4.client
-    stock = client.create_message_futures
+    original = client.create_message_futures
     requests: list[list[str]] = []
 
     def kind_of(message: dict[str, Any]) -> list[str]:
@@ -40,7 +40,7 @@ def heard(lab4: Any) -> Iterator[list[list[str]]]:
 
     ipyparallel_internals.on_new_future(client, listen)
     yield requests
-    client.create_message_futures = stock
+    client.create_message_futures = original
 
 
 def test_a_cell_without_output_costs_its_reply_alone(lab4, heard):
@@ -97,14 +97,14 @@ def test_the_controller_can_still_be_asked_what_waits_and_what_is_done(lab4, eve
     assert client.result_status(sent.result.msg_ids)["completed"] == sent.result.msg_ids
 
 
-def test_an_async_result_says_what_a_stock_one_says(lab4):
+def test_an_async_result_says_what_a_original_one_says(lab4):
     code = "print('x', rank)\nrank"
     ours = send_cell(lab4, code).result
-    stock = lab4.client[:].execute(code, silent=False, block=False)
-    for result in (ours, stock):
+    original = lab4.client[:].execute(code, silent=False, block=False)
+    for result in (ours, original):
         result.wait_for_output(HANG_SECONDS)
     own = {"msg_id", "submitted", "started", "completed", "received"}
-    for a, b in zip(ours.metadata, stock.metadata, strict=True):
+    for a, b in zip(ours.metadata, original.metadata, strict=True):
         assert {k: v for k, v in a.items() if k not in own | {"execute_result"}} == {
             k: v for k, v in b.items() if k not in own | {"execute_result"}
         }

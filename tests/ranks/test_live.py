@@ -265,7 +265,7 @@ def test_what_else_a_cell_has_shown_stays(kernel, begin):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["--no-stream", "--noblock", "--progress-after -1"])
-def test_the_stock_options_turn_it_off(kernel, options):
+def test_the_original_options_turn_it_off(kernel, options):
     messages, _ = kernel.run(f"%%px {options}\nimport time; time.sleep(1.5)")
     assert not [text for kind, text in messages if kind == "update_display_data"]
     kernel.run("%%px\n1")  # after the one that did not block
@@ -348,8 +348,8 @@ def stored(tmp_path_factory, by_file):
         runner = Watched if looks else NotebookClient
         client = runner(nb, timeout=int(HANG_SECONDS), store_widget_state=False, config=by_file)
         shown = []
-        stock = client.process_message
-        client.process_message = lambda msg, *rest, s=stock, to=shown: (
+        original = client.process_message
+        client.process_message = lambda msg, *rest, s=original, to=shown: (
             to.append(msg["msg_type"]),
             s(msg, *rest),
         )[1]

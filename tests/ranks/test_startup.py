@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_later_does_not_stop_the_lab(small_disk):
 
 
 @pytest.mark.slow
-def test_where_fork_is_not_safe_the_stock_launcher_is_used_and_said(monkeypatch, capsys):
+def test_where_fork_is_not_safe_the_original_launcher_is_used_and_said(monkeypatch, capsys):
     monkeypatch.setattr(startup, "fork_is_safe", lambda: False)
 
     def add_up():

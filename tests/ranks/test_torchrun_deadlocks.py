@@ -179,11 +179,11 @@ def test_the_stop_button_says_what_was_suspected(
     # A key that nobody sets, but anybody could.
     monkeypatch.setenv("LABKIT_SUSPECT_SECONDS", "inf")
     body = "dist.distributed_c10d._get_default_store().get('never')\n"
-    stock = torchrun_watch.Watch.suspicion
+    original = torchrun_watch.Watch.suspicion
 
     def suspicion(watch: torchrun_watch.Watch) -> object:
         """Press once both workers are suspected."""
-        found = stock(watch)
+        found = original(watch)
         if found is not None and found.case.stuck == {0, 1}:
             press_stop()
         return found

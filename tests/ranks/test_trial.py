@@ -253,13 +253,13 @@ def test_what_was_replaced_is_put_back_though_it_is_interrupted() -> None:
             raise KeyboardInterrupt
 
     interrupted: list[bool] = []
-    stock = dict(vars(ProcessGroup))
+    original = dict(vars(ProcessGroup))
     count = call_counter.counting(("all_reduce",), {})
     with count:
-        assert dict(vars(ProcessGroup)) != stock
+        assert dict(vars(ProcessGroup)) != original
         call_counter._undo.insert(len(call_counter._undo) // 2, interrupt_once)
         with pytest.raises(KeyboardInterrupt):
             call_counter.restore()
         assert interrupted
         assert not call_counter._undo
-    assert dict(vars(ProcessGroup)) == stock
+    assert dict(vars(ProcessGroup)) == original

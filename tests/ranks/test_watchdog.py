@@ -38,11 +38,11 @@ def watch(lab, code, ranks=(0, 1, 2, 3), seconds=HANG_SECONDS):
 
 def test_working_ranks_are_asked_once_and_say_nothing(lab, monkeypatch, gate):
     asked = []
-    stock = control.post
+    original = control.post
 
     def post(cluster, rank, question):
         asked.append((rank, question.request))
-        return stock(cluster, rank, question)
+        return original(cluster, rank, question)
 
     monkeypatch.setattr(control, "post", post)
     watcher, case, sent = watch(lab, gate.compute, seconds=1.2)

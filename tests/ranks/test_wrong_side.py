@@ -97,11 +97,11 @@ def test_nothing_is_asked_of_ranks_that_are_busy(
     told: Told, lab: labkit.Lab, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    stock = names.send_remote_call
+    original = names.send_remote_call
     monkeypatch.setattr(
         names,
         "send_remote_call",
-        lambda group, ranks, call: asked.append(ranks) or stock(group, ranks, call),
+        lambda group, ranks, call: asked.append(ranks) or original(group, ranks, call),
     )
     sent = send_cell(lab, gate.wait)
     assert told("mine") == ""

@@ -131,11 +131,11 @@ class Cuda:
 
 def install(machine: Machine, put: Callable[[Any, str, Any], object] = setattr) -> None:
     """Put this process on a machine, with a torch for CUDA 13.2; ``put`` sets each attribute."""
-    stock, fakes = ctypes.CDLL, {"libnvidia-ml.so.1": Nvml, "libcuda.so.1": Cuda}
+    original, fakes = ctypes.CDLL, {"libnvidia-ml.so.1": Nvml, "libcuda.so.1": Cuda}
 
     def load(name: str | None = None, *given: Any, **named: Any) -> Any:
         if name not in fakes:
-            return stock(name, *given, **named)
+            return original(name, *given, **named)
         if not machine.libraries:
             raise OSError(f"{name}: cannot open shared object file: No such file or directory")
         return fakes[name](machine)

@@ -105,7 +105,7 @@ NO_LOOK = frozenset(
 )  # fmt: skip
 CPU = torch.device("cpu")
 
-stock: dict[str, Any] = {}
+original: dict[str, Any] = {}
 refuses_cpu = False
 connects = False
 
@@ -145,7 +145,7 @@ class Given:
         self.work = work
         if self.is_silent:
             self._carried = torch.futures.Future()
-            _thread.start_new_thread(_carry, (stock["wait"], work, self._carried))
+            _thread.start_new_thread(_carry, (original["wait"], work, self._carried))
 
     def is_done(self) -> bool:
         if self._carried is not None:
@@ -157,7 +157,7 @@ class Given:
         if self._carried is not None:
             torch._C.Future.wait(self._carried)
         elif self.work is not None:
-            stock["wait"](self.work)
+            original["wait"](self.work)
 
     def failure(self) -> RuntimeError | None:
         """Return what went wrong with it, when it is done."""
@@ -348,12 +348,12 @@ def collective(name: str) -> Callable[..., Any]:
 
     def issue(self: Any, *args: Any, **named: Any) -> Any:
         if not is_gloo(self):
-            return stock[name](self, *args, **named)
+            return original[name](self, *args, **named)
         tensors = list(tensors_in((args, named)))
         begin(self, "collective", tensors)
         given = Given(self, "collective", tensors, None)
         given.is_silent = "reduce_scatter" in name
-        work = stock[name](self, *args, **named)
+        work = original[name](self, *args, **named)
         options = [o for o in (*args, *named.values()) if hasattr(o, "asyncOp")]
         is_async = not options or bool(options[0].asyncOp)
         result = end(self, given, work, is_async=is_async)
@@ -370,13 +370,13 @@ def message(name: str) -> Callable[..., Any]:
 
     def post(self: Any, tensors: Any, peer: int, tag: int) -> Any:
         if not is_gloo(self):
-            return stock[name](self, tensors, peer, tag)
+            return original[name](self, tensors, peer, tag)
         begin(self, name, tensors)
         counts = posted.setdefault(self, {})
         number = counts.get((name, peer, tag), 0) + 1
         about = Message(self.group_name, name, peer, tag, number, self.rank())
         given = Given(self, name, list(tensors), about)
-        work = stock[name](self, tensors, peer, tag)
+        work = original[name](self, tensors, peer, tag)
         counts[name, peer, tag] = number
         return end(self, given, work, is_async=True)
 
@@ -387,11 +387,11 @@ def message(name: str) -> Callable[..., Any]:
 #: Order later calls after a Work, as NCCL's ``wait`` does; others wait as they always did. It has
 #: the file name of a module of labkit's that only passes on, so that labkit sees its own wait.
 _WAITING = """
-def _waiting(stock, works):
+def _waiting(original, works):
     def wait(self, *timeout, **named):
         found = works.get(self)
         if found is None:
-            return stock["wait"](self, *timeout, **named)
+            return original["wait"](self, *timeout, **named)
         for given in found:
             given.ordered = True
         return True
@@ -411,12 +411,12 @@ def start_coalescing(self: Any, device: torch.device) -> None:
     if is_gloo(self):
         batches[self] = []
     else:
-        stock["_start_coalescing"](self, device)
+        original["_start_coalescing"](self, device)
 
 
 def end_coalescing(self: Any, device: torch.device) -> Any:
     if not is_gloo(self):
-        return stock["_end_coalescing"](self, device)
+        return original["_end_coalescing"](self, device)
     made = batches.pop(self)
     if not made:
         return None
@@ -431,7 +431,7 @@ def shutdown(self: Any) -> None:
         if given.group is self:
             given.failure()
     queue._drop(lambda given: given.group is self)
-    stock["shutdown"](self)
+    original["shutdown"](self)
 
 
 # -- looks --------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ def synchronize(device: Any = None) -> None:
 
 def register_hook(self: torch.Tensor, hook: Callable[..., Any]) -> Any:
     """Wait for what a hook gives: autograd goes on with it in C++, where nobody looks."""
-    return stock["register_hook"](self, lambda slope: look(hook(slope)))
+    return original["register_hook"](self, lambda slope: look(hook(slope)))
 
 
 def touches(func: Any) -> bool:
@@ -478,11 +478,11 @@ def touches(func: Any) -> bool:
 #: A backward, in which hooks may look: torch has left the mode to call it. It has the file name of
 #: torch's, so that labkit does not take its frame for the program's.
 _RUNNING = """
-def _running(stock, looks, look):
+def _running(original, looks, look):
     def run_backward(*args, **named):
         look((args, named))
         with looks():
-            return stock["_engine_run_backward"](*args, **named)
+            return original["_engine_run_backward"](*args, **named)
     return run_backward
 """
 exec(compile(_RUNNING, torch.autograd.__file__, "exec"), _names)
@@ -503,7 +503,7 @@ exec(compile(_LOOKING, threading.__file__, "exec"), _names)
 def start_thread(self: threading.Thread) -> None:
     """Start a thread that waits for tensors as the main one does."""
     self.run = _names["_looking"](self.run, Looks())  # type: ignore[method-assign]
-    stock["start_thread"](self)
+    original["start_thread"](self)
 
 
 # -- the watchdog's thread ----------------------------------------------------------------------
@@ -555,16 +555,16 @@ def start_watchdog() -> None:
 def main_clock() -> int:
     """Return the main thread's processor time, which goes on where NCCL would spin."""
     spins = queue.connecting is not None
-    return int(stock["main_clock"]()) + (time.monotonic_ns() if spins else 0)
+    return int(original["main_clock"]()) + (time.monotonic_ns() if spins else 0)
 
 
 def main_runs() -> bool:
-    return queue.connecting is not None or stock["main_runs"]()
+    return queue.connecting is not None or original["main_runs"]()
 
 
 def in_torch(frame: Any) -> bool:
     """Take the frames of this module, under which a call connects, for torch's."""
-    return queue.connecting is not None or stock["in_torch"](frame)
+    return queue.connecting is not None or original["in_torch"](frame)
 
 
 # -- putting it in place ------------------------------------------------------------------------
@@ -587,9 +587,9 @@ def options_of(*args: Any, **named: Any) -> Any:
 #: Where ranks wait for one another while a group is made. It has the file name of torch's, which
 #: stands there without it, so that labkit sees the same meeting.
 _MAKING = """
-def _making(stock, options_of):
+def _making(original, options_of):
     def make_gloo(self, store, rank, size, *args, **named):
-        stock["make_gloo"](self, store, rank, size, options_of(*args, **named))
+        original["make_gloo"](self, store, rank, size, options_of(*args, **named))
     return make_gloo
 """
 exec(compile(_MAKING, c10d.__file__, "exec"), _names)
@@ -597,9 +597,9 @@ exec(compile(_MAKING, c10d.__file__, "exec"), _names)
 
 #: It has the file name of torch's for the same reason.
 _NAMING = """
-def _naming(stock, named):
+def _naming(original, named):
     def make_group(ranks=None, timeout=None, backend=None, *args, **more):
-        group = stock["new_group"](ranks, timeout, backend, *args, **more)
+        group = original["new_group"](ranks, timeout, backend, *args, **more)
         if backend is not None and hasattr(group, "group_name"):
             named.add(group)
         return group
@@ -609,7 +609,7 @@ exec(compile(_NAMING, c10d.__file__, "exec"), _names)
 
 
 def replace(owner: Any, name: str, ours: Any, known_as: str = "") -> None:
-    stock[known_as or name] = getattr(owner, name)
+    original[known_as or name] = getattr(owner, name)
     setattr(owner, name, ours)
 
 
@@ -628,13 +628,13 @@ def install(options: Sequence[str]) -> None:
     replace(group, "_start_coalescing", start_coalescing)
     replace(group, "_end_coalescing", end_coalescing)
     replace(group, "shutdown", shutdown)
-    replace(work, "wait", _names["_waiting"](stock, works))
-    make_gloo = _names["_making"](stock, options_of)
+    replace(work, "wait", _names["_waiting"](original, works))
+    make_gloo = _names["_making"](original, options_of)
     replace(dist.ProcessGroupGloo, "__init__", make_gloo, "make_gloo")
-    replace(c10d, "new_group", _names["_naming"](stock, named))
+    replace(c10d, "new_group", _names["_naming"](original, named))
     dist.new_group = c10d.new_group
     dist.ProcessGroupGloo.supports_coalescing = property(lambda self: True)  # type: ignore
-    replace(torch.autograd, "_engine_run_backward", _names["_running"](stock, Looks, look))
+    replace(torch.autograd, "_engine_run_backward", _names["_running"](original, Looks, look))
     replace(torch.Tensor, "register_hook", register_hook)
     replace(torch.cpu, "synchronize", synchronize)
     replace(os_threads, "main_clock", main_clock)

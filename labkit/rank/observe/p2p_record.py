@@ -98,7 +98,7 @@ dropped: WeakKeyDictionary[ProcessGroup, deque[MessageKey]] = WeakKeyDictionary(
 futures: list[tuple[Any, str, int | None]] = []
 
 #: torch's own methods, which ours call
-stock: dict[str, Any] = {}
+original: dict[str, Any] = {}
 #: Where each receive is written down before torch posts it: gloo aborts a rank that gets more than
 #: its tensor holds, which then cannot tell any more.
 _book: ReceiveBook | None = None
@@ -111,7 +111,7 @@ def install() -> None:
     """
     recorder.check_settings()
     os.environ.setdefault(recorder.SIZE, RECORDER_SIZE)
-    if stock or not names.is_on("deadlocks"):
+    if original or not names.is_on("deadlocks"):
         return
     for feature, owner, ours in (
         ("deadlocks", ProcessGroup, (_set_group_name,)),
@@ -127,7 +127,7 @@ def install() -> None:
     ):
         for function in ours if names.is_on(feature) else ():
             name = function.__name__
-            stock[name] = getattr(owner, name)
+            original[name] = getattr(owner, name)
             setattr(owner, name, function)
     store_waits.install()
 
@@ -136,7 +136,7 @@ def write_receives() -> None:
     """Begin to write receives down, where there is a folder for it."""
     global _book
     folder = os.environ.get(RECORD_FOLDER)
-    if _book is None and folder and "recv" in stock:
+    if _book is None and folder and "recv" in original:
         with contextlib.suppress(OSError):  # no room: the cause of a death is then less exact
             _book = ReceiveBook(receives_path(folder, os.getpid()))
 
@@ -144,7 +144,7 @@ def write_receives() -> None:
 def _noting_home(name: str) -> Callable[..., Work | None]:
     def issue(self: ProcessGroup, *args: Any, **named: Any) -> Work | None:
         ended.check(self)
-        work = stock[name](self, *args, **named)
+        work = original[name](self, *args, **named)
         if work is not None:
             homes[work] = self.group_name
         call_details.note_call(self, name, args, work)
@@ -170,7 +170,7 @@ def root_given(frame: FrameType) -> int | None:
 
 def _set_group_name(self: ProcessGroup, name: str) -> None:
     born[self] = steady.since_1970()
-    stock["_set_group_name"](self, name)
+    original["_set_group_name"](self, name)
 
 
 def _note(
@@ -212,7 +212,7 @@ def _check_peer(group: ProcessGroup, peer: int) -> None:
 def send(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
     began = time.time_ns()
-    work = stock["send"](self, tensors, peer, tag)
+    work = original["send"](self, tensors, peer, tag)
     return _note(self, "send", peer, tag, began, tensors, work)
 
 
@@ -220,7 +220,7 @@ def recv(self: ProcessGroup, tensors: Any, peer: int, tag: int) -> Work | None:
     _check_peer(self, peer)
     _write_receive(self, "recv", tensors, peer, tag)
     began = time.time_ns()
-    work = stock["recv"](self, tensors, peer, tag)
+    work = original["recv"](self, tensors, peer, tag)
     return _note(self, "recv", peer, tag, began, tensors, work)
 
 
@@ -228,7 +228,7 @@ def recv_anysource(self: ProcessGroup, tensors: Any, tag: int) -> Work | None:
     ended.check(self)
     _write_receive(self, "recv_any", tensors, -1, tag)
     began = time.time_ns()
-    work = stock["recv_anysource"](self, tensors, tag)
+    work = original["recv_anysource"](self, tensors, tag)
     return _note(self, "recv_any", -1, tag, began, tensors, work)
 
 
@@ -273,7 +273,7 @@ def monitored_barrier(
     own = {} if timeout is None else {"timeout": timeout}
     before = groups.issued_by(self, groups.GLOO)
     began = time.time_ns()
-    stock["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
+    original["monitored_barrier"](self, **own, wait_all_ranks=wait_all_ranks)
     collective_notes.note_others(self, groups.GLOO, groups.issued_by(self, groups.GLOO) - before)
     _note_wait(began, None)
 
@@ -282,7 +282,7 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
     if (place := call_details.find_place()) is not None:
         places.append((*place, _group_of(self)))
     began = time.time_ns()
-    result = stock["wait"](self, *timeout, **named)
+    result = original["wait"](self, *timeout, **named)
     _open.pop(id(self), None)
     _note_wait(began, self)
     return result
@@ -290,7 +290,7 @@ def wait(self: Work, *timeout: timedelta, **named: timedelta) -> Any:
 
 def get_future(self: Work) -> Any:
     """Return the future of a Work, on which functions may wait to be called (``issuers``)."""
-    future = stock["get_future"](self)
+    future = original["get_future"](self)
     forget_futures()
     futures.append((future, homes.get(self, ""), groups.operation(self)))
     return future

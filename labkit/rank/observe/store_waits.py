@@ -17,31 +17,31 @@ import torch.distributed as dist
 from ..torch_internals import groups, names
 
 #: torch's own methods, which ours call
-stock: dict[str, Any] = {}
+original: dict[str, Any] = {}
 #: how many calls have begun: two looks that see the same one have the same number
 calls = 0
 
 
 def install() -> None:
     """Begin to recognise waits; once."""
-    if stock or not names.is_on("stores"):
+    if original or not names.is_on("stores"):
         return
     for function in (get, wait):
         name = function.__name__
-        stock[name] = getattr(dist.Store, name)
+        original[name] = getattr(dist.Store, name)
         setattr(dist.Store, name, function)
-    stock["open"] = dist.TCPStore.__init__
+    original["open"] = dist.TCPStore.__init__
     setattr(dist.TCPStore, "__init__", TCPStore.__init__)  # noqa: B010
 
 
 def get(self: dist.Store, key: Any) -> Any:
     _count()
-    return stock["get"](self, key)
+    return original["get"](self, key)
 
 
 def wait(self: dist.Store, keys: Any, *timeout: timedelta, **named: timedelta) -> Any:
     _count()
-    return stock["wait"](self, keys, *timeout, **named)
+    return original["wait"](self, keys, *timeout, **named)
 
 
 def _count() -> None:
@@ -54,7 +54,7 @@ class TCPStore:
 
     def __init__(self, *given: Any, **named: Any) -> None:
         _count()
-        stock["open"](self, *given, **named)
+        original["open"](self, *given, **named)
 
 
 _OPENS = TCPStore.__init__.__code__

@@ -25,13 +25,13 @@ def installed() -> frozenset[str]:
 
 def install() -> None:
     """Spare this process the search, where this version of torch has one."""
-    stock = getattr(dist.Backend, "_ensure_backend_registered", None)
-    if stock is None:
+    original = getattr(dist.Backend, "_ensure_backend_registered", None)
+    if original is None:
         return
     known = frozenset(dist.Backend.backend_list) - installed()
 
     def ensure(name: str) -> None:
         if name.lower() not in known:
-            stock(name)
+            original(name)
 
     dist.Backend._ensure_backend_registered = ensure  # type: ignore[method-assign]

@@ -16,16 +16,16 @@ from typing import Any
 
 import torch.distributed as dist
 
-_stock: Callable[..., None] | None = None
+_original: Callable[..., None] | None = None
 #: Of each constructor that runs: gets None when it has returned, or its error.
 _attempts: list[queue.SimpleQueue[BaseException | None]] = []
 
 
 def install() -> None:
     """Begin to do so; call it before the first process group is formed."""
-    global _stock
-    if _stock is None and dist.is_gloo_available():
-        _stock = dist.ProcessGroupGloo.__init__
+    global _original
+    if _original is None and dist.is_gloo_available():
+        _original = dist.ProcessGroupGloo.__init__
         dist.ProcessGroupGloo.__init__ = connect  # type: ignore[method-assign]
 
 
@@ -35,9 +35,9 @@ def connect(self: Any, *given: Any, **named: Any) -> None:
     ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def run() -> None:
-        assert _stock is not None
+        assert _original is not None
         try:
-            _stock(self, *given, **named)
+            _original(self, *given, **named)
         except BaseException as error:
             ended.put(error)
         else:

@@ -26,10 +26,10 @@ _living: weakref.WeakSet[Any] = weakref.WeakSet()
 def install() -> None:
     """Record models by their reducers, and make those keep their groups where this torch needs
     it."""
-    stock: Any = dist.Reducer
+    original: Any = dist.Reducer
     if torch.__version__ < MENDED:  # compares as versions do
-        stock = keeping_groups(stock)
-    dist.Reducer = noting(stock)  # type: ignore[misc]
+        original = keeping_groups(original)
+    dist.Reducer = noting(original)  # type: ignore[misc]
 
 
 def models() -> list[Any]:
@@ -37,11 +37,11 @@ def models() -> list[Any]:
     return list(_living)
 
 
-def noting(stock: Any) -> Any:
-    """Return a function that makes reducers as ``stock`` does, and notes the model that asks."""
+def noting(original: Any) -> Any:
+    """Return a function that makes reducers as ``original`` does, and notes the model that asks."""
 
     def make_noted(*args: Any, **named: Any) -> Any:
-        reducer = stock(*args, **named)
+        reducer = original(*args, **named)
         model = sys._getframe(1).f_locals.get("self")
         if isinstance(model, torch.nn.Module):
             _living.add(model)
@@ -50,11 +50,11 @@ def noting(stock: Any) -> Any:
     return make_noted
 
 
-def keeping_groups(stock: Any) -> Any:
-    """Return a function that makes reducers as ``stock`` does; each keeps its group."""
+def keeping_groups(original: Any) -> Any:
+    """Return a function that makes reducers as ``original`` does; each keeps its group."""
 
     def make_reducer(*args: Any, **named: Any) -> Any:
-        reducer = stock(*args, **named)
+        reducer = original(*args, **named)
         groups = [g for g in (*args, *named.values()) if isinstance(g, dist.ProcessGroup)]
         weakref.finalize(reducer, groups.clear).atexit = False
         return reducer

@@ -32,7 +32,7 @@ AGENT = "TORCHELASTIC_USE_AGENT_STORE"
 #: What init_process_group yields: the store, this rank's number and how many there are.
 Found = tuple[dist.Store, int, int]
 
-_stock: Callable[..., Generator[Found, None, None]] | None = None
+_original: Callable[..., Generator[Found, None, None]] | None = None
 #: Rank 0: the server of the group that it is in, or tries to form.
 _server: dist.Store | None = None
 #: The others: a connection with the last server, which ends with it, and its address.
@@ -44,10 +44,10 @@ _search: _Search | None = None
 
 def install() -> None:
     """Begin to do so; call it before the first process group is formed."""
-    global _stock
-    if _stock is not None or not names.is_on("meeting again"):
+    global _original
+    if _original is not None or not names.is_on("meeting again"):
         return
-    _stock = c10d.rendezvous
+    _original = c10d.rendezvous
     forget_all = c10d._unregister_all_process_groups
 
     def unregister_all_process_groups() -> None:
@@ -87,10 +87,10 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> 
 
 def _rendezvous(url: str, rank: int, world_size: int, **named: Any) -> Iterator[Found]:
     global _server, _line, _address
-    assert _stock is not None
+    assert _original is not None
     place = _find_place(url, rank)
     if place is None or os.environ.get(AGENT) == str(True):
-        yield from _stock(url, rank, world_size, **named)
+        yield from _original(url, rank, world_size, **named)
         return
     address, number = place
     limit = named.get("timeout", c10d.default_pg_timeout)
@@ -104,7 +104,7 @@ def _rendezvous(url: str, rank: int, world_size: int, **named: Any) -> Iterator[
         except BaseException:  # interrupted: it may be there still
             _line = old
             raise
-    found = _stock(url, rank, world_size, **{**named, "timeout": limit})
+    found = _original(url, rank, world_size, **{**named, "timeout": limit})
     store, number, size = next(found)
     if isinstance(store, dist.TCPStore):
         if number == 0:

@@ -21,17 +21,17 @@ from . import names
 #: Modules that list tensors by size and device.
 LISTS = (torch.nn.ParameterList, torch.nn.ParameterDict)
 
-_stock: Callable[..., str] | None = None
+_original: Callable[..., str] | None = None
 _own = torch.device("cpu")
 
 
 def install(own: torch.device) -> None:
     """Leave ``own`` out of the texts of tensors from now on; the CPU never is in them."""
-    global _own, _stock
+    global _own, _original
     _own = own
-    if own.type == "cpu" or _stock or not names.is_on("reprs"):
+    if own.type == "cpu" or _original or not names.is_on("reprs"):
         return
-    _stock = _tensor_str._add_suffixes
+    _original = _tensor_str._add_suffixes
     _tensor_str._add_suffixes = _add_others  # type: ignore[assignment]
     for module in LISTS:
         module.extra_repr = _without_own(module.extra_repr)  # type: ignore[method-assign]
@@ -39,9 +39,9 @@ def install(own: torch.device) -> None:
 
 def _add_others(text: str, suffixes: Iterable[str], *given: Any, **named: Any) -> str:
     """Put a tensor's text together from its values and what follows them."""
-    assert _stock is not None
+    assert _original is not None
     own = f"device='{_own}'"
-    return _stock(text, [suffix for suffix in suffixes if suffix != own], *given, **named)
+    return _original(text, [suffix for suffix in suffixes if suffix != own], *given, **named)
 
 
 def _without_own(extra_repr: Callable[..., str]) -> Callable[..., str]:

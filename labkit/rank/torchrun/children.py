@@ -71,7 +71,7 @@ def _check_stores() -> None:
 
     from ...guard import torch_internals as guard
 
-    stock = dist.TCPStore.__init__
+    original = dist.TCPStore.__init__
 
     def tcp_store(self: Any, host_name: str, port: int, *args: Any, **named: Any) -> None:
         limit = named.get("timeout", args[2] if len(args) > 2 else None)
@@ -80,7 +80,7 @@ def _check_stores() -> None:
         inherited = _started_at is not None and os.environ.get(AGENT) == str(True)
         if of_group and inherited and not guard.is_server(args, named):
             _find(host_name, port, limit)
-        stock(self, host_name, port, *args, **named)
+        original(self, host_name, port, *args, **named)
 
     dist.TCPStore.__init__ = tcp_store  # type: ignore[method-assign]
 
@@ -123,11 +123,11 @@ class _AfterTorch(MetaPathFinder):
         spec = importlib.util.find_spec(name)
         loader: Any = spec and spec.loader
         if loader is not None:
-            stock = loader.exec_module
+            original = loader.exec_module
 
             def exec_module(module: Any) -> None:
                 del loader.exec_module
-                stock(module)
+                original(module)
                 self._function()
 
             loader.exec_module = exec_module

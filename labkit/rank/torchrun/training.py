@@ -64,11 +64,11 @@ class Teller:
         register_module_forward_hook(self._returned, always_call=True)
         register_optimizer_step_pre_hook(self._may_wait)
         register_optimizer_step_post_hook(self._stepped)
-        stock = torch.save
+        original = torch.save
 
-        @functools.wraps(stock)
+        @functools.wraps(original)
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-            stock(obj, f, *args, **kwargs)
+            original(obj, f, *args, **kwargs)
             path = f if isinstance(f, str | os.PathLike) else getattr(f, "name", "")
             self._write(saved=os.path.abspath(path) if path else "")
 

@@ -151,11 +151,11 @@ def restore() -> None:
 
 
 def _set(owner: Any, name: str, ours: Any) -> None:
-    stock = owner.__dict__.get(name, ours)
-    if stock is ours:  # inherited or made on demand: ours only hides it
+    original = owner.__dict__.get(name, ours)
+    if original is ours:  # inherited or made on demand: ours only hides it
         _undo.append(lambda: _delete(owner, name))
     else:
-        _undo.append(lambda: setattr(owner, name, stock))
+        _undo.append(lambda: setattr(owner, name, original))
     setattr(owner, name, ours)
 
 
@@ -175,11 +175,11 @@ def _replace_methods(owner: Any, count: Count) -> None:
 
 
 def _collective(owner: Any, name: str, method: str, count: Count) -> Callable[..., Any]:
-    stock = getattr(owner, method)
+    original = getattr(owner, method)
 
     def issue(self: Any, *args: Any, **named: Any) -> Any:
         count.pass_collective(name)
-        result = stock(self, *args, **named)
+        result = original(self, *args, **named)
         count.numbers[_COLLECTIVES] += 1
         count.numbers[_BYTES] += _brought(self, name, method, args)
         return result
@@ -200,12 +200,12 @@ def _brought(group: Any, name: str, method: str, args: tuple[Any, ...]) -> int:
 
 
 def _message(owner: Any, method: str, count: Count) -> Callable[..., Any]:
-    stock = getattr(owner, method)
+    original = getattr(owner, method)
 
     def post(self: Any, tensors: Any, *args: Any, **named: Any) -> Any:
         count.pass_message(method)
         time.sleep(count.late)
-        result = stock(self, tensors, *args, **named)
+        result = original(self, tensors, *args, **named)
         if result is not None:  # in a batch NCCL gives one Work for all, at its end
             count.messages.append(result)
         if method == "send":
@@ -222,68 +222,74 @@ def _replace_operators(count: Count) -> None:
 
 
 class _Operator:
-    """Stand in for an operator: counted when it is called, the stock one in all else.
+    """Stand in for an operator: counted when it is called, the original one in all else.
 
     Torch reads attributes of operators (``.default``) when it imports parts of itself.
     """
 
-    def __init__(self, stock: Any, issue: Callable[..., Any]) -> None:
-        self._stock, self._issue = stock, issue
+    def __init__(self, original: Any, issue: Callable[..., Any]) -> None:
+        self._original, self._issue = original, issue
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._issue(*args, **named)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stock, name)
+        return getattr(self._original, name)
 
 
 def _operator(owner: Any, name: str, operator: str, count: Count) -> _Operator:
-    stock = getattr(owner, operator)
+    original = getattr(owner, operator)
 
     def issue(*args: Any, **named: Any) -> Any:
         count.pass_collective(name)
-        result = stock(*args, **named)
+        result = original(*args, **named)
         count.numbers[_COLLECTIVES] += 1
         count.numbers[_BYTES] += size_of(args[0]) if args else 0
         return result
 
-    return _Operator(stock, issue)
+    return _Operator(original, issue)
 
 
 def _count_once(name: str, count: Count, names: dict[str, Any]) -> None:
     """Count one collective for each call of a function."""
-    stock = getattr(dist, name)
+    original = getattr(dist, name)
 
     def once(*args: Any, **named: Any) -> Any:
         before = count.numbers[_COLLECTIVES]
         try:
-            return stock(*args, **named)
+            return original(*args, **named)
         finally:
             count.numbers[_COLLECTIVES] = min(count.numbers[_COLLECTIVES], before + 1)
 
-    _put(name, stock, once, names)
+    _put(name, original, once, names)
 
 
-def _put(name: str, stock: Any, ours: Any, names: dict[str, Any]) -> None:
+def _put(name: str, original: Any, ours: Any, names: dict[str, Any]) -> None:
     """Put a function in the place of one of torch.distributed, for cells too."""
     for owner in (dist, dist.distributed_c10d):
-        if getattr(owner, name, None) is stock:
+        if getattr(owner, name, None) is original:
             _set(owner, name, ours)
-    for own in [own for own, value in names.items() if value is stock]:
+    for own in [own for own, value in names.items() if value is original]:
         names[own] = ours
-        _undo.append(lambda own=own: names.__setitem__(own, stock))  # type: ignore[misc]
+        _undo.append(lambda own=own: names.__setitem__(own, original))  # type: ignore[misc]
 
 
 def _replace_function(name: str, count: Count, names: dict[str, Any]) -> None:
     """Refuse a function of torch.distributed that has no collective of its own behind it."""
-    stock = getattr(dist, name, None)
+    original = getattr(dist, name, None)
     behind = {function for functions in collectives.MESSAGES.values() for function in functions}
-    if stock is None or name in behind or collectives.FORMS.get(name, name) in collectives.METHODS:
+    if (
+        original is None
+        or name in behind
+        or collectives.FORMS.get(name, name) in collectives.METHODS
+    ):
         return
 
     def refuse(*args: Any, **named: Any) -> Any:
         if sys._getframe(1).f_code.co_filename.startswith(_OTHERS):
-            return stock(*args, **named)  # labkit looks at this rank, say, and asks for its number
+            return original(
+                *args, **named
+            )  # labkit looks at this rank, say, and asks for its number
         count.refuse(name)
 
-    _put(name, stock, refuse, names)
+    _put(name, original, refuse, names)

@@ -52,12 +52,12 @@ def count_following(seconds):
 
     All threads count, those of ZeroMQ and of ipyparallel's client too; what waits takes none.
     """
-    stock = run.follow
+    original = run.follow
 
     def follow(*args, **options):
         began = time.process_time()
         try:
-            return stock(*args, **options)
+            return original(*args, **options)
         finally:
             seconds.append(time.process_time() - began)
 

@@ -17,7 +17,7 @@ from tests.support.virtual_clock import VirtualClock
 
 
 @pytest.fixture(autouse=True)
-def _stock_handler() -> Iterator[None]:
+def _original_handler() -> Iterator[None]:
     """See that the handler from before is there again."""
     before = signal.getsignal(signal.SIGINT)
     assert before is signal.default_int_handler

@@ -22,13 +22,13 @@ def test_only_this_thread_sleeps_no_more() -> None:
         time.sleep(0.2)
         slept.append(time.monotonic() - began)
 
-    stock, began = time.sleep, time.monotonic()
+    original, began = time.sleep, time.monotonic()
     with sleepless():
         thread = threading.Thread(target=sleep)
         thread.start()
         time.sleep(60)
         thread.join()
-    assert time.sleep is stock
+    assert time.sleep is original
     assert time.monotonic() - began < 30
     assert slept[0] > 0.15
 

@@ -43,12 +43,12 @@ def _fresh() -> Iterator[None]:
 def rename(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a library's sources be a copy in which one attribute has another name."""
     owner, attribute = name.split(".")
-    stock = features.folder_of
+    original = features.folder_of
     if owner == "atexit":
         monkeypatch.delattr(f"{owner}.{attribute}")
         return
     package, file = {**ipyparallel_internals._FILES, **ipython_internals._FILES}[owner]
-    source = stock(package)
+    source = original(package)
     assert source is not None
     copy = folder / package
     shutil.copytree(
@@ -57,7 +57,7 @@ def rename(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (source / file).read_text()
     (copy / file).write_text(text.replace(attribute, f"{attribute}_2"))
     monkeypatch.setattr(
-        features, "folder_of", lambda asked: copy if asked == package else stock(asked)
+        features, "folder_of", lambda asked: copy if asked == package else original(asked)
     )
 
 

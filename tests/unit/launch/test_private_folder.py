@@ -88,9 +88,9 @@ def test_sweep_does_not_touch_what_others_have_laid(place, monkeypatch):
     as_nobody("ln", "-s", precious, place / "labkit-link")
     before = sorted(place.rglob("*"))
     opened = []
-    stock = os.open
+    original = os.open
     monkeypatch.setattr(
-        os, "open", lambda path, *a, **k: opened.append(path) or stock(path, *a, **k)
+        os, "open", lambda path, *a, **k: opened.append(path) or original(path, *a, **k)
     )
     sweep()
     assert sorted(place.rglob("*")) == before

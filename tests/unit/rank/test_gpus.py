@@ -151,9 +151,9 @@ def test_a_torch_for_cpus_is_told_by_the_doctor_alone(on, monkeypatch) -> None:
 
 def test_a_driver_from_before_slices_is_asked_in_the_old_way(on, monkeypatch) -> None:
     on(Machine(2, driver=(13, 0)))
-    stock = fake_gpus.Cuda.cuDeviceGetUuid_v2
+    original = fake_gpus.Cuda.cuDeviceGetUuid_v2
     monkeypatch.delattr(fake_gpus.Cuda, "cuDeviceGetUuid_v2")
-    monkeypatch.setattr(fake_gpus.Cuda, "cuDeviceGetUuid", stock, raising=False)
+    monkeypatch.setattr(fake_gpus.Cuda, "cuDeviceGetUuid", original, raising=False)
     assert len(gpus.find()) == 2
 
 

@@ -82,8 +82,8 @@ def test_a_flush_waits_for_nothing_where_nothing_was_written() -> None:
 
 def test_what_is_written_during_a_flush_waits_for_the_next_one() -> None:
     stream: Any = Stream()
-    stock = stream.flush
-    stream.flush = lambda: [stock(), flush.note_write()]  # another thread, in between
+    original = stream.flush
+    stream.flush = lambda: [original(), flush.note_write()]  # another thread, in between
     flush = Flushing(stream)
     flush()
     flush()

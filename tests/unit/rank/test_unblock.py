@@ -90,7 +90,7 @@ def receives(monkeypatch):
         made.append((*work, limit))
         raise RuntimeError("Timed out waiting 1ms for recv operation to complete")
 
-    monkeypatch.setattr(p2p_record, "stock", {"recv": issue, "wait": wait})
+    monkeypatch.setattr(p2p_record, "original", {"recv": issue, "wait": wait})
     monkeypatch.setattr(p2p_record, "dropped", {})
     return made
 
@@ -114,5 +114,5 @@ def test_a_group_in_which_only_a_send_was_dropped_hears_that_connections_end(rec
 
 def test_nothing_is_made_to_fail_where_torch_hides_its_receives(receives, monkeypatch):
     p2p_record.dropped[Group()] = [("recv", 0, 0, 1)]
-    monkeypatch.setattr(p2p_record, "stock", {})
+    monkeypatch.setattr(p2p_record, "original", {})
     assert unblock.expire() == 0

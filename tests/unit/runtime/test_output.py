@@ -171,8 +171,8 @@ def test_a_long_text_is_not_drawn_again_with_every_piece():
 
 def test_a_long_line_is_not_read_again_with_each_of_its_dots(monkeypatch):
     read = []
-    stock = Screen._take
-    monkeypatch.setattr(Screen, "_take", lambda self: (read.append(1), stock(self)))
+    original = Screen._take
+    monkeypatch.setattr(Screen, "_take", lambda self: (read.append(1), original(self)))
     screen = Screen()
     for _ in range(20_000):
         screen.write(".")

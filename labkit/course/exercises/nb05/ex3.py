@@ -44,18 +44,18 @@ class WrongNumbers(ValueError):
 @contextmanager
 def _numbered(**right: int) -> Iterator[None]:
     """Make an answer form no group with other numbers than these."""
-    stock = dist.init_process_group
+    original = dist.init_process_group
     local = dict(zip(right, local_numbers(*right.values()), strict=True))
 
     def init(*args: Any, **named: Any) -> None:
-        given = inspect.signature(stock).bind(*args, **named).arguments
+        given = inspect.signature(original).bind(*args, **named).arguments
         wrong = {k: given[k] for k in right if isinstance(given.get(k), int)}
         wrong = {k: value for k, value in wrong.items() if value not in (-1, right[k])}
         if wrong and given.get("store") is None:
             told = ", ".join(f"{name}={value} for {right[name]}" for name, value in wrong.items())
             counted = " (as counted within the node)" if wrong.items() <= local.items() else ""
             raise WrongNumbers(f"init_process_group is given {told}{counted}")
-        stock(*args, **named)
+        original(*args, **named)
 
     with mock.patch.object(dist, "init_process_group", init):
         yield

@@ -49,7 +49,7 @@ def _one(
     dist.broadcast_object_list(box)
     path = os.path.join(str(box[0]), "net.pt")
     seen: dict[str, Any] = {"saved": 0, "loaded": "never" if rank else "mapped"}
-    stock_load, write = torch.load, slow_save(torch.save, 0 if rank else SLOW)
+    original_load, write = torch.load, slow_save(torch.save, 0 if rank else SLOW)
 
     def save(*args: Any, **options: Any) -> None:
         seen["saved"] += 1
@@ -57,7 +57,7 @@ def _one(
 
     def load(file: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
         seen["loaded"] = "as it was" if map_location is None else "mapped"
-        return stock_load(file, map_location, *args, **options)
+        return original_load(file, map_location, *args, **options)
 
     try:
         with sleepless(), patch.multiple(torch, save=save, load=load):
@@ -66,7 +66,7 @@ def _one(
         seen[OTHERS] = [name for name in first if not same(state[name], first[name])]
         dist.barrier()
         if rank == 0:
-            seen[NAMES] = _names(path, stock_load)
+            seen[NAMES] = _names(path, original_load)
     finally:
         if rank == 0:
             shutil.rmtree(str(box[0]), ignore_errors=True)

@@ -21,13 +21,13 @@ def counted() -> Iterator[dict[str, int]]:
     """Record by group name the most elements that this rank has put into one call."""
     most: dict[str, int] = {}
     owner = dist.ProcessGroup
-    stock = {name: vars(owner)[name] for name in vars(owner) if MOVES.match(name)}
-    for name in stock:
+    original = {name: vars(owner)[name] for name in vars(owner) if MOVES.match(name)}
+    for name in original:
         setattr(owner, name, _counting(name, getattr(owner, name), most))
     try:
         yield most
     finally:
-        for name, method in stock.items():
+        for name, method in original.items():
             setattr(owner, name, method)
 
 

@@ -307,7 +307,7 @@ def test_a_message_whose_call_holds_counts_as_posted(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(p2p_record.torch_frames, "skip", lambda frame: called_from(frame, spin))
     monkeypatch.setattr(p2p_record, "_check_peer", lambda group, peer: None)
     monkeypatch.setattr(p2p_record, "_note", lambda *about: None)
-    monkeypatch.setitem(p2p_record.stock, "send", spin)
+    monkeypatch.setitem(p2p_record.original, "send", spin)
     p2p_record.send(group, [], 1, 0)  # type: ignore[arg-type]
     assert counts == [2, 3]
 

@@ -57,7 +57,7 @@ def test_nccl_pairs_messages_by_their_order_alone(
         monkeypatch.setattr(p2p_record.sys, "_current_frames", lambda: frames)
         under_way.extend(p2p_record.being_posted(group))
 
-    monkeypatch.setattr(p2p_record, "stock", {"send": posts})
+    monkeypatch.setattr(p2p_record, "original", {"send": posts})
     for tag in (5, 7):
         p2p_record.send(group, [torch.ones(1)], 1, tag)
     assert p2p_record.posted[group] == ends

@@ -20,7 +20,7 @@ def _installed(monkeypatch):
     for name in ("get", "wait"):
         monkeypatch.setattr(dist.Store, name, getattr(dist.Store, name))
     monkeypatch.setattr(dist.TCPStore, "__init__", dist.TCPStore.__init__)
-    monkeypatch.setattr(store_waits, "stock", {})
+    monkeypatch.setattr(store_waits, "original", {})
     store_waits.install()
 
 
@@ -81,9 +81,9 @@ def test_a_store_that_does_not_tell_its_limit_has_none_that_is_known(monkeypatch
 
 def test_it_is_installed_once():
     """A second time would call itself for ever."""
-    before = dict(store_waits.stock)
+    before = dict(store_waits.original)
     store_waits.install()
-    assert store_waits.stock == before
+    assert store_waits.original == before
     store = dist.HashStore()
     store.set("a", "x")
     assert store.get("a") == b"x"
@@ -116,7 +116,9 @@ def test_a_server_waits_for_its_clients_as_long_as_it_is_told():
 
 def test_a_store_without_a_limit_waits_for_what_torch_says(monkeypatch):
     frames = []
-    monkeypatch.setitem(store_waits.stock, "open", lambda *given: frames.append(sys._getframe(1)))
+    monkeypatch.setitem(
+        store_waits.original, "open", lambda *given: frames.append(sys._getframe(1))
+    )
     store_waits.TCPStore.__init__(None, "127.0.0.1", 0)
     (frame,) = frames
     monkeypatch.undo()

@@ -31,7 +31,7 @@ def held(monkeypatch):
         assert free.wait(10)
         self.given = given, named, threading.current_thread().name
 
-    monkeypatch.setattr(connecting, "_stock", make)
+    monkeypatch.setattr(connecting, "_original", make)
     yield free
     free.set()
 
@@ -54,7 +54,7 @@ def test_an_error_of_the_constructor_is_the_callers(monkeypatch):
     def make(self):
         raise ValueError("no store")
 
-    monkeypatch.setattr(connecting, "_stock", make)
+    monkeypatch.setattr(connecting, "_original", make)
     with pytest.raises(ValueError, match="no store"):
         Gloo()
     assert not connecting._attempts
@@ -101,7 +101,7 @@ def test_what_waits_can_be_interrupted():
 
 def test_a_thread_that_waits_counts_as_if_it_connected_by_itself(monkeypatch):
     gloo = queue.SimpleQueue()  # its ``get`` is in C, as torch's constructor is
-    monkeypatch.setattr(connecting, "_stock", gloo.get)
+    monkeypatch.setattr(connecting, "_original", gloo.get)
     caller = threading.Thread(target=Gloo, daemon=True)
     caller.start()
     while not connecting._attempts:
@@ -121,11 +121,11 @@ def test_a_thread_that_waits_counts_as_if_it_connected_by_itself(monkeypatch):
 
 def test_it_is_installed_once(monkeypatch):
     kept = dist.ProcessGroupGloo.__init__
-    monkeypatch.setattr(connecting, "_stock", None)
+    monkeypatch.setattr(connecting, "_original", None)
     monkeypatch.setattr(dist.ProcessGroupGloo, "__init__", kept)
     connecting.install()
     connecting.install()
-    assert connecting._stock is kept
+    assert connecting._original is kept
     store = dist.HashStore()
     group = dist.ProcessGroupGloo(store, 0, 1)
     assert (group.rank(), group.size()) == (0, 1)

@@ -34,15 +34,15 @@ def hide(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Change torch so that a name of ``FEATURES`` is gone, whatever kind of name it is."""
     if ": " in name:
         gone = name.rpartition(": ")[2]
-        stock_defined = names.is_defined
+        original_defined = names.is_defined
         monkeypatch.setattr(
-            names, "is_defined", lambda own, *where: own != gone and stock_defined(own, *where)
+            names, "is_defined", lambda own, *where: own != gone and original_defined(own, *where)
         )
     elif name.startswith("torch/"):
         part = name.removeprefix("torch/")
-        stock = names.os.path.exists
+        original = names.os.path.exists
         gone = frames.path(part)
-        monkeypatch.setattr(names.os.path, "exists", lambda path: path != gone and stock(path))
+        monkeypatch.setattr(names.os.path, "exists", lambda path: path != gone and original(path))
     elif name == names.METHODS:
         replace_code(monkeypatch, "gather", co_names=lambda names: ("renamed",) * len(names))
     else:

@@ -47,7 +47,9 @@ def test_only_a_torch_that_needs_it_keeps_the_groups(monkeypatch, version, kept)
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     monkeypatch.setattr(dist, "Reducer", Stock)
     made = []
-    monkeypatch.setattr(reducers, "keeping_groups", lambda stock: made.append(stock) or stock)
+    monkeypatch.setattr(
+        reducers, "keeping_groups", lambda original: made.append(original) or original
+    )
     reducers.install()
     assert made == [Stock] * kept
 

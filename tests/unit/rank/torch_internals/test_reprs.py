@@ -24,9 +24,9 @@ class Subclass(torch.Tensor):
 
 
 @pytest.fixture(autouse=True)
-def stock(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def original(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Begin and end each test with torch's own texts."""
-    monkeypatch.setattr(reprs, "_stock", None)
+    monkeypatch.setattr(reprs, "_original", None)
     monkeypatch.setattr(reprs, "_own", torch.device("cpu"))
     monkeypatch.setattr(_tensor_str, "_add_suffixes", _tensor_str._add_suffixes)
     for module in reprs.LISTS:
@@ -148,8 +148,8 @@ def test_what_is_no_text_of_a_tensor_stays() -> None:
     assert f"{torch.tensor(1.25):.1f} {torch.tensor(7):03d}" == "1.2 007"
 
 
-def test_a_torch_without_the_name_keeps_its_texts(stock: pytest.MonkeyPatch) -> None:
-    stock.delattr(_tensor_str, "_add_suffixes")
+def test_a_torch_without_the_name_keeps_its_texts(original: pytest.MonkeyPatch) -> None:
+    original.delattr(_tensor_str, "_add_suffixes")
     names._missing.cache_clear()
     reprs.install(META)
     assert not hasattr(_tensor_str, "_add_suffixes")
