@@ -15,7 +15,7 @@ from . import interrupts, times
 
 
 class Clock:
-    """The time of this process, and waits that an interrupt ends where that is stoppable."""
+    """The time of this process, and waits that an interrupt ends where that is cancellable."""
 
     def __init__(self) -> None:
         self._news = threading.Condition()

@@ -2,10 +2,9 @@
 
 Python raises KeyboardInterrupt between any two steps of the main thread: with the lock of a future
 taken and not given back, with a request sent and its reply not awaited, in a ``finally``. So that
-no lab is left half started, half stopped or with ranks that nobody waits for, what changes a lab
-is *held*: an interrupt is noted there and raised at the end. What takes its time is *stoppable*
-inside: :func:`sleep` and :func:`wait` then raise an interrupt that has come.
-"""
+no lab is left half started, half stopped or with ranks that nobody waits for, what changes a lab is
+*shielded*: an interrupt is noted there and raised at the end. What takes its time is *cancellable*
+inside: :func:`sleep` and :func:`wait` then raise an interrupt that has come. """
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ _state = _State()
 
 
 def _note(signum: int, frame: FrameType | None) -> None:
-    """Handle SIGINT where something is held."""
+    """Handle SIGINT where something is shielded."""
     came = now()
     if _state.first is None:
         _state.first = came
@@ -52,12 +51,12 @@ def _note(signum: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def shielded() -> Iterator[None]:
     """Make no interrupt cut what is inside; raise one that has come at the end.
 
     It is not raised over an error of what is inside. In other threads than the main one, which
     interrupts do not reach, and where interrupts are ignored, nothing is done. Sections may be
-    nested; inside an inner one nothing is stoppable, unless it says so itself.
+    nested; inside an inner one nothing is cancellable, unless it says so itself.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -97,7 +96,7 @@ def _give_back(whole: bool) -> None:
 
 
 @contextlib.contextmanager
-def stoppable(after: float = 0.0) -> Iterator[None]:
+def cancellable(after: float = 0.0) -> Iterator[None]:
     """Make the waits inside raise an interrupt that is ``after`` seconds old or older."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -110,10 +109,10 @@ def stoppable(after: float = 0.0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def released() -> Iterator[None]:
+def unshielded() -> Iterator[None]:
     """Make an interrupt cut what is inside wherever it stands, as if nothing were held.
 
-    For what waits in its own way, as ``input`` does, where a wait could be stoppable.
+    For what waits in its own way, as ``input`` does, where a wait could be cancellable.
     """
     on_main = threading.current_thread() is threading.main_thread()
     if not on_main or not _state.depth or _state.previous is None:
@@ -128,7 +127,7 @@ def released() -> Iterator[None]:
 
 
 def _cut(signum: int, frame: FrameType | None) -> None:
-    """Handle SIGINT where what is held is released."""
+    """Handle SIGINT where what is shielded is released."""
     if _state.first is None:
         _state.first = now()
     if _state.previous is not None:
@@ -136,7 +135,7 @@ def _cut(signum: int, frame: FrameType | None) -> None:
 
 
 def check() -> None:
-    """Raise an interrupt that has come, where this is stoppable."""
+    """Raise an interrupt that has come, where this is cancellable."""
     if _state.waiting is None or _state.grace is None or not _state.depth:
         return
     if threading.current_thread() is not threading.main_thread():
@@ -161,7 +160,7 @@ def take() -> bool:
 
 
 def sleep(seconds: float) -> None:
-    """Sleep; where this is stoppable, raise an interrupt that comes."""
+    """Sleep; where this is cancellable, raise an interrupt that comes."""
     deadline = now() + seconds
     check()
     while (left := deadline - now()) > 0:
@@ -173,7 +172,7 @@ def wait_by(wait: Callable[[float], object], seconds: float) -> bool:
     """Wait by a function that waits for up to so many seconds, as that of a ``threading.Event``;
     tell whether it has returned something that is true.
 
-    Where this is stoppable, raise an interrupt that comes.
+    Where this is cancellable, raise an interrupt that comes.
     """
     deadline = now() + seconds
     while True:
@@ -194,7 +193,7 @@ def wait(
     """Wait for futures as ``concurrent.futures.wait`` does; return whether what was awaited is
     there.
 
-    Where this is stoppable, raise an interrupt that comes.
+    Where this is cancellable, raise an interrupt that comes.
     """
 
     def part(seconds: float) -> bool:

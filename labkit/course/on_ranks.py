@@ -49,7 +49,7 @@ def try_on_ranks(exercise: Exercise) -> Result:
 
     Raises LabError if no lab runs or a rank has no such name, RankDied if a rank has ended before.
     """
-    with interrupts.held():
+    with interrupts.shielded():
         session = lab.session_of(lab.running())
         group, cluster = session.group, session.cluster
         if cluster.deaths:
@@ -77,7 +77,7 @@ def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
 def _try(exercise: Exercise, group: GroupKeeper, world_size: int) -> Result:
     """Try an answer on the first ``world_size`` ranks, as if there were no others."""
     cluster = group.cluster
-    with interrupts.stoppable():
+    with interrupts.cancellable():
         found = _prepare(exercise, group)
     if found != "written":
         nothing = [None] * world_size

@@ -139,7 +139,7 @@ def _run(
     deadline = time.monotonic() + seconds
     killed = False
     alone_since: float | None = None  # a node, because the other has ended
-    with interrupts.held(), contextlib.ExitStack() as stack:
+    with interrupts.shielded(), contextlib.ExitStack() as stack:
         jobs = [stack.enter_context(Job(line, None, script.name, variables)) for _ in range(nodes)]
         shown = live.Live(live.screen() if nodes == 1 else None)
         stack.callback(shown.clear, wait=True)

@@ -173,7 +173,7 @@ class Lab:
         instead = "make it in the function, or in a %%px cell"
         what = "What lab.run was given"
         payload = variables.dump((fn, args, kwargs), what, instead)
-        with interrupts.held():
+        with interrupts.shielded():
             group = self._session.group
             finished = run(request.call(group, chosen, payload, may=may_ask()))
         return variables.load(finished.outcomes)
@@ -232,7 +232,7 @@ class Lab:
         else:
             raise UsageError(f"lab.timeline takes a function or the text of a cell, not {fn!r}.")
         self._check_idle(chosen)
-        with interrupts.held():
+        with interrupts.shielded():
             group = self._session.group
             return record(group, chosen, what, args, kwargs, run=run)
 
@@ -259,7 +259,7 @@ class Lab:
         """
         self._check_name(name, dotted=True)
         self._check_idle()
-        with interrupts.held():
+        with interrupts.shielded():
             return variables.pull(self._session.group, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -281,7 +281,7 @@ class Lab:
         self._check_idle()
         what = f"lab[{name!r}] = …: {kind_of(value)}"
         payload = variables.dump({name: value}, what, "make it in a %%px cell")
-        with interrupts.held():
+        with interrupts.shielded():
             variables.push(self._session.group, payload)
 
     def __delitem__(self, name: str) -> None:
@@ -302,7 +302,7 @@ class Lab:
         self._check_name(name)
         self._check_own(name)
         self._check_idle()
-        with interrupts.held():
+        with interrupts.shielded():
             variables.delete(self._session.group, name)
 
     def __contains__(self, name: object) -> bool:
@@ -315,7 +315,7 @@ class Lab:
         """
         self._check_name(name)
         self._check_idle()
-        with interrupts.held():
+        with interrupts.shielded():
             return name in variables.names(self._session.group, modules=True)
 
     def keys(self) -> list[str]:
@@ -328,7 +328,7 @@ class Lab:
         (True, False)
         """
         self._check_idle()
-        with interrupts.held():
+        with interrupts.shielded():
             return variables.names(self._session.group)
 
     def __getattr__(self, name: str) -> Any:  # what is there is found before
@@ -362,7 +362,7 @@ class Lab:
             )
 
     def _check_idle(self, ranks: Sequence[int] | None = None) -> None:
-        with interrupts.held(), interrupts.stoppable():
+        with interrupts.shielded(), interrupts.cancellable():
             self._session.check_idle(ranks)
 
     def check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
@@ -395,7 +395,7 @@ class Lab:
         >>> {row.device for row in lab.status()}
         {'cpu'}
         """
-        with interrupts.held(), interrupts.stoppable():
+        with interrupts.shielded(), interrupts.cancellable():
             cluster = self._session.cluster
             states = survey(cluster)
             limits = [*sentences(cluster.missing), *placement.warnings(cluster.places)]
@@ -474,7 +474,7 @@ class Lab:
         [3, 3, 3, 3]
         """
         self._check_idle()
-        with interrupts.held():
+        with interrupts.shielded():
             self._session.reset()
 
     def restart(self, ranks: Sequence[int] | None = None) -> None:
@@ -503,7 +503,7 @@ class Lab:
         ...     print(error)
         There is no variable 'x' on ranks 1–2.
         """
-        with interrupts.held():
+        with interrupts.shielded():
             self._session.restart(ranks)
 
     def stop(self) -> None:
@@ -518,7 +518,7 @@ class Lab:
         Lab (stopped)
         """
         global _current
-        with interrupts.held():
+        with interrupts.shielded():
             if _current is self:
                 _current = None
             self._session.stop()

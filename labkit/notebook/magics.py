@@ -133,7 +133,7 @@ class LabMagics(ParallelMagics):
         if args.timeout is not None:
             raise UsageError("--timeout is for a cell that is waited for: not with --noblock.")
         # ipyparallel's own way: an AsyncResult to look at later.
-        with interrupts.held():
+        with interrupts.shielded():
             sent = request.cell(lab.session_of(current).group, ranks, self._named(code))
             self._keep(sent.result, args.save_name)
         if args.local:
@@ -227,12 +227,12 @@ class LabMagics(ParallelMagics):
                 quiet = DisplayHook.semicolon_at_end_of_expression(code)
                 show.show(outcomes, results=not quiet)
 
-        with interrupts.held():
+        with interrupts.shielded():
             group = lab.session_of(current).group
             sent = request.cell(group, ranks, code, may=may_ask())
             self._keep(sent.result, save_name)
             if local is not None:
-                with interrupts.released():
+                with interrupts.unshielded():
                     self.shell.run_cell(local)
             finished = run(
                 sent,

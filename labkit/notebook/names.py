@@ -109,7 +109,7 @@ def _ask(place: Place, call: Callable[..., remote_calls.Call[Any]], *more: Any) 
     try:
         named = _RANKS.search(place.options)
         ranks = running.check_ranks(lab.parse_ranks(named[1]) if named else None)
-        with interrupts.held():
+        with interrupts.shielded():
             group = lab.session_of(running).group
             return ask_free(group, ranks, call(place.text, place.cursor, *more))
     except LabError:  # also of ranks that have ended, and of --ranks half written
@@ -180,7 +180,7 @@ def explain(error: BaseException, running: lab.Lab) -> str | None:
     if name in lab.OWN_NAMES:
         everyone = range(running.world_size)
         return of_ranks(name, everyone, running.world_size)
-    with interrupts.held(), interrupts.stoppable():
+    with interrupts.shielded(), interrupts.cancellable():
         found = find_ranks(lab.session_of(running).group, name)
     return of_ranks(name, found, running.world_size) if found else None
 

@@ -52,7 +52,7 @@ def run(
 
     user = User(live, request.texts)
     ask = user.ask if request.may is May.ASK else None
-    with interrupts.held():
+    with interrupts.shielded():
         try:
             ending = follow(
                 request, timeout=timeout, suspect=patience(), on_tick=user.show, ask=ask

@@ -48,7 +48,7 @@ def _said_when_stopped() -> Iterator[None]:
         raise Interrupted(text, [f"{red('Interrupted')}: {text}"]) from None
 
 
-@interrupts.held()
+@interrupts.shielded()
 @import_path.without_working_folder()
 @_said_when_stopped()
 def start(
@@ -87,7 +87,7 @@ def start(
         preconditions.check_loopback()
         preconditions.check_interface("GLOO_SOCKET_IFNAME")
     stop_current()
-    with contextlib.ExitStack() as undo, interrupts.stoppable():
+    with contextlib.ExitStack() as undo, interrupts.cancellable():
         interrupts.check()
         undo.callback(shell.keep_magics())  # ipyparallel's client registers its own
         launcher = choose_launcher(n, engines, preload, config)

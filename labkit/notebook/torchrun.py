@@ -57,7 +57,7 @@ def run(words: list[str], script: str | None, name: str) -> None:
     ``words``: torchrun's command line. ``script``: The text of the script, None if the command line
     names one. ``name``: What to call the cell.
     """
-    with interrupts.held(), Job(words, script, name) as job:
+    with interrupts.shielded(), Job(words, script, name) as job:
         shown = live.Live(live.screen())
 
         def on_tick() -> None:

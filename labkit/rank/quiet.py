@@ -3,7 +3,7 @@
 Original, a rank tells of each request that it is busy, then what the request was, and at the end
 that it is idle: all output is there. For an empty cell that is three messages of four, each of
 which four processes handle. The notebook knows its request. That nothing was written the reply can
-say itself; where something was, the last of the three still follows the output. """
+say itself; where something was, the last of the three still follows the output."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class RankCluster:
 
         LabError: if one does not answer within ``times.REMOTE_CALL`` or fails; within
         ``times.REMOTE_CALL_STOPPED`` when somebody has pressed stop and waits. KeyboardInterrupt:
-        if it is interrupted where that is stoppable; the remote calls go on then.
+        if it is interrupted where that is cancellable; the remote calls go on then.
         """
         if not calls:
             return []
@@ -287,7 +287,7 @@ class RankCluster:
         known = [*self.places, *self.replaced]
         leaving = [p for p in known if ranks is None or p.rank in ranks]
         _log.info("replaces %s", label([p.rank for p in leaving]))
-        with interrupts.held():
+        with interrupts.shielded():
             self.replaced += [p for p in leaving if p not in self.replaced]
             self.places = [p for p in self.places if p not in leaving]  # we end them: no deaths
             for place in leaving:
@@ -313,7 +313,7 @@ class RankCluster:
     def close(self) -> None:
         """End every process of the lab and remove its folder. Safe to call twice."""
         _log.info("ends the ranks")
-        with interrupts.held():
+        with interrupts.shielded():
             client, self._client = self._client, None
             if client is not None:
                 self.places = []  # we end the ranks: no deaths

@@ -71,9 +71,9 @@ def follow(
         How it ended; also that somebody pressed stop, or that the time was up.
     """
     watcher = Watcher(request.cluster, request.ranks)
-    with interrupts.held():
+    with interrupts.shielded():
         try:
-            with interrupts.stoppable():
+            with interrupts.cancellable():
                 ending = _follow(request, watcher, timeout, suspect, on_tick, Asks(request, ask))
         except KeyboardInterrupt:
             ending = _stopped_by("interrupted", _suspicion(request, watcher))
@@ -170,7 +170,7 @@ def finish(
     Interrupted
         If somebody pressed stop.
     """
-    with interrupts.held():
+    with interrupts.shielded():
         try:
             _free(request, ending, signum)
         except KeyboardInterrupt:  # pressed again, for long

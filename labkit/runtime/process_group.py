@@ -71,10 +71,10 @@ class GroupKeeper:
         An interrupt has to wait a moment, which is all that this takes as a rule. Otherwise the
         ranks that are on their way into a group are freed, and it is formed when it is needed.
         """
-        with interrupts.held():
+        with interrupts.shielded():
             self.broken = True
             try:
-                with interrupts.stoppable(after=times.GROUP_FORMED.seconds()):
+                with interrupts.cancellable(after=times.GROUP_FORMED.seconds()):
                     yield
             except (KeyboardInterrupt, LabError):
                 with contextlib.suppress(LabError):
@@ -105,7 +105,7 @@ class GroupKeeper:
         if len(free) == cluster.size:
             self.rebuild(self.cause)
         else:
-            with interrupts.held(), interrupts.stoppable(after=times.GROUP_FORMED.seconds()):
+            with interrupts.shielded(), interrupts.cancellable(after=times.GROUP_FORMED.seconds()):
                 self._leave(free, self.cause)
         return not self.broken
 
@@ -116,7 +116,7 @@ class GroupKeeper:
         """
         if self.cluster.deaths or self.repair():  # without the dead there is none to rebuild
             return
-        with interrupts.held(), interrupts.stoppable():
+        with interrupts.shielded(), interrupts.cancellable():
             self.cluster.clock.wait_for(
                 lambda: not self.cluster.busy_ranks(), times.GROUP_FREE.seconds()
             )

@@ -274,7 +274,7 @@ class Asks:
         refused = self._ask is None
         if self._ask is not None:
             try:
-                with interrupts.released():
+                with interrupts.unshielded():
                     text = self._ask(rank, asked)
             except EOFError:
                 pass

@@ -137,7 +137,7 @@ class Session:
         else:
             self._fresh = sorted({*before, *ranks})
         places = list(self._cluster.places)
-        with interrupts.held(), interrupts.stoppable():
+        with interrupts.shielded(), interrupts.cancellable():
             try:
                 self._cluster.restart(ranks)
             except LabError:
@@ -151,14 +151,14 @@ class Session:
         """Bring a restart to its end that was interrupted; LabStopped if the lab was stopped."""
         self._check()
         if self._fresh is None or self._fresh:
-            with interrupts.held(), interrupts.stoppable():
+            with interrupts.shielded(), interrupts.cancellable():
                 self._cluster.arrive()
                 self._group.settle(self._fresh)
                 self._fresh = []
 
     def stop(self) -> None:
         """End every process. Safe to call twice."""
-        with interrupts.held():
+        with interrupts.shielded():
             if not self.stopped:
                 self.stopped = True
                 self._cluster.close()

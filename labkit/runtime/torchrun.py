@@ -306,7 +306,7 @@ class Job:
             Why they are to be ended: the stop button, or workers that wait in vain.
         """
         try:
-            with interrupts.stoppable():
+            with interrupts.cancellable():
                 while not self._torchrun.has_ended():
                     if (case := self.watch.poll(times.WORKERS_LOOK)) is not None:
                         return deadlock(case)

@@ -28,7 +28,7 @@ class VirtualClock(Clock):
         heapq.heappush(self._events, (seconds, next(self._numbers), happen))
 
     def press_at(self, seconds: float) -> None:
-        """Make somebody press stop at a time, in a wait that is stoppable."""
+        """Make somebody press stop at a time, in a wait that is cancellable."""
 
         def press() -> None:
             raise KeyboardInterrupt

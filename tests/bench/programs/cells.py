@@ -4,7 +4,7 @@ Argument: number of ranks. For every line on stdin, two names and a number, run 
 each. The names are "px" (labkit's, on a lab) and "pxelsewhere" (the original magic on an original
 cluster beside it). The answer has two lists of seconds, and what a cell of each takes of the
 processors, in seconds, in this process and in those of its side. The magics are called as a
-notebook calls them. """
+notebook calls them."""
 
 import json
 import sys

@@ -39,10 +39,10 @@ def test_what_is_held_runs_to_its_end_and_the_interrupt_comes_then() -> None:
     done = []
 
     def work() -> None:
-        with interrupts.held():
+        with interrupts.shielded():
             press()
             done.append("first")
-            with interrupts.held():
+            with interrupts.shielded():
                 press()
                 done.append("inner")
             done.append("last")
@@ -54,19 +54,19 @@ def test_what_is_held_runs_to_its_end_and_the_interrupt_comes_then() -> None:
 
 
 def test_without_an_interrupt_nothing_is_raised_and_none_is_remembered() -> None:
-    with interrupts.held():
+    with interrupts.shielded():
         assert not interrupts.has_come()
-    with interrupts.held():
+    with interrupts.shielded():
         press()
         assert interrupts.has_come()
         assert interrupts.take()
-    with interrupts.held():
+    with interrupts.shielded():
         assert not interrupts.has_come()
         interrupts.check()
 
 
 def test_an_error_goes_before_an_interrupt() -> None:
-    @interrupts.held()
+    @interrupts.shielded()
     def work() -> None:
         press()
         raise ValueError("own")
@@ -76,14 +76,14 @@ def test_an_error_goes_before_an_interrupt() -> None:
 
 
 def test_one_that_was_taken_is_not_raised_again() -> None:
-    with interrupts.held():
+    with interrupts.shielded():
         press()
         assert interrupts.take()
         assert not interrupts.take()
         assert interrupts.has_come()
-    with interrupts.held():
+    with interrupts.shielded():
         try:
-            with interrupts.stoppable():
+            with interrupts.cancellable():
                 press()
                 interrupts.check()
         except KeyboardInterrupt:
@@ -117,7 +117,7 @@ WAITS = pytest.mark.parametrize("wait", [by_sleeping, by_function])
 @WAITS
 def test_a_wait_that_is_stoppable_ends_with_the_interrupt(clock: VirtualClock, wait: Wait) -> None:
     clock.at(30.01, press)
-    with interrupts.held(), pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+    with interrupts.shielded(), pytest.raises(KeyboardInterrupt), interrupts.cancellable():
         wait(clock, 60)
     assert 30 < clock.time <= 30.01 + times.NOTICE
 
@@ -126,10 +126,10 @@ def test_a_wait_that_is_stoppable_ends_with_the_interrupt(clock: VirtualClock, w
 def test_a_wait_that_is_not_stoppable_takes_its_time(clock: VirtualClock, wait: Wait) -> None:
     ended: list[float] = []
 
-    @interrupts.held()
-    @interrupts.stoppable()
+    @interrupts.shielded()
+    @interrupts.cancellable()
     def work() -> None:
-        with interrupts.held():
+        with interrupts.shielded():
             press()
             wait(clock, 60)
             ended.append(clock.time)
@@ -142,9 +142,9 @@ def test_a_wait_that_is_not_stoppable_takes_its_time(clock: VirtualClock, wait: 
 
 
 def test_an_interrupt_may_have_to_be_old_enough(clock: VirtualClock) -> None:
-    with interrupts.held():
+    with interrupts.shielded():
         press()
-        with interrupts.stoppable(after=10):
+        with interrupts.cancellable(after=10):
             interrupts.check()
             with pytest.raises(KeyboardInterrupt):
                 interrupts.sleep(60)
@@ -152,9 +152,9 @@ def test_an_interrupt_may_have_to_be_old_enough(clock: VirtualClock) -> None:
 
 
 def test_a_wait_for_futures_ends_with_the_interrupt() -> None:
-    with interrupts.held():
+    with interrupts.shielded():
         timer = press_later()
-        with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+        with pytest.raises(KeyboardInterrupt), interrupts.cancellable():
             interrupts.wait([concurrent.futures.Future()], 60)
         timer.join()
 
@@ -177,7 +177,7 @@ def test_waits_return_what_they_wait_for() -> None:
 def test_what_hangs_is_cut_by_an_interrupt_that_comes_long_after_the_first(
     clock: VirtualClock,
 ) -> None:
-    with interrupts.held():
+    with interrupts.shielded():
         press()
         for clock.time in (0.1, times.FORCE - 0.1, times.FORCE):
             press()  # too early
@@ -190,7 +190,7 @@ def test_on_a_busy_machine_what_hangs_is_cut_as_soon(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(times, "pace", SimpleNamespace(factor=20.0))
-    with interrupts.held():
+    with interrupts.shielded():
         press()
         clock.time = times.FORCE + 0.1
         with pytest.raises(KeyboardInterrupt):
@@ -199,7 +199,7 @@ def test_on_a_busy_machine_what_hangs_is_cut_as_soon(
 
 def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone() -> None:
     def elsewhere() -> bool:
-        with interrupts.held(), interrupts.stoppable():
+        with interrupts.shielded(), interrupts.cancellable():
             interrupts.sleep(0.01)
             return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -207,7 +207,7 @@ def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone() -> 
         assert pool.submit(elsewhere).result()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts.held(), interrupts.stoppable():
+        with interrupts.shielded(), interrupts.cancellable():
             press()
             interrupts.sleep(0.01)
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -219,7 +219,7 @@ def test_what_else_handles_interrupts_gets_them() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda signum, frame: seen.append(signum))
     try:
-        with interrupts.held():
+        with interrupts.shielded():
             press()
             assert seen == []
         assert seen == [signal.SIGINT]
@@ -242,7 +242,7 @@ def test_none_gets_through_at_any_moment() -> None:
     try:
         until = time.monotonic() + 0.5
         while time.monotonic() < until:
-            with interrupts.held():
+            with interrupts.shielded():
                 inside = True
                 sum(range(2000))
                 inside = False
@@ -258,8 +258,8 @@ def test_what_is_released_is_cut_at_once_and_what_is_held_around_it_is_not() -> 
     done = []
 
     def work() -> None:
-        with interrupts.held():
-            with pytest.raises(KeyboardInterrupt), interrupts.released():
+        with interrupts.shielded():
+            with pytest.raises(KeyboardInterrupt), interrupts.unshielded():
                 press()
             assert interrupts.has_come()
             press()
@@ -273,13 +273,13 @@ def test_what_is_released_is_cut_at_once_and_what_is_held_around_it_is_not() -> 
 def test_an_interrupt_that_came_before_is_raised_where_it_is_released() -> None:
     def work() -> None:
         press()
-        with interrupts.released():
+        with interrupts.unshielded():
             pytest.fail("it came before")
 
-    with interrupts.held(), interrupts.stoppable(), pytest.raises(KeyboardInterrupt):
+    with interrupts.shielded(), interrupts.cancellable(), pytest.raises(KeyboardInterrupt):
         work()
 
 
 def test_nothing_is_released_where_nothing_is_held() -> None:
-    with interrupts.released():
+    with interrupts.unshielded():
         pass
