@@ -64,7 +64,7 @@ def parse(table: bytes) -> list[bytes]:
 def split(rows: list[bytes]) -> tuple[list[bytes], list[bytes]]:
     """Split into (train, test), every digit in the same share, both shuffled.
 
-    The order is that of each row's SHA-256: as good as random, and the same for ever, which the
+    The order is that of each row's SHA-256: as good as random, and the same forever, which the
     generators of random numbers do not promise.
     """
     train, test = [], []

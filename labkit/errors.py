@@ -9,7 +9,7 @@ All of them are in ``labkit`` itself, so that ``except labkit.StartError`` is al
     ├── LabStopped                  there is no lab: it was stopped, has ended, was never started
     ├── DataError                   a file that is missing, damaged or cannot be written
     └── RankError                   what the ranks raised
-        ├── Deadlock                ranks that waited for one another in vain
+        ├── Deadlock                ranks that blocked one another
         │   └── SuspectedDeadlock   so it seems, but something that labkit cannot see could come
         └── RankDied                a rank whose process ended
     Interrupted (KeyboardInterrupt) the stop button
@@ -138,7 +138,7 @@ class RankError(LabError):
 
 
 class Deadlock(RankError):
-    """Report ranks that waited for one another in vain: who, in what, at which line, and why.
+    """Report ranks that blocked one another: who, in what, at which line, and why.
 
     They were freed and every variable is still there. ``str(error)`` has the whole message.
 
@@ -179,7 +179,7 @@ class Deadlock(RankError):
 
 
 class SuspectedDeadlock(Deadlock):
-    """Report ranks that waited in vain by all that labkit can see, and what it cannot see into.
+    """Report ranks that were blocked by all that labkit can see, and what it cannot see into.
 
     Raised only where nobody looks on (nbval, ``labkit run``, a script), when a deadlock was
     suspected for ``LABKIT_SUSPECT_SECONDS`` (60 by default). In a notebook the board says it, and

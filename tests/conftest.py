@@ -22,7 +22,7 @@ from tests.support.warm_start import zygotes
 
 def pytest_configure() -> None:
     """Let an interrupt arrive: a shell that runs pytest in the background has it ignored, and
-    tests that press the stop button would wait for ever."""
+    tests that press the stop button would wait forever."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

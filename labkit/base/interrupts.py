@@ -4,7 +4,7 @@ Python raises KeyboardInterrupt between any two steps of the main thread: with t
 taken and not given back, with a request sent and its reply not awaited, in a ``finally``. So that
 no lab is left half started, half stopped or with ranks that nobody waits for, what changes a lab is
 *shielded*: an interrupt is noted there and raised at the end. What takes its time is *cancellable*
-inside: :func:`sleep` and :func:`wait` then raise an interrupt that has come. """
+inside: :func:`sleep` and :func:`wait` then raise an interrupt that has come."""
 
 from __future__ import annotations
 

@@ -376,11 +376,11 @@ RPC_TRIED = Bound(6.0)
 RPC_ANSWER, RPC_CLOSED = Bound(5.0), Bound(1.0)
 #: Between looks at calls, and at threads, that are to end.
 RPC_LOOK, THREADS_LOOK = 0.01, 0.02
-#: A wait on the store of a trial ends that waits in vain.
+#: A wait on the store of a trial ends that blocks forever.
 TRIAL_STORE = Bound(4.0)
 #: A process that is alone waits for others to form a group, in a trial of 20 s at most.
 TRIAL_ALONE = 5.0
-#: Ranks of a trial wait for one another, if an answer lets them wait in vain; and how often they
+#: Ranks of a trial wait for one another, if an answer lets them block forever; and how often they
 #: look.
 TRIAL_RANKS, TRIAL_RANKS_LOOK = Bound(3.0), 0.01
 #: Replicas of a model wait for one another: forever if they run one after the other.

@@ -121,7 +121,7 @@ class Mistake:
         learner's code that it came through. A process that ended is ``"Died: signal 6
         (SIGABRT)"``. It has to ask for the message: a type alone fits every typing error.
     stuck
-        By a wait that is in vain: a regular expression that is found in what labkit says about
+        By a wait that never ends: a regular expression that is found in what labkit says about
         it, a deadlock's (headline, who waits where, cause) or that of ranks whose time was up.
         Asked only if no rank has raised an error of its own.
     missed

@@ -67,7 +67,7 @@ def _shows(mistake: Mistake, result: Result) -> bool:
         if cause is None:
             return _fits(mistake.stuck, result.waited)
         return _fits(mistake.raises, cause.text())
-    if result.crossed:  # it was chance that nobody waited in vain, and so are the values
+    if result.crossed:  # it was chance that nobody was blocked, and so are the values
         return _fits(mistake.stuck, result.crossed)
     if mistake.when is None:
         return False

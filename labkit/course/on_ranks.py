@@ -173,7 +173,7 @@ def _crossed(
     cluster: RankCluster, before: Mapping[int, set[GroupKey]], after: Mapping[int, Sample]
 ) -> str:
     """Return which groups each rank has made for itself in a trial, "" if none: by chance nobody
-    may have waited in vain, but what was sent in them has gone to other ranks than meant."""
+    may have been blocked, but what was sent in them has gone to other ranks than meant."""
     situation = Situation(cluster.size, dict(after))
     new = (
         (rank, key)

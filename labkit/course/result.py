@@ -36,7 +36,7 @@ class Result:
     counts: list[Mapping[str, int] | None] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)  #: functions that were called all the same
     notes: list[str] = field(default_factory=list)  #: errors with their lines, and what was done
-    waited: str = ""  #: what was said about ranks that waited in vain, or whose time was up
+    waited: str = ""  #: what was said about ranks that were blocked, or whose time was up
     crossed: str = ""  #: what was said of groups that each rank has made for itself
     #: of a file the parts of its trial, in order, and whether each went as expected
     parts: list[tuple[str, bool]] = field(default_factory=list)

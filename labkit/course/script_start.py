@@ -41,7 +41,7 @@ class StartFailed(Exception):
     """Say that a start of a script did not end as it should.
 
     ``failed`` stands in the place of what was to be found, ``notes`` are for the learner, and
-    ``waited`` is what was said of ranks that waited in vain.
+    ``waited`` is what was said of ranks that were blocked.
     """
 
     def __init__(self, failed: Failed, notes: Sequence[str], waited: str = "") -> None:

@@ -1,7 +1,7 @@
 """Say what a wait needs from other ranks: an entry in the wait-for graph for each kind of call.
 
 Here stands what torch's calls mean: who has to come to a collective, which send meets which
-receive, when calls under one number do not fit. ``wait_graph`` decides from it who waits in vain.
+receive, when calls under one number do not fit. ``wait_graph`` decides from it who blocks forever.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Need:
     ``uncertain``, it may also be on its way already, from any of ``partners``. ``conflict`` says
     that another rank has provided something else in its place. ``crossed`` says that everybody has
     come, over connections that another group of the same name may have taken. A ``doubt`` says what
-    else could end the wait, or why everybody may have come in vain.
+    else could end the wait, or why everybody may have come without success.
     """
 
     missing: frozenset[int] = frozenset()

@@ -5,7 +5,7 @@ issuers (its main thread, and whatever else of it may issue calls), and a wait n
 of other ranks to provide something. What a rank has provided (collectives issued, messages
 posted) only grows. A rank can provide more if one of its issuers can go on; an issuer can go on if
 nothing holds it, or if everything that it waits for has been provided or can still be. What that
-leaves, as the least fixed point, waits in vain: not because a time is over but because nobody is
+leaves, as the least fixed point, blocks forever: not because a time is over but because nobody is
 left who could come. ``docs/THEORY.md`` says why.
 
 There are two readings of what labkit cannot see into (a thread of the user's, an agent of RPC,
@@ -24,7 +24,7 @@ from .needs import Need, Situation, needs
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which ranks wait in vain: for certain, and by all that can be seen."""
+    """Which ranks block forever: for certain, and by all that can be seen."""
 
     proved: frozenset[int] = frozenset()
     suspected: frozenset[int] = frozenset()  #: these and the proved ones
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def judge(situation: Situation) -> Verdict:
-    """Find the ranks that wait in vain, in both readings of what cannot be seen."""
+    """Find the ranks that block forever, in both readings of what cannot be seen."""
     suspected = _Reading(situation, trusting=True)
     if not suspected.stuck():
         return Verdict()
@@ -113,7 +113,7 @@ class _Reading:
         return all(r in s.samples or r in s.dead for r in range(s.size))
 
     def stuck(self) -> set[int]:
-        """Return the ranks whose main thread waits in vain."""
+        """Return the ranks whose main thread blocks forever."""
         return {rank for rank, place in self.held if place < 0}
 
     def _may_go_on(self, node: Node, wait: Wait) -> bool:

@@ -186,7 +186,7 @@ def _register() -> None:
 
 
 def _lay_filter(machine: _Machine) -> int:
-    """Lay a filter on this thread, for ever; return the file with its notifications."""
+    """Lay a filter on this thread, forever; return the file with its notifications."""
     steps = (
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP, 0, 3, machine.audit),

@@ -130,7 +130,7 @@ class LabEngine(LabApplication, IPEngine):
             self.obey(signum)
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
         if signum != signal.SIGINT:
-            # The reply has to leave before a deadly signal arrives, or the client waits for ever.
+            # The reply has to leave before a deadly signal arrives, or the client waits forever.
             engine_internals.call_later(self.kernel, 0.05, self.obey, signum)
 
     def obey(self, signum: int) -> None:

@@ -217,8 +217,8 @@ def hold_news(hub: Any, seconds: float) -> None:
     there.
 
     Original, a client misses the engine that connects between the hub's answer and the client's
-    subscription, and waits for it in vain. One that never listens is waited for so many seconds.
-    """
+    subscription, and waits for it without success. One that never listens is waited for so many
+    seconds. """
     import zmq
 
     handlers, news = getattr(hub, "query_handlers", {}), getattr(hub, "notifier", None)

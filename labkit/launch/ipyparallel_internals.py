@@ -145,7 +145,7 @@ def ask_for_engines(client: Any, then: Callable[[], None]) -> None:
     """Make a client ask the controller again which engines are there; call ``then()`` afterwards.
 
     The controller tells each of them once, as a notice. A client that has asked for the list just
-    before, and is not connected to the notices yet, would wait for it for ever.
+    before, and is not connected to the notices yet, would wait for it forever.
     """
     if not all(hasattr(client, name) for name in ("_query_stream", "_send", "_update_engines")):
         return

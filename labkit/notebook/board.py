@@ -72,7 +72,7 @@ def board_html(board: Sequence[RankState], seconds: float) -> str:
 
 
 def suspicion_html(suspicion: Suspicion | None) -> str:
-    """Return who waits in vain, it seems, since when, and what could still come; after a while
+    """Return who blocks forever, it seems, since when, and what could still come; after a while
     with what to do."""
     if suspicion is None:
         return ""

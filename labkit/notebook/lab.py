@@ -386,7 +386,7 @@ class Lab:
 
     def status(self) -> Table:
         """Show what each rank is doing now, and at which line of which cell; below the table,
-        who waits in vain.
+        who blocks forever.
 
         Examples
         --------

@@ -101,7 +101,7 @@ class Live:
         """Show what is new.
 
         ``texts`` returns what ranks wrote to stdout and stderr so far, ``states`` what each rank
-        does; ``suspicion`` has the ranks that seem to wait in vain.
+        does; ``suspicion`` has the ranks that seem to block forever.
         """
         if self._screen is None:
             return

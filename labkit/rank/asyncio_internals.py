@@ -91,7 +91,7 @@ def _called(function: Any) -> str:
 
 def sleeps(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether a cell or a task waits in an event loop for a time to come, as asyncio.sleep
-    does. The engine's own tasks do so for ever."""
+    does. The engine's own tasks do so forever."""
     own = [t for t in asyncio.all_tasks(loop) if not _is_users_task(t.get_coro(), cells=True)]
     awaited = [getattr(task, "_fut_waiter", None) for task in own]
     for handle in _handles(loop):

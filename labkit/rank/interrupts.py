@@ -112,7 +112,7 @@ def _send_again(request: int) -> None:
 
 def is_importing(frame: FrameType | None) -> bool:
     """Return whether a stack stands in the import of a library. The learner's own modules may do
-    anything while they are imported, also for ever."""
+    anything while they are imported, also forever."""
     for own in python_threads.frames(frame):
         file = own.f_code.co_filename
         if file.startswith(python_threads.IMPORTING):

@@ -49,7 +49,7 @@ def follow(
     on_tick: OnTick | None = None,
     ask: Ask | None = None,
 ) -> Ending:
-    """Wait until every rank has ended, one has died, or some are proved to wait in vain.
+    """Wait until every rank has ended, one has died, or some are proved to block forever.
 
     Nothing is ended here: that is for ``finish``.
 

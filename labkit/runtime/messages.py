@@ -44,7 +44,7 @@ def list_messages(samples: Mapping[int, Sample], *, well: bool) -> list[Message]
 
     ``samples``: Of the ranks that have posted messages in the cell, with what ``sizes`` holds of
     them. ``well``: Whether the cell went well. If not, a send whose receive nobody has posted was
-    in vain.
+    without success.
     """
     found = []
     for rank, sample in samples.items():

@@ -303,7 +303,7 @@ class Job:
         Returns
         -------
         BaseException or None
-            Why they are to be ended: the stop button, or workers that wait in vain.
+            Why they are to be ended: the stop button, or workers that block forever.
         """
         try:
             with interrupts.cancellable():

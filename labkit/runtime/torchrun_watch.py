@@ -213,12 +213,12 @@ def _state(hello: Hello, host: str, sample: Sample | None) -> RankState:
     return RankState(hello.rank, host, hello.pid, "", "", **about)
 
 
-#: What is done about workers that wait in vain.
+#: What is done about workers that block forever.
 ENDED = "labkit ended torchrun with all its workers."
 
 
 def deadlock(case: Case) -> Deadlock:
-    """Return the error to raise for workers that wait in vain, or seem to."""
+    """Return the error to raise for workers that block forever, or seem to."""
     waits = [*message.who_waits(case), *message.who_is_absent(case)]
     if case.doubts:
         waits += message.what_may_come(case)

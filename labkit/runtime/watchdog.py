@@ -42,7 +42,7 @@ MISSES = 2
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Ranks that wait in vain by all that can be seen; what cannot be seen is in the case."""
+    """Ranks that block forever by all that can be seen; what cannot be seen is in the case."""
 
     case: Case
     since: float  #: of the clock
@@ -269,8 +269,8 @@ def _judge(situation: Situation) -> Verdict:
 
 
 def find_fault(cluster: RankCluster, states: Sequence[RankState]) -> list[str]:
-    """Return in one sentence who waits for whom in vain, if it is seen within a moment; none if all
-    may go on. ``states`` is what the ranks do: nobody is asked where none waits."""
+    """Return in one sentence who waits for whom without success, if it is seen within a moment;
+    none if all may go on. ``states`` is what the ranks do: nobody is asked where none waits."""
     if not any(state.state == "waiting" for state in states):
         return []
     watcher = Watcher(cluster, cluster.asked)

@@ -198,7 +198,7 @@ def test_a_rank_sleeps_where_it_waits_for_its_gpu(lab: labkit.Lab) -> None:
         assert share < 0.3
 
 
-# -- what is in vain ----------------------------------------------------------------------------
+# -- what blocks forever --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FAULTS)

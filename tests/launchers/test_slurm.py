@@ -125,7 +125,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_to_start(match: str, n: int = 2, **settings: object) -> None:
-    """Start ranks in vain; one sentence says why, and nobody waits for the time limit."""
+    """Start ranks without success; one sentence says why, and nobody waits for the time limit."""
     with alarm(int(HANG_SECONDS)), pytest.raises(LabError, match=match):
         labkit.start(n, engines="slurm", config={"SlurmEngineSetLauncher": settings})
 

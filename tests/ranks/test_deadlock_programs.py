@@ -1,4 +1,4 @@
-"""Cells that wait for ever are named, freed and survived, however well the wait is hidden.
+"""Cells that wait forever are named, freed and survived, however well the wait is hidden.
 
 What must be certain is proved; where labkit cannot see whether something could still come, the
 same ranks are suspected, with the reason.

@@ -47,7 +47,7 @@ BARRIER, GATHER = Op("barrier", 8), Op("all_gather", 9, value=5)
 RAISE = Op("raise")
 GROUPS = {"a": Group((0, 1)), "b": Group((0, 1)), programs.BRIEF: Group((0, 1), limit=2.0)}
 
-#: name, what each rank does, who waits for ever at which operation, what each rank has got
+#: name, what each rank does, who waits forever at which operation, what each rank has got
 KNOWN = [
     ("a sum", [[reduce(1, 1)], [reduce(1, 2)], [reduce(1, 4)]], {}, [(7,), (7,), (7,)]),
     ("one skips", [[reduce(1)], [], [reduce(1)]], {0: 0, 2: 0}, [(), (), ()]),
@@ -159,7 +159,7 @@ BRIEF = programs.BRIEF
 LOCAL = {"c": Group((0, 1), local=True), "d": Group((0, 2), local=True)}
 LOCAL["e"] = LOCAL["c"]
 
-#: name, what each rank does, its threads, the verdict, who waits for ever at which operation, how
+#: name, what each rank does, its threads, the verdict, who waits forever at which operation, how
 #: each thread ends
 KNOWN_THREADS = [
     (
@@ -393,7 +393,7 @@ def test_each_operation_has_its_line():
 LATE = 2.0
 GROUPS_WITH_MANNERS = {"a": Group((0, 1)), "b": Group((0, 1)), "c": Group((0, 2))}
 
-#: name, what each rank does, its threads, the verdict, who waits for ever at which operation (the
+#: name, what each rank does, its threads, the verdict, who waits forever at which operation (the
 #: one after the last is the end of the cell), what each rank has got
 KNOWN_MANNERS = [
     (

@@ -1,4 +1,5 @@
-"""Processes that a worker of torchrun starts: those that wait for a store in vain are told why."""
+"""Processes that a worker of torchrun starts: those that wait for a store without success are told
+why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""%%torchrun names workers that wait in vain, as %%px does, and no others."""
+"""%%torchrun names workers that block forever, as %%px does, and no others."""
 
 from __future__ import annotations
 

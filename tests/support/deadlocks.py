@@ -1,4 +1,4 @@
-"""Cells in which ranks wait for ever, as their authors wrote them by mistake.
+"""Cells in which ranks wait forever, as their authors wrote them by mistake.
 
 Every program was run with nobody watching it: the ranks of ``stuck`` are still there after five
 seconds, on two and on four ranks. ``tests/ranks/test_faults.py`` has the plain ones; these wait in

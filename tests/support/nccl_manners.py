@@ -23,7 +23,7 @@ labkit does where calls return before their work is done. Preloaded in the warm 
   holds nothing back.
 - **life**: what was given is kept until it is done, so that a message whose handle was dropped
   still arrives. The end of a cell waits for all of it: it is labkit's device queue.
-- **threads**: a thread that Python does not know wakes up every 100 ms for ever, as NCCL's
+- **threads**: a thread that Python does not know wakes up every 100 ms forever, as NCCL's
   watchdog does.
 
 Different from NCCL: what torch's C++ calls by itself stays gloo's (DDP's reducer, functional
@@ -533,7 +533,7 @@ _ticking = 0  #: the process that has the thread
 
 
 def start_watchdog() -> None:
-    """Make a thread of the C library wake up every ``WAKE_SECONDS`` for ever, once per process."""
+    """Make a thread of the C library wake up every ``WAKE_SECONDS`` forever, once per process."""
     global _ticking
     if _ticking == os.getpid():
         return

@@ -35,7 +35,7 @@ class Observed:
     error
         The name of the error's type, "" if there was none.
     stuck
-        The ranks that wait in vain.
+        The ranks that block forever.
     lines
         The lines of the cell that the message names.
     message

@@ -453,7 +453,7 @@ def _event(draw: st.DrawFn, event: int, group: str, members: tuple[int, ...]) ->
 
 @st.composite
 def correct(draw: st.DrawFn, size: int, mix: Mix = Mix()) -> Program:
-    """Draw a program of ``size`` ranks in which nobody waits in vain."""
+    """Draw a program of ``size`` ranks in which nobody blocks forever."""
     return _Drawing(draw, size, mix).program()
 
 

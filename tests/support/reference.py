@@ -1,10 +1,10 @@
 """Work out by hand how a program of ``programs`` ends.
 
 ``predict`` is the reference: it runs a program step by step, in its own time and on no process,
-and says which ranks end, which wait for ever and at which operation, what each has computed by
+and says which ranks end, which wait forever and at which operation, what each has computed by
 then, and which verdict is right. It knows nothing of labkit.
 
-Two verdicts are right where ranks wait for ever. It is *proved* that some of them do if nobody is
+Two verdicts are right where ranks wait forever. It is *proved* that some of them do if nobody is
 left who could provide what they wait for. It is *suspected* of those for whom only a thread that
 ticks or sleeps could: from outside nobody sees that it never will.
 
@@ -17,7 +17,7 @@ Three things are not for it to say, since they depend on how gloo works inside, 
 - A call with a time limit that is met close to that limit, or a group in which one has run out.
   Such a program is loose too.
 
-Any other calls under one number that are not the same collective wait for ever, all of them:
+Any other calls under one number that are not the same collective wait forever, all of them:
 gloo keeps the messages of different collectives apart.
 """
 
@@ -48,7 +48,7 @@ class Stage:
     """What is so from some moment on, until a sleep or a time limit is over."""
 
     time: float
-    proved: dict[int, int]  #: ranks that wait for ever, whatever comes: at which operation
+    proved: dict[int, int]  #: ranks that wait forever, whatever comes: at which operation
     suspected: dict[int, int]  #: also those for whom only a thread could come that may never
     raised: tuple[int, ...]  #: ranks that have raised an error by then
 
@@ -64,7 +64,7 @@ class Run:
 
     @property
     def stuck(self) -> dict[int, int]:
-        """The ranks whose main thread waits for ever, with the operation at which."""
+        """The ranks whose main thread waits forever, with the operation at which."""
         return {rank: end.index for rank, end in enumerate(self.ends) if end.how == "waits"}
 
     @property

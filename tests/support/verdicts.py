@@ -319,7 +319,7 @@ class Checker:
     def threads_end(self, program: Program, found: Run) -> None:
         """Wait for the threads that end by themselves; compare what they have come to."""
         if any(end.how == "waits" for end in found.threads.values()):
-            self.lab.reset()  # they wait for ever, which is no fault: the cell has ended
+            self.lab.reset()  # they wait forever, which is no fault: the cell has ended
             self.stop_threads(program)
             return
         made = [sum(op.kind == "new" for op in ops) for ops in program.ranks]

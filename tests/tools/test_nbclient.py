@@ -1,4 +1,4 @@
-"""A notebook that a program runs, with nobody in front of it: nothing stands for ever there."""
+"""A notebook that a program runs, with nobody in front of it: nothing stands forever there."""
 
 from __future__ import annotations
 

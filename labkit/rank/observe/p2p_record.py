@@ -201,7 +201,7 @@ def _drop(
 
 
 def _check_peer(group: ProcessGroup, peer: int) -> None:
-    """Refuse a peer that is not there: gloo would wait for it for ever, or crash."""
+    """Refuse a peer that is not there: gloo would wait for it forever, or crash."""
     ended.check(group)
     if not 0 <= peer < group.size():
         raise ValueError(

@@ -84,7 +84,7 @@ def run(rank: int, code: Callable[[], Any], key: str, hosts: Mapping[int, str]) 
         start = time.time_ns()
         with _noting(noted, profiler, stopped), marks.marking() as marked:
             code()
-            device.finish()  # what waits for other ranks, so that a wait in vain is seen
+            device.finish()  # what waits for other ranks, so that a wait that never ends is seen
             if torch.cuda.is_initialized():
                 torch.cuda.synchronize()
         stop = time.time_ns()

@@ -116,7 +116,7 @@ def test_clock(seconds, text):
 
 
 def suspicion(seconds, *doubts):
-    """Rank 1 has waited in vain for rank 0, it seems, for some seconds."""
+    """Rank 1 has were blocked for rank 0, it seems, for some seconds."""
     key = ("0", (0, 1))
     wait = Wait("recv", ((key, 1),), peer=0)
     known = {

@@ -130,7 +130,7 @@ def test_zeromqs_threads_do_not_count(name):
 @linux
 @pytest.mark.parametrize("name", [os_threads.POLLING, *os_threads.WATCHING])
 def test_threads_that_only_poll_do_not_count(name):
-    """Gloo's is busy with data or without, NCCL's look at the clock for ever."""
+    """Gloo's is busy with data or without, NCCL's look at the clock forever."""
     with Foreign(name):
         seen = beside(lambda: list(pairs(0.2)))
     assert any(stood_still(*pair) for pair in seen)

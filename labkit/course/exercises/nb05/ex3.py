@@ -38,7 +38,8 @@ def trial(answer: Callable[[], int], here: Here) -> list[Any]:
 
 
 class WrongNumbers(ValueError):
-    """Say which numbers init_process_group was given: ranks would wait for one another in vain."""
+    """Say which numbers init_process_group was given: ranks would wait for one another without
+    success."""
 
 
 @contextmanager

@@ -252,7 +252,7 @@ def test_a_description_that_fails_is_no_wait_and_looks_go_on(rank, monkeypatch):
 
 
 def test_an_answer_that_fails_is_given_later(rank, monkeypatch):
-    """One look that fails is not the last: who asked would wait for ever."""
+    """One look that fails is not the last: who asked would wait forever."""
     told, original = [], rank.eyes._sample
 
     def fail():

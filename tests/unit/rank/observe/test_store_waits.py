@@ -80,7 +80,7 @@ def test_a_store_that_does_not_tell_its_limit_has_none_that_is_known(monkeypatch
 
 
 def test_it_is_installed_once():
-    """A second time would call itself for ever."""
+    """A second time would call itself forever."""
     before = dict(store_waits.original)
     store_waits.install()
     assert store_waits.original == before
