@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..base.rank_names import label
 from ..wire.protocol import FROM_ROOT
 from ..wire.samples import Entry, GroupKey, Sample, Wait
-from .fate import ENDED, NOT_ASKED, Fate
+from .exit_reason import ENDED, NOT_ASKED, ExitReason
 from .in_step import unmatched
 from .needs import SAME_SIZE, Situation, crossed_with, groups_of, needs
 
@@ -27,7 +27,9 @@ class Case:
 
     situation: Situation
     stuck: frozenset[int]
-    fates: Mapping[int, Fate] = field(default_factory=dict)  #: of each rank that is gone
+    exit_reasons: Mapping[int, ExitReason] = field(
+        default_factory=dict
+    )  #: of each rank that is gone
     doubts: tuple[str, ...] = ()  #: why it is only suspected; none if it is proved
 
     @property
@@ -399,7 +401,7 @@ def _two_groups(case: Case) -> str:
 
 def _not_asked(case: Case) -> str:
     absent = case.absent()
-    left_out = sorted(r for r in absent if case.fates.get(r) == NOT_ASKED)
+    left_out = sorted(r for r in absent if case.exit_reasons.get(r) == NOT_ASKED)
     if not left_out:
         return ""
     return (
@@ -434,7 +436,7 @@ def _uneven(case: Case) -> str:
             f"{label(again).capitalize()} made this call too, but fewer times: {why}. "
             "Every rank has to make the same number of calls."
         )
-    ended = all(case.fates.get(r, ENDED).kind == ENDED.kind for r in absent)
+    ended = all(case.exit_reasons.get(r, ENDED).kind == ENDED.kind for r in absent)
     if ended and calls <= {*BACKWARDS}:
         return f"{sorted(calls)[0]} communicates too: {label(absent)} did not call it."
     lines = {where for where, _ in places}
@@ -451,7 +453,7 @@ def _condition(case: Case) -> str:
     absent = sorted(case.absent())
     if not absent:
         return ""
-    raised = [r for r in absent if case.fates.get(r, ENDED).kind == "raised"]
+    raised = [r for r in absent if case.exit_reasons.get(r, ENDED).kind == "raised"]
     if raised:
         return f"{label(raised).capitalize()} stopped at an error before this call."
     dead = [r for r in absent if r in case.situation.dead]

@@ -8,7 +8,7 @@ from ..base.rank_names import fold, label
 from ..wire.samples import TYPES, Entry, GroupKey, Wait
 from ..wire.state import describe_exit
 from .cause import Case, likely_cause
-from .fate import ENDED, Fate
+from .exit_reason import ENDED, ExitReason
 
 
 def message_lines(case: Case) -> list[str]:
@@ -20,8 +20,8 @@ def headline(case: Case) -> str:
     """Return in one line who waits for whom."""
     stuck = sorted(case.stuck)
     if absent := sorted(case.absent()):
-        fates = {case.fates.get(r, ENDED) for r in absent}
-        did = _did(fates.pop(), absent) if len(fates) == 1 else "cannot come any more"
+        exit_reasons = {case.exit_reasons.get(r, ENDED) for r in absent}
+        did = _did(exit_reasons.pop(), absent) if len(exit_reasons) == 1 else "cannot come any more"
         return f"{label(stuck)} {_verb(stuck)} for {label(absent)}, which {did}."
     if len(stuck) == 1:
         return f"{label(stuck)} waits for something that cannot come."
@@ -57,10 +57,10 @@ def what_may_come(case: Case) -> list[str]:
 
 def who_is_absent(case: Case) -> list[str]:
     """Return one line for each thing that absent ranks did instead, where they differ."""
-    fates = fold({rank: case.fates.get(rank, ENDED) for rank in case.absent()})
-    if len(fates) == 1:
+    exit_reasons = fold({rank: case.exit_reasons.get(rank, ENDED) for rank in case.absent()})
+    if len(exit_reasons) == 1:
         return []  # the first line has it
-    return [f"  {label(ranks)} {_did(fate, ranks)}" for ranks, fate in fates]
+    return [f"  {label(ranks)} {_did(exit_reason, ranks)}" for ranks, exit_reason in exit_reasons]
 
 
 def describe(wait: Wait, entry: Entry | None = None) -> str:
@@ -122,14 +122,14 @@ def _verb(ranks: Sequence[int]) -> str:
     return "wait" if len(ranks) > 1 else "waits"
 
 
-def _did(fate: Fate, ranks: Sequence[int]) -> str:
+def _did(exit_reason: ExitReason, ranks: Sequence[int]) -> str:
     """Return what ranks did instead of coming, all of them the same."""
     one = len(ranks) == 1
     has = "has" if one else "have"
-    if fate.kind == "ended":
+    if exit_reason.kind == "ended":
         return f"{has} ended {'its' if one else 'their'} cell"
-    if fate.kind == "not asked":
+    if exit_reason.kind == "not asked":
         return f"{'was' if one else 'were'} not asked to run the cell"
-    if fate.kind == "raised":
-        return f"{has} raised {fate.error}"
-    return f"ended with {describe_exit(fate.code)}"
+    if exit_reason.kind == "raised":
+        return f"{has} raised {exit_reason.error}"
+    return f"ended with {describe_exit(exit_reason.code)}"

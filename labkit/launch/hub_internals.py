@@ -218,7 +218,7 @@ def hold_news(hub: Any, seconds: float) -> None:
 
     Original, a client misses the engine that connects between the hub's answer and the client's
     subscription, and waits for it without success. One that never listens is waited for so many
-    seconds. """
+    seconds."""
     import zmq
 
     handlers, news = getattr(hub, "query_handlers", {}), getattr(hub, "notifier", None)

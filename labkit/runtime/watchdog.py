@@ -21,7 +21,7 @@ from ..base.clock import SYSTEM, Clock
 from ..deadlock import message
 from ..deadlock.cause import Case
 from ..deadlock.confirmation import Confirmation
-from ..deadlock.fate import ENDED, NOT_ASKED, Fate
+from ..deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from ..deadlock.needs import Situation
 from ..deadlock.replay import MARK, Briefly, Written, describe_verdict
 from ..deadlock.samples import renumber
@@ -198,12 +198,12 @@ class Watcher:
             self._refute(first)
             return None
         situation, verdict = self._confirm(gone)
-        fates = self._fates(gone, failures)
+        exit_reasons = self._exit_reasons(gone, failures)
         if verdict.proved:
-            case = Case(situation, verdict.proved, fates)
+            case = Case(situation, verdict.proved, exit_reasons)
             _log.info("declares a deadlock: %s", message.headline(case))
             return case
-        self._suspect(Case(situation, verdict.suspected, fates, verdict.doubts))
+        self._suspect(Case(situation, verdict.suspected, exit_reasons, verdict.doubts))
         return None
 
     def _confirm(self, gone: frozenset[int]) -> tuple[Situation, Verdict]:
@@ -251,15 +251,17 @@ class Watcher:
         if not same or self._misses > MISSES:
             self.suspicion, self._misses = None, 0
 
-    def _fates(self, gone: frozenset[int], failures: Mapping[int, str]) -> dict[int, Fate]:
-        def fate(rank: int) -> Fate:
+    def _exit_reasons(
+        self, gone: frozenset[int], failures: Mapping[int, str]
+    ) -> dict[int, ExitReason]:
+        def exit_reason(rank: int) -> ExitReason:
             if rank in self.cluster.deaths:
-                return Fate("died", code=self.cluster.deaths[rank])
+                return ExitReason("died", code=self.cluster.deaths[rank])
             if rank not in self.asked:
                 return NOT_ASKED
-            return Fate("raised", failures[rank]) if rank in failures else ENDED
+            return ExitReason("raised", failures[rank]) if rank in failures else ENDED
 
-        return {rank: fate(rank) for rank in gone}
+        return {rank: exit_reason(rank) for rank in gone}
 
 
 def _judge(situation: Situation) -> Verdict:

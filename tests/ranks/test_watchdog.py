@@ -8,7 +8,7 @@ import time
 import pytest
 
 import labkit
-from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
+from labkit.deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from labkit.runtime import control, recovery
 from labkit.runtime.control import list_states
 from labkit.runtime.watchdog import Watcher
@@ -78,7 +78,7 @@ def test_a_deadlock_is_found_though_another_rank_computes_on(lab):
     )
     _, case, sent = watch(lab, code)
     assert case.stuck == {0, 1}
-    assert case.fates == {2: ENDED}
+    assert case.exit_reasons == {2: ENDED}
     recovery.end(inside(lab).cluster, sent.busy, [0, 1])
     assert sent.busy() == []
 
@@ -87,8 +87,8 @@ def test_what_became_of_the_absent_is_told_apart(lab):
     code = "if rank == 1:\n    1 / 0\nif rank == 0:\n    dist.barrier()"
     _, case, sent = watch(lab, code, ranks=(0, 1, 2))
     assert case.stuck == {0}
-    assert case.fates == {
-        1: Fate("raised", "ZeroDivisionError"),
+    assert case.exit_reasons == {
+        1: ExitReason("raised", "ZeroDivisionError"),
         2: ENDED,
         3: NOT_ASKED,
     }

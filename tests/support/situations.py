@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from labkit.deadlock.cause import Case
-from labkit.deadlock.fate import Fate
+from labkit.deadlock.exit_reason import ExitReason
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import Verdict
 from labkit.runtime import watchdog
@@ -65,14 +65,14 @@ class Recording:
     ranks: int
     judged: tuple[Situation, ...]
     seen: Situation | None = None
-    fates: Mapping[int, Fate] = field(default_factory=dict)
+    exit_reasons: Mapping[int, ExitReason] = field(default_factory=dict)
 
     def case(self, verdict: Verdict) -> Case:
         """Return the deadlock that a verdict makes of it."""
         assert self.seen is not None
         if verdict.proved:
-            return Case(self.seen, verdict.proved, self.fates)
-        return Case(self.seen, verdict.suspected, self.fates, verdict.doubts)
+            return Case(self.seen, verdict.proved, self.exit_reasons)
+        return Case(self.seen, verdict.suspected, self.exit_reasons, verdict.doubts)
 
     def to_json(self) -> str:
         """Return it as one line."""
@@ -82,7 +82,9 @@ class Recording:
             "ranks": self.ranks,
             "judged": [encode(situation) for situation in self.judged],
             "seen": None if self.seen is None else encode(self.seen),
-            "fates": [[rank, f.kind, f.error, f.code] for rank, f in sorted(self.fates.items())],
+            "exit_reasons": [
+                [rank, f.kind, f.error, f.code] for rank, f in sorted(self.exit_reasons.items())
+            ],
         }
         return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
@@ -91,9 +93,11 @@ class Recording:
         """Return what a line holds."""
         plain = json.loads(line)
         seen = plain["seen"] and decode(Situation, plain["seen"])
-        fates = {rank: Fate(*fate) for rank, *fate in plain["fates"]}
+        exit_reasons = {
+            rank: ExitReason(*exit_reason) for rank, *exit_reason in plain["exit_reasons"]
+        }
         judged = tuple(decode(Situation, one) for one in plain["judged"])
-        return cls(plain["test"], plain["program"], plain["ranks"], judged, seen, fates)
+        return cls(plain["test"], plain["program"], plain["ranks"], judged, seen, exit_reasons)
 
 
 def read(path: Path) -> list[Recording]:
@@ -141,7 +145,9 @@ class Recorder:
         """Return what is to be kept, None if nothing was judged."""
         if self.cases:
             judged, case = self.cases[-1]
-            return Recording(test, program, ranks, (judged,), case.situation, dict(case.fates))
+            return Recording(
+                test, program, ranks, (judged,), case.situation, dict(case.exit_reasons)
+            )
         # A first look can see ranks at different moments; it declares nothing.
         kept = [s for s, verdict in self.judged if not verdict.proved][-KEPT:]
         return Recording(test, program, ranks, tuple(kept)) if kept else None

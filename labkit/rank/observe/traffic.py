@@ -7,7 +7,7 @@ carry it between those and the tensors.
 The thread that does so for a connection may also run without success: gloo's transport
 (``Pair::write`` and ``Pair::prepareRead`` in its ``tcp/pair.cc``) tries again and again to send
 from a buffer, or to read into one, that went with its handle. That moves no byte, however long it
-runs. """
+runs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from labkit.deadlock.cause import (
     Case,
     likely_cause,
 )
-from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
+from labkit.deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import judge
 from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
@@ -112,7 +112,7 @@ def ended(**named):
     return Sample(0, "idle", True, **named)
 
 
-def case(*samples, fate=ENDED, dead=()):
+def case(*samples, exit_reason=ENDED, dead=()):
     """Make the case of these ranks, in order; those that are idle are gone.
 
     It is only suspected where nothing is proved.
@@ -120,10 +120,10 @@ def case(*samples, fate=ENDED, dead=()):
     known = {r: dataclasses.replace(s, rank=r) for r, s in enumerate(samples)}
     gone = {r for r, s in known.items() if s.state == "idle"}
     situation = Situation(len(samples), known, frozenset(gone), frozenset(dead))
-    found, fates = judge(situation), dict.fromkeys(gone, fate)
+    found, exit_reasons = judge(situation), dict.fromkeys(gone, exit_reason)
     if found.proved:
-        return Case(situation, found.proved, fates)
-    return Case(situation, found.suspected, fates, found.doubts)
+        return Case(situation, found.proved, exit_reasons)
+    return Case(situation, found.suspected, exit_reasons, found.doubts)
 
 
 BACKWARD = {"call": "backward", "where": "In[7], line 9"}
@@ -180,7 +180,7 @@ CASES = {
         "Nobody sets the key 'ready', and get and wait need it.",
     ),
     "not asked": (
-        case(in_call(2), ended(), fate=NOT_ASKED),
+        case(in_call(2), ended(), exit_reason=NOT_ASKED),
         "The cell ran without rank 1, but the group has them as members",
     ),
     "tags": (
@@ -348,7 +348,9 @@ CASES = {
         "Rank 1 made this call too, but fewer times: a loop is shorter there (uneven data?), or a",
     ),
     "a backward without DDP, after an error": (
-        case(in_call(2, call=BACKWARDS[0]), ended(), fate=Fate("raised", "ValueError")),
+        case(
+            in_call(2, call=BACKWARDS[0]), ended(), exit_reason=ExitReason("raised", "ValueError")
+        ),
         "Rank 1 stopped at an error before this call.",
     ),
     "a condition in a loop": (
@@ -387,11 +389,11 @@ CASES = {
         "Rank 2 made this call in another group. Every member of a group",
     ),
     "an error": (
-        case(in_call(2), ended(), fate=Fate("raised", "ValueError")),
+        case(in_call(2), ended(), exit_reason=ExitReason("raised", "ValueError")),
         "Rank 1 stopped at an error before this call.",
     ),
     "a death": (
-        case(in_call(2), ended(), fate=Fate("died", code=-9), dead={1}),
+        case(in_call(2), ended(), exit_reason=ExitReason("died", code=-9), dead={1}),
         "The process of rank 1 is gone.",
     ),
     "a condition": (
@@ -423,7 +425,7 @@ def test_an_explanation_of_the_lab_comes_before_one_of_the_code():
     """Rank 1 was not asked: that it made the call before does not matter."""
     waiting = in_call(2, **LOOP)
     assert "fewer times" in likely_cause(case(waiting, KEEPS_PLACE))
-    not_asked = case(waiting, KEEPS_PLACE, fate=NOT_ASKED)
+    not_asked = case(waiting, KEEPS_PLACE, exit_reason=NOT_ASKED)
     assert "The cell ran without rank 1" in likely_cause(not_asked)
 
 

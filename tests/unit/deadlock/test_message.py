@@ -8,7 +8,7 @@ import pytest
 
 from labkit.deadlock import message as story
 from labkit.deadlock.cause import Case
-from labkit.deadlock.fate import ENDED, NOT_ASKED, Fate
+from labkit.deadlock.exit_reason import ENDED, NOT_ASKED, ExitReason
 from labkit.deadlock.needs import Situation
 from labkit.deadlock.wait_graph import judge
 from labkit.wire.samples import Entry, Group, Issuer, Message, Sample, Wait
@@ -33,7 +33,7 @@ def message(kind, peer=-1, **named):
     return Sample(0, "waiting", True, Wait(kind, ((WORLD, 1),), peer, **named))
 
 
-def case(*samples, fates=None):
+def case(*samples, exit_reasons=None):
     """Make the case of these ranks, in order; None is a rank that is gone.
 
     It is only suspected where nothing is proved.
@@ -42,7 +42,7 @@ def case(*samples, fates=None):
     gone = frozenset(range(len(samples))) - known.keys()
     known |= {r: Sample(r, "idle", True) for r in gone}
     situation = Situation(len(samples), known, gone)
-    told = fates or dict.fromkeys(gone, ENDED)
+    told = exit_reasons or dict.fromkeys(gone, ENDED)
     found = judge(situation)
     if found.proved:
         return Case(situation, found.proved, told)
@@ -75,8 +75,8 @@ def test_two_ranks_that_send_to_each_other():
 
 
 def test_ranks_that_are_absent_for_different_reasons():
-    fates = {0: ENDED, 1: NOT_ASKED, 2: ENDED}
-    deadlock = case(None, None, None, in_call(call(), **HERE), fates=fates)
+    exit_reasons = {0: ENDED, 1: NOT_ASKED, 2: ENDED}
+    deadlock = case(None, None, None, in_call(call(), **HERE), exit_reasons=exit_reasons)
     assert story.message_lines(deadlock)[:-1] == [
         "rank 3 waits for ranks 0–2, which cannot come any more.",
         "  rank 3 waits in all_reduce (float32 [4], collective 3) at In[7], line 3:  "
@@ -87,7 +87,7 @@ def test_ranks_that_are_absent_for_different_reasons():
 
 
 @pytest.mark.parametrize(
-    ("fate", "one", "several"),
+    ("exit_reason", "one", "several"),
     [
         (ENDED, "has ended its cell", "have ended their cell"),
         (
@@ -95,16 +95,16 @@ def test_ranks_that_are_absent_for_different_reasons():
             "was not asked to run the cell",
             "were not asked to run the cell",
         ),
-        (Fate("raised", "ValueError"), "has raised ValueError", "have raised ValueError"),
-        (Fate("died", code=3), "ended with exit code 3", "ended with exit code 3"),
+        (ExitReason("raised", "ValueError"), "has raised ValueError", "have raised ValueError"),
+        (ExitReason("died", code=3), "ended with exit code 3", "ended with exit code 3"),
     ],
 )
-def test_verbs_agree_with_the_number_of_ranks(fate, one, several):
+def test_verbs_agree_with_the_number_of_ranks(exit_reason, one, several):
     waiting = in_call(call())
-    single = case(waiting, waiting, waiting, None, fates={3: fate})
+    single = case(waiting, waiting, waiting, None, exit_reasons={3: exit_reason})
     assert story.headline(single) == f"ranks 0–2 wait for rank 3, which {one}."
     assert story.who_is_absent(single) == []
-    double = case(waiting, None, None, None, fates=dict.fromkeys((1, 2, 3), fate))
+    double = case(waiting, None, None, None, exit_reasons=dict.fromkeys((1, 2, 3), exit_reason))
     assert story.headline(double) == f"rank 0 waits for ranks 1–3, which {several}."
     assert story.who_is_absent(double) == []
 

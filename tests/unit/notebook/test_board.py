@@ -11,7 +11,7 @@ import pytest
 
 from labkit.base import times
 from labkit.deadlock.cause import Case
-from labkit.deadlock.fate import ENDED
+from labkit.deadlock.exit_reason import ENDED
 from labkit.deadlock.needs import Situation
 from labkit.notebook import board
 from labkit.notebook.board import Table

@@ -12,7 +12,7 @@ import pytest
 
 from labkit import errors
 from labkit.deadlock.cause import Case
-from labkit.deadlock.fate import ENDED
+from labkit.deadlock.exit_reason import ENDED
 from labkit.deadlock.needs import Situation
 from labkit.errors import Deadlock, Interrupted, RankDied, RankError, SuspectedDeadlock
 from labkit.launch.launcher import ForkedLauncher
@@ -43,8 +43,8 @@ def sample(rank, *entries, wait=None):
 
 def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
     samples = {r: sample(r, entry(None, name="barrier"), wait=wait) for r in stuck}
-    fates = dict.fromkeys(gone, ENDED)
-    return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), fates)
+    exit_reasons = dict.fromkeys(gone, ENDED)
+    return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), exit_reasons)
 
 
 def judge(keeper, *rest):

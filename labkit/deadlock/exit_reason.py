@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Fate:
+class ExitReason:
     """What a rank that is gone did instead of coming."""
 
     kind: Literal["ended", "not asked", "raised", "died"]
@@ -15,4 +15,4 @@ class Fate:
     code: int | None = None  #: exit code of its process, negative for a signal
 
 
-ENDED, NOT_ASKED = Fate("ended"), Fate("not asked")
+ENDED, NOT_ASKED = ExitReason("ended"), ExitReason("not asked")
