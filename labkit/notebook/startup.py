@@ -22,7 +22,7 @@ from ..launch.zygote_client import PRELOAD, fork_is_safe
 from ..wire import processes
 from ..wire.processes import count_cores
 from ..wire.state import sentences
-from ..wire.texts import mend_streams
+from ..wire.texts import sanitize_streams
 from . import shell
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def start(
     """Start a lab: the body of :func:`labkit.start`."""
     preconditions.open_standard_streams()
     preconditions.check_folder()
-    mend_streams()
+    sanitize_streams()
     import_path.check()
     check_libraries()
     log.begin()

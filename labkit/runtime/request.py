@@ -21,7 +21,7 @@ from ..wire.encoding import ProtocolError, decode
 from ..wire.requests import GiveInput, InputRequest, May
 from ..wire.samples import CellCalls, Sample
 from ..wire.state import Outcome
-from ..wire.texts import legible
+from ..wire.texts import encodable
 from . import control, diagnosis
 from .cluster import RankCluster
 from .output import Output, tidy
@@ -153,13 +153,15 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
     """Return name, message and lines of the error that a reply stands for, None if none."""
     if isinstance(value, ipp.error.RemoteError):
         lines = value.traceback.split("\n") if value.traceback else []
-        return value.ename, legible(value.evalue), [*map(legible, lines)]
+        return value.ename, encodable(value.evalue), [*map(encodable, lines)]
     if isinstance(value, Exception):
         name = type(value).__name__
-        return name, legible(str(value)), [legible(f"{name}: {value}")]
+        return name, encodable(str(value)), [encodable(f"{name}: {value}")]
     if isinstance(value, tuple) and value[:1] == ("error",):  # of labkit.rank.calls
         error = value[1]
-        return None if error is None else (error[0], legible(error[1]), [*map(legible, error[2])])
+        return (
+            None if error is None else (error[0], encodable(error[1]), [*map(encodable, error[2])])
+        )
     return None
 
 

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from .. import __version__
 from ..errors import LabError
-from ..wire.texts import mend_streams
+from ..wire.texts import sanitize_streams
 
 app = typer.Typer(
     help="A notebook lab for distributed PyTorch.",
@@ -72,7 +72,7 @@ def main(
     ] = False,
 ) -> None:
     """Learn distributed PyTorch in notebooks whose cells run on real ranks."""
-    mend_streams()
+    sanitize_streams()
 
 
 @app.command(cls=_PassesOn)

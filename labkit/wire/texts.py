@@ -21,31 +21,31 @@ _SIGNS = str.maketrans({"–": "-", "—": "-", "…": "...", "→": "->", "×":
                         "─": "-", "▶": ">", "Ⅱ": "=", "○": "o"})  # fmt: skip
 
 
-def legible(text: str) -> str:
+def encodable(text: str) -> str:
     r"""Return a text with lone surrogates written out, as in ``'\ud800'``."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def all_legible(value: Any) -> Any:
-    """Return a value as JSON has it, with every text in it legible."""
+def all_encodable(value: Any) -> Any:
+    """Return a value as JSON has it, with every text in it encodable."""
     if isinstance(value, str):
-        return legible(value)
+        return encodable(value)
     if isinstance(value, dict):
-        return {all_legible(key): all_legible(inside) for key, inside in value.items()}
+        return {all_encodable(key): all_encodable(inside) for key, inside in value.items()}
     if isinstance(value, list | tuple):
-        return [all_legible(inside) for inside in value]
+        return [all_encodable(inside) for inside in value]
     return value
 
 
 def packer(original: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Return a packer of JSON messages that packs text with lone surrogates too, as legible."""
+    """Return a packer of JSON messages that packs text with lone surrogates too, as encodable."""
 
     def pack(message: Any) -> bytes:
         try:
             packed = original(message)
             packed.decode("utf-8")  # some surrogates pass as bytes that are not UTF-8
         except UnicodeError:
-            return original(all_legible(message))
+            return original(all_encodable(message))
         return packed
 
     return pack
@@ -58,7 +58,7 @@ def _write_out(error: UnicodeError) -> tuple[str | bytes, int]:
     return lacking.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
-def mend_streams() -> None:
+def sanitize_streams() -> None:
     """Make stdout and stderr write what their encoding lacks (``LC_ALL=C``), legibly, rather than
     raise. A stream whose user has chosen a way of their own, or that is none of Python's, stays."""
     codecs.register_error(ERRORS, _write_out)

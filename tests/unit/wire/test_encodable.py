@@ -16,7 +16,7 @@ from labkit.wire import texts
     ("text", "seen"), [("ü→😀\n", "ü→😀\n"), ("a\ud800b", "a\\ud800b"), ("\udcff", "\\udcff")]
 )
 def test_lone_surrogates_are_written_out(text: str, seen: str) -> None:
-    assert texts.legible(text) == seen
+    assert texts.encodable(text) == seen
 
 
 def test_a_message_with_any_text_is_packed() -> None:
@@ -30,7 +30,7 @@ def test_a_message_with_any_text_is_packed() -> None:
 def test_a_stream_of_plain_ascii_shows_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "ascii"))
-    texts.mend_streams()
+    texts.sanitize_streams()
     print("ranks 0–3: ü \ud800 … →", flush=True)
     assert raw.getvalue() == b"ranks 0-3: \\xfc \\ud800 ... ->\n"
 
@@ -42,5 +42,5 @@ def test_other_streams_are_left_as_they_are(
     stream = io.TextIOWrapper(io.BytesIO(), encoding, errors)
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", None)
-    texts.mend_streams()
+    texts.sanitize_streams()
     assert stream.errors == errors
