@@ -21,7 +21,7 @@ from ..runtime import diagnosis, recovery, request
 from ..runtime.cluster import RankCluster
 from ..runtime.control import sample
 from ..runtime.follow import Finished
-from ..runtime.process_group import GroupKeeper
+from ..runtime.process_group import GroupManager
 from ..runtime.request import Request, values
 from ..wire import remote_calls
 from ..wire.requests import May
@@ -74,7 +74,7 @@ def _may_fix_size(exercise: Exercise, cluster: RankCluster) -> bool:
     return cluster.remote_call(ask) == [True]
 
 
-def _try(exercise: Exercise, group: GroupKeeper, world_size: int) -> Result:
+def _try(exercise: Exercise, group: GroupManager, world_size: int) -> Result:
     """Try an answer on the first ``world_size`` ranks, as if there were no others."""
     cluster = group.cluster
     with interrupts.cancellable():
@@ -118,7 +118,7 @@ def _try(exercise: Exercise, group: GroupKeeper, world_size: int) -> Result:
     )
 
 
-def _send(exercise: Exercise, group: GroupKeeper, world_size: int) -> Request:
+def _send(exercise: Exercise, group: GroupManager, world_size: int) -> Request:
     """Send the trial to all ranks."""
     cluster = group.cluster
     ranks = {(p.host, p.pid): p.rank for p in cluster.places}
@@ -151,7 +151,7 @@ def expected_on(exercise: Exercise, world_size: int) -> list[Any]:
     return expected
 
 
-def _prepare(exercise: Exercise, group: GroupKeeper) -> Found:
+def _prepare(exercise: Exercise, group: GroupManager) -> Found:
     """Get the ranks ready; tell what they have by the answer's name, if it is the same on all."""
     cluster = group.cluster
     call = remote_calls.prepare_trial(exercise.answer)
@@ -183,7 +183,7 @@ def _crossed(
     return next((text for rank, key in new if (text := cause.crossed(situation, rank, key))), "")
 
 
-def _end_trial(group: GroupKeeper, *, whole: bool, in_order: bool) -> tuple[list[str], list[str]]:
+def _end_trial(group: GroupManager, *, whole: bool, in_order: bool) -> tuple[list[str], list[str]]:
     """Collect forbidden calls, and leave a group behind that works.
 
     ``whole`` tells that every rank returned: else the group has been seen to already, unless the

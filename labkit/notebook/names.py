@@ -23,7 +23,7 @@ from ..base import interrupts, times
 from ..base.rank_names import label
 from ..errors import LabError
 from ..runtime import error_texts
-from ..runtime.process_group import GroupKeeper
+from ..runtime.process_group import GroupManager
 from ..runtime.request import send_remote_call
 from ..wire import remote_calls
 from . import lab
@@ -116,7 +116,7 @@ def _ask(place: Place, call: Callable[..., remote_calls.Call[Any]], *more: Any) 
         return None
 
 
-def ask_free(group: GroupKeeper, ranks: Sequence[int], call: remote_calls.Call[Any]) -> Any:
+def ask_free(group: GroupManager, ranks: Sequence[int], call: remote_calls.Call[Any]) -> Any:
     """Return the answer of the first rank with nothing to do, None if there is none in time."""
     free = set(group.cluster.free_ranks())
     chosen = [rank for rank in ranks if rank in free][:1]
@@ -222,7 +222,7 @@ def of_group(message: str) -> str | None:
     return "The process group is on the ranks, not in the notebook: begin the cell with %%px."
 
 
-def find_ranks(group: GroupKeeper, name: str) -> list[int]:
+def find_ranks(group: GroupManager, name: str) -> list[int]:
     """Return the ranks that have a name, of those with nothing to do."""
     free = group.cluster.free_ranks()
     if not free:

@@ -13,13 +13,13 @@ import cloudpickle
 from ..base.rank_names import label
 from ..errors import LabError, UsageError
 from ..runtime.follow import Finished, finish, follow
-from ..runtime.process_group import GroupKeeper
+from ..runtime.process_group import GroupManager
 from ..runtime.request import send_remote_call, values
 from ..wire import remote_calls
 from ..wire.state import Error, Outcome
 
 
-def pull(group: GroupKeeper, name: str) -> list[Any]:
+def pull(group: GroupManager, name: str) -> list[Any]:
     """Return a variable of every rank, or an attribute of one, in rank order.
 
     UsageError: if a rank does not have it, or it cannot leave its rank.
@@ -43,12 +43,12 @@ def _describe_missing(name: str, missing: Mapping[int, Error | None]) -> str:
     return f"There is no {name} on {where}: {text}." if kind == "AttributeError" else text
 
 
-def push(group: GroupKeeper, payload: bytes) -> None:
+def push(group: GroupManager, payload: bytes) -> None:
     """Set variables on every rank from a pickled dict."""
     _ask(group, remote_calls.push(payload))
 
 
-def delete(group: GroupKeeper, name: str) -> None:
+def delete(group: GroupManager, name: str) -> None:
     """Delete a variable where a rank has it.
 
     UsageError: if none has it.
@@ -58,14 +58,14 @@ def delete(group: GroupKeeper, name: str) -> None:
         raise UsageError(f"There is no variable {name!r} on {label(range(group.cluster.size))}.")
 
 
-def names(group: GroupKeeper, *, modules: bool = False) -> list[str]:
+def names(group: GroupManager, *, modules: bool = False) -> list[str]:
     """Return the names that every rank has, in alphabetical order."""
     first, *others = [o.value for o in _ask(group, remote_calls.list_names(modules)).outcomes]
     return [name for name in first if all(name in other for other in others)]
 
 
 def _ask(
-    group: GroupKeeper, remote_function: remote_calls.Call[Any], *, tolerate: bool = False
+    group: GroupManager, remote_function: remote_calls.Call[Any], *, tolerate: bool = False
 ) -> Finished:
     """Make every rank run a remote call."""
     request = send_remote_call(group, range(group.cluster.size), remote_function)

@@ -67,7 +67,9 @@ def handlers(own: sampler.Sampler) -> list[Handler]:
         AskSample.answered_by(lambda asked: own.sample()),
         AskConnections.answered_by(lambda asked: _connections()),
         Shut.answered_by(lambda asked: Count(unblock.free(asked.pairs))),
-        Wake.answered_by(lambda asked: Count(unblock.wake(asked.group, asked.peer, asked.tag))),
+        Wake.answered_by(
+            lambda asked: Count(unblock.unblock_receive(asked.group, asked.peer, asked.tag))
+        ),
         AskWait.answered_by(lambda asked: Waiting(blocked_call.describe(sampler.main_frame()))),
         GiveInput.answered_by(lambda given: Count(person.answer(given))),
     ]

@@ -26,10 +26,16 @@ from .torch_internals import connecting, groups, rendezvous
 def free(pairs: Collection[Pair]) -> int:
     """Free this rank from whatever it waits for, as far as that is with the connections of these
     (own, other) addresses or with none; return how many waits there may have been."""
-    return shut(pairs) + expire() + groups.abort() + rendezvous.give_up() + connecting.give_up()
+    return (
+        close_connections(pairs)
+        + expire()
+        + groups.abort()
+        + rendezvous.cancel()
+        + connecting.cancel()
+    )
 
 
-def shut(pairs: Collection[Pair]) -> int:
+def close_connections(pairs: Collection[Pair]) -> int:
     """Shut down the connections with these (own, other) addresses; return how many there were.
 
     ``shutdown`` reaches the threads that wait on a socket; the descriptor stays open, since it
@@ -46,7 +52,7 @@ def shut(pairs: Collection[Pair]) -> int:
     return count
 
 
-def wake(group: str, peer: int, tag: int) -> int:
+def unblock_receive(group: str, peer: int, tag: int) -> int:
     """Send one byte to a rank (its number in the group) that receives from any; return how many
     groups of that name there were."""
     found = [g for g in groups.groups() if g.group_name == group]

@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 ANYWHERE = "192.0.2.1"
 
 
-class GroupKeeper:
+class GroupManager:
     """The lab's process group: formed, in need of repair, or left to the learner.
 
     ``join``: False leaves ``init_process_group`` to the learner. ``timeout``: Seconds, for joining
@@ -48,7 +48,7 @@ class GroupKeeper:
         fresh = everyone if ranks is None else ranks
         joined = everyone if self.broken else [r for r in everyone if r not in fresh]
         with self._changing():
-            hand_out(self.cluster, fresh)
+            assign_ranks(self.cluster, fresh)
             if joined:
                 self._leave(joined, "lab.restart()")
             self._form()
@@ -85,7 +85,7 @@ class GroupKeeper:
     def _leave(self, ranks: Sequence[int], by: str) -> None:
         """Leave the group on some ranks. What is still under way in it would hold them up."""
         _log.debug("%s leave the group", label(ranks))
-        recovery.shut(self.cluster, ranks)
+        recovery.close_connections(self.cluster, ranks)
         self.cluster.remote_call(
             {self.cluster.places[r].engine: remote_calls.leave(by) for r in ranks}
         )
@@ -136,7 +136,7 @@ class GroupKeeper:
         )
 
 
-def hand_out(cluster: RankCluster, ranks: Sequence[int]) -> None:
+def assign_ranks(cluster: RankCluster, ranks: Sequence[int]) -> None:
     """Notify some ranks who they are; no process group yet."""
     places = cluster.places
     chosen = [places[r] for r in ranks]

@@ -38,11 +38,11 @@ def free(cluster: RankCluster, ranks: Sequence[int]) -> list[int]:
     # go on with what the thread leaves, and make the calls that other ranks still wait for.
     if joining := sorted(r for r, wait in waits.items() if wait.kind == "thread"):
         control.send_signal(cluster, joining, "SIGINT")
-    shut(cluster, sorted(answers))
+    close_connections(cluster, sorted(answers))
     return sorted(answers)
 
 
-def shut(cluster: RankCluster, ranks: Sequence[int]) -> None:
+def close_connections(cluster: RankCluster, ranks: Sequence[int]) -> None:
     """Shut down the connections of some ranks with every rank of the lab."""
     everyone = _connections(cluster)
     ends = {pair for pairs in everyone.values() for pair in pairs}
@@ -64,9 +64,9 @@ def _wake(cluster: RankCluster, waits: Mapping[int, Wait]) -> None:
     for rank, wait in receivers.items():
         others = [r for r in range(cluster.size) if r != rank and r not in cluster.deaths]
         (group, _), _ = wait.options[0]
-        wake = Wake(group, wait.me, wait.tag)
+        unblock_receive = Wake(group, wait.me, wait.tag)
         for other in others:  # the first that is in the group
-            answer = control.ask(cluster, {other: wake}, times.QUICK_ANSWER).get(other)
+            answer = control.ask(cluster, {other: unblock_receive}, times.QUICK_ANSWER).get(other)
             _log.debug("rank %d was to wake rank %d: %s", other, rank, answer)
             if answer is not None and answer.count:
                 break

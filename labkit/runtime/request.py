@@ -25,7 +25,7 @@ from ..wire.texts import encodable
 from . import control, diagnosis
 from .cluster import RankCluster
 from .output import Output, tidy
-from .process_group import GroupKeeper
+from .process_group import GroupManager
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Request:
     ``follow`` waits for it, ``finish`` says what came of it.
     """
 
-    group: GroupKeeper
+    group: GroupManager
     ranks: list[int]
     result: Any  #: ipyparallel's AsyncResult
     replies: dict[int, Any]  #: rank -> ipyparallel's future of its reply
@@ -47,7 +47,7 @@ class Request:
     @classmethod
     def send(
         cls,
-        group: GroupKeeper,
+        group: GroupManager,
         ranks: Sequence[int],
         send: Callable[[list[int], str | None], Any],
         may: May = May.NOBODY,
@@ -165,7 +165,7 @@ def _unwrap_error(value: Any) -> tuple[str, str, list[str]] | None:
     return None
 
 
-def cell(group: GroupKeeper, ranks: Sequence[int], code: str, *, may: May = May.NOBODY) -> Request:
+def cell(group: GroupManager, ranks: Sequence[int], code: str, *, may: May = May.NOBODY) -> Request:
     """Send a cell to some ranks, after a repair of their group if it needs one.
 
     ``may`` says whether it may ask a person: only if somebody follows it who can be asked.
@@ -180,7 +180,7 @@ def cell(group: GroupKeeper, ranks: Sequence[int], code: str, *, may: May = May.
 
 
 def call(
-    group: GroupKeeper,
+    group: GroupManager,
     ranks: Sequence[int],
     payload: bytes,
     *,
@@ -209,7 +209,7 @@ def values(outcomes: list[Outcome]) -> list[Any]:
 
 
 def send_remote_call(
-    group: GroupKeeper, ranks: Sequence[int], remote_function: remote_calls.Call[Any]
+    group: GroupManager, ranks: Sequence[int], remote_function: remote_calls.Call[Any]
 ) -> Request:
     """Make some ranks run one remote call; what is written meanwhile is not the remote call's
     own."""
@@ -220,7 +220,7 @@ def send_remote_call(
 
 
 def _send_remote_call(
-    group: GroupKeeper, ranks: Sequence[int], remote_function: remote_calls.Call[Any], may: May
+    group: GroupManager, ranks: Sequence[int], remote_function: remote_calls.Call[Any], may: May
 ) -> Request:
     def send(engines: list[int], label: str | None) -> Any:
         asked = dict.fromkeys(engines, (remote_function,))

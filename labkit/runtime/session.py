@@ -9,7 +9,7 @@ from ..base.rank_names import fold, how_to_replace, label
 from ..errors import LabError, LabStopped, UsageError
 from . import control
 from .cluster import RankCluster
-from .process_group import GroupKeeper
+from .process_group import GroupManager
 
 
 class Session:
@@ -18,7 +18,7 @@ class Session:
     ``labkit.Lab`` is its face. It is made by :meth:`form`.
     """
 
-    def __init__(self, cluster: RankCluster, group: GroupKeeper) -> None:
+    def __init__(self, cluster: RankCluster, group: GroupManager) -> None:
         self._cluster = cluster
         self._group = group
         self.stopped = False
@@ -31,7 +31,7 @@ class Session:
         ``join``: False leaves ``init_process_group`` to the learner. ``timeout``: Seconds, for
         joining and for every later collective.
         """
-        group = GroupKeeper(cluster, join=join, timeout=timeout)
+        group = GroupManager(cluster, join=join, timeout=timeout)
         group.settle()
         control.measure_pace(cluster, range(cluster.size))
         return cls(cluster, group)
@@ -45,7 +45,7 @@ class Session:
         return self._cluster
 
     @property
-    def group(self) -> GroupKeeper:
+    def group(self) -> GroupManager:
         """The process group; LabStopped if the lab was stopped."""
         self._settle()
         return self._group

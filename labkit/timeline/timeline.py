@@ -16,7 +16,7 @@ from ..base.rank_names import fold, label
 from ..errors import UsageError
 from ..runtime import request
 from ..runtime.follow import Finished
-from ..runtime.process_group import GroupKeeper
+from ..runtime.process_group import GroupManager
 from ..runtime.request import values
 from ..wire import recording, remote_calls
 from ..wire.recording import CONTINUED, KINDS, WORK, Recording, Span
@@ -36,7 +36,7 @@ class Cell:
 
 
 def record(
-    group: GroupKeeper,
+    group: GroupManager,
     ranks: Sequence[int],
     what: Callable[..., Any] | Cell,
     args: Sequence[Any] = (),

@@ -46,8 +46,8 @@ def test_every_rank_answers_while_a_cell_runs(lab4, gate):
 
 
 def test_each_rank_gets_its_own_content(lab4):
-    shut = {r: Shut(()) for r in (0, 2)}
-    assert ask(lab4, shut) == {r: Count(0) for r in (0, 2)}
+    close_connections = {r: Shut(()) for r in (0, 2)}
+    assert ask(lab4, close_connections) == {r: Count(0) for r in (0, 2)}
 
 
 def test_who_does_not_answer_in_time_is_left_out(lab4):

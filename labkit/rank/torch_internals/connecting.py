@@ -56,7 +56,7 @@ def connect(self: Any, *given: Any, **named: Any) -> None:
         del error  # it keeps its frames, and they would keep it
 
 
-def give_up() -> int:
+def cancel() -> int:
     """Make what waits for a group to be connected fail; return how much there was."""
     found = list(_attempts)
     for ended in found:

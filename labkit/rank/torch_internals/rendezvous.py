@@ -64,7 +64,7 @@ def end() -> None:
     _server = None
 
 
-def give_up() -> bool:
+def cancel() -> bool:
     """Make a search for a server fail; return whether there was one."""
     search = _search
     if search is not None:

@@ -12,7 +12,7 @@ import pytest
 from labkit import LabError
 from labkit.launch.placement import Place
 from labkit.rank import process_group
-from labkit.runtime import process_group as keeper
+from labkit.runtime import process_group as manager
 from labkit.wire import remote_calls
 from labkit.wire.connections import Connection
 
@@ -47,7 +47,7 @@ def test_the_address_towards_another_host_is_never_loopback() -> None:
     assert process_group.address_towards("127.0.0.1") == ""
     assert process_group.address_towards("255.255.255.255") == ""  # no way there
     own = {a.address for addresses in psutil.net_if_addrs().values() for a in addresses}
-    assert process_group.address_towards(keeper.ANYWHERE) in {"", *own}
+    assert process_group.address_towards(manager.ANYWHERE) in {"", *own}
 
 
 def test_gloo_takes_the_interface_with_the_address_unless_it_was_told_one(
@@ -87,11 +87,11 @@ class Ranks:
 
 def test_a_host_that_does_not_know_looks_towards_one_that_does() -> None:
     ranks = Ranks("10.0.0.1")
-    found = keeper.find_addresses(ranks, range(4))  # type: ignore[arg-type]
+    found = manager.find_addresses(ranks, range(4))  # type: ignore[arg-type]
     assert found == {0: "10.0.0.1", 1: "10.0.0.1", 2: "10.0.0.7", 3: "10.0.0.7"}
     assert ranks.asked[1] == dict.fromkeys([10, 11], remote_calls.address_towards("10.0.0.7"))
 
 
 def test_a_host_without_an_address_is_named() -> None:
     with pytest.raises(LabError, match=r"^The host a has no address by which other hosts reach it"):
-        keeper.find_addresses(Ranks(""), range(4))  # type: ignore[arg-type]
+        manager.find_addresses(Ranks(""), range(4))  # type: ignore[arg-type]

@@ -28,14 +28,14 @@ def pair():
 
 def test_a_shut_connection_ends_on_both_sides_and_keeps_its_descriptor():
     with pair() as (ours, theirs):
-        assert unblock.shut([(ours.getsockname(), ours.getpeername())]) == 1
+        assert unblock.close_connections([(ours.getsockname(), ours.getpeername())]) == 1
         assert (ours.recv(1), theirs.recv(1)) == (b"", b"")
         assert ours.fileno() >= 0
 
 
 def test_other_connections_stay():
     with pair() as (ours, theirs), pair() as (a, b):
-        unblock.shut([(a.getsockname(), a.getpeername())])
+        unblock.close_connections([(a.getsockname(), a.getpeername())])
         ours.send(b"x")
         assert theirs.recv(1) == b"x"
         assert b.recv(1) == b""
@@ -43,8 +43,8 @@ def test_other_connections_stay():
 
 def test_an_address_that_is_nobodys_shuts_nothing():
     with pair() as (ours, _):
-        assert unblock.shut([(ours.getsockname(), ("127.0.0.1", 1))]) == 0
-        assert unblock.shut([]) == 0
+        assert unblock.close_connections([(ours.getsockname(), ("127.0.0.1", 1))]) == 0
+        assert unblock.close_connections([]) == 0
 
 
 def test_a_default_time_limit_of_the_learners_changes_no_connection():
@@ -52,7 +52,7 @@ def test_a_default_time_limit_of_the_learners_changes_no_connection():
         theirs.settimeout(None)
         socket.setdefaulttimeout(5)
         try:
-            unblock.shut([(a.getsockname(), a.getpeername())])
+            unblock.close_connections([(a.getsockname(), a.getpeername())])
             traffic.count_bytes()
         finally:
             socket.setdefaulttimeout(None)
@@ -64,7 +64,7 @@ def test_descriptors_do_not_leak():
     with pair() as (ours, _):
         before = len(list_connections())
         for _ in range(5):
-            unblock.shut([(ours.getsockname(), ours.getpeername())])
+            unblock.close_connections([(ours.getsockname(), ours.getpeername())])
         assert len(list_connections()) <= before
 
 

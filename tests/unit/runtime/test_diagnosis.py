@@ -47,11 +47,11 @@ def waited(stuck=(1, 2), gone=(0,), *, wait=WAIT):
     return Case(Situation(3, samples, frozenset(gone)), frozenset(stuck), exit_reasons)
 
 
-def judge(keeper, *rest):
-    return diagnosis.judge(keeper.cluster, keeper.join, *rest)
+def judge(manager, *rest):
+    return diagnosis.judge(manager.cluster, manager.join, *rest)
 
 
-def keeper(*, join=True, deaths=None, starter_ended=False):
+def manager(*, join=True, deaths=None, starter_ended=False):
     warm = SimpleNamespace(closed=threading.Event(), root="")
     if starter_ended:
         warm.closed.set()
@@ -72,12 +72,12 @@ BOOM = raised("ValueError", "boom")
 def test_ranks_that_used_a_group_of_before_are_not_called_out_of_step():
     old = raised("ValueError", f"pair (sub-group) {texts.BELONGS} lab.reset(): make it again")
     repaired = Ending(repaired=True)
-    assert diagnosis.GROUP_ANEW not in str(judge(keeper(), [], {0: old, 1: old}, repaired))
-    assert diagnosis.GROUP_ANEW in str(judge(keeper(), [], {0: old, 1: BOOM}, repaired))
+    assert diagnosis.GROUP_ANEW not in str(judge(manager(), [], {0: old, 1: old}, repaired))
+    assert diagnosis.GROUP_ANEW in str(judge(manager(), [], {0: old, 1: BOOM}, repaired))
 
 
 def test_all_went_well():
-    assert judge(keeper(), [], {}, Ending()) is None
+    assert judge(manager(), [], {}, Ending()) is None
 
 
 # -- deaths -------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_all_went_well():
 
 def test_a_death_comes_before_everything_else():
     errors = {0: raised("OSError", "its last words"), 1: LOST, 2: BOOM}
-    error = judge(keeper(deaths=KILLED), [0], errors, Ending("died"))
+    error = judge(manager(deaths=KILLED), [0], errors, Ending("died"))
     assert type(error) is RankDied
     assert str(error).splitlines() == [
         "rank 0 ended with signal 9 (SIGKILL).",
@@ -98,7 +98,7 @@ def test_a_death_comes_before_everything_else():
 def test_a_death_with_ranks_that_waited_and_ranks_that_did_not_return():
     deaths = {0: -signal.SIGKILL, 1: -signal.SIGKILL}
     ending = Ending("died", freed=[2, 3], still=[4], hint="Cause: a hint.")
-    error = judge(keeper(deaths=deaths), [0, 1], {2: BOOM}, ending)
+    error = judge(manager(deaths=deaths), [0, 1], {2: BOOM}, ending)
     assert str(error).splitlines() == [
         "ranks 0–1 ended with signal 9 (SIGKILL).",
         "Cause: a hint.",
@@ -110,11 +110,11 @@ def test_a_death_with_ranks_that_waited_and_ranks_that_did_not_return():
 
 def test_ranks_that_ended_in_different_ways():
     deaths = {0: 3, 2: -signal.SIGKILL}
-    summary, blocks = diagnosis.died(keeper(deaths=deaths).cluster, [0, 2])
+    summary, blocks = diagnosis.died(manager(deaths=deaths).cluster, [0, 2])
     head = "rank 0 ended with exit code 3; rank 2 ended with signal 9 (SIGKILL)."
     assert summary.splitlines()[0] == head
     assert blocks[0].splitlines()[0] == f"\x1b[31mRankDied\x1b[0m: {head}"
-    error = judge(keeper(deaths=KILLED), [0], {}, Ending("died", freed=[1]))
+    error = judge(manager(deaths=KILLED), [0], {}, Ending("died", freed=[1]))
     assert "rank 1 waited and was freed." in str(error).splitlines()
 
 
@@ -122,7 +122,7 @@ def test_ranks_that_ended_in_different_ways():
 
 
 def test_a_true_error_comes_before_the_deadlock_that_it_caused():
-    error = judge(keeper(), [], {0: BOOM, 1: LOST, 2: LOST}, DEADLOCK)
+    error = judge(manager(), [], {0: BOOM, 1: LOST, 2: LOST}, DEADLOCK)
     assert type(error) is RankError
     assert str(error).splitlines() == [
         "rank 0: ValueError: boom",
@@ -135,7 +135,7 @@ def test_a_true_error_comes_before_the_deadlock_that_it_caused():
 
 def test_a_deadlock_that_another_error_did_not_cause_is_told_in_full():
     ending = Ending("deadlock", [1], case=waited((1,), (0,)))
-    lines = str(judge(keeper(), [], {2: BOOM}, ending)).splitlines()
+    lines = str(judge(manager(), [], {2: BOOM}, ending)).splitlines()
     assert lines[0] == "rank 2: ValueError: boom"
     assert lines[1] == "rank 1 waits for rank 0, which has ended its cell."
     assert any(line.startswith("Cause: ") for line in lines)
@@ -145,29 +145,29 @@ def test_no_place_is_named_where_ranks_waited_at_several():
     case = waited()
     other = dataclasses.replace(WAIT, where="In[7], line 9")
     case.situation.samples[2] = sample(2, entry(), wait=other)
-    error = judge(keeper(), [], {0: BOOM}, Ending("deadlock", [1, 2], case=case))
+    error = judge(manager(), [], {0: BOOM}, Ending("deadlock", [1, 2], case=case))
     assert "ranks 1–2 waited for rank 0." in str(error)
 
 
 def test_what_freed_ranks_raise_is_never_told():
-    assert type(judge(keeper(), [], {1: BOOM, 2: LOST}, DEADLOCK)) is Deadlock
+    assert type(judge(manager(), [], {1: BOOM, 2: LOST}, DEADLOCK)) is Deadlock
 
 
 @pytest.mark.parametrize("consequence", [LOST, raised("KeyboardInterrupt")])
 def test_a_consequence_on_another_rank_is_no_error_of_its_own(consequence):
-    error = judge(keeper(), [], {0: consequence}, DEADLOCK)
+    error = judge(manager(), [], {0: consequence}, DEADLOCK)
     assert type(error) is Deadlock
     assert consequence[0] not in str(error)
 
 
 def test_an_error_about_connections_counts_where_nothing_else_was_wrong():
-    error = judge(keeper(), [], {0: LOST}, Ending())
+    error = judge(manager(), [], {0: LOST}, Ending())
     assert str(error) == f"rank 0: RuntimeError: {LOST[1]}"
 
 
 @pytest.mark.parametrize(("join", "told"), [(True, True), (False, False)])
 def test_an_error_that_left_the_ranks_out_of_step(join, told):
-    error = judge(keeper(join=join), [], {0: BOOM}, Ending(repaired=True))
+    error = judge(manager(join=join), [], {0: BOOM}, Ending(repaired=True))
     assert (diagnosis.GROUP_ANEW in str(error)) is told
     assert any(diagnosis.GROUP_ANEW in block for block in error.blocks) is told
 
@@ -197,7 +197,7 @@ def test_other_messages_are_errors_of_their_own():
 
 
 def test_a_deadlock_is_told_with_what_was_done():
-    error = judge(keeper(), [], {}, DEADLOCK)
+    error = judge(manager(), [], {}, DEADLOCK)
     assert type(error) is Deadlock
     assert "Not proved" not in str(error)
     lines = str(error).splitlines()
@@ -213,7 +213,7 @@ SUSPECTED = Ending("suspected", [1, 2], case=DOUBTED, repaired=True)
 
 
 def test_a_suspected_deadlock_says_what_could_still_have_come():
-    error = judge(keeper(), [], {}, SUSPECTED)
+    error = judge(manager(), [], {}, SUSPECTED)
     assert type(error) is SuspectedDeadlock
     lines = str(error).splitlines()
     assert lines[0] == "ranks 1–2 wait for rank 0, which has ended its cell."
@@ -225,7 +225,7 @@ def test_a_suspected_deadlock_says_what_could_still_have_come():
 
 
 def test_a_true_error_comes_before_a_suspicion_that_it_caused():
-    error = judge(keeper(), [], {0: BOOM, 1: LOST, 2: LOST}, SUSPECTED)
+    error = judge(manager(), [], {0: BOOM, 1: LOST, 2: LOST}, SUSPECTED)
     assert type(error) is RankError
     assert str(error).splitlines()[:2] == [
         "rank 0: ValueError: boom",
@@ -238,7 +238,7 @@ def test_a_true_error_comes_before_a_suspicion_that_it_caused():
 )
 def test_a_stop_tells_what_was_suspected(kind, expected):
     ending = Ending(kind, [1, 2], case=DOUBTED)
-    error = judge(keeper(), [], dict.fromkeys((1, 2), raised("KeyboardInterrupt")), ending)
+    error = judge(manager(), [], dict.fromkeys((1, 2), raised("KeyboardInterrupt")), ending)
     assert type(error) is expected
     lines = str(error).splitlines()
     assert "Suspected deadlock: ranks 1–2 wait for rank 0, which has ended its cell." in lines
@@ -248,7 +248,7 @@ def test_a_stop_tells_what_was_suspected(kind, expected):
     shown = error.blocks[-1]
     assert " ".join("\n".join(lines[1:]).split()) in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= errors.WIDTH
-    error = judge(keeper(), [], {0: raised("KeyboardInterrupt")}, Ending(kind, [0]))
+    error = judge(manager(), [], {0: raised("KeyboardInterrupt")}, Ending(kind, [0]))
     assert "Suspected" not in str(error)
 
 
@@ -287,7 +287,7 @@ def test_what_was_done(join, ending, lines):
     ],
 )
 def test_why_a_signal_ended_a_rank(code, says):
-    text = why_died(keeper(deaths={1: code}).cluster, {0: sample(0, entry())})
+    text = why_died(manager(deaths={1: code}).cluster, {0: sample(0, entry())})
     assert says in text if says else text == ""
 
 
@@ -297,7 +297,7 @@ def test_gloo_aborts_where_shapes_differ():
         2: sample(2, entry((100,), number=2)),
         3: sample(3, entry((3,), "Double", number=2)),
     }
-    text = why_died(keeper(deaths={1: -signal.SIGABRT}).cluster, samples)
+    text = why_died(manager(deaths={1: -signal.SIGABRT}).cluster, samples)
     assert text.startswith("Cause: gloo aborts a rank that gets more than its tensor holds")
     assert text.endswith(
         ": ranks 0, 2 called all_reduce with float32 [100]; "
@@ -306,7 +306,7 @@ def test_gloo_aborts_where_shapes_differ():
 
 
 def test_an_abort_without_collectives_is_not_gloos():
-    cluster = keeper(deaths={1: -signal.SIGABRT}).cluster
+    cluster = manager(deaths={1: -signal.SIGABRT}).cluster
     assert why_died(cluster, {0: sample(0)}) == ""
     assert why_died(cluster, {0: sample(0, entry(None, name="barrier"))}) == ""
 
@@ -319,7 +319,7 @@ def test_torchs_log_is_taken_out_of_what_a_rank_wrote():
 
 
 def test_nobody_is_told_to_restart_ranks_that_nobody_can_start():
-    cluster = keeper(deaths=KILLED, starter_ended=True).cluster
+    cluster = manager(deaths=KILLED, starter_ended=True).cluster
     summary, _ = diagnosis.died(cluster, [0])
     assert "labkit.start() gives you a new lab." in summary
     assert "restart" not in summary
@@ -341,7 +341,7 @@ TWICE = "trying to initialize the default process group twice!"
 
 
 def test_who_forms_a_second_group_is_told_how():
-    lab = keeper()
+    lab = manager()
     lab.cluster.size = 3
     error = judge(lab, [], {0: raised("ValueError", TWICE)}, Ending())
     assert str(error).splitlines()[0] == f"rank 0: ValueError: {TWICE}"
@@ -350,5 +350,5 @@ def test_who_forms_a_second_group_is_told_how():
 
 
 def test_who_was_left_to_form_the_group_is_told_nothing_more():
-    error = judge(keeper(join=False), [], {0: raised("ValueError", TWICE)}, Ending())
+    error = judge(manager(join=False), [], {0: raised("ValueError", TWICE)}, Ending())
     assert str(error) == f"rank 0: ValueError: {TWICE}"

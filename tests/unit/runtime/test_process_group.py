@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.errors import LabError
-from labkit.runtime.process_group import GroupKeeper
+from labkit.runtime.process_group import GroupManager
 from tests.support.virtual_clock import VirtualClock
 
 
@@ -23,7 +23,7 @@ def group(monkeypatch, factor):
         is_busy=lambda rank: rank in busy,
         busy_ranks=lambda: sorted(busy),
     )
-    made = GroupKeeper(cluster, join=True, timeout=600.0)
+    made = GroupManager(cluster, join=True, timeout=600.0)
     made.broken = True
     monkeypatch.setattr(made, "_leave", lambda ranks, by: None)
     monkeypatch.setattr(made, "rebuild", lambda by: setattr(made, "broken", False))

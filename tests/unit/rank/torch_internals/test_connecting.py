@@ -61,11 +61,11 @@ def test_an_error_of_the_constructor_is_the_callers(monkeypatch):
 
 
 def test_what_waits_is_told_to_give_up_and_raises(held):
-    beside(connecting.give_up)
+    beside(connecting.cancel)
     with pytest.raises(dist.DistNetworkError, match="labkit ended the search"):
         Gloo()
     assert not connecting._attempts
-    assert connecting.give_up() == 0
+    assert connecting.cancel() == 0
 
 
 @pytest.fixture
