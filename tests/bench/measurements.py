@@ -239,8 +239,7 @@ LAB, SPEED = ("labkit", RANKS), {"unit": "images/s", "at_least": True}
 BENCHMARKS = (
     Benchmark(ratio("start", "start to all_reduce, 4 ranks", "torchrun", 0.55),
               starts(LAB, ("torchrun", RANKS))),
-    Benchmark(ratio("original", "start to all_reduce, 4 ranks", "stock cluster, group by hand",
-    0.35),
+    Benchmark(ratio("stock", "start to all_reduce, 4 ranks", "stock cluster, group by hand", 0.35),
               starts(LAB, ("ipyparallel", RANKS))),
     Benchmark(alone("warm", "the next start, 4 ranks", 0.5), asked(WARM, "start")),
     Benchmark(ratio("scale", "start to all_reduce: what each further rank adds", "4 ranks", 0.25,

@@ -68,7 +68,7 @@ PEERS = (
     Peer(
         "ipyparallel",
         "stock ipyparallel",
-        "ipyparallel_original",
+        "ipyparallel_stock",
         way="ipp.Cluster(n=n), group formed in a %%px cell, %%px cells",
         packages=["ipyparallel", "torch"],
         calls="%%px",

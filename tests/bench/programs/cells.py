@@ -1,10 +1,11 @@
 """Run empty ``%%px`` cells in an IPython shell: two magics in turns.
 
 Argument: number of ranks. For every line on stdin, two names and a number, run that many cells of
-each. The names are "px" (labkit's, on a lab) and "pxelsewhere" (the original magic on an original
-cluster beside it). The answer has two lists of seconds, and what a cell of each takes of the
-processors, in seconds, in this process and in those of its side. The magics are called as a
-notebook calls them."""
+each. The names are "px" (labkit's, on a lab) and "pxelsewhere" (the stock magic on a stock cluster
+beside it). The answer has two lists of seconds, and what a cell of each takes of the processors,
+in seconds, in this process and in those of its side. The magics are called as a notebook calls
+them.
+"""
 
 import json
 import sys
@@ -21,8 +22,8 @@ import labkit
 WARM_UP = 5
 
 
-def register_original(shell, client, engines, suffix):
-    """Register the original magics as ``%%px<suffix>``, blocking, on these engines."""
+def register_stock(shell, client, engines, suffix):
+    """Register the stock magics as ``%%px<suffix>``, blocking, on these engines."""
     view = client.direct_view(engines)
     view.block = True
     shell.register_magics(ParallelMagics(shell, view, suffix=suffix))
@@ -75,10 +76,10 @@ if __name__ == "__main__":
     shell = InteractiveShell.instance()
     cluster = ipp.Cluster(n=ranks)
     elsewhere = cluster.start_and_connect_sync()
-    original = descendants()
+    stock = descendants()
     with labkit.start(ranks):
-        register_original(shell, elsewhere, elsewhere.ids, "elsewhere")
-        processes = {"px": descendants() - original, "pxelsewhere": original}
+        register_stock(shell, elsewhere, elsewhere.ids, "elsewhere")
+        processes = {"px": descendants() - stock, "pxelsewhere": stock}
         for line in sys.stdin:
             *names, count = line.split()
             chosen = {name: processes[name] for name in names}

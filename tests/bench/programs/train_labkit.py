@@ -52,12 +52,12 @@ def count_following(seconds):
 
     All threads count, those of ZeroMQ and of ipyparallel's client too; what waits takes none.
     """
-    original = run.follow
+    stock = run.follow
 
     def follow(*args, **options):
         began = time.process_time()
         try:
-            return original(*args, **options)
+            return stock(*args, **options)
         finally:
             seconds.append(time.process_time() - began)
 

@@ -1,4 +1,4 @@
-"""Start an original cluster, form the group in ``%%px`` cells, then run more. Argument: ranks."""
+"""Start a stock cluster, form the group in ``%%px`` cells, then run more. Argument: ranks."""
 
 import sys
 
