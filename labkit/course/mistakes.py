@@ -64,13 +64,23 @@ def any_of(*whens: When) -> When:
     return lambda yours, expected, world_size: any(w(yours, expected, world_size) for w in whens)
 
 
-def would_give(play: Callable[[int], Any]) -> Predicate:
+def would_give(play: Callable[[int], Any], part: Callable[[Any], Any] | None = None) -> Predicate:
     """Return the predicate of a mistake that gives ``play(world_size)``: a value for each rank, or
-    the value in the notebook. Where that is right by chance, nobody is accused of it."""
+    the value in the notebook. Where that is right by chance, nobody is accused of it. With
+    ``part`` only this part of each rank's value is compared with what is played."""
 
     @Predicate
     def when(yours: Any, expected: Any, world_size: int) -> bool:
         wrong = play(world_size)
+        if part is not None:
+            yours, expected = list(map(part, yours)), list(map(part, expected))
         return near(yours, wrong) and not near(expected, wrong)
 
     return when
+
+
+def rank_would_give(
+    play: Callable[[int, int], Any], part: Callable[[Any], Any] | None = None
+) -> Predicate:
+    """Return the predicate of a mistake that gives ``play(rank, world_size)`` on each rank."""
+    return would_give(lambda n: [play(rank, n) for rank in range(n)], part)
