@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from ....base import times
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, any_of
+from ...mistakes import Predicate
 from .facts import Facts
 
 TRAINED = "trained"
@@ -86,13 +86,9 @@ def expected() -> Facts:
     }
 
 
-def _said(fact: str, text: str) -> When:
+def _said(fact: str, text: str) -> Predicate:
     """Return the predicate of a mistake of 08-1: a fact that begins or ends with a text."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return bool(yours[fact].startswith(text) or yours[fact].endswith(text))
-
-    return when
+    return Predicate(lambda yours, *_: yours[fact].startswith(text) or yours[fact].endswith(text))
 
 
 EXERCISE = Exercise(
@@ -107,7 +103,7 @@ EXERCISE = Exercise(
         Mistake(
             "The job's result is lost, or job is not called: return what job() returns, whether a "
             "group was there or not.",
-            when=any_of(_said("a job", "None"), _said("inside a group", "None")),
+            when=_said("a job", "None") | _said("inside a group", "None"),
         ),
         Mistake(
             "No group is formed, and the job's collective needs one: call "

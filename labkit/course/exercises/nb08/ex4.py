@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import every_rank
 from .facts import Facts, fact
 
 #: Where GradScaler begins by default.
@@ -95,18 +96,6 @@ def expected(world_size: int) -> list[Facts]:
     return [facts] * world_size
 
 
-def _keeps_the_inf(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Return whether all is in order, but nothing moves after the overflow."""
-    return all(y == {**its, AFTERWARDS: 0.0} for y, its in zip(yours, expected, strict=True))
-
-
-def _keeps_the_scale(yours: Sequence[Facts], expected: Any, n: int) -> bool:
-    """Return whether all is in order but the scale."""
-    return all(
-        y == {**its, "scale after it": SCALE} for y, its in zip(yours, expected, strict=True)
-    )
-
-
 EXERCISE = Exercise(
     id="08-4",
     title="Scale the loss",
@@ -158,18 +147,16 @@ EXERCISE = Exercise(
         Mistake(
             "A step was taken although some gradients were inf or nan: scaler.step(optimizer) "
             "skips such a step.",
-            when=lambda yours, expected, n: all(
-                y["moved by an overflow"] and y[MOVED] == 1 for y in yours
-            ),
+            when=every_rank(lambda mine, its: mine["moved by an overflow"] and mine[MOVED] == 1),
         ),
         Mistake(
             "The step after an overflow is skipped too: the inf is still in the gradients, and the "
             "next ones are added to it. Begin with optimizer.zero_grad().",
-            when=_keeps_the_inf,
+            when=every_rank(lambda mine, its: mine == {**its, AFTERWARDS: 0.0}),
         ),
         Mistake(
             "After an overflow the scale has to be halved: end each step with scaler.update().",
-            when=_keeps_the_scale,
+            when=every_rank(lambda mine, its: mine == {**its, "scale after it": SCALE}),
         ),
     ),
     hints=(

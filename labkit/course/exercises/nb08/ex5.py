@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate, rank_would_give
 from ...trial_tools import sleepless, slow_save
 from .facts import Facts, fact, has
 
@@ -42,11 +42,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Facts:
         saved[0] += 1
         write(*args, **named)
 
-    with (
-        patch.object(torch, "save", save),
-        sleepless(),
-        contextlib.redirect_stdout(printed),
-    ):
+    with patch.object(torch, "save", save), sleepless(), contextlib.redirect_stdout(printed):
         mean = answer(EPOCH, rank + 1.0, net, path)
     there = _holds(path) is not None
     dist.barrier()
@@ -91,13 +87,9 @@ def expected(world_size: int) -> list[Facts]:
     ]
 
 
-def _elsewhere(name: str) -> When:
+def _elsewhere(name: str) -> Predicate:
     """Return the predicate of a mistake: ranks other than 0 have this fact too."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return any(y[name] for y in yours[1:])
-
-    return when
+    return Predicate(lambda yours, expected, n: any(y[name] for y in yours[1:]))
 
 
 EXERCISE = Exercise(
@@ -119,10 +111,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Not rank 0, but another rank prints or saves: compare rank with 0.",
-            when=lambda yours, expected, n: any(
-                not yours[0][name] and any(y[name] for y in yours[1:])
-                for name in ("printed", "files written")
-            ),
+            when=(_elsewhere("printed") & fact("printed", lambda printed, n: not printed))
+            | (_elsewhere("files written") & fact("files written", lambda count, n: not count)),
         ),
         Mistake(
             "Not only rank 0 prints: put print under if rank == 0.",
@@ -135,9 +125,7 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank returns the loss of its own images: add the losses up over the ranks, on "
             "every rank, and divide by world_size.",
-            when=lambda yours, expected, n: (
-                [y["returned"] for y in yours] == [r + 1.0 for r in range(n)]
-            ),
+            when=rank_would_give(lambda rank, n: rank + 1.0, lambda facts: facts["returned"]),
         ),
         Mistake(
             "That is the sum over the ranks: divide it by world_size.",

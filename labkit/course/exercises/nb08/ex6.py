@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Goal, Mistake
-from ...mistakes import near, would_give
+from ...mistakes import Predicate, would_give
 from .reading import FEW, GUESSES, HANDLED, LABELS, expected, right, trial
 
 
@@ -16,7 +17,7 @@ def _padded(rank: int, n: int) -> list[int]:
 
 
 def _own_share(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether the ranks' numbers of images, added up, are all images: nobody has added."""
+    """Tell whether the ranks' numbers of images, added up, are all images: nobody has added."""
     return n > 1 and len(LABELS) <= sum(y[1] for y in yours) <= len(_padded(0, n)) * n
 
 
@@ -30,29 +31,29 @@ def _shares(count: int, n: int) -> list[list[list[int]]]:
     ]
 
 
-def _mean_of_accuracies(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether the accuracies are means of the ranks' own, as far as all have images."""
+def _counts(play: Callable[[int], list[float]]) -> Predicate:
+    """Return the predicate of accuracies and numbers that are ``play(world_size)`` everywhere."""
+    return would_give(lambda n: [play(n)] * n, lambda own: own[:4])
 
-    def mean(shares: list[list[int]], first: int) -> float:
+
+def _mean_of_accuracies(way: int) -> Predicate:
+    """Return the predicate of means of the ranks' own accuracies, as far as all have images."""
+
+    def mean(count: int, first: int, n: int) -> float:
+        shares = _shares(count, n)[way]
         return sum(right([first + i for i in s]) / len(s) for s in shares if s) / n
 
-    ways = zip(_shares(len(LABELS), n), _shares(FEW, n), strict=True)
-    played = [[mean(many, 0), len(LABELS), mean(few, 2), FEW] for many, few in ways]
-    return any(
-        near([y[:4] for y in yours], [wrong] * n) and not near(expected[0][:4], wrong)
-        for wrong in played
-    )
+    return _counts(lambda n: [mean(len(LABELS), 0, n), len(LABELS), mean(FEW, 2, n), FEW])
 
 
-def _read_while_training(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether the accuracies are those of the model in training mode."""
+def _read_while_training(n: int) -> list[float]:
+    """Return what the model counts in training mode."""
 
     def read(first: int, count: int) -> float:
         pairs = list(zip(GUESSES, LABELS, strict=True))[first : first + count]
         return sum(9 - guess == label for guess, label in pairs) / count
 
-    wrong = [read(0, len(LABELS)), len(LABELS), read(2, FEW), FEW]
-    return near([y[:4] for y in yours], [wrong] * n)
+    return [read(0, len(LABELS)), len(LABELS), read(2, FEW), FEW]
 
 
 EXERCISE = Exercise(
@@ -112,13 +113,13 @@ EXERCISE = Exercise(
         Mistake(
             "The model was in training mode while it was tested, in which layers such as dropout "
             "change its answers: call eval() before the first batch.",
-            when=_read_while_training,
+            when=_counts(_read_while_training),
         ),
         Mistake(
             "The number of images is right, but the accuracy is not. A mean of the ranks' "
             "accuracies is wrong where their shares differ in length: add up counts, then divide "
             "once.",
-            when=_mean_of_accuracies,
+            when=_mean_of_accuracies(0) | _mean_of_accuracies(1),
         ),
         Mistake(
             "The numbers are right, but the model is still in eval mode, in which the next epoch "

@@ -6,29 +6,21 @@ Facts that need all ranks are gathered here, not by the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from ...mistakes import When
+from ...mistakes import Predicate, some_rank
 
 #: What came of a trial, by name.
 Facts = dict[str, Any]
 
 
-def has(**facts: Any) -> When:
+def has(**facts: Any) -> Predicate:
     """Return the predicate of a mistake that shows in these facts on some rank."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        wanted = {name.replace("_", " "): value for name, value in facts.items()}
-        return any(isinstance(y, dict) and wanted.items() <= y.items() for y in yours)
-
-    return when
+    wanted = {name.replace("_", " "): value for name, value in facts.items()}
+    return some_rank(lambda mine, its: wanted.items() <= mine.items())
 
 
-def fact(name: str, test: Callable[[Any, int], bool]) -> When:
+def fact(name: str, test: Callable[[Any, int], bool]) -> Predicate:
     """Return the predicate of a mistake: ``test(value, world_size)`` of a fact of rank 0."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return bool(test(yours[0][name], n))
-
-    return when
+    return Predicate(lambda yours, expected, n: test(yours[0][name], n))
