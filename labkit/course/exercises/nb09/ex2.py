@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import Predicate, would_give
 from .replicas import data_parallel
 
 DEVICES = 3
@@ -104,8 +104,12 @@ def expected() -> list[Any]:
     return [*LOST, True]
 
 
-def _finds(play: Callable[[nn.Module, nn.Module], list[str]]) -> When:
-    """Return the predicate of a mistake that finds ``play(after one device, after DP)``."""
+def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+    return dict(model.named_buffers())
+
+
+def _finds(of: Callable[[nn.Module], dict[str, torch.Tensor]], *, wrong: bool = True) -> Predicate:
+    """Return the predicate of a mistake that finds what is wrong, or right, among ``of(model)``."""
 
     def all_of_them(n: int) -> list[Any]:
         found: list[Any] = []
@@ -114,35 +118,11 @@ def _finds(play: Callable[[nn.Module, nn.Module], list[str]]) -> When:
             parallel.load_state_dict(alone.state_dict())
             alone(_batch())
             data_parallel(parallel, DEVICES)(_batch())
-            found.append(play(alone, parallel))
+            one, other = of(alone), of(parallel)
+            found.append([k for k in one if torch.allclose(one[k], other[k]) != wrong])
         return [*found, True]
 
     return would_give(all_of_them)
-
-
-def _differ(names: list[str], one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    return [name for name in names if not torch.allclose(one[name], other[name])]
-
-
-def _in_state(alone: nn.Module, parallel: nn.Module) -> list[str]:
-    kept = alone.state_dict()
-    names = [name for name, _ in alone.named_buffers() if name in kept]
-    return _differ(names, kept, parallel.state_dict())
-
-
-def _with_parameters(alone: nn.Module, parallel: nn.Module) -> list[str]:
-    one, other = dict(_tensors(alone)), dict(_tensors(parallel))
-    return _differ(list(one), one, other)
-
-
-def _state_of_all(alone: nn.Module, parallel: nn.Module) -> list[str]:
-    one, other = alone.state_dict(), parallel.state_dict()
-    return _differ(list(one), one, other)
-
-
-def _right(alone: nn.Module, parallel: nn.Module) -> list[str]:
-    one, other = dict(alone.named_buffers()), dict(parallel.named_buffers())
-    return [name for name in one if torch.allclose(one[name], other[name])]
 
 
 EXERCISE = Exercise(
@@ -173,7 +153,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Those are the buffers that are right. Return the others.",
-            when=_finds(_right),
+            when=_finds(_buffers, wrong=False),
         ),
         Mistake(
             "These are the buffers that a forward pass changes. Compare with the model after a "
@@ -185,15 +165,19 @@ EXERCISE = Exercise(
         Mistake(
             "A buffer is missing that state_dict() does not have: it was registered with "
             "persistent=False. Ask named_buffers().",
-            when=_finds(_in_state),
+            when=_finds(
+                lambda model: {
+                    name: tensor
+                    for name, tensor in model.state_dict().items()
+                    if name in _buffers(model)
+                }
+            ),
         ),
         Mistake(
             "It names a parameter. state_dict() has parameters too, and lacks buffers with "
             "persistent=False; you want those of named_buffers().",
-            when=lambda yours, expected, n: (
-                _finds(_with_parameters)(yours, expected, n)
-                or _finds(_state_of_all)(yours, expected, n)
-            ),
+            when=_finds(lambda model: dict(_tensors(model)))
+            | _finds(lambda model: model.state_dict()),
         ),
     ),
     hints=(

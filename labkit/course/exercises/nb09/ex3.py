@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 #: (threads, microseconds with the GIL, microseconds without it): Python limits, or the threads do,
@@ -26,14 +26,8 @@ def expected() -> list[float]:
     return [_best(*case) for case in CASES]
 
 
-def _gives(play: Callable[[int, float, float], float]) -> When:
-    """Return the predicate of a mistake that gives ``play(k, python, native)``, as far as that
-    can be calculated."""
+def _gives(play: Callable[[int, float, float], float]) -> Predicate:
     return would_give(lambda n: [play(*case) for case in CASES])
-
-
-def _amdahl(k: int, python: float, native: float) -> float:
-    return (python + native) / (python + native / k)
 
 
 EXERCISE = Exercise(
@@ -63,7 +57,7 @@ EXERCISE = Exercise(
         Mistake(
             "That is Amdahl's law: it lets no thread compute while another one runs Python. Under "
             "the GIL it can: only Python and Python exclude each other.",
-            when=_gives(_amdahl),
+            when=_gives(lambda k, python, native: (python + native) / (python + native / k)),
         ),
         Mistake(
             "More than k: k threads on k cores are never more than k times as fast as one.",

@@ -10,43 +10,28 @@ from ...mistakes import When
 from ...slips import Formula
 
 GIB, MILLION = 2**30, 10**6
-#: (parameters, bytes of a GPU, GPUs, fast enough on one): a name for the mistakes below, the
-#: arguments as they are shown, and the answer.
-CASES: dict[str, tuple[int, int, int, bool]] = {
-    "fast": (MILLION, 24 * GIB, 4, True),
-    "slow": (100 * MILLION, 24 * GIB, 4, False),
-    "hosts": (5000 * MILLION, 80 * GIB, 64, False),
-    "large": (7000 * MILLION, 80 * GIB, 8, False),
-    "large and fast": (7000 * MILLION, 80 * GIB, 8, True),
-    "alone": (100 * MILLION, 24 * GIB, 1, False),
-    "just fits": (GIB // 2, 8 * GIB, 2, False),
-    "just too large": (GIB // 2 + 1, 8 * GIB, 2, False),
-    "weights too large": (30_000 * MILLION, 80 * GIB, 8, False),
-    "weights fit": (3000 * MILLION, 24 * GIB, 4, False),
-    "more than bytes": (100_000 * MILLION, 80 * GIB, 32, False),
+#: By parameters, bytes of a GPU, GPUs, and whether one is fast enough: the answer.
+CASES: dict[tuple[int, int, int, bool], str] = {
+    (MILLION, 24 * GIB, 4, True): "one GPU",
+    (100 * MILLION, 24 * GIB, 4, False): "DDP",
+    (5000 * MILLION, 80 * GIB, 64, False): "DDP",
+    (7000 * MILLION, 80 * GIB, 8, False): "FSDP",
+    (7000 * MILLION, 80 * GIB, 8, True): "FSDP",
+    (100 * MILLION, 24 * GIB, 1, False): "one GPU",
+    (GIB // 2, 8 * GIB, 2, False): "DDP",  # it just fits
+    (GIB // 2 + 1, 8 * GIB, 2, False): "FSDP",
+    (30_000 * MILLION, 80 * GIB, 8, False): "FSDP",  # nor do the weights alone
+    (3000 * MILLION, 24 * GIB, 4, False): "FSDP",
+    (100_000 * MILLION, 80 * GIB, 32, False): "FSDP",
 }
-CHOICES = (
-    "one GPU",
-    "DDP",
-    "DDP",
-    "FSDP",
-    "FSDP",
-    "one GPU",
-    "DDP",
-    "FSDP",
-    "FSDP",
-    "FSDP",
-    "FSDP",
-)
-NAMES = tuple(CASES)
 
 
 def trial(answer: Callable[[int, int, int, bool], Any], here: Here) -> list[Any]:
-    return [answer(*case) for case in CASES.values()]
+    return [answer(*case) for case in CASES]
 
 
 def expected() -> list[str]:
-    return list(CHOICES)
+    return list(CASES.values())
 
 
 def _label(parameters: int, size: int, gpus: int, fast_enough: bool) -> str:
@@ -61,7 +46,7 @@ def _plays(*rules: Rule) -> When:
     """Return the predicate of an answer that chooses as one of these rules does, in every case."""
 
     def when(yours: Any, expected: Any, n: int) -> bool:
-        played = [[rule(*case) for case in CASES.values()] for rule in rules]
+        played = [[rule(*case) for case in CASES] for rule in rules]
         return yours != expected and yours in played
 
     return when
@@ -104,9 +89,9 @@ EXERCISE = Exercise(
         "'FSDP' if 16 * parameters > gpu_bytes else "
         "'one GPU' if fast_enough or gpus == 1 else 'DDP'",
         "parameters gpu_bytes gpus fast_enough",
-        lambda n: list(CASES.values()),
+        lambda n: list(CASES),
     ),
-    entries=tuple(_label(*case) for case in CASES.values()),
+    entries=tuple(_label(*case) for case in CASES),
     where="notebook",
     mistakes=(
         Mistake(
