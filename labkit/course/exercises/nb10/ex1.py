@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -103,18 +103,9 @@ def expected(n: int) -> list[list[dict[str, Any]]]:
 def _each(key: str, kind: Callable[[Any], bool], first: int = 0) -> When:
     """Return the predicate of a mistake that shows under one key of a case on every rank from
     ``first``."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return any(
-            all(isinstance(y, list) and kind(y[case].get(key)) for y in yours[first:])
-            for case in range(len(CASES))
-        )
-
-    return when
-
-
-def _keys(case: int) -> list[str]:
-    return list(_net(case).state_dict())
+    return lambda yours, expected, n: any(
+        all(kind(y[case].get(key)) for y in yours[first:]) for case in range(len(CASES))
+    )
 
 
 EXERCISE = Exercise(
@@ -177,7 +168,9 @@ EXERCISE = Exercise(
             "The file was read, but the weights have not changed: pass what was read to "
             "load_state_dict.",
             when=lambda yours, expected, n: all(
-                y[case][OTHERS] == _keys(case) for y in yours[1:] for case in range(len(CASES))
+                y[case][OTHERS] == list(_net(case).state_dict())
+                for y in yours[1:]
+                for case in range(len(CASES))
             ),
         ),
         Mistake(

@@ -8,31 +8,30 @@ from typing import Any
 from torch.utils.data import DistributedSampler
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import rank_would_give
 
 ITEMS, EPOCH, DONE, BATCH = 41, 3, 3, 2
 
 
+def _sampler(rank: int, n: int) -> DistributedSampler[int]:
+    return DistributedSampler(range(ITEMS), num_replicas=n, rank=rank, seed=5)  # type: ignore[arg-type]
+
+
 def _order(rank: int, n: int, epoch: int = EPOCH) -> list[int]:
-    sampler = DistributedSampler(range(ITEMS), num_replicas=n, rank=rank, seed=5)  # type: ignore[arg-type,var-annotated]
+    sampler = _sampler(rank, n)
     sampler.set_epoch(epoch)
     return list(sampler)
 
 
 def trial(answer: Callable[..., Any], here: Here) -> Any:
     """Ask for the rest of the fourth epoch."""
-    sampler = DistributedSampler(range(ITEMS), num_replicas=here.world_size, rank=here.rank, seed=5)  # type: ignore[arg-type,var-annotated]
-    found = answer(sampler, EPOCH, DONE, BATCH)
+    found = answer(_sampler(here.rank, here.world_size), EPOCH, DONE, BATCH)
     return found if found is None else [int(index) for index in found]
 
 
 def expected(n: int) -> list[list[int]]:
     """Play every rank's epoch in one process, and leave out what was seen."""
     return [_order(r, n)[DONE * BATCH :] for r in range(n)]
-
-
-def _gives(play: Callable[[int, int], list[int]]) -> When:
-    return would_give(lambda n: [play(r, n) for r in range(n)])
 
 
 EXERCISE = Exercise(
@@ -45,24 +44,24 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "That is the order of epoch 0: call sampler.set_epoch(epoch) first.",
-            when=_gives(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
+            when=rank_would_give(lambda r, n: _order(r, n, 0)[DONE * BATCH :]),
         ),
         Mistake(
             "done counts batches, not images: skip done * batch images.",
-            when=_gives(lambda r, n: _order(r, n)[DONE:]),
+            when=rank_would_give(lambda r, n: _order(r, n)[DONE:]),
         ),
         Mistake(
             "You skip the images of all ranks. The sampler gives only this rank's, of which done "
             "* batch were seen.",
-            when=_gives(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
+            when=rank_would_give(lambda r, n: _order(r, n)[DONE * BATCH * n :]),
         ),
         Mistake(
             "That is the whole epoch, but its first done * batch images were seen: leave them out.",
-            when=_gives(_order),
+            when=rank_would_give(_order),
         ),
         Mistake(
             "Those are the images that were seen. Return the rest.",
-            when=_gives(lambda r, n: _order(r, n)[: DONE * BATCH]),
+            when=rank_would_give(lambda r, n: _order(r, n)[: DONE * BATCH]),
         ),
         Mistake(
             "A DistributedSampler cannot be indexed: make a list of it first, list(sampler).",

@@ -80,7 +80,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "A file has run its own code: call torch.load with weights_only=True.",
-            when=lambda yours, expected, n: isinstance(yours, dict) and yours["ran foreign code"],
+            when=lambda yours, expected, n: yours["ran foreign code"],
         ),
         Mistake(
             "step-12.pt.tmp is an unfinished draft: take only names that end in .pt.",
@@ -113,9 +113,7 @@ EXERCISE = Exercise(
         Mistake(
             "For a folder without checkpoints, return None.",
             when=lambda yours, expected, n: (
-                isinstance(yours, dict)
-                and yours["newest"] == expected["newest"]
-                and yours["of an empty folder"] is not None
+                yours["newest"] == expected["newest"] and yours["of an empty folder"] is not None
             ),
         ),
         Mistake(

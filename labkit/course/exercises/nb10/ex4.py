@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate, some_rank
 from .saves import another_saves
 
 #: By the case: the first step, all steps, and the step in which a rank gets SIGTERM: that rank
@@ -37,7 +37,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
 def _one(
     answer: Callable[..., Any], here: Here, done: int, steps: int, stop: int | None, to: int
 ) -> dict[str, Any]:
-    """Return what one call returned, which steps it took, and what was saved when."""
+    """Say what one call returned, which steps it took, and what was saved when."""
     seen: dict[str, Any] = {"returned": None, "steps": [], "saved": []}
     target = to % here.world_size
     unnoticed: list[int] = []
@@ -101,24 +101,10 @@ def expected(n: int) -> list[list[dict[str, Any]]]:
     ]
 
 
-def _any(kind: Callable[[dict[str, Any], dict[str, Any], int], bool]) -> When:
-    """Return the predicate of a mistake that shows in some case on some rank: ``kind`` gets what
-    was found, what was expected, and the rank."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return any(
-            kind(y, e, rank)
-            for rank in range(n)
-            for y, e in zip(yours[rank], expected[rank], strict=True)
-        )
-
-    return when
-
-
-def _apart(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    """Return whether ranks stopped after different steps."""
-    cases = zip(*yours, strict=True)
-    return any(len({len(y["steps"]) for y in case}) > 1 for case in cases)
+def _any(kind: Callable[[dict[str, Any], dict[str, Any]], bool]) -> Predicate:
+    """Return the predicate of a mistake that shows in some case on some rank, by what was found
+    and what was expected."""
+    return some_rank(lambda mine, its: any(map(kind, mine, its)))
 
 
 def _goes_on(yours: Sequence[Any], expected: Any) -> set[bool]:
@@ -151,18 +137,20 @@ EXERCISE = Exercise(
         Mistake(
             "SIGTERM came and no handler was set: it would have ended the process. Set one with "
             "signal.signal before the first step.",
-            when=_any(lambda y, e, rank: y[HANDLER] == NONE),
+            when=_any(lambda y, e: y[HANDLER] == NONE),
         ),
         Mistake(
             "The handler leaves, or saves, in the middle of a step. It should only take a note: "
             "the step has to be finished on all ranks first.",
-            when=_any(lambda y, e, rank: MIDDLE in y["saved"]),
+            when=_any(lambda y, e: MIDDLE in y["saved"]),
             raises=r"^RuntimeError: it ended the process in the middle",
         ),
         Mistake(
             "The ranks did not stop after the same step: each looked at its own note. Let them "
             "agree after every step, with an all_reduce of the notes.",
-            when=_apart,
+            when=lambda yours, expected, n: any(
+                len({len(y["steps"]) for y in case}) > 1 for case in zip(*yours, strict=True)
+            ),
         ),
         Mistake(
             "A signal to rank 0 stops the run, and a signal to another rank does not. Any rank may "
@@ -177,7 +165,7 @@ EXERCISE = Exercise(
         Mistake(
             "The run stopped although no rank was asked in this call. Each call begins without a "
             "note.",
-            when=_any(lambda y, e, rank: len(y["steps"]) < len(e["steps"])),
+            when=_any(lambda y, e: len(y["steps"]) < len(e["steps"])),
         ),
         Mistake(
             "Another rank saves, and rank 0 does not: save where rank == 0.",
@@ -185,18 +173,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Every rank saves. One is enough: if rank == 0.",
-            when=_any(lambda y, e, rank: rank > 0 and y["saved"] != []),
+            when=_any(lambda y, e: y["saved"] and not e["saved"]),
         ),
         Mistake(
             "Rank 0 has to save once in each call, at its end: also if all steps are done, and not "
             "after each step.",
-            when=_any(lambda y, e, rank: rank == 0 and len(y["saved"]) != 1),
+            when=_any(lambda y, e: e["saved"] and len(y["saved"]) != 1),
         ),
         Mistake(
             "Save and return how many steps are done since the beginning of training: after step "
             "i that is i + 1, also if this call began at a later step.",
             when=_any(
-                lambda y, e, rank: (
+                lambda y, e: (
                     y["steps"] == e["steps"]
                     and (y["returned"], y["saved"]) != (e["returned"], e["saved"])
                 )
@@ -204,12 +192,12 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "A rank returned before rank 0 had saved. Behind save, let all ranks call a barrier.",
-            when=_any(lambda y, e, rank: not y["saved before all return"]),
+            when=_any(lambda y, e: not y["saved before all return"]),
         ),
         Mistake(
             "SIGTERM still has your handler after the call. signal.signal returns the one that was "
             "there before: set it again at the end.",
-            when=_any(lambda y, e, rank: y[HANDLER] != OURS),
+            when=_any(lambda y, e: y[HANDLER] != OURS),
         ),
     ),
     hints=(
