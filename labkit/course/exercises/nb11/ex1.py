@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations, pairwise
+from functools import partial
+from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import Predicate, When, would_give
 
 #: What the layers cost, and the number of stages.
 CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
@@ -26,10 +27,16 @@ CUTS: tuple[tuple[tuple[int, ...], int], ...] = (
 PLACES, STAGES, EMPTY, LAYERS = "places", "stages", "an empty stage", "layers"
 
 
-def _heaviest(costs: Sequence[int], counts: Sequence[int]) -> int:
-    """Return what the most expensive stage costs."""
-    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
-    return max(sum(costs[i:j]) for i, j in pairwise((0, *ends)))
+def _stages(costs: Sequence[int], counts: Sequence[int]) -> list[int]:
+    """Return what each stage costs."""
+    return [sum(costs[i:j]) for i, j in pairwise(accumulate(counts, initial=0))]
+
+
+def _best(costs: Sequence[int], p: int, by: Callable[[list[int]], int] = max) -> list[int]:
+    """Try all ways to cut; return the layers of each stage where ``by`` of the costs is least."""
+    ways = [(0, *places, len(costs)) for places in combinations(range(1, len(costs)), p - 1)]
+    counts = [[j - i for i, j in pairwise(way)] for way in ways]
+    return min(counts, key=lambda counts: by(_stages(costs, counts)))
 
 
 def _weigh(costs: Sequence[int], p: int, counts: Any) -> Any:
@@ -39,7 +46,7 @@ def _weigh(costs: Sequence[int], p: int, counts: Any) -> Any:
         return PLACES if counts[:1] == [0] else STAGES
     if min(counts) < 1:
         return EMPTY
-    return _heaviest(costs, counts) if sum(counts) == len(costs) else LAYERS
+    return max(_stages(costs, counts)) if sum(counts) == len(costs) else LAYERS
 
 
 def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
@@ -48,12 +55,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 
 
 def expected() -> list[int]:
-    """Try all ways to cut."""
-    best = []
-    for costs, p in CUTS:
-        ways = [(0, *i, len(costs)) for i in combinations(range(1, len(costs)), p - 1)]
-        best.append(min(_heaviest(costs, [j - i for i, j in pairwise(way)]) for way in ways))
-    return best
+    return [max(_stages(costs, _best(costs, p))) for costs, p in CUTS]
 
 
 def _by_number(costs: Sequence[int], p: int) -> list[int]:
@@ -83,24 +85,12 @@ def _nearest(costs: Sequence[int], p: int) -> list[int]:
     return [*counts, len(costs) - at]
 
 
-def _most_equal(costs: Sequence[int], p: int) -> list[int]:
-    """Make the difference between the dearest and the cheapest stage small."""
-
-    def spread(way: Sequence[int]) -> int:
-        stages = [sum(costs[i:j]) for i, j in pairwise(way)]
-        return max(stages) - min(stages)
-
-    places = combinations(range(1, len(costs)), p - 1)
-    best = min(((0, *inner, len(costs)) for inner in places), key=spread)
-    return [j - i for i, j in pairwise(best)]
-
-
-def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> When:
-    return would_give(lambda n: [_heaviest(costs, way(costs, p)) for costs, p in CUTS])
+def _cuts(way: Callable[[Sequence[int], int], list[int]]) -> Predicate:
+    return would_give(lambda n: [max(_stages(costs, way(costs, p))) for costs, p in CUTS])
 
 
 def _tells(problem: str) -> When:
-    return lambda yours, expected, n: isinstance(yours, list) and problem in yours
+    return lambda yours, expected, n: problem in yours
 
 
 EXERCISE = Exercise(
@@ -134,7 +124,7 @@ EXERCISE = Exercise(
         Mistake(
             "You make the stages as equal as possible. That is not the same: the cheapest stage "
             "does not count, only the most expensive one.",
-            when=_cuts(_most_equal),
+            when=_cuts(partial(_best, by=lambda stages: max(stages) - min(stages))),
         ),
         Mistake(
             "You give all stages equal numbers of layers, but layers cost different amounts: "

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate, every_rank, some_rank
 
 #: Stages and micro-batches; every stage of each is asked for.
 PIPES = ((4, 6), (4, 2), (2, 3), (3, 3), (1, 2))
@@ -81,19 +81,15 @@ def expected(n: int) -> list[list[Any]]:
     return [[*orders, *(min(m, n - rank) for m in RUNS)] for rank in range(n)]
 
 
-def _starts(ahead: Callable[[int, int, int], int]) -> When:
+def _starts(ahead: Callable[[int, int, int], int]) -> Predicate:
     """Return the predicate of orders that begin with so many forwards."""
-    wrong = _orders(ahead)
-    return lambda yours, expected, n: all(own[: len(CALLS)] == wrong for own in yours)
+    return every_rank(lambda mine, its: mine[: len(CALLS)] == _orders(ahead))
 
 
-def _each_call(holds: Callable[[list[str], list[str], int], bool]) -> When:
+def _some_call(holds: Callable[[list[str], list[str], int], bool]) -> Predicate:
     """Return the predicate that ``holds(yours, expected, m)`` for some call, on some rank."""
-    return lambda yours, expected, n: any(
-        holds(order, right, m)
-        for own, whole in zip(yours, expected, strict=True)
-        for order, right, (_, _, m) in zip(own, whole, CALLS, strict=False)
-    )
+    numbers = [m for _, _, m in CALLS]
+    return some_rank(lambda mine, its: any(map(holds, mine, its, numbers)))
 
 
 def _too_many(order: list[str], right: list[str], m: int) -> bool:
@@ -115,12 +111,12 @@ EXERCISE = Exercise(
         Mistake(
             "It names micro-batches that do not exist: their numbers are 0 to m - 1. If there "
             "are few, begin with only min(m, p - 1 - stage) forwards.",
-            when=_each_call(_too_many),
+            when=_some_call(_too_many),
         ),
         Mistake(
             "Entries are missing: every micro-batch has one forward and one backward. After the "
             "pairs, the backwards that are left have to follow.",
-            when=_each_call(lambda order, right, m: set(order) < set(right)),
+            when=_some_call(lambda order, right, m: set(order) < set(right)),
         ),
         Mistake(
             "This is GPipe's order: all forwards, then all backwards. It keeps all m "
@@ -148,7 +144,7 @@ EXERCISE = Exercise(
         Mistake(
             "The passes come back in the reverse order. Backwards, like forwards, are taken in "
             "the order 0, 1, 2, …",
-            when=_each_call(
+            when=_some_call(
                 lambda order, right, m: (
                     order != right
                     and sorted(order) == sorted(right)
@@ -158,7 +154,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The items of the list have to be texts such as 'F0' and 'B0'.",
-            when=_each_call(
+            when=_some_call(
                 lambda order, right, m: not all(isinstance(name, str) for name in order)
             ),
         ),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import Predicate, rank_would_give, some_rank
 
 #: Rows, outputs, and inputs on each rank, of each call.
 CALLS = ((2, 4, 3), (1, 3, 2))
@@ -44,11 +44,6 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return found
 
 
-def _each(n: int, give: Callable[[int, int], Any]) -> list[list[Any]]:
-    """Return what ``give(call, rank)`` gives for all calls, on each rank."""
-    return [[give(call, rank) for call in range(len(CALLS))] for rank in range(n)]
-
-
 def _sum(call: int, n: int) -> torch.Tensor:
     x, w, _ = _layer(call, n)
     return x @ w.T
@@ -65,16 +60,12 @@ def _part(call: int, rank: int, n: int) -> torch.Tensor:
 
 def expected(n: int) -> list[list[torch.Tensor]]:
     """Compute the whole layer in one process."""
-    return _each(n, lambda call, rank: _sum(call, n) + _bias(call, n))
+    return [[_sum(call, n) + _bias(call, n) for call in range(len(CALLS))]] * n
 
 
-def _gives(wrong: Callable[[int, int, int], Any]) -> When:
+def _gives(wrong: Callable[[int, int, int], Any]) -> Predicate:
     """Return the predicate of what a mistake gives: ``wrong(call, rank, n)``."""
-    return would_give(lambda n: _each(n, lambda call, rank: wrong(call, rank, n)))
-
-
-def _changed(yours: Any, expected: Any, n: int) -> bool:
-    return any(isinstance(out, str) and out == CHANGED for own in yours for out in own)
+    return rank_would_give(lambda rank, n: [wrong(c, rank, n) for c in range(len(CALLS))])
 
 
 EXERCISE = Exercise(
@@ -89,7 +80,7 @@ EXERCISE = Exercise(
         Mistake(
             "An argument has changed: bias is the layer's own, and the next call adds it again. "
             "Collect the sum in a tensor of its own.",
-            when=_changed,
+            when=some_rank(lambda mine, its: CHANGED in mine),
         ),
         Mistake(
             "Each rank has a part of the sum, from its own inputs, plus the bias. The parts of "

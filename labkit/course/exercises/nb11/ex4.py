@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near, would_give
+from ...mistakes import Predicate, rank_would_give, would_give
 
 #: Rows, inputs, and outputs of each rank, of each call.
 CALLS = ((2, 3, 2), (1, 4, 1))
@@ -50,28 +50,37 @@ def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
     return found
 
 
+def _each(
+    n: int, gives: Callable[[int, int], tuple[torch.Tensor | None, ...]]
+) -> list[list[dict[str, Any]]]:
+    """Return what each rank gets in each call: what ``gives(call, rank)`` has, by name."""
+    return [
+        [dict(zip(GIVES, gives(call, rank), strict=True)) for call in range(len(CALLS))]
+        for rank in range(n)
+    ]
+
+
 def _would(
     of_x: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor] = (
         lambda whole, part, n: whole + OUTSIDE
     ),
     times_w: Callable[[int], int] = lambda n: 1,
-) -> Callable[[int], list[list[dict[str, torch.Tensor]]]]:
+) -> Callable[[int], list[list[dict[str, Any]]]]:
     """Return what each rank gets in each call: x.grad as ``of_x(whole, part, n)`` makes it of the
     gradient through all outputs and through this rank's, w.grad multiplied by ``times_w(n)``."""
 
-    def play(n: int) -> list[list[dict[str, torch.Tensor]]]:
-        def one(call: int, rank: int) -> dict[str, torch.Tensor]:
+    def play(n: int) -> list[list[dict[str, Any]]]:
+        def one(call: int, rank: int) -> tuple[torch.Tensor, ...]:
             x, w, slope = _layer(call, n)
             mine, slopes = w.chunk(n, dim=0)[rank], slope.chunk(n, dim=1)[rank]
-            gives = x @ w.T, of_x(slope @ w, slopes @ mine, n), times_w(n) * slopes.T @ x
-            return dict(zip(GIVES, gives, strict=True))
+            return x @ w.T, of_x(slope @ w, slopes @ mine, n), times_w(n) * slopes.T @ x
 
-        return [[one(call, rank) for call in range(len(CALLS))] for rank in range(n)]
+        return _each(n, one)
 
     return play
 
 
-def expected(n: int) -> list[list[dict[str, torch.Tensor]]]:
+def expected(n: int) -> list[list[dict[str, Any]]]:
     """Compute the whole layer and its gradients in one process."""
     return _would()(n)
 
@@ -79,37 +88,22 @@ def expected(n: int) -> list[list[dict[str, torch.Tensor]]]:
 def _detached(n: int) -> list[list[dict[str, Any]]]:
     """Return what each rank gets if the output is cut off from x and w."""
 
-    def one(call: int) -> dict[str, Any]:
+    def one(call: int, rank: int) -> tuple[torch.Tensor | None, ...]:
         x, w, _ = _layer(call, n)
-        return dict(zip(GIVES, (x @ w.T, torch.full_like(x, OUTSIDE), None), strict=True))
+        return x @ w.T, torch.full_like(x, OUTSIDE), None
 
-    return [[one(call) for call in range(len(CALLS))]] * n
-
-
-def _stacked(n: int) -> list[list[dict[str, Any]]]:
-    """Return what each rank gets if the ranks' outputs stand below each other."""
-
-    def one(call: int) -> dict[str, Any]:
-        x, w, _ = _layer(call, n)
-        output = torch.cat([x @ own.T for own in w.chunk(n, dim=0)])
-        return dict(zip(GIVES, (output, None, None), strict=True))
-
-    return [[one(call) for call in range(len(CALLS))]] * n
+    return _each(n, one)
 
 
-def _output_is(put: Callable[[list[torch.Tensor], int], Any]) -> When:
+def _output_is(put: Callable[[list[torch.Tensor], int], Any]) -> Predicate:
     """Return the predicate of putting the ranks' outputs together like that, whatever the
     gradients."""
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        found = [[one["output"] for one in calls] for calls in yours]
-        outs = [
-            [x @ own.T for own in w.chunk(n, dim=0)]
-            for x, w, _ in (_layer(call, n) for call in range(len(CALLS)))
-        ]
-        return near(found, [[put(parts, rank) for parts in outs] for rank in range(n)])
+    def play(rank: int, n: int) -> list[Any]:
+        layers = [_layer(call, n) for call in range(len(CALLS))]
+        return [put([x @ own.T for own in w.chunk(n, dim=0)], rank) for x, w, _ in layers]
 
-    return when
+    return rank_would_give(play, lambda calls: [one["output"] for one in calls])
 
 
 EXERCISE = Exercise(
@@ -130,7 +124,7 @@ EXERCISE = Exercise(
         Mistake(
             "The ranks' outputs stand below each other. They are columns of one output: put them "
             "side by side.",
-            when=would_give(_stacked),
+            when=_output_is(lambda outs, rank: torch.cat(outs)),
         ),
         Mistake(
             "No gradient goes back through the output, and w.grad is None: all_gather copies "
