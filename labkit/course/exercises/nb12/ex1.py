@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, would_give
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 #: Processes on each node. With equal nodes more than one formula is right.
@@ -35,7 +35,7 @@ def expected() -> dict[str, list[int]]:
     return {" + ".join(map(str, sizes)): list(range(sum(sizes))) for sizes in SIZES}
 
 
-def _numbers(rank_of: Rank) -> When:
+def _numbers(rank_of: Rank) -> Predicate:
     return would_give(lambda n: _numbered(rank_of))
 
 

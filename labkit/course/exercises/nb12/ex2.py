@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import Predicate
 from .facts import Facts, fact, fact_is
 
 TORCHRUN, SRUN, BOTH, ALONE = "torchrun", "srun", "srun torchrun", "alone"
@@ -91,7 +91,7 @@ def expected() -> dict[str, list[int]]:
     return {TORCHRUN: [5, 2, 7], SRUN: [6, 1, 8], BOTH: [0, 0, 9], ALONE: [0, 0, 1]}
 
 
-def _lacks(environment: str, begins: str = "") -> When:
+def _lacks(environment: str, begins: str = "") -> Predicate:
     """Return the predicate of a mistake that asks for a name which is not there."""
     return fact(environment, lambda found: str(found).startswith(f"{LACKS} {begins}".strip()))
 
@@ -108,9 +108,7 @@ EXERCISE = Exercise(
         Mistake(
             "The answer, or the error, is the same in every case, although environment is not: "
             "read the names in the text, in capitals, from environment and not from os.environ.",
-            when=lambda yours, expected, n: (
-                isinstance(yours, dict) and all(v == yours[ALONE] for v in yours.values())
-            ),
+            when=lambda yours, expected, n: all(v == yours[ALONE] for v in yours.values()),
         ),
         Mistake(
             "A name that is in environment was looked for in os.environ: read all of them from "
@@ -143,9 +141,7 @@ EXERCISE = Exercise(
         Mistake(
             "srun alone sets no RANK. Check whether it is there, and otherwise read Slurm's "
             "variables.",
-            when=lambda yours, expected, n: (
-                yours[SRUN] == expected[ALONE] or _lacks(SRUN)(yours, expected, n)
-            ),
+            when=fact_is(SRUN, expected()[ALONE]) | _lacks(SRUN),
         ),
         Mistake(
             "Where srun has started torchrun, Slurm's variables number the agents. The ranks are "
@@ -159,9 +155,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Without a launcher none of the names is there: return (0, 0, 1).",
-            when=lambda yours, expected, n: (
-                yours[ALONE] is None or _lacks(ALONE)(yours, expected, n)
-            ),
+            when=fact_is(ALONE, None) | _lacks(ALONE),
         ),
     ),
     hints=(

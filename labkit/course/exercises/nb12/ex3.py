@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import When, every_rank, some_rank
 from ...trial_tools import sleepless
 from .facts import MISSING, Facts
 
@@ -71,13 +72,9 @@ def expected(n: int) -> list[Facts]:
     return [{FETCHED: 1, READ: "".join(PIECES)}] * n
 
 
-def _fetched(yours: Sequence[Any]) -> tuple[int, int]:
-    """Return how often each node has fetched, the one of one process first."""
-    return yours[0][FETCHED], yours[-1][FETCHED]
-
-
-def _early(yours: Sequence[Any], expected: Any, n: int) -> bool:
-    return any(y[READ] in (MISSING, "", *PIECES) for y in yours)
+def _fetched(first: int, last: int) -> When:
+    """Return the predicate of how often each node has fetched, the one of one process first."""
+    return lambda yours, expected, n: (yours[0][FETCHED], yours[-1][FETCHED]) == (first, last)
 
 
 EXERCISE = Exercise(
@@ -98,32 +95,32 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "No process calls fetch(path).",
-            when=lambda yours, expected, n: all(y[FETCHED] == 0 for y in yours),
+            when=every_rank(lambda mine, its: mine[FETCHED] == 0),
         ),
         Mistake(
             "One process fetches for all nodes, so the other node has no file. There is one rank "
             "0 in all, but a local rank 0 on every node.",
-            when=lambda yours, expected, n: _fetched(yours) == (1, 0),
+            when=_fetched(1, 0),
         ),
         Mistake(
             "On a node with one process nobody fetches: its local rank is 0, and only that one is "
             "on every node.",
-            when=lambda yours, expected, n: _fetched(yours) == (0, 1),
+            when=_fetched(0, 1),
         ),
         Mistake(
             "Several processes of a node fetch at once and write to the same file. One is "
             "enough: local rank 0. (Checking first whether the file exists does not help: at the "
             "start none of them sees one.)",
-            when=lambda yours, expected, n: any(y[FETCHED] > 1 for y in yours),
+            when=some_rank(lambda mine, its: mine[FETCHED] > 1),
         ),
         Mistake(
             "Some processes read the file before it is complete. Let all of them call a barrier "
             "between fetching and reading: a download can take longer than any time.sleep.",
-            when=_early,
+            when=some_rank(lambda mine, its: mine[READ] in (MISSING, "", *PIECES)),
         ),
         Mistake(
             "The file is there, but its text is not returned: return what you read.",
-            when=lambda yours, expected, n: any(y[READ] is None for y in yours),
+            when=some_rank(lambda mine, its: mine[READ] is None),
         ),
     ),
     hints=(

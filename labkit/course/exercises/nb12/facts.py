@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...mistakes import When
+from ...mistakes import Predicate
 
 #: What an answer raises that reads a file before it is there.
 MISSING = "FileNotFoundError"
@@ -18,15 +18,11 @@ def raises(error: BaseException) -> str:
     return f"raises {type(error).__name__}"
 
 
-def fact(name: str, test: Callable[[Any], bool]) -> When:
+def fact(name: str, test: Callable[[Any], bool]) -> Predicate:
     """Return the predicate of a mistake that shows in one fact."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return isinstance(yours, dict) and test(yours[name])
-
-    return when
+    return Predicate(lambda yours, expected, n: test(yours[name]))
 
 
-def fact_is(name: str, *values: Any) -> When:
+def fact_is(name: str, *values: Any) -> Predicate:
     """Return the predicate of a mistake that gives one of these values."""
     return fact(name, lambda found: found in values)
