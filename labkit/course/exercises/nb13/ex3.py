@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
 
 
 def _train_in_turn(answer: Callable[..., Any], here: Here) -> Any:
-    """Make one worker after the other train; return what the answer gives on this rank."""
+    """Let one worker after the other train; return what the answer gives on this rank."""
     rank, returned = here.rank, None
     for worker in range(1, here.world_size):
         if rank == worker:
@@ -39,57 +38,40 @@ def _train_in_turn(answer: Callable[..., Any], here: Here) -> Any:
     return returned
 
 
-#: What a worker does, with the server in its own process.
-Gradient = Callable[[torch.Tensor], torch.Tensor]
-Worker = Callable[[StrictServer, Gradient, int], int]
-
-
-def _strict(server: StrictServer, gradient: Gradient, steps: int) -> int:
+def _train(server: StrictServer, rank: int, *, again: bool) -> int:
+    """Train as a worker in the server's process; ``again`` tells whether refused gradients count
+    for nothing. Return how many were refused."""
     taken = refused = 0
-    while taken < steps:
+    while taken + (0 if again else refused) < STEPS:
         w, version = server.pull()
-        fresh = server.push(gradient(w), version)
+        fresh = server.push(gradient_of(w, rank), version)
         taken, refused = taken + fresh, refused + (not fresh)
     return refused
 
 
-def _never_again(server: StrictServer, gradient: Gradient, steps: int) -> int:
-    refused = 0
-    for _ in range(steps):
-        w, version = server.pull()
-        refused += not server.push(gradient(w), version)
-    return refused
-
-
-def _play(n: int, worker: Worker, workers: Sequence[int] | None = None) -> list[Any]:
+def _play(n: int, workers: Sequence[int] | None = None, *, again: bool = True) -> list[Any]:
     """Train in one process, worker after worker."""
     server, returned = StrictServer(), [0] * n
     for rank in range(1, n) if workers is None else workers:
-        returned[rank] = worker(server, partial(gradient_of, rank=rank), STEPS)
+        returned[rank] = _train(server, rank, again=again)
     return [server.seen(), *returned[1:]]
 
 
 def expected(n: int) -> list[Any]:
-    return _play(n, _strict)
+    return _play(n)
 
 
 def _alone(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether only one of several workers has trained."""
+    """Tell whether only one of several workers has trained."""
     server = yours[0]
-    alone = (_play(n, _strict, workers=[worker])[0] for worker in range(1, n))
+    alone = (_play(n, [worker])[0] for worker in range(1, n))
     return n > 2 and any(near(server, play) for play in alone)
 
 
 def _refused_for_good(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether refused gradients were not made good."""
-    wrong = _play(n, _never_again)
+    """Tell whether refused gradients were not made good."""
+    wrong = _play(n, again=False)
     return near(yours[0], wrong[0]) and not near(wrong[0], expected[0])
-
-
-def _smuggled(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether the server took all gradients, but other ones than those of one process."""
-    taken = bool(yours[0][1] == expected[0][1])
-    return taken and not torch.allclose(yours[0][0], expected[0][0])
 
 
 EXERCISE = Exercise(
@@ -125,7 +107,9 @@ from torch.distributed import rpc
         Mistake(
             "The server took a gradient that you had computed at older weights: the version that "
             "you push must be the one that came with those weights.",
-            when=_smuggled,
+            when=lambda yours, expected, n: (
+                yours[0][1] == expected[0][1] and not torch.allclose(yours[0][0], expected[0][0])
+            ),
         ),
         Mistake(
             "No gradient has reached the server. to_here() gives you a copy, and a push into "

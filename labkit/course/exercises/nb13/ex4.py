@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, any_of
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 WORKERS = (2, 3, 4, 8, 64, 1000)
@@ -26,12 +26,8 @@ def expected() -> list[int]:
     return [math.ceil(_servers(k)) for k in WORKERS]
 
 
-def _for_each(number: Callable[[int], float]) -> When:
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = [number(k) for k in WORKERS]
-        return len(yours) == len(wrong) and all(map(math.isclose, yours, wrong))
-
-    return when
+def _gives(number: Callable[[int], float]) -> Predicate:
+    return would_give(lambda n: [number(k) for k in WORKERS])
 
 
 EXERCISE = Exercise(
@@ -51,16 +47,16 @@ EXERCISE = Exercise(
         Mistake(
             "With the number rounded down, each server still moves more bytes than a rank of the "
             "ring: round up.",
-            when=_for_each(lambda k: math.floor(_servers(k))),
+            when=_gives(lambda k: math.floor(_servers(k))),
         ),
         Mistake(
             "You count only one direction of the server: per worker, one tensor comes in and one "
             "goes out.",
-            when=_for_each(lambda k: math.ceil(_servers(k) / 2)),
+            when=_gives(lambda k: math.ceil(_servers(k) / 2)),
         ),
         Mistake(
             "You count only one direction of the ring: its ranks receive as much as they send.",
-            when=_for_each(lambda k: math.ceil(_servers(k) * 2)),
+            when=_gives(lambda k: math.ceil(_servers(k) * 2)),
         ),
         Mistake(
             "It returns None for some numbers of workers.",
@@ -69,11 +65,7 @@ EXERCISE = Exercise(
         Mistake(
             "That is half as many servers as workers, which would do if a rank of the ring moved "
             "4 S. It moves 4 (workers - 1) / workers · S, a little less, so it takes more servers.",
-            when=any_of(
-                _for_each(lambda k: k // 2),
-                _for_each(lambda k: k / 2),
-                _for_each(lambda k: math.ceil(k / 2)),
-            ),
+            when=_gives(lambda k: k // 2) | _gives(lambda k: k / 2) | _gives(lambda k: -(-k // 2)),
         ),
     ),
     hints=(
