@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import Predicate, rank_would_give, some_rank, would_give
 
 REFERENCE, TOLERANCE = 0.5, 0.25
-#: What is tried: a name, and the loss of a rank among so many. Sixteenths are
-#: exact.
+#: What is tried: a name, and the loss of a rank among so many. Sixteenths are exact.
 CASES: tuple[tuple[str, Callable[[int, int], float]], ...] = (
     ("all losses are 0.6875", lambda rank, n: 0.6875),
     ("the last rank's loss is 2", lambda rank, n: 2.0 if rank == n - 1 else 0.5),
@@ -33,24 +32,20 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [answer(loss(here.rank, here.world_size), REFERENCE, TOLERANCE) for _, loss in CASES]
 
 
-def _losses(loss: Callable[[int, int], float], n: int) -> list[float]:
-    return [loss(rank, n) for rank in range(n)]
-
-
 def _is_near(loss: float) -> bool:
     return abs(loss - REFERENCE) <= TOLERANCE
 
 
 def _told(verdict: Callable[[list[float]], Any]) -> Callable[[int], list[list[Any]]]:
     """Return what all ranks give if a verdict is made from all ranks' losses."""
-    return lambda n: [[verdict(_losses(loss, n)) for _, loss in CASES] for _ in range(n)]
+    return lambda n: [[verdict([loss(r, n) for r in range(n)]) for _, loss in CASES]] * n
+
+
+def _gives(verdict: Callable[[list[float]], Any]) -> Predicate:
+    return would_give(_told(verdict))
 
 
 expected = _told(lambda losses: all(map(_is_near, losses)))
-
-
-def _own(n: int) -> list[list[bool]]:
-    return [[_is_near(loss(rank, n)) for _, loss in CASES] for rank in range(n)]
 
 
 EXERCISE = Exercise(
@@ -65,22 +60,22 @@ EXERCISE = Exercise(
         Mistake(
             "Each rank answers for itself. The ranks have to agree: if one of them is wrong, all "
             "return False.",
-            when=would_give(_own),
+            when=rank_would_give(lambda r, n: [_is_near(loss(r, n)) for _, loss in CASES]),
         ),
         Mistake(
             "That is rank 0's answer, given to all. Another rank may be wrong while rank 0 is "
             "right.",
-            when=would_give(_told(lambda losses: _is_near(losses[0]))),
+            when=_gives(lambda losses: _is_near(losses[0])),
         ),
         Mistake(
             "One rank that is right is enough for your True. All of them have to be right: combine "
             "their answers with MIN.",
-            when=would_give(_told(lambda losses: any(map(_is_near, losses)))),
+            when=_gives(lambda losses: any(map(_is_near, losses))),
         ),
         Mistake(
             "You compare the mean of the losses. An error of +2 on one rank and one of -2 on "
             "another cancel in it: compare each loss by itself.",
-            when=would_give(_told(lambda losses: _is_near(sum(losses) / len(losses)))),
+            when=_gives(lambda losses: _is_near(sum(losses) / len(losses))),
         ),
         Mistake(
             "You compare the ranks with each other. They may all have the same wrong loss: compare "
@@ -93,35 +88,27 @@ EXERCISE = Exercise(
             "A loss of NaN gets True. Every comparison with NaN is False, so ask what has to hold "
             "(error <= tolerance), not what must not; and ask on each rank, before the reduction: "
             "MAX may lose a NaN.",
-            when=would_give(
-                _told(lambda losses: not any(abs(x - REFERENCE) > TOLERANCE for x in losses))
-            ),
+            when=_gives(lambda losses: not any(abs(x - REFERENCE) > TOLERANCE for x in losses)),
         ),
         Mistake(
             "A loss far below the reference gets True: take the absolute value of the difference.",
-            when=would_give(_told(lambda losses: all(x - REFERENCE <= TOLERANCE for x in losses))),
+            when=_gives(lambda losses: all(x - REFERENCE <= TOLERANCE for x in losses)),
         ),
         Mistake(
             "`tolerance` is the largest distance itself, in the units of the loss: do not "
             "multiply it by the reference.",
-            when=would_give(
-                _told(
-                    lambda losses: all(abs(x - REFERENCE) <= TOLERANCE * REFERENCE for x in losses)
-                )
+            when=_gives(
+                lambda losses: all(abs(x - REFERENCE) <= TOLERANCE * REFERENCE for x in losses)
             ),
         ),
         Mistake(
             "You add up the distances of all ranks. Each by itself may be as large as "
             "`tolerance`: let each rank compare its own, and combine the answers.",
-            when=would_give(
-                _told(lambda losses: sum(abs(x - REFERENCE) for x in losses) <= TOLERANCE)
-            ),
+            when=_gives(lambda losses: sum(abs(x - REFERENCE) for x in losses) <= TOLERANCE),
         ),
         Mistake(
             "A loss that is exactly `tolerance` away gets False; the text says at most: <=.",
-            when=would_give(
-                _told(lambda losses: all(abs(x - REFERENCE) < TOLERANCE for x in losses))
-            ),
+            when=_gives(lambda losses: all(abs(x - REFERENCE) < TOLERANCE for x in losses)),
         ),
         Mistake(
             "Not every rank makes the call, and the others wait for it: every rank has to make it, "
@@ -130,8 +117,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Return a bool, True or False: bool(…) makes one from a tensor of one element.",
-            when=lambda yours, expected, n: any(
-                item is not None and not isinstance(item, bool) for rank in yours for item in rank
+            when=some_rank(
+                lambda mine, its: any(y is not None and not isinstance(y, bool) for y in mine)
             ),
         ),
         Mistake(

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import near
+from ...mistakes import Predicate, every_rank, near, some_rank, would_give
 from .cable import counted
 
 #: Shapes and types; those of the first layout, and the one of the others.
@@ -102,44 +102,28 @@ def _host(rank: int, per: int) -> range:
 expected = _each(lambda case, rank, n, per: _added(case, range(n)))
 
 
-def _tensors(yours: list[Any]) -> list[Any]:
-    return [rank[::3] for rank in yours]
+def _tensors(own: list[Any]) -> list[Any]:
+    return own[::3]
 
 
-def _are(play: Callable[[int, int, int, int], torch.Tensor]) -> Callable[[Any, Any, int], bool]:
+def _are(play: Callable[[int, int, int, int], torch.Tensor]) -> Predicate:
     """Return the predicate of a mistake by the tensors alone, whatever else was counted."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = _tensors(_each(play)(n))
-        return near(_tensors(yours), wrong) and not near(_tensors(expected), wrong)
-
-    return when
+    return would_give(lambda n: [_tensors(own) for own in _each(play)(n)], _tensors)
 
 
-def _beyond(place: int) -> Callable[[Any, Any, int], bool]:
+def _beyond(place: int) -> Predicate:
     """Return the predicate of a right result with too many elements in one of the counts."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        right = near(_tensors(yours), _tensors(expected))
-        return right and any(count for rank in yours for count in rank[place::3])
-
-    return when
+    right = every_rank(lambda mine, its: near(_tensors(mine), _tensors(its)))
+    return right & some_rank(lambda mine, its: any(mine[place::3]))
 
 
-def _padded_too_far(yours: list[Any]) -> bool:
-    """Return whether no rank has put more than one element too much through `across`."""
-    return all(beyond <= 1 for rank in yours for beyond in rank[1::3])
-
-
-def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether all sums are right as far as float32 goes, and not beyond."""
-    mine, its = ([x.double() for rank in _tensors(y) for x in rank] for y in (yours, expected))
-    return not near(_tensors(yours), _tensors(expected)) and all(
-        near(x, y) or bool(x.isinf().any()) for x, y in zip(mine, its, strict=True)
+def _as_in_float32(mine: list[Any], its: list[Any]) -> bool:
+    """Tell whether sums are right as far as float32 goes."""
+    return all(
+        near(x.double(), y.double()) or bool(x.isinf().any())
+        for x, y in zip(_tensors(mine), _tensors(its), strict=True)
     )
 
-
-AGAIN = "dist.all_gather_into_tensor(padded, part, group=inside)"
 
 EXERCISE = Exercise(
     id="14-3",
@@ -174,7 +158,8 @@ EXERCISE = Exercise(
         Mistake(
             "The sum has lost digits: the padded copy is float32, and x has another type. Give the "
             "copy the type of x: x.new_zeros(…), or dtype=x.dtype.",
-            when=_digits_lost,
+            when=every_rank(_as_in_float32)
+            & some_rank(lambda mine, its: not near(_tensors(mine), _tensors(its))),
         ),
         Mistake(
             "The sum is right, but it is not made on two levels: a collective ran on neither "
@@ -185,7 +170,7 @@ EXERCISE = Exercise(
             "The sum is right, but padded more than it has to be, so that a rank puts more than "
             "its part through `across`: pad to the next multiple of the ranks per host, "
             "dist.get_world_size(inside), which may be 1.",
-            when=lambda *found: _beyond(1)(*found) and _padded_too_far(found[0]),
+            when=_beyond(1) & every_rank(lambda mine, its: max(mine[1::3]) <= 1),
         ),
         Mistake(
             "The sum is right, but a rank puts more than its part through `across`. Let every rank "

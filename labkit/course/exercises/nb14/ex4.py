@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import would_give
+from ...mistakes import some_rank, would_give
 
 #: What is tried: a name, and the host of a rank among so many.
 CASES: tuple[tuple[str, Callable[[int, int], str]], ...] = (
@@ -69,41 +69,30 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return results
 
 
-def _each(
-    order: Callable[[int, list[str]], list[int]], *, same: bool = True
-) -> Callable[[int], Any]:
-    """Return what every rank gives if ``order(rank, hosts)`` is what it returns."""
-    return lambda n: [
-        [
-            item
-            for _, host in CASES
-            for item in (
-                hops(order(rank, _hosts(host, n)), _hosts(host, n)),
-                same
-                or all(
-                    order(rank, _hosts(host, n)) == order(other, _hosts(host, n))
-                    for other in range(n)
-                ),
-            )
-        ]
-        for rank in range(n)
-    ]
+def _each(order: Callable[[list[str]], list[int]]) -> Callable[[int], list[list[Any]]]:
+    """Return what every rank gives if all return ``order(hosts)``."""
+
+    def play(n: int) -> list[list[Any]]:
+        hosts = [_hosts(host, n) for _, host in CASES]
+        return [[item for own in hosts for item in (hops(order(own), own), True)]] * n
+
+    return play
 
 
-def _sorted(rank: int, hosts: list[str]) -> list[int]:
+def _sorted(hosts: list[str]) -> list[int]:
     return sorted(range(len(hosts)), key=lambda r: hosts[r])
 
 
 expected = _each(_sorted)
 
 
-def _places(rank: int, hosts: list[str]) -> list[int]:
+def _places(hosts: list[str]) -> list[int]:
     """Return the place of each rank in the order: its inverse."""
-    order = _sorted(rank, hosts)
+    order = _sorted(hosts)
     return [order.index(r) for r in range(len(hosts))]
 
 
-def _in_turn(rank: int, hosts: list[str]) -> list[int]:
+def _in_turn(hosts: list[str]) -> list[int]:
     """Return one rank of each host in turn."""
     return sorted(range(len(hosts)), key=lambda r: (hosts[:r].count(hosts[r]), hosts[r]))
 
@@ -120,26 +109,26 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "ring_order returns nothing: end it with return and the list.",
-            when=lambda yours, expected, n: any(None in rank for rank in yours),
+            when=some_rank(lambda mine, its: None in mine),
         ),
         Mistake(
             "The items have to be the numbers of the ranks, as int, in a list: [0, 2, 1, 3].",
-            when=lambda yours, expected, n: any(NO_LIST in rank for rank in yours),
+            when=some_rank(lambda mine, its: NO_LIST in mine),
         ),
         Mistake(
             "Every rank has to be in the list exactly once, also those of other hosts.",
-            when=lambda yours, expected, n: any(NOT_ALL in rank for rank in yours),
+            when=some_rank(lambda mine, its: NOT_ALL in mine),
         ),
         Mistake(
             "The ranks return different lists, so they would not form one ring: use a rule that "
             "does not depend on which rank applies it, such as the host's name. (hash() of a text, "
             "and with it the order of a set, differs from process to process.)",
-            when=lambda yours, expected, n: any(False in rank[1::2] for rank in yours),
+            when=some_rank(lambda mine, its: False in mine[1::2]),
         ),
         Mistake(
             "That is the order of the ranks' numbers, so the ring leaves a host as often as the "
             "launcher has dealt them. Put the ranks of each host next to each other.",
-            when=would_give(_each(lambda rank, hosts: list(range(len(hosts))))),
+            when=would_give(_each(lambda hosts: list(range(len(hosts))))),
         ),
         Mistake(
             "Your list says at which place each rank stands. Return the ranks in the order of the "
