@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import parts
+from ...mistakes import every_rank, parts, some_rank
 from .shared_store import shared_store
 
 
@@ -53,11 +53,6 @@ def expected(world_size: int) -> list[list[Any]]:
     return [[world_size - 1 - rank, world_size + rank, "add add"] for rank in range(world_size)]
 
 
-def _calls(yours: Sequence[Any]) -> str:
-    """Return the calls of the rank that made most."""
-    return max(parts(yours, 2), key=len)
-
-
 EXERCISE = Exercise(
     id="15-1",
     title="Draw a ticket",
@@ -70,19 +65,18 @@ EXERCISE = Exercise(
         Mistake(
             "compare_set is safe, but you have to read first, and to try again if another rank was "
             "faster. add needs one call per ticket.",
-            when=lambda yours, expected, n: "compare_set" in _calls(yours),
+            when=some_rank(lambda mine, its: "compare_set" in mine[2]),
         ),
         Mistake(
             "You read the number and then set it: between the two calls another rank can read the "
             "same number. add does both in one call.",
-            when=lambda yours, expected, n: "set" in _calls(yours).split(),
+            when=some_rank(lambda mine, its: "set" in mine[2].split()),
         ),
         Mistake(
             "The tickets are right, but each takes more than one call of the store: what add "
             "returns is all that you need.",
-            when=lambda yours, expected, n: (
-                [v[:2] for v in yours] == [e[:2] for e in expected] and "add" in _calls(yours)
-            ),
+            when=every_rank(lambda mine, its: mine[:2] == its[:2])
+            & some_rank(lambda mine, its: "add" in mine[2]),
         ),
         Mistake(
             "You wait for a key that no rank has set yet. add starts at 0 by itself.",
@@ -90,15 +84,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The tickets are text or bytes. What add returns is a number already.",
-            when=lambda yours, expected, n: any(
-                isinstance(ticket, str | bytes) for ticket in parts(yours, 0)
-            ),
+            when=some_rank(lambda mine, its: isinstance(mine[0], str | bytes)),
         ),
         Mistake(
             "Your tickets start at 1: add returns the number after the addition.",
-            when=lambda yours, expected, n: (
-                [v[:2] for v in yours] == [[e[0] + 1, e[1] + 1] for e in expected]
-            ),
+            when=every_rank(lambda mine, its: mine[:2] == [its[0] + 1, its[1] + 1]),
         ),
         Mistake(
             "Every rank gets its own rank as the ticket, whenever it comes: the store has to "

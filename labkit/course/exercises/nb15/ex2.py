@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import every_rank, some_rank
 from ...trial_tools import sleepless
 from .shared_store import shared_store
 
@@ -70,14 +71,13 @@ EXERCISE = Exercise(
         Mistake(
             "The first barrier works, but the second finds the key of the first already set: put "
             "the barrier's name into the key.",
-            when=lambda yours, expected, n: (
-                all(v[0] == n for v in yours) and any(v[1] != n for v in yours)
-            ),
+            when=every_rank(lambda mine, its: mine[0] == its[0])
+            & some_rank(lambda mine, its: mine[1] != its[1]),
         ),
         Mistake(
             "Some ranks go on before all have come: the key that they wait for must not be set "
             "before the last rank has come, and a fixed sleep is no wait for it.",
-            when=lambda yours, expected, n: any(v[0] != n for v in yours),
+            when=some_rank(lambda mine, its: mine[0] != its[0]),
         ),
     ),
     hints=(

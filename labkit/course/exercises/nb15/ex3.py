@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ....base import times
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import parts
+from ...mistakes import some_rank
 
 #: In seconds: when a late key comes and how long to wait for it at most; how long to
 #: wait for one that comes too late, and when that one comes.
@@ -64,35 +64,31 @@ EXERCISE = Exercise(
         Mistake(
             "str() of bytes keeps the b and the quotes of Python's notation: decode() gives the "
             "text.",
-            when=lambda yours, expected, n: any(
-                str(part).startswith("b'") and isinstance(part, str) for part in parts(yours, 0)
-            ),
+            when=some_rank(lambda mine, its: isinstance(mine[0], str) and mine[0][:2] == "b'"),
         ),
         Mistake(
             "The store returns bytes, but text is expected: decode them.",
-            when=lambda yours, expected, n: any(
-                isinstance(part, bytes) for place in range(3) for part in parts(yours, place)
-            ),
+            when=some_rank(lambda mine, its: any(isinstance(part, bytes) for part in mine[:3])),
         ),
         Mistake(
             "The key was set a moment later, well before `seconds` were over, and you did not wait "
             "for it: check looks only once, and wait takes a timedelta(seconds=…).",
-            when=lambda yours, expected, n: "nothing" in parts(yours, 1),
+            when=some_rank(lambda mine, its: mine[1] == "nothing"),
         ),
         Mistake(
             "You waited longer than `seconds`, until the key was set or the store's own timeout "
             "was over: pass `seconds` to wait, as a timedelta.",
-            when=lambda yours, expected, n: "the shape" in parts(yours, 2),
+            when=some_rank(lambda mine, its: mine[2] == "the shape"),
         ),
         Mistake(
             "The store's timeout has changed, for every later call too: pass the time to wait "
             "instead of calling set_timeout.",
-            when=lambda yours, expected, n: "another timeout" in parts(yours, 3),
+            when=some_rank(lambda mine, its: mine[3] == "another timeout"),
         ),
         Mistake(
             "The default is in the store now, so every other rank that asks takes it for the "
             "value. Only return it.",
-            when=lambda yours, expected, n: "the default under the key" in parts(yours, 3),
+            when=some_rank(lambda mine, its: mine[3] == "the default under the key"),
         ),
         Mistake(
             "It raises the store's error when no rank sets the key: catch it and return default.",

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import Predicate, every_rank, some_rank, would_give
 
 #: How often one grid is asked for beforehand: groups that each rank has made for itself can find
 #: their members once by luck.
@@ -51,20 +52,18 @@ def trial(
     return [*found, kept, apart]
 
 
-def lines(
-    world_size: int, shapes: Sequence[tuple[int, int]] | None = None
-) -> list[list[list[list[int]]]]:
-    """Return for each rank and grid the ranks of its row and of its column."""
-    shapes = grids(world_size) if shapes is None else shapes
+Lines = list[list[int]]
+Grids = Sequence[tuple[int, int]]
+
+
+def lines(rank: int, shapes: Grids) -> list[Lines]:
+    """Return for each grid the ranks of this rank's row and of its column."""
     return [
         [
-            [
-                [r for r in range(world_size) if r // columns == rank // columns],
-                [r for r in range(world_size) if r % columns == rank % columns],
-            ]
-            for _, columns in shapes
+            [r for r in range(rows * columns) if r // columns == rank // columns],
+            [r for r in range(rows * columns) if r % columns == rank % columns],
         ]
-        for rank in range(world_size)
+        for rows, columns in shapes
     ]
 
 
@@ -72,25 +71,25 @@ def _sum(ranks: Sequence[int]) -> list[int]:
     return [sum(both) for both in zip(*map(held, ranks), strict=True)]
 
 
-def _sums(world_size: int, pick: Callable[[list[list[int]], int], list[list[int]]]) -> list[Any]:
+def _sums(
+    world_size: int,
+    pick: Callable[[Lines, int], Lines] = lambda both, n: both,
+    shapes: Callable[[int], Grids] = grids,
+) -> list[Any]:
     """Return for each rank all sums, over the ranks that ``pick(row and column, n)`` gives."""
     return [
-        [_sum(ranks) for both in of_rank for ranks in pick(both, world_size)]
-        for of_rank in lines(world_size)
-    ]
-
-
-def _exchanged(world_size: int) -> list[Any]:
-    """Return all sums in grids whose numbers of rows and columns have been exchanged."""
-    shapes = [(columns, rows) for rows, columns in grids(world_size)]
-    return [
-        [_sum(ranks) for both in of_rank for ranks in both] for of_rank in lines(world_size, shapes)
+        [
+            _sum(ranks)
+            for both in lines(rank, shapes(world_size))
+            for ranks in pick(both, world_size)
+        ]
+        for rank in range(world_size)
     ]
 
 
 def expected(world_size: int) -> list[list[Any]]:
     """Add up in one process."""
-    return [[*sums, True, True] for sums in _sums(world_size, lambda both, n: both)]
+    return [[*sums, True, True] for sums in _sums(world_size)]
 
 
 def entries(world_size: int) -> list[str]:
@@ -104,16 +103,10 @@ def entries(world_size: int) -> list[str]:
 
 
 def _gives(
-    pick: Callable[[list[list[int]], int], list[list[int]]],
-) -> Callable[[Any, Any, int], bool]:
+    pick: Callable[[Lines, int], Lines], shapes: Callable[[int], Grids] = grids
+) -> Predicate:
     """Return the predicate of answers that sum over other ranks, into two tensors of their own."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = _sums(n, pick)
-        sums = [y[:-2] for y in yours]
-        return sums == wrong and sums != [e[:-2] for e in expected]
-
-    return when
+    return would_give(lambda n: _sums(n, pick, shapes), lambda own: own[:-2])
 
 
 EXERCISE = Exercise(
@@ -127,12 +120,12 @@ EXERCISE = Exercise(
         Mistake(
             "x has changed: all_reduce overwrites its tensor. Sum a clone of x, and a second "
             "clone for the second sum.",
-            when=lambda yours, expected, n: any(y[-2] is False for y in yours),
+            when=some_rank(lambda mine, its: mine[-2] is False),
         ),
         Mistake(
             "Both sums are one tensor, and the second sum began with the first one's result: "
             "all_reduce overwrites its tensor. Clone x for each of them.",
-            when=lambda yours, expected, n: any(y[-1] is False for y in yours),
+            when=some_rank(lambda mine, its: mine[-1] is False),
         ),
         Mistake(
             "You sum over the whole world: all_reduce needs the sub-group as group=.",
@@ -145,13 +138,11 @@ EXERCISE = Exercise(
         Mistake(
             "Your grid has `rows` columns, as if the two numbers of its shape were swapped: a row "
             "has `columns` ranks, and rank 1 is beside rank 0 if there is more than one column.",
-            when=lambda yours, expected, n: (
-                [y[:-2] for y in yours] == _exchanged(n) != [e[:-2] for e in expected]
-            ),
+            when=_gives(lambda both, n: both, lambda n: [grid[::-1] for grid in grids(n)]),
         ),
         Mistake(
             "It returns one tensor; two are expected: the sum over the row, then over the column.",
-            when=lambda yours, expected, n: any("one tensor" in y for y in yours),
+            when=some_rank(lambda mine, its: "one tensor" in mine),
         ),
         Mistake(
             "Both sums are over the row: the ranks of a column are `columns` apart.",
@@ -180,10 +171,8 @@ EXERCISE = Exercise(
         Mistake(
             "Your grid has a fixed shape. It must have `rows` rows and `columns` columns, whatever "
             "these numbers are.",
-            when=lambda yours, expected, n: (
-                [y[4:] for y in yours] == [e[4:] for e in expected]
-                and [y[:4] for y in yours] != [e[:4] for e in expected]
-            ),
+            when=every_rank(lambda mine, its: mine[4:] == its[4:])
+            & some_rank(lambda mine, its: mine[:4] != its[:4]),
         ),
         Mistake(
             "Each rank makes only the groups that it is in. Every rank has to call new_group for "

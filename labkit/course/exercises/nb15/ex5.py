@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...exercise import Exercise, Goal, Here, Mistake
+from ...mistakes import every_rank, some_rank, would_give
 
 
 def partitions(world_size: int) -> list[list[list[int]]]:
@@ -46,22 +47,15 @@ def trial(
     return found
 
 
-def _collected(
-    world_size: int, place: int = -1, everywhere: bool = False, ordered: bool = True
-) -> list[list[Any]]:
-    """Return what each rank has if the member at a place collects, or each member does."""
+def expected(world_size: int, place: int = -1) -> list[list[Any]]:
+    """Return what each rank has if the member at a place collects."""
     found: list[list[Any]] = [[] for _ in range(world_size)]
     for way in partitions(world_size):
         for ranks in way:
             for rank in ranks:
-                has = everywhere or rank == ranks[place]
-                found[rank].append([held(r) for r in ranks] if has else "None")
+                collects = rank == ranks[place]
+                found[rank].append([held(r) for r in ranks] if collects else "None")
     return found
-
-
-def expected(world_size: int) -> list[list[Any]]:
-    """Look it up."""
-    return _collected(world_size)
 
 
 EXERCISE = Exercise(
@@ -106,19 +100,19 @@ EXERCISE = Exercise(
         Mistake(
             "The first member (place 0) has collected. The last place is "
             "dist.get_world_size(group) - 1.",
-            when=lambda yours, expected, n: yours == _collected(n, 0) != expected,
+            when=would_give(lambda n: expected(n, place=0)),
         ),
         Mistake(
             "Every rank returns None. The last member has to return the list into which it has "
             "received.",
-            when=lambda yours, expected, n: all(y == ["None", "None"] for y in yours),
+            when=every_rank(lambda mine, its: mine == ["None", "None"]),
         ),
         Mistake(
             "All members but the last have to return None; here others return something, too.",
-            when=lambda yours, expected, n: any(
-                e == "None" and y != e
-                for mine, right in zip(yours, expected, strict=True)
-                for y, e in zip(mine, right, strict=True)
+            when=some_rank(
+                lambda mine, its: any(
+                    e == "None" and y != e for y, e in zip(mine, its, strict=True)
+                )
             ),
         ),
         Mistake(
@@ -127,9 +121,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "A list of tensors is asked for, one per member; this is one tensor.",
-            when=lambda yours, expected, n: any(
-                isinstance(found, torch.Tensor) for own in yours for found in own
-            ),
+            when=some_rank(lambda mine, its: any(isinstance(y, torch.Tensor) for y in mine)),
         ),
     ),
     hints=(
