@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import near, parts, would_give
+from ...mistakes import Predicate, near, parts, would_give
 
 #: How many are asked for in each call, and of which type the numbers are.
 TOPS = (3, 2)
@@ -57,12 +57,13 @@ def _all(call: int, n: int) -> list[torch.Tensor]:
 
 def _each(play: Callable[[int, int, int], torch.Tensor]) -> Callable[[int], list[list[Any]]]:
     """Return what every rank gives if ``play(call, rank, n)`` is what it does."""
+    return lambda n: [
+        [item for call in CALLS for item in (play(call, rank, n), TYPES[call])] for rank in range(n)
+    ]
 
-    def plays(n: int) -> list[list[Any]]:
-        results = [[(play(call, rank, n), TYPES[call]) for call in CALLS] for rank in range(n)]
-        return [[item for pair in pairs for item in pair] for pairs in results]
 
-    return plays
+def _gives(play: Callable[[int, int, int], torch.Tensor]) -> Predicate:
+    return would_give(_each(play))
 
 
 EXERCISE = Exercise(
@@ -85,16 +86,14 @@ EXERCISE = Exercise(
         Mistake(
             "Those are the largest numbers of each rank itself: nothing was sent, or what came was "
             "not used.",
-            when=would_give(_each(lambda call, rank, n: _best(call, _scores(call, rank)))),
+            when=_gives(lambda call, rank, n: _best(call, _scores(call, rank))),
         ),
         Mistake(
             "Each rank sends only its largest number, but several of the k largest may be on one "
             "rank: send k from each.",
-            when=would_give(
-                _each(
-                    lambda call, rank, n: _best(
-                        call, torch.stack([x.max() for x in _all(call, max(n, 3))][:n])
-                    )
+            when=_gives(
+                lambda call, rank, n: _best(
+                    call, torch.stack([x.max() for x in _all(call, max(n, 3))][:n])
                 )
             ),
         ),
@@ -108,11 +107,9 @@ EXERCISE = Exercise(
         Mistake(
             "Those are the largest at each index: MAX compares first with first and second with "
             "second. Gather the numbers, then choose.",
-            when=would_give(
-                _each(
-                    lambda call, rank, n: (
-                        torch.stack([_best(call, x) for x in _all(call, n)]).max(0).values
-                    )
+            when=_gives(
+                lambda call, rank, n: (
+                    torch.stack([_best(call, x) for x in _all(call, n)]).max(0).values
                 )
             ),
         ),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import parts, would_give
+from ...mistakes import every_rank, rank_would_give, some_rank, would_give
 
 CALLS = range(2)
 
@@ -61,8 +62,8 @@ def expected(world_size: int) -> list[list[Any]]:
     return _each(_asked)(world_size)
 
 
-def _asked(call: int, rank: int, n: int) -> torch.Tensor:
-    tokens = _tokens(call, rank)
+def _asked(call: int, rank: int, n: int, *, as_floats: bool = False) -> torch.Tensor:
+    tokens = _tokens(call, rank).float() if as_floats else _tokens(call, rank)
     wants = _wants(call, rank, n).view(-1, *[1] * (tokens.dim() - 1))
     return _process(tokens, wants)  # type: ignore[arg-type]
 
@@ -94,17 +95,6 @@ def _sorted_twice(call: int, rank: int, n: int) -> torch.Tensor:
     return _sorted(call, rank, n)[_wants(call, rank, n).argsort(stable=True)]
 
 
-def _as_floats(call: int, rank: int, n: int) -> torch.Tensor:
-    """Return what an expert makes of float32 tokens."""
-    tokens = _tokens(call, rank).float()
-    wants = _wants(call, rank, n).view(-1, *[1] * (tokens.dim() - 1))
-    return _process(tokens, wants)  # type: ignore[arg-type]
-
-
-def _back_as_floats(call: int, rank: int, n: int) -> torch.Tensor:
-    return _asked(call, rank, n).float()
-
-
 EXERCISE = Exercise(
     id="16-2",
     title="Ask the experts",
@@ -134,36 +124,27 @@ EXERCISE = Exercise(
             "Integers have gone through float32, which has only 24 bits for their digits: "
             "50,331,653 became 50,331,652. Make every buffer with the dtype of tokens, as "
             "tokens.new_empty and torch.empty_like(tokens) do.",
-            when=lambda *found: any(
-                would_give(_each(play))(*found) for play in (_as_floats, _back_as_floats)
-            ),
+            when=would_give(_each(partial(_asked, as_floats=True)))
+            | would_give(_each(lambda call, rank, n: _asked(call, rank, n).float())),
         ),
         Mistake(
             "Each rank's expert has processed that rank's own tokens. Send every token to the rank "
             "that expert[i] names.",
-            when=lambda yours, expected, n: (
-                n > 1
-                and parts(yours, 2) == [[len(_tokens(call, r)) for call in CALLS] for r in range(n)]
+            when=rank_would_give(
+                lambda rank, n: [len(_tokens(call, rank)) for call in CALLS], lambda own: own[2]
             ),
         ),
         Mistake(
             "Tokens went to the wrong experts: the counts are right, but all_to_all_single cuts "
             "its input from the front, so the tokens have to be in the order of their experts.",
-            when=lambda yours, expected, n: (
-                parts(yours, 2) == parts(expected, 2)
-                and all(parts(yours, 3))
-                and all(
-                    y.shape == e.shape
-                    for y, e in zip(parts(yours, 0), parts(expected, 0), strict=True)
-                )
+            when=every_rank(
+                lambda mine, its: mine[2:] == its[2:] and mine[0].shape == its[0].shape
             ),
         ),
         Mistake(
             "Those are the results of the tokens that this rank's expert got; send them back to "
             "the ranks that the tokens came from.",
-            when=lambda yours, expected, n: (
-                [[len(y) for y in rank[:2]] for rank in yours] == parts(yours, 2)
-            ),
+            when=every_rank(lambda mine, its: [len(results) for results in mine[:2]] == mine[2]),
         ),
         Mistake(
             "Not every rank makes the three calls. A rank without tokens has to make them too: it "
@@ -181,13 +162,9 @@ EXERCISE = Exercise(
         Mistake(
             "The results are right, but work has to be called exactly once per call, even on a "
             "rank to which no token came.",
-            when=lambda yours, expected, n: (
-                parts(yours, 2) != parts(expected, 2)
-                and all(
-                    y.equal(e.to(y.device))
-                    for k in CALLS
-                    for y, e in zip(parts(yours, k), parts(expected, k), strict=True)
-                )
+            when=some_rank(lambda mine, its: mine[2] != its[2])
+            & every_rank(
+                lambda mine, its: all(mine[k].equal(its[k].to(mine[k].device)) for k in CALLS)
             ),
         ),
         Mistake(

@@ -59,16 +59,11 @@ def _best(call: int, ranks: list[int]) -> int:
 def _each(leader: Callable[[int, int, list[int], int], int]) -> Callable[[int], list[list[Any]]]:
     """Return what every rank holds if it follows ``leader(call, rank, its node, n)``."""
 
-    def plays(n: int) -> list[list[Any]]:
-        def node(call: int, rank: int) -> list[int]:
-            return next(node for node in _nodes(call, n) if rank in node)
+    def held(call: int, rank: int, n: int) -> torch.Tensor:
+        node = next(node for node in _nodes(call, n) if rank in node)
+        return _held(call, leader(call, rank, node, n))
 
-        return [
-            [_held(call, leader(call, rank, node(call, rank), n)) for call in CALLS]
-            for rank in range(n)
-        ]
-
-    return plays
+    return lambda n: [[held(call, rank, n) for call in CALLS] for rank in range(n)]
 
 
 def _cut(call: int, rank: int, node: list[int], n: int) -> int:

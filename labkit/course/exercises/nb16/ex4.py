@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ....base import times
+from .... import times
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import near, would_give
+from ...mistakes import near, some_rank, would_give
 
 #: Seconds that the last rank is late, to see whether anybody goes on without it.
 LATE = 1.0
@@ -34,7 +34,7 @@ class _Meeting:
         self._store.add(what, 1)
 
     def wait(self, what: str, count: int, seconds: float | None = None) -> bool:
-        """Wait until so many have noted it; return whether they have."""
+        """Wait until so many have noted it; tell whether they have."""
         end = time.monotonic() + (times.TRIAL_RANKS.seconds() if seconds is None else seconds)
         while self._store.add(what, 0) < count:
             if time.monotonic() > end:
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 def _overlapped(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Record when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
+    """Note when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
     rank = here.rank
     meeting, others = _Meeting("order", rank), here.world_size - 1
     when, calls = "never", 0
@@ -108,33 +108,17 @@ def _patient(answer: Callable[..., Any], here: Here) -> Any:
     return average
 
 
-def _averages(n: int) -> list[float]:
-    return [sum(_numbers(call, rank) for rank in range(n)) / n for call in range(2)]
-
-
-def expected(world_size: int) -> list[list[Any]]:
+def expected(world_size: int, factor: int = 1) -> list[list[Any]]:
     """Average in one process."""
-    first, second = _averages(world_size)
+    first, second = (
+        factor * sum(_numbers(call, rank) for rank in range(world_size)) / world_size
+        for call in range(2)
+    )
     return [[first, rank + 0.5, MEANWHILE, 1, second] for rank in range(world_size)]
 
 
-def _exchanged(n: int) -> list[list[Any]]:
-    first, _ = _averages(n)
-    return [[rank + 0.5, first, MEANWHILE, 1, 0.25] for rank in range(n)]
-
-
-def _sums(n: int) -> list[list[Any]]:
-    first, second = _averages(n)
-    return [[n * first, rank + 0.5, MEANWHILE, 1, n * second] for rank in range(n)]
-
-
-def _when(yours: Sequence[Any], moment: str) -> bool:
-    """Return whether some rank called ``compute`` at that moment."""
-    return any(y[2] == moment for y in yours)
-
-
-def _early(yours: Sequence[Any], expected: Sequence[Any], n: int) -> bool:
-    """Return whether all is right but averages."""
+def _early(yours: Any, expected: Any, n: int) -> bool:
+    """Tell whether all is right but averages."""
     rest = [[y[1:4] for y in values] for values in (yours, expected)]
     numbers = all(isinstance(y[k], int | float) for y in yours for k in (0, 4))
     if not (n > 1 and numbers and near(*rest)) or near(yours, expected):
@@ -161,12 +145,12 @@ EXERCISE = Exercise(
         Mistake(
             "compute() runs after the sum: the ranks that come early do nothing while they wait "
             "for the last one. Start the sum with async_op=True, compute, then wait.",
-            when=lambda yours, expected, n: _when(yours, TOO_LATE),
+            when=some_rank(lambda mine, its: mine[2] == TOO_LATE),
         ),
         Mistake(
             "compute() runs before the sum has begun, so the two cannot overlap. Start the sum "
             "first, with async_op=True.",
-            when=lambda yours, expected, n: _when(yours, TOO_EARLY),
+            when=some_rank(lambda mine, its: mine[2] == TOO_EARLY),
         ),
         Mistake(
             "compute is never called.",
@@ -178,7 +162,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "The two results are swapped: the average comes first, then what compute returned.",
-            when=would_give(_exchanged),
+            when=would_give(lambda n: [[b, a, *rest, 0.25] for a, b, *rest, _ in expected(n)]),
         ),
         Mistake(
             "The first of the pair is the Work object, which holds no numbers. The sum is in x, "
@@ -187,7 +171,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "That is the sum; divide it by the number of ranks, after wait().",
-            when=would_give(_sums),
+            when=would_give(lambda n: expected(n, factor=n)),
         ),
         Mistake(
             "A rank took its average before the last one had come: neither read nor change x until "
