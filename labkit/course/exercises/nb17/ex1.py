@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 #: n, size, compute, alpha, beta: by turns the network and the backward pass are the bottleneck.
@@ -39,17 +39,8 @@ def expected() -> list[float]:
     return [overhead(*case) for case in CASES]
 
 
-def _plays(*formulas: Overhead) -> When:
-    """Return the predicate of a formula that gives something other than the right one."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        return any(near(yours, [play(*case) for case in CASES]) for play in formulas)
-
-    return when
-
-
-def _call(n: int, size: float, alpha: float, beta: float) -> float:
-    return alpha + beta * size / n
+def _gives(formula: Overhead) -> Predicate:
+    return would_give(lambda n: [formula(*case) for case in CASES])
 
 
 EXERCISE = Exercise(
@@ -72,38 +63,34 @@ EXERCISE = Exercise(
         Mistake(
             "You let every all-reduce wait for the end of the backward pass. A bucket's all-reduce "
             "starts as soon as the bucket is ready, while the next one is computed.",
-            when=_plays(lambda n, s, c, a, b: n * a + b * s),
+            when=_gives(lambda n, s, c, a, b: n * a + b * s),
         ),
         Mistake(
             "That is the last bucket's all-reduce alone. It is right while the network keeps "
             "up; if a bucket takes longer to send than to compute, the all-reduces queue.",
-            when=_plays(lambda n, s, c, a, b: _call(n, s, a, b)),
+            when=_gives(lambda n, s, c, a, b: a + b * s / n),
         ),
         Mistake(
             "You have the case of a busy network only. If it keeps up with the backward pass, the "
             "last all-reduce starts when the last bucket is ready, not before: the larger of the "
             "two times counts.",
-            when=_plays(
-                lambda n, s, c, a, b: c / n + n * a + b * s - c,
-                lambda n, s, c, a, b: max(0.0, c / n + n * a + b * s - c),
-            ),
+            when=_gives(lambda n, s, c, a, b: c / n + n * a + b * s - c)
+            | _gives(lambda n, s, c, a, b: max(0.0, c / n + n * a + b * s - c)),
         ),
         Mistake(
             "n · α + β · size / n holds if computing takes as long as sending, compute = β · size. "
             "Here compute may be anything.",
-            when=_plays(lambda n, s, c, a, b: n * a + b * s / n),
+            when=_gives(lambda n, s, c, a, b: n * a + b * s / n),
         ),
         Mistake(
             "You pay α once. Each of the n all-reduces costs it.",
-            when=_plays(lambda n, s, c, a, b: overhead(n, s, c, a / n, b)),
+            when=_gives(lambda n, s, c, a, b: overhead(n, s, c, a / n, b)),
         ),
         Mistake(
             "You subtract all of computing from all of sending. The first bucket cannot be sent "
             "before compute / n, and the last one not before computing has ended.",
-            when=_plays(
-                lambda n, s, c, a, b: n * a + b * s - c,
-                lambda n, s, c, a, b: max(0.0, n * a + b * s - c),
-            ),
+            when=_gives(lambda n, s, c, a, b: n * a + b * s - c)
+            | _gives(lambda n, s, c, a, b: max(0.0, n * a + b * s - c)),
         ),
     ),
     hints=(

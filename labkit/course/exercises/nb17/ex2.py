@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, every_rank, near, rank_would_give
 
 COLUMNS = 3
 CALLS = range(2)
@@ -50,15 +50,9 @@ def expected(n: int) -> list[list[torch.Tensor]]:
     return [[_statistics(_together(call, n)) for call in CALLS]] * n
 
 
-def _first(play: Callable[[int, int], torch.Tensor]) -> When:
+def _first(play: Callable[[int, int], torch.Tensor]) -> Predicate:
     """Return the predicate of an answer that gives ``play(rank, n)`` for the whole numbers."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        found = [y[0] for y in yours]
-        wrong = [play(rank, n) for rank in range(n)]
-        return near(found, wrong) and not near(found, [e[0] for e in expected])
-
-    return when
+    return rank_would_give(play, lambda own: own[0])
 
 
 def _mean_of_statistics(rank: int, n: int) -> torch.Tensor:
@@ -70,17 +64,6 @@ def _weighted_statistics(rank: int, n: int) -> torch.Tensor:
     rows = len(_together(0, n))
     parts = [_statistics(_rows(0, r)) * len(_rows(0, r)) / rows for r in range(n)]
     return torch.stack(parts).sum(dim=0)
-
-
-def _mean_is_plain(yours: Any, expected: Any, n: int) -> bool:
-    return all(near(y[0][0], _mean_of_statistics(0, n)[0]) for y in yours)
-
-
-def _digits_lost(yours: Any, expected: Any, n: int) -> bool:
-    """Return whether all is right but the variances of the large numbers."""
-    return all(
-        near(y[0], e[0]) and near(y[1][0], e[1][0]) for y, e in zip(yours, expected, strict=True)
-    )
 
 
 EXERCISE = Exercise(
@@ -121,7 +104,9 @@ EXERCISE = Exercise(
             "minus the squared mean subtracts two nearly equal numbers, and float32 has too few "
             "digits for that. Gather every rank's mean, variance and number of rows, and merge "
             "them.",
-            when=_digits_lost,
+            when=every_rank(  # all is right but the variances of the large numbers
+                lambda mine, its: near(mine[0], its[0]) and near(mine[1][0], its[1][0])
+            ),
         ),
         Mistake(
             "The result is right, but it takes more than one collective per call. Put mean, "
@@ -136,7 +121,9 @@ EXERCISE = Exercise(
         Mistake(
             "The mean is that of the ranks' means, whatever their numbers of rows. A rank with "
             "more rows must count more: its share is its rows, divided by all.",
-            when=_mean_is_plain,
+            when=rank_would_give(
+                lambda rank, n: _mean_of_statistics(rank, n)[0], lambda own: own[0][0]
+            ),
         ),
     ),
     hints=(

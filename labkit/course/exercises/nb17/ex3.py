@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...exercise import Exercise, Goal, Mistake
+from ...mistakes import rank_would_give, some_rank
 from .sharded import (
     CASES,
     NUMBER,
@@ -17,7 +18,6 @@ from .sharded import (
     mean_of_gradients,
     own_gradient,
     own_piece_only,
-    share_bytes,
     sum_of_gradients,
     trained,
     trial,
@@ -74,18 +74,16 @@ EXERCISE = Exercise(
             "The weights are right, but a rank has more state than its share. Give the optimizer "
             "this rank's piece only, of ⌈N / world_size⌉ numbers, not the parameters: it keeps "
             "state for what it updates.",
-            when=lambda yours, expected, n: any(y[1] is False or y[4] is False for y in yours),
+            when=some_rank(lambda mine, its: mine[1] is False or mine[4] is False),
         ),
         Mistake(
             "state_bytes() counts numbers, not bytes: t.nbytes has the bytes of a tensor.",
-            when=lambda yours, expected, n: all(
-                y[2] == -share_bytes(CASES[0], n) * 3 // NUMBER for y in yours
-            ),
+            when=rank_would_give(lambda r, n: (1 - NUMBER) * CASES[0].share(n), lambda own: own[2]),
         ),
         Mistake(
             "state_bytes() is not what the optimizer's state takes. Add up all tensors of all "
             "entries of optimizer.state, Adam's count of steps among them.",
-            when=lambda yours, expected, n: any(y[2] or y[5] for y in yours),
+            when=some_rank(lambda mine, its: mine[2] or mine[5]),
         ),
         Mistake(
             "The result is right, but a step takes more than two collectives. Reduce all gradients "

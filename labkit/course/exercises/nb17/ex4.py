@@ -6,14 +6,14 @@ and show which ranks are in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, every_rank, near, rank_would_give, some_rank
 from ...trial_tools import noted
 
 #: Numbers of the gradient in the trial: exact in bfloat16, also divided by 2, 3, 4, 6 and 8, and
@@ -83,29 +83,17 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
     return [net.weight.grad, state["bytes"] - BEFORE]
 
 
+def _mean(n: int) -> torch.Tensor:
+    return torch.stack([_sixes(r) for r in range(n)]).mean(dim=0)
+
+
 def expected(n: int) -> list[Any]:
-    mean = torch.stack([_sixes(r) for r in range(n)]).mean(dim=0)
-    return [[mean, mean.numel() * 2]] * n
+    return [[_mean(n), SHAPE[1] * 2]] * n
 
 
-def _gradients(yours: Sequence[Any]) -> list[torch.Tensor]:
-    return [y[0] for y in yours]
-
-
-def _hooked(play: Callable[[torch.Tensor, int], Any]) -> When:
-    """Return the predicate of a gradient that is ``play(mean, n)`` on every rank."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = play(expected[0][0], n)
-        return all(near(y, wrong) for y in _gradients(yours))
-
-    return when
-
-
-def _kept_own(yours: Any, expected: Any, n: int) -> bool:
-    own = [_sixes(r) for r in range(n)]
-    return any(all(near(y, w / k) for y, w in zip(_gradients(yours), own, strict=True))
-               for k in (1, n))  # fmt: skip
+def _gives(gradient: Callable[[int, int], torch.Tensor]) -> Predicate:
+    """Return the predicate of an answer after which a rank's is ``gradient(rank, n)``."""
+    return rank_would_give(gradient, lambda own: own[0])
 
 
 EXERCISE = Exercise(
@@ -137,25 +125,25 @@ EXERCISE = Exercise(
         Mistake(
             "Every rank keeps its own gradient: the hook replaces DDP's all-reduce, so it has to "
             "call all_reduce itself.",
-            when=_kept_own,
+            when=_gives(lambda rank, n: _sixes(rank)) | _gives(lambda rank, n: _sixes(rank) / n),
         ),
         Mistake(
             "The largest number has become inf: float16 ends at 65,504. bfloat16 has the range of "
             "float32.",
-            when=lambda yours, expected, n: any(bool(g.isinf().any()) for g in _gradients(yours)),
+            when=some_rank(lambda mine, its: bool(mine[0].isinf().any())),
         ),
         Mistake(
             "The gradient is the sum over the ranks. A hook has to divide by world_size itself.",
-            when=_hooked(lambda mean, n: mean * n),
+            when=_gives(lambda rank, n: _mean(n) * n),
         ),
         Mistake(
             "The gradient is divided by world_size twice.",
-            when=_hooked(lambda mean, n: mean / n),
+            when=_gives(lambda rank, n: _mean(n) / n),
         ),
         Mistake(
             'The gradient is right, but the count is not: state["bytes"], which holds those of '
             "earlier buckets, has to grow by the nbytes of the bfloat16 tensor that is reduced.",
-            when=lambda yours, expected, n: all(map(near, _gradients(yours), _gradients(expected))),
+            when=every_rank(lambda mine, its: near(mine[0], its[0])),
         ),
     ),
     hints=(

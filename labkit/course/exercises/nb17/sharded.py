@@ -7,7 +7,7 @@ hides. The numbers of the first parameters are divided by no world size from 2 t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ...exercise import Here
-from ...mistakes import When, near
+from ...mistakes import Predicate, rank_would_give
 
 #: The bytes of a number, and of Adam's count of steps.
 NUMBER = 4
@@ -36,10 +36,14 @@ class Case:
         """Count the numbers of all parameters."""
         return sum(torch.Size(shape).numel() for shape in self.shapes)
 
+    def share(self, n: int) -> int:
+        """Return the length of a rank's piece of them."""
+        return -(-self.numbers() // n)
+
     def limit(self, n: int) -> int:
         """Return the bytes that a share's state may have, with a count of steps per parameter."""
         counters = NUMBER * len(self.shapes) if self.kind is torch.optim.Adam else 0
-        return NUMBER * self.copies * -(-self.numbers() // n) + counters
+        return NUMBER * self.copies * self.share(n) + counters
 
 
 CASES = (
@@ -94,7 +98,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[Any]:
 def labels(n: int) -> list[str]:
     texts = []
     for case in CASES:
-        name, share = case.kind.__name__, -(-case.numbers() // n)
+        name, share = case.kind.__name__, case.share(n)
         texts += [
             f"weights after {case.steps} steps of {name}",
             f"{name}'s state is that of at most {share} of {case.numbers()} numbers",
@@ -124,21 +128,18 @@ def own_gradient(case: Case, step: int, rank: int, n: int) -> torch.Tensor:
 
 def trained(case: Case, rank: int, n: int, grads: Grads, *, anew: bool = False) -> torch.Tensor:
     """Train in one process; with ``anew``, by a new optimizer in every step."""
-    weights = as_row(first_weights(case)).clone()
-    optimizer = case.kind([weights], **case.options)
+    weights = as_row(first_weights(case))
     for step in range(case.steps):
-        if anew:
+        if anew or step == 0:
             optimizer = case.kind([weights], **case.options)
         weights.grad = grads(case, step, rank, n)
         optimizer.step()
     return weights
 
 
-def _pieces(n: int, case: Case) -> Iterator[tuple[int, slice]]:
-    """Yield every rank with its piece of the row."""
-    each = -(-case.numbers() // n)
-    for rank in range(n):
-        yield rank, slice(rank * each, (rank + 1) * each)
+def _piece(case: Case, rank: int, n: int) -> slice:
+    """Return where a rank's piece of the row is."""
+    return slice(rank * case.share(n), (rank + 1) * case.share(n))
 
 
 def expected(n: int) -> list[list[Any]]:
@@ -148,38 +149,24 @@ def expected(n: int) -> list[list[Any]]:
     return [items] * n
 
 
-def after_sgd(play: Callable[[Case, int, int], torch.Tensor]) -> When:
+def after_sgd(play: Callable[[Case, int, int], torch.Tensor]) -> Predicate:
     """Return the predicate of an answer after which SGD's weights are ``play(case, rank, n)``."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        found = [y[0] for y in yours]
-        wrong = [play(CASES[0], rank, n) for rank in range(n)]
-        return near(found, wrong) and not near(found, [e[0] for e in expected])
-
-    return when
+    return rank_would_give(lambda rank, n: play(CASES[0], rank, n), lambda own: own[0])
 
 
 def from_own_pieces(case: Case, rank: int, n: int) -> torch.Tensor:
-    row = torch.empty(case.numbers())
-    for owner, piece in _pieces(n, case):
-        row[piece] = trained(case, owner, n, own_gradient)[piece]
-    return row
+    pieces = [trained(case, owner, n, own_gradient)[_piece(case, owner, n)] for owner in range(n)]
+    return torch.cat(pieces)
 
 
 def own_piece_only(case: Case, rank: int, n: int) -> torch.Tensor:
-    row = as_row(first_weights(case)).clone()
-    piece = dict(_pieces(n, case))[rank]
+    row, piece = as_row(first_weights(case)), _piece(case, rank, n)
     row[piece] = trained(case, rank, n, mean_of_gradients)[piece]
     return row
 
 
 def from_zero(case: Case, rank: int, n: int) -> torch.Tensor:
     return trained(case, rank, n, mean_of_gradients) - as_row(first_weights(case))
-
-
-def share_bytes(case: Case, n: int) -> int:
-    """Return the bytes of one state tensor of a share."""
-    return NUMBER * -(-case.numbers() // n)
 
 
 #: What another cell of the notebook defines.
