@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When
+from ...mistakes import every_rank
 
 #: Numbers of blocks and width of the networks; rows that the ranks do not share evenly.
 CASES = ((3, 6), (1, 5))
@@ -18,6 +18,9 @@ CASES = ((3, 6), (1, 5))
 DIMENSION, ANOTHER = "shards", "over another mesh"
 #: Rows of each rank's batch.
 ROWS = 4
+#: Parts of the first network, and its parameters.
+PARTS = CASES[0][0] + 2
+PARAMETERS = 4 + 4 * CASES[0][0]
 
 
 class Net(nn.Module):
@@ -145,16 +148,6 @@ def expected(n: int) -> list[list[Any]]:
     return [items] * n
 
 
-def _first(holds: Callable[[list[Any], int], bool]) -> When:
-    """Return the predicate that is true if ``holds(items, parts)`` is for the first network on
-    every rank."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return all(holds(own[:6], CASES[0][0] + 2) for own in yours)
-
-    return when
-
-
 EXERCISE = Exercise(
     id="18-1",
     title="Stay under the peak",
@@ -173,40 +166,40 @@ EXERCISE = Exercise(
         Mistake(
             "shard does not return net. fully_shard changes a module in place and returns it, so "
             "shard the net that was passed, not a copy, and return it.",
-            when=_first(lambda found, parts: found[0] is False),
+            when=every_rank(lambda mine, its: mine[0] is False),
         ),
         Mistake(
             "Parameters are sharded over another mesh than the one that was passed: torch makes "
             "one of all ranks if mesh= is missing. Pass mesh=mesh in every call.",
-            when=_first(lambda found, parts: found[0] == ANOTHER),
+            when=every_rank(lambda mine, its: mine[0] == ANOTHER),
         ),
         Mistake(
             "Nothing is sharded: every rank holds all parameters all the time. fully_shard(module, "
             "mesh=mesh) shards a module's parameters.",
-            when=_first(lambda found, parts: found[1] == 4 + 4 * (parts - 2)),
+            when=every_rank(lambda mine, its: mine[1] == PARAMETERS),
         ),
         Mistake(
             "Some parameters are in no group: they are whole on every rank, and their gradients "
             "are this rank's own. Wrap stem, blocks and head, and the net last, which takes what "
             "is left.",
-            when=_first(lambda found, parts: 0 < found[1] < 4 + 4 * (parts - 2)),
+            when=every_rank(lambda mine, its: 0 < mine[1] < PARAMETERS),
         ),
         Mistake(
             "Everything is whole from the first layer on: there is only one group. Call "
             "fully_shard on each part before you call it on the net.",
-            when=_first(lambda found, parts: found[2] == [parts] * parts),
+            when=every_rank(lambda mine, its: mine[2] == [PARTS] * PARTS),
         ),
         Mistake(
             "Parts stay whole after they have computed, so more and more are held until backward. "
             "reshard_after_forward=False does that; and so does the default for a root. Where "
             "fully_shard is not called on the net, each part is a root of its own.",
-            when=_first(lambda found, parts: found[2] == list(range(1, parts + 1))),
+            when=every_rank(lambda mine, its: mine[2] == list(range(1, PARTS + 1))),
         ),
         Mistake(
             "Some parts are whole while others compute. What only the net's own call has taken is "
             "in its group, which is whole from the beginning of forward to the end; so is a group "
             "of several parts. Give each part a call of its own.",
-            when=_first(lambda found, parts: max(found[2]) > 1),
+            when=every_rank(lambda mine, its: max(mine[2]) > 1),
         ),
         Mistake(
             "fully_shard was called from the outside in: the net's group has taken all "

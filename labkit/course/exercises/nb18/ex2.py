@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import every_rank
 
 #: The widths between the blocks of each case: the first is that of x.
 CASES = ((4, 6, 3, 5), (5, 2))
@@ -151,16 +151,6 @@ def expected(n: int) -> list[list[Any]]:
     return [items] * n
 
 
-def _first(holds: Callable[[list[Any], list[Any]], bool]) -> When:
-    """Return the predicate that is true if ``holds(found, right)`` is for the first case on every
-    rank."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return all(holds(own[:5], right[:5]) for own, right in zip(yours, expected, strict=True))
-
-    return when
-
-
 EXERCISE = Exercise(
     id="18-2",
     title="Recompute blocks",
@@ -177,7 +167,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "The result is not that of the plain pass: run x through every block, in order.",
-            when=_first(lambda found, right: not found[0]),
+            when=every_rank(lambda mine, its: not mine[0]),
         ),
         Mistake(
             "The result requires no gradient, so backward has nowhere to go. Either no block has "
@@ -193,23 +183,23 @@ EXERCISE = Exercise(
         Mistake(
             "Some parameters get no gradient: the result of a block was cut off from the graph. "
             "Pass it to the next block as it is, without detach.",
-            when=_first(lambda found, right: found[2] > 0),
+            when=every_rank(lambda mine, its: mine[2] > 0),
         ),
         Mistake(
             "The result is right, but the gradients belong to another dropout: the random number "
             "generator has to be in the same state when a block is computed again. That is what "
             "preserve_rng_state=True, the default, is for.",
-            when=_first(lambda found, right: found[0] and not found[1] and found[3:] == right[3:]),
+            when=every_rank(lambda mine, its: mine[0] and not mine[1] and mine[3:5] == its[3:5]),
         ),
         Mistake(
             "All blocks are computed again at once when backward begins, so the activations of all "
             "of them exist then, as without recomputing. Call checkpoint once per block.",
-            when=_first(lambda found, right: found[4] == len(CASES[0]) - 1),
+            when=every_rank(lambda mine, its: mine[4] == len(CASES[0]) - 1),
         ),
         Mistake(
             "Forward saves more than one input per block. Every block has to run inside "
             "checkpoint, the last one too.",
-            when=_first(lambda found, right: found[3] > right[3]),
+            when=every_rank(lambda mine, its: mine[3] > its[3]),
         ),
     ),
     hints=(

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When
+from ...mistakes import every_rank, some_rank
 
 #: Columns and rows of the weight: the rows are divided evenly by few world sizes.
 COLUMNS, ROWS = 1024, 30
@@ -127,16 +127,6 @@ def expected(n: int) -> list[list[Any]]:
     ]
 
 
-def _on_all(holds: Callable[[list[Any], list[Any]], bool]) -> When:
-    """Return the predicate that is true if ``holds(found, right)`` is on every rank for what was
-    loaded on all of them: weights, moments, rate."""
-
-    def when(yours: Sequence[Any], expected: Any, n: int) -> bool:
-        return all(holds(y[1:4], e[1:4]) for y, e in zip(yours, expected, strict=True))
-
-    return when
-
-
 def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.allclose(b, rtol=1e-4, atol=1e-5)
 
@@ -157,19 +147,19 @@ EXERCISE = Exercise(
         Mistake(
             "The weights are not those that were saved. dcp.load writes into the tensors of the "
             "state that you pass: pass that of the new network.",
-            when=_on_all(lambda found, right: not _close(found[0], right[0])),
+            when=every_rank(lambda mine, its: not _close(mine[1], its[1])),
         ),
         Mistake(
             "The weights are loaded, but Adam's moments are not. An optimizer that has not stepped "
             "has no moments into which anything could be loaded; get_state_dict makes them, "
             "optimizer.state_dict() does not. And save those of the trained one.",
-            when=_on_all(lambda found, right: not _close(found[1], right[1])),
+            when=every_rank(lambda mine, its: not _close(mine[2], its[2])),
         ),
         Mistake(
             "Weights and moments are loaded in place, but the learning rate is a number, which "
             "only stands in the state that dcp.load has changed: give the state back with "
             "set_state_dict.",
-            when=_on_all(lambda found, right: found[2] == OTHER_RATE),
+            when=every_rank(lambda mine, its: mine[3] == OTHER_RATE),
         ),
         Mistake(
             "Ranks of the group wait for ranks outside it, in a collective of the default group. "
@@ -179,7 +169,7 @@ EXERCISE = Exercise(
         Mistake(
             "Everything is loaded, but one file is larger than a shard: a rank has gathered what "
             "it may have no memory for. Let each rank write its own shards, with dcp.save.",
-            when=lambda yours, expected, n: any(y[0] is False for y in yours),
+            when=some_rank(lambda mine, its: mine[0] is False),
         ),
     ),
     hints=(

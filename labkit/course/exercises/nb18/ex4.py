@@ -14,12 +14,11 @@ import torch.distributed as dist
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
+from ...mistakes import some_rank
 from ...trial_tools import sleepless, slow_save
 
 #: How long the disk takes between the first half of a file and the second.
 SLOW = 0.5
-
-
 #: What stands in the place of the names of a file that holds something else.
 NO_DICT = "no dict but a"
 
@@ -99,7 +98,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "Another rank than rank 0 writes the file, or one writes it twice.",
-            when=lambda yours, expected, n: [y[0] for y in yours] != [e[0] for e in expected],
+            when=some_rank(lambda mine, its: mine[0] != its[0]),
         ),
         Mistake(
             "A rank returned before the file was complete: let all ranks wait, with "
