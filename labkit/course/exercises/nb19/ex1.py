@@ -6,6 +6,7 @@ fewer rows than ranks, so that ranks hold different numbers of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, any_of, near
+from ...mistakes import Predicate, would_give
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,7 @@ class Case:
     sharded: bool
 
     def __str__(self) -> str:
-        types = ", ".join(
-            str(kind).removeprefix("torch.") for kind in (self.weights, self.gradients)
-        )
+        types = f"{self.weights}, {self.gradients}".replace("torch.", "")
         return f"state_bytes({list(self.shapes)}, {types}, {self.numbers}, {self.sharded})"
 
 
@@ -108,8 +107,7 @@ def labels(n: int) -> list[str]:
 def _elements(shape: tuple[int, ...], rank: int, n: int) -> int:
     """Count this rank's numbers of a tensor whose rows are cut as torch.chunk does."""
     each = -(-shape[0] // n)
-    rows = max(0, min(each, shape[0] - rank * each))
-    return rows * torch.Size(shape[1:]).numel()
+    return max(0, min(each, shape[0] - rank * each)) * math.prod(shape[1:])
 
 
 def per_number(case: Case) -> int:
@@ -121,59 +119,35 @@ def _copy(case: Case) -> int:
     return 0 if case.weights == FULL else 4
 
 
-#: Given a case, a rank and the world size: how many numbers the rank holds.
-Numbers = Callable[[Case, int, int], float]
+#: Given a shape, a rank and the world size: how many numbers of the tensor the rank holds.
+Numbers = Callable[[tuple[int, ...], int, int], float]
 
 
-def _held(case: Case, rank: int, n: int) -> int:
+def _held(case: Case, rank: int, n: int, numbers: Numbers = _elements) -> float:
     parts = (rank, n) if case.sharded else (0, 1)
-    return sum(_elements(shape, *parts) for shape in case.shapes)
+    return sum(numbers(shape, *parts) for shape in case.shapes)
 
 
-def expected(n: int) -> list[list[int]]:
+def expected(n: int) -> list[list[float]]:
     return [
         [bytes_ for case in CASES for bytes_ in [_held(case, rank, n) * per_number(case)] * 2]
         for rank in range(n)
     ]
 
 
-def _gives(numbers: Numbers = _held, bytes_: Callable[[Case], float] = per_number) -> When:
-    """Return the predicate of an answer that multiplies these two."""
+def _gives(numbers: Numbers = _elements, bytes_: Callable[[Case], float] = per_number) -> Predicate:
+    """Return the predicate of an answer that multiplies these two, rounded down or not."""
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = [[numbers(case, r, n) * bytes_(case) for case in CASES] for r in range(n)]
-        found = [y[0::2] for y in yours]
-        return not near(wrong, [e[0::2] for e in expected]) and (
-            near(found, wrong) or near(found, [[int(value) for value in row] for row in wrong])
+    def rounded(by: Callable[[float], float]) -> Predicate:
+        return would_give(
+            lambda n: [
+                [by(round(_held(case, rank, n, numbers) * bytes_(case), 6)) for case in CASES]
+                for rank in range(n)
+            ],
+            lambda own: own[0::2],
         )
 
-    return when
-
-
-def _all(case: Case, rank: int, n: int) -> int:
-    return _held(case, 0, 1)
-
-
-def _equal_parts(case: Case, rank: int, n: int) -> float:
-    return _all(case, rank, n) / (n if case.sharded else 1)
-
-
-def _pieces(case: Case, rank: int, n: int) -> int:
-    parts = n if case.sharded else 1
-    return sum(-(-torch.Size(shape).numel() // parts) for shape in case.shapes)
-
-
-def _rounded_down(case: Case, rank: int, n: int) -> int:
-    parts = n if case.sharded else 1
-    return sum(shape[0] // parts * torch.Size(shape[1:]).numel() for shape in case.shapes)
-
-
-def _split_evenly(case: Case, rank: int, n: int) -> int:
-    rank, n = (rank, n) if case.sharded else (0, 1)
-    return sum(
-        (shape[0] // n + (rank < shape[0] % n)) * torch.Size(shape[1:]).numel()
-        for shape in case.shapes
-    )
+    return rounded(float) | rounded(int)
 
 
 EXERCISE = Exercise(
@@ -187,22 +161,22 @@ EXERCISE = Exercise(
         Mistake(
             "You count every tensor whole on every rank. With sharded=True a rank holds only its "
             "rows: of the weights, the gradients, the copy and the optimizer's numbers.",
-            when=_gives(_all),
+            when=_gives(lambda shape, rank, n: math.prod(shape)),
         ),
         Mistake(
             "You divide by world_size. Rows are not cut: each rank gets ⌈rows / world_size⌉ of "
             "them, until none are left, so the last ranks may hold fewer, or none.",
-            when=_gives(_equal_parts),
+            when=_gives(lambda shape, rank, n: math.prod(shape) / n),
         ),
         Mistake(
             "You cut the numbers of a tensor into equal pieces. fully_shard cuts rows (the first "
             "dimension), and a row stays whole.",
-            when=_gives(_pieces),
+            when=_gives(lambda shape, rank, n: -(-math.prod(shape) // n)),
         ),
         Mistake(
             "Every rank of yours holds as much as rank 0. That one gets ⌈rows / world_size⌉ rows "
             "of each tensor; what is left for the last ranks may be fewer, or none.",
-            when=_gives(lambda case, rank, n: _held(case, 0, n)),
+            when=_gives(lambda shape, rank, n: _elements(shape, 0, n)),
         ),
         Mistake(
             "You leave out the float32 copy. If the weights are bfloat16, the optimizer updates a "
@@ -237,7 +211,12 @@ EXERCISE = Exercise(
         Mistake(
             "Not all ranks get rows: each takes ⌈rows / world_size⌉ of them, rounded up, until "
             "none are left. Yours rounds down, or lets the lengths differ by one at most.",
-            when=any_of(_gives(_rounded_down), _gives(_split_evenly)),
+            when=_gives(lambda shape, rank, n: shape[0] // n * math.prod(shape[1:]))
+            | _gives(
+                lambda shape, rank, n: (
+                    (shape[0] // n + (rank < shape[0] % n)) * math.prod(shape[1:])
+                )
+            ),
         ),
     ),
     hints=(

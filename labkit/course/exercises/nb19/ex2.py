@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, rank_would_give, would_give
 from ...slips import Formula
 
 
@@ -82,35 +83,17 @@ def _step(
     return compute + added(case, fixed, backward)
 
 
-def _slowest(n: int, **change: Any) -> list[float]:
-    return [max(_step(case, rank, n, **change) for rank in range(n)) for case in CASES]
+def _steps(n: int, of: Callable[[list[float]], float] = max, **change: Any) -> list[float]:
+    return [of([_step(case, rank, n, **change) for rank in range(n)]) for case in CASES]
 
 
 def expected(n: int) -> list[list[float]]:
-    return [_slowest(n)] * n
+    return [_steps(n)] * n
 
 
-def _plays(*plays: Callable[[Case, int], float]) -> When:
-    """Return the predicate of an answer that gives one ``play(case, n)`` on every rank."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrongs = [[[play(case, n) for case in CASES]] * n for play in plays]
-        return any(near(yours, wrong) and not near(expected, wrong) for wrong in wrongs)
-
-    return when
-
-
-def _changed(**change: Any) -> When:
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        wrong = [_slowest(n, **change)] * n
-        return near(yours, wrong) and not near(expected, wrong)
-
-    return when
-
-
-def _own(yours: Any, expected: Any, n: int) -> bool:
-    wrong = [[_step(case, rank, n) for case in CASES] for rank in range(n)]
-    return near(yours, wrong) and not near(expected, wrong)
+def _gives(of: Callable[[list[float]], float] = max, **change: Any) -> Predicate:
+    """Return the predicate of what an answer makes of the ranks' steps, which it may change."""
+    return would_give(lambda n: [_steps(n, of, **change)] * n)
 
 
 def _one_alpha(case: Case, fixed: float, backward: float) -> float:
@@ -147,50 +130,47 @@ EXERCISE = Exercise(
         Mistake(
             "Each of your ranks predicts its own step. All wait for the slowest one in the "
             "all-reduce: the largest of their predictions counts, on every rank.",
-            when=_own,
+            when=rank_would_give(lambda rank, n: [_step(case, rank, n) for case in CASES]),
         ),
         Mistake(
             "You add the ranks' predictions up or average them. They compute at the same time, and "
             "all wait for the slowest one: take the largest.",
-            when=_plays(
-                lambda case, n: sum(_step(case, rank, n) for rank in range(n)),
-                lambda case, n: sum(_step(case, rank, n) for rank in range(n)) / n,
-            ),
+            when=_gives(sum) | _gives(mean),
         ),
         Mistake(
             "You hide nothing: you add all of communication to computing. Every bucket but the "
             "last one can be sent while the backward pass goes on.",
-            when=_changed(added=lambda case, fixed, backward: _total(case)),
+            when=_gives(added=lambda case, fixed, backward: _total(case)),
         ),
         Mistake(
             "You hide communication behind all of backward. The first bucket is ready only after "
             "backward / buckets, and the last one leaves when backward has ended: its call always "
             "shows.",
-            when=_changed(added=lambda case, fixed, backward: max(0.0, _total(case) - backward)),
+            when=_gives(added=lambda case, fixed, backward: max(0.0, _total(case) - backward)),
         ),
         Mistake(
             "You count only the last bucket. If the all-reduces together take longer than what is "
             "left of backward after the first bucket, they queue.",
-            when=_changed(added=lambda case, fixed, backward: _total(case) / case.buckets),
+            when=_gives(added=lambda case, fixed, backward: _total(case) / case.buckets),
         ),
         Mistake(
             "You pay α once. Each bucket's all-reduce costs it.",
-            when=_changed(added=_one_alpha),
+            when=_gives(added=_one_alpha),
         ),
         Mistake(
             "Your computing is proportional to the rows. A part of a step (the optimizer, say) "
             "does not depend on them: draw a line through the two measured times.",
-            when=_changed(proportional=True),
+            when=_gives(proportional=True),
         ),
         Mistake(
             "Your backward pass is two thirds of the whole step. The part that does not depend on "
             "the rows is not backward, and hides nothing.",
-            when=_changed(whole=True),
+            when=_gives(whole=True),
         ),
         Mistake(
             "You take all of the time that grows with the rows for backward. A third of it is "
             "forward, during which there is no gradient to send.",
-            when=_changed(share=1.0),
+            when=_gives(share=1.0),
         ),
     ),
     hints=(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...exercise import Exercise, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, would_give
 from ...slips import Formula
 
 #: FLOP/s, bytes per second, ranks, bytes per gradient. The second one ends on a whole number.
@@ -35,18 +35,13 @@ def expected() -> list[int]:
     return [math.ceil(rows(*case)) for case in CASES]
 
 
-def _plays(formula: Rows, rounded: Callable[[float], float] = math.ceil) -> When:
-    """Return the predicate of a formula that gives something other than the right one, rounded up
-    or not."""
+def _gives(formula: Rows, rounded: Callable[[float], float]) -> Predicate:
+    return would_give(lambda n: [rounded(formula(*case)) for case in CASES])
 
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        exact = [formula(*case) for case in CASES]
-        return any(
-            near(yours, wrong) and not near(expected, wrong)
-            for wrong in (exact, [rounded(value) for value in exact])
-        )
 
-    return when
+def _plays(formula: Rows) -> Predicate:
+    """Return the predicate of another formula than the right one, rounded up or not."""
+    return _gives(formula, float) | _gives(formula, math.ceil)
 
 
 EXERCISE = Exercise(
@@ -70,9 +65,7 @@ EXERCISE = Exercise(
         Mistake(
             "You round down or to the nearest number: then the all-reduce takes longer than the "
             "backward pass. Round up.",
-            when=lambda yours, expected, n: any(
-                near(yours, [r(rows(*case)) for case in CASES]) for r in (math.floor, round)
-            ),
+            when=_gives(rows, math.floor) | _gives(rows, round),
         ),
         Mistake(
             "You hide the all-reduce behind the whole step, 6 FLOPs per parameter and row. There "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...exercise import Exercise, Goal, Here, Mistake
-from ...mistakes import When, near
+from ...mistakes import Predicate, rank_would_give
 from ...slips import Formula
 
 
@@ -46,34 +46,22 @@ def _slowest(case: Case, n: int) -> float:
     return max(case.own(rank, n) for rank in range(n))
 
 
-def steps(save: float, mtbf: float, step: float) -> int:
-    """Return the best interval in steps, at least one."""
-    return max(1, round(math.sqrt(2 * save * mtbf) / step))
+def steps(save: float, mtbf: float, step: float, least: int = 1) -> int:
+    """Return the best interval in steps."""
+    return max(least, round(math.sqrt(2 * save * mtbf) / step))
 
 
 def expected(n: int) -> list[list[int]]:
     return [[steps(_slowest(case, n), case.mtbf / n, case.step) for case in CASES]] * n
 
 
-#: Given a case, a rank and the world size.
-Play = Callable[[Case, int, int], float]
+def _sum(case: Case, n: int) -> float:
+    return sum(case.own(rank, n) for rank in range(n))
 
 
-def _plays(*plays: Play) -> When:
-    """Return the predicate of an answer that gives one of these."""
-
-    def when(yours: Any, expected: Any, n: int) -> bool:
-        for play in plays:
-            wrong = [[play(case, rank, n) for case in CASES] for rank in range(n)]
-            if near(yours, wrong) and not near(expected, wrong):
-                return True
-        return False
-
-    return when
-
-
-def _interval(case: Case, n: int) -> float:
-    return math.sqrt(2 * _slowest(case, n) * case.mtbf / n)
+def _gives(play: Callable[[Case, int, int], float]) -> Predicate:
+    """Return the predicate of an answer that gives ``play(case, rank, n)``."""
+    return rank_would_give(lambda rank, n: [play(case, rank, n) for case in CASES])
 
 
 EXERCISE = Exercise(
@@ -97,36 +85,32 @@ EXERCISE = Exercise(
             "Your ranks disagree: each takes the time of its own save. They would save at "
             "different steps, and wait for each other for ever. All wait for the slowest save: "
             "take the largest, with one collective.",
-            when=_plays(lambda c, rank, n: steps(c.own(rank, n), c.mtbf / n, c.step)),
+            when=_gives(lambda c, rank, n: steps(c.own(rank, n), c.mtbf / n, c.step)),
         ),
         Mistake(
             "You add the ranks' saves up, or average them. They save at the same time, and the "
             "slowest one decides.",
-            when=_plays(
-                lambda c, rank, n: steps(sum(c.own(r, n) for r in range(n)), c.mtbf / n, c.step),
-                lambda c, rank, n: steps(
-                    sum(c.own(r, n) for r in range(n)) / n, c.mtbf / n, c.step
-                ),
-            ),
+            when=_gives(lambda c, rank, n: steps(_sum(c, n), c.mtbf / n, c.step))
+            | _gives(lambda c, rank, n: steps(_sum(c, n) / n, c.mtbf / n, c.step)),
         ),
         Mistake(
             "mtbf is that of one GPU. The job stops when any of them fails: with world_size of "
             "them, world_size times as often.",
-            when=_plays(lambda c, rank, n: steps(_slowest(c, n), c.mtbf, c.step)),
+            when=_gives(lambda c, rank, n: steps(_slowest(c, n), c.mtbf, c.step)),
         ),
         Mistake(
             "More GPUs fail more often, not less: divide mtbf by world_size.",
-            when=_plays(lambda c, rank, n: steps(_slowest(c, n), c.mtbf * n, c.step)),
+            when=_gives(lambda c, rank, n: steps(_slowest(c, n), c.mtbf * n, c.step)),
         ),
         Mistake(
             "The factor 2 is missing. On average half an interval is lost per failure, not a whole "
             "one: √(2 · save · mtbf).",
-            when=_plays(lambda c, rank, n: steps(_slowest(c, n) / 2, c.mtbf / n, c.step)),
+            when=_gives(lambda c, rank, n: steps(_slowest(c, n) / 2, c.mtbf / n, c.step)),
         ),
         Mistake(
             "Where a step takes longer than the best interval, you save every 0 steps. At least "
             "one step lies between two saves.",
-            when=_plays(lambda c, rank, n: round(_interval(c, n) / c.step)),
+            when=_gives(lambda c, rank, n: steps(_slowest(c, n), c.mtbf / n, c.step, least=0)),
         ),
     ),
     hints=(
