@@ -59,11 +59,6 @@ def near(yours: Any, wrong: Any) -> bool:
     return same(yours, wrong, REL, ABS)
 
 
-def any_of(*whens: When) -> When:
-    """Return the predicate of a mistake that shows in one of several ways."""
-    return lambda yours, expected, world_size: any(w(yours, expected, world_size) for w in whens)
-
-
 def would_give(play: Callable[[int], Any], part: Callable[[Any], Any] | None = None) -> Predicate:
     """Return the predicate of a mistake that gives ``play(world_size)``: a value for each rank, or
     the value in the notebook. Where that is right by chance, nobody is accused of it. With

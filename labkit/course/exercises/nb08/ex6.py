@@ -17,7 +17,7 @@ def _padded(rank: int, n: int) -> list[int]:
 
 
 def _own_share(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether the ranks' numbers of images, added up, are all images: nobody has added."""
+    """Return whether the ranks' numbers of images, added up, are all images: nobody has added."""
     return n > 1 and len(LABELS) <= sum(y[1] for y in yours) <= len(_padded(0, n)) * n
 
 

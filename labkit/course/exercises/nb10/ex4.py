@@ -37,7 +37,7 @@ def trial(answer: Callable[..., Any], here: Here) -> list[dict[str, Any]]:
 def _one(
     answer: Callable[..., Any], here: Here, done: int, steps: int, stop: int | None, to: int
 ) -> dict[str, Any]:
-    """Say what one call returned, which steps it took, and what was saved when."""
+    """Return what one call returned, which steps it took, and what was saved when."""
     seen: dict[str, Any] = {"returned": None, "steps": [], "saved": []}
     target = to % here.world_size
     unnoticed: list[int] = []

@@ -27,7 +27,7 @@ def trial(answer: Callable[..., Any], here: Here) -> Any:
 
 
 def _train_in_turn(answer: Callable[..., Any], here: Here) -> Any:
-    """Let one worker after the other train; return what the answer gives on this rank."""
+    """Make one worker after the other train; return what the answer gives on this rank."""
     rank, returned = here.rank, None
     for worker in range(1, here.world_size):
         if rank == worker:
@@ -62,14 +62,14 @@ def expected(n: int) -> list[Any]:
 
 
 def _alone(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether only one of several workers has trained."""
+    """Return whether only one of several workers has trained."""
     server = yours[0]
     alone = (_play(n, [worker])[0] for worker in range(1, n))
     return n > 2 and any(near(server, play) for play in alone)
 
 
 def _refused_for_good(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether refused gradients were not made good."""
+    """Return whether refused gradients were not made good."""
     wrong = _play(n, again=False)
     return near(yours[0], wrong[0]) and not near(wrong[0], expected[0])
 

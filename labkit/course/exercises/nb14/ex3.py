@@ -118,7 +118,7 @@ def _beyond(place: int) -> Predicate:
 
 
 def _as_in_float32(mine: list[Any], its: list[Any]) -> bool:
-    """Tell whether sums are right as far as float32 goes."""
+    """Return whether sums are right as far as float32 goes."""
     return all(
         near(x.double(), y.double()) or bool(x.isinf().any())
         for x, y in zip(_tensors(mine), _tensors(its), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .... import times
+from ....base import times
 from ...compare import number
 from ...exercise import Exercise, Here, Mistake
 from ...mistakes import near, some_rank, would_give
@@ -34,7 +34,7 @@ class _Meeting:
         self._store.add(what, 1)
 
     def wait(self, what: str, count: int, seconds: float | None = None) -> bool:
-        """Wait until so many have noted it; tell whether they have."""
+        """Wait until so many have noted it; return whether they have."""
         end = time.monotonic() + (times.TRIAL_RANKS.seconds() if seconds is None else seconds)
         while self._store.add(what, 0) < count:
             if time.monotonic() > end:
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 def _overlapped(answer: Callable[..., Any], here: Here) -> list[Any]:
-    """Note when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
+    """Record when ``compute`` runs: it can see the last rank finish only if the sum has begun."""
     rank = here.rank
     meeting, others = _Meeting("order", rank), here.world_size - 1
     when, calls = "never", 0
@@ -118,7 +118,7 @@ def expected(world_size: int, factor: int = 1) -> list[list[Any]]:
 
 
 def _early(yours: Any, expected: Any, n: int) -> bool:
-    """Tell whether all is right but averages."""
+    """Return whether all is right but averages."""
     rest = [[y[1:4] for y in values] for values in (yours, expected)]
     numbers = all(isinstance(y[k], int | float) for y in yours for k in (0, 4))
     if not (n > 1 and numbers and near(*rest)) or near(yours, expected):
