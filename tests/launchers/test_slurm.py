@@ -17,7 +17,7 @@ from labkit import LabError
 from labkit.base import times
 from labkit.errors import Deadlock, RankDied
 from labkit.launch import slurm as launcher
-from tests.support import answers, external_lab
+from tests.support import answers, external_lab, witnesses
 from tests.support.alarm import alarm
 from tests.support.cells import inside, run_cell
 from tests.support.conda_versions import ROOT
@@ -363,5 +363,5 @@ def answers_of(name: str) -> dict[str, str]:
     exercise = answers.EXERCISES[name]
     return {
         "solution.sbatch": answers.solution(exercise),
-        "another.sbatch": answers.written(exercise, exercise.another),
+        "another.sbatch": answers.written(exercise, witnesses.right(exercise)),
     }
