@@ -27,6 +27,7 @@ from . import (
     names,
     person,
     quiet,
+    read_once,
     streams,
     tracebacks,
 )
@@ -100,6 +101,8 @@ PATCHES = (
           "cells have their names; errors, warnings and bars are short", _errors),
     Patch("exit", "IPython, builtins", "exit() ends the cell and not the rank",
           _shell(leaving.install), needs=("errors", "cell names")),
+    Patch("reading", "IPython", "a cell's text is turned into Python once, not twice",
+          _shell(read_once.install)),
     Patch("streams", "ipykernel", "flushes that have nothing to send wait for nothing",
           lambda rank: streams.install(rank.shell.kernel.session)),
     Patch("guard", "torch", "what listens lets this user's processes in only", _guard),
