@@ -174,14 +174,16 @@ def test_many_labs_leave_nothing_in_it(zygote, eventually):
         process = psutil.Process(zygote.process.pid)
         return process.memory_info().rss, process.num_fds(), len(process.children())
 
+    idle = held()[1:]  # files, and children
     with warm():
         pass
-    before = held()
+    eventually(lambda: held()[1:] == idle)
+    before = held()[0]
     for _ in range(20):
         with warm():
             pass
-    eventually(lambda: held()[1:] == before[1:])  # files, and children
-    assert held()[0] < before[0] + (4 << 20)
+    eventually(lambda: held()[1:] == idle)
+    assert held()[0] < before + (4 << 20)
     assert psutil.Process(zygote.process.pid).num_threads() == 1
 
 
