@@ -26,7 +26,9 @@ def test_a_suspected_deadlock_ends_where_nbclient_runs_the_notebook(
     """As ``jupyter execute`` and ``nbconvert --execute`` do."""
     for name in ("CI", live.LIVE, variables.SUSPECT):
         monkeypatch.delenv(name, raising=False)
-    begin = "import labkit, labkit.base.times\nlabkit.base.times.SUSPECT = 1.0\nlab = labkit.start(2)"
+    begin = (
+        "import labkit, labkit.base.times\nlabkit.base.times.SUSPECT = 1.0\nlab = labkit.start(2)"
+    )
     nb = new_notebook(cells=[new_code_cell(source) for source in (begin, DOUBTFUL)])
     limit = times.SUSPECT  # nbclient's own, for a cell that stands all the same
     with pytest.raises(CellExecutionError, match="SuspectedDeadlock"):
